@@ -1,0 +1,80 @@
+"""Ground: what a client asks of one turn, parsed and checked, and what it attached."""
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+SyntaxName = Literal["bracket", "function_call", "mention"]
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"II*\x00", "image/tiff"),
+    (b"MM\x00*", "image/tiff"),
+    (b"BM", "image/bmp"),
+    (b"%PDF-", "application/pdf"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one turn may use at most; times in seconds."""
+
+    calls: int = 5
+    calls_per_specialist: int = 3
+    turn_seconds: float = 600.0
+    call_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file of the conversation; `id` counts from 1 through it. `data` is as the client sent it: untrusted."""
+
+    id: int
+    name: str
+    type: str
+    data: bytes = field(repr=False)
+
+    @property
+    def kind(self) -> str:
+        """`image`, `pdf` or `text`, by its content rather than by what the client calls it; else the type's first word."""
+        kind, _, rest = sniff(self.data, self.type).partition("/")
+        return "pdf" if rest == "pdf" else kind
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request for a turn. Nothing in it is trusted but `user`, which the door checked.
+
+    Attributes:
+        attachments: new ones, numbered from 1 in this message; the conversation renumbers them.
+        specialists: the only names that may be called; None allows all.
+        system: the client's own instructions, behind Brain's and the operator's.
+    """
+
+    message: str
+    user: str | None
+    limits: Limits
+    syntax: tuple[SyntaxName, ...]
+    time_zone: str
+    conversation_id: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+    model: str | None = None
+    specialists: frozenset[str] | None = None
+    system: str = ""
+
+
+def renumbered(attachments: tuple[Attachment, ...], after: int) -> tuple[Attachment, ...]:
+    """The same attachments with ids that go on after `after`."""
+    return tuple(replace(attachment, id=after + n) for n, attachment in enumerate(attachments, 1))
+
+
+def sniff(data: bytes, claimed: str) -> str:
+    """The media type that the first bytes of `data` show, else `claimed`."""
+    for signature, media_type in _SIGNATURES:
+        if data.startswith(signature):
+            return media_type
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return claimed

@@ -1,0 +1,84 @@
+"""Ground: every error of Brain, drawn as one tree.
+
+    BrainError
+    ├── SettingsError        a setting is unknown or has a bad value: the start stops
+    ├── RegistrationError    a specialist cannot be taken in: it is refused, the others serve
+    ├── BadRequest           a client's input, answered before the first byte
+    ├── ModelError           the model server could not be reached, failed, or has no room
+    │   └── PrefillRefused   it will not continue the assistant's own message
+    ├── Interrupted          a turn was stopped: deadline, silence, shutdown
+    └── Refused              a specialist says no, in words the model may read
+"""
+
+from typing import Literal
+
+ModelErrorCode = Literal["model_unreachable", "model_failed", "model_context"]
+Interruption = Literal["deadline", "silent", "shutdown"]
+
+
+class BrainError(Exception):
+    """Base of all errors that Brain raises on purpose."""
+
+
+class SettingsError(BrainError):
+    """A setting that stops the start; the text names it, its value and what is allowed."""
+
+
+class RegistrationError(BrainError):
+    """A specialist that cannot be registered; the text holds its name and the reason."""
+
+
+class BadRequest(BrainError):
+    """Input that is refused before the first byte of an answer.
+
+    Args:
+        message: what is wrong and what to do, for the client's eyes.
+        field: the path of the field, such as ``attachments[0].data``.
+        code: the error code of the answer.
+        status: the HTTP status of the answer.
+    """
+
+    def __init__(self, message: str, field: str | None = None, *, code: str = "bad_request", status: int = 400) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.code = code
+        self.status = status
+
+
+class ModelError(BrainError):
+    """A model that gave no (whole) answer.
+
+    Args:
+        code: what kind of failure it is, as clients see it.
+        message: a sentence for clients: no address, no key, nothing the server said.
+        detail: what happened, for the log only.
+    """
+
+    def __init__(self, code: ModelErrorCode, message: str, detail: str = "") -> None:
+        super().__init__(f"{message} ({detail})" if detail else message)
+        self.code: ModelErrorCode = code
+        self.message = message
+
+
+class PrefillRefused(ModelError):
+    """The server answered 400 to a message that was to be continued; the next try must not prefill."""
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__("model_failed", "The model server does not continue a started answer.", detail)
+
+
+class Interrupted(BrainError):
+    """A wait that was ended from outside, and why."""
+
+    def __init__(self, reason: Interruption) -> None:
+        super().__init__(reason)
+        self.reason: Interruption = reason
+
+
+class Refused(BrainError):
+    """Raised by a specialist to say no; the reason is shown to the model as written."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

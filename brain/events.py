@@ -1,0 +1,165 @@
+"""Ground: what can happen in a turn. Every wire is a translation of these.
+
+Order: `TurnStart` first, exactly one `Done` or `Error` last, `Usage` right before it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from brain.ask import Limits
+
+CallCode = Literal[
+    "unknown",
+    "malformed",
+    "oversized",
+    "forged",
+    "invalid_params",
+    "unauthorized",
+    "denied",
+    "declined",
+    "refused",
+    "unavailable",
+    "repeated",
+    "timeout",
+    "failed",
+    "call_limit",
+    "specialist_limit",
+    "deadline",
+    "cancelled",
+]
+StopReason = Literal["complete", "length", "call_limit", "deadline", "cancelled"]
+ErrorCode = Literal["model_unreachable", "model_failed", "model_context", "shutdown", "internal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """Where a passage of a result comes from; `id` is unique within its result."""
+
+    id: str
+    title: str
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStart:
+    """The turn was taken on; `limits` are those in force for it."""
+
+    turn_id: str
+    conversation_id: str
+    model: str
+    strategy: str
+    limits: Limits
+
+
+@dataclass(slots=True)
+class Token:
+    """Text of the visible answer, as much as came in one read. Not frozen: it is made once a read."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """Text of the model's reasoning; never scanned, never part of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialistStart:
+    """A call runs; `by` says who asked for it: the model, or an attachment (`auto`)."""
+
+    call_id: str
+    name: str
+    params: Mapping[str, Any]
+    by: Literal["model", "auto"]
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialistProgress:
+    """A running call tells how far it is; `fraction` is from 0 to 1."""
+
+    call_id: str
+    text: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialistResult:
+    """A call succeeded; `text` is byte for byte what stands in its block, `ms` its whole time in milliseconds."""
+
+    call_id: str
+    name: str
+    params: Mapping[str, Any]
+    text: str
+    citations: Sequence[Citation]
+    cached: bool
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialistError:
+    """A call failed; `name` is `?` when it could not be read, `reason` is what stands in the block."""
+
+    call_id: str
+    name: str
+    params: Mapping[str, Any] | None
+    code: CallCode
+    reason: str
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the reader should know that is no error."""
+
+    code: Literal["stand_in", "repeated_call", "trimmed"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens summed over all passes; `estimated` when any pass had to be estimated."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    reused_tokens: int | None
+    estimated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """The turn failed; `recoverable` says whether asking again may help."""
+
+    code: ErrorCode
+    message: str
+    recoverable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The turn ended well; `text` is the visible answer, times are milliseconds since the turn began."""
+
+    stop_reason: StopReason
+    message_id: str
+    text: str
+    calls: int
+    passes: int
+    first_token_ms: int | None
+    total_ms: int
+
+
+Event = (
+    TurnStart
+    | Token
+    | Thinking
+    | SpecialistStart
+    | SpecialistProgress
+    | SpecialistResult
+    | SpecialistError
+    | Notice
+    | Usage
+    | Error
+    | Done
+)

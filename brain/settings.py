@@ -1,0 +1,290 @@
+"""Ground: what the operator sets, read once into one frozen object. The table in the docs is made from it."""
+
+import tomllib
+import zoneinfo
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_args
+
+from brain.ask import Limits, SyntaxName
+from brain.errors import SettingsError
+
+PREFIX = "BRAIN_"
+SPECIALIST_PREFIX = "BRAIN_SPECIALIST_"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
+
+Parse = Callable[[Any], Any]
+
+
+def _setting(
+    default: Any, parse: Parse, allowed: str, meaning: str, shown: str | None = None, *, secret: bool = False
+) -> Any:
+    metadata = {"parse": parse, "allowed": allowed, "meaning": meaning, "shown": shown, "secret": secret}
+    return field(default=default, metadata=metadata, repr=not secret)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value.strip()
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    items = value if isinstance(value, list) else _text(value).split(",")
+    return tuple(item for item in (_text(item) for item in items) if item)
+
+
+def _count(least: int, most: int) -> Parse:
+    def parse(value: Any) -> int:
+        number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else None
+        if number is None or not least <= number <= most:
+            raise ValueError
+        return number
+
+    return parse
+
+
+def _seconds(value: Any) -> float:
+    seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else 0.0
+    if not 0 < seconds <= 86_400:
+        raise ValueError
+    return seconds
+
+
+def _models(value: Any) -> tuple[str, ...]:
+    names = _names(value)
+    for name in names:
+        kind, _, rest = name.partition(":")
+        if kind not in MODEL_KINDS or (kind in ("auto", "builtin")) == bool(rest):
+            raise ValueError
+    if not names or len(set(names)) < len(names):
+        raise ValueError
+    return names
+
+
+def _url(value: Any) -> str:
+    url = _text(value)
+    if not url.startswith(("http://", "https://")):
+        raise ValueError
+    return url.rstrip("/")
+
+
+def _resume(value: Any) -> str:
+    if value not in ("prefill", "message"):
+        raise ValueError
+    return str(value)
+
+
+def _zone(value: Any) -> str:
+    return zoneinfo.ZoneInfo(_text(value)).key
+
+
+def _syntax(value: Any) -> tuple[str, ...]:
+    names = _names(value)
+    if not names or set(names) - set(get_args(SyntaxName)):
+        raise ValueError
+    return names
+
+
+def _keys(value: Any) -> tuple[tuple[str, str], ...]:
+    pairs = [item.partition(":") for item in _names(value)]
+    if any(not key or not user for key, _, user in pairs) or len({key for key, _, _ in pairs}) < len(pairs):
+        raise ValueError
+    return tuple((key, user) for key, _, user in pairs)
+
+
+def _folder(value: Any) -> Path:
+    path = Path(_text(value)).expanduser()
+    if not path.is_dir():
+        raise ValueError
+    return path
+
+
+def machine_time_zone() -> str:
+    """The IANA name of the machine's time zone, `UTC` when it does not tell."""
+    target = Path("/etc/localtime")
+    _, _, name = str(target.resolve()).partition("zoneinfo/")
+    try:
+        return zoneinfo.ZoneInfo(name).key if name else "UTC"
+    except (ValueError, zoneinfo.ZoneInfoNotFoundError):
+        return "UTC"
+
+
+_SECONDS = "a number of seconds above 0, at most 86400"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings; the key of a field is its name in capitals."""
+
+    model: tuple[str, ...] = _setting(
+        ("auto",),
+        _models,
+        "`auto`, `builtin`, `ollama:NAME`, `openai:NAME` or `script:FILE`, or several of them, comma-separated",
+        "the models on offer, the first is the default. `auto`: Ollama on its usual port when it answers within 250 ms "
+        "and has a model that can complete (the loaded one, else the newest), else `builtin`",
+        "auto",
+    )
+    model_url: str | None = _setting(
+        None, _url, "an http:// or https:// address", "base URL of the model server", "per kind"
+    )
+    model_key: str | None = _setting(None, _text, "text", "key of the model server", secret=True)
+    model_resume: str | None = _setting(
+        None, _resume, "`prefill` or `message`", "how a pass goes on after a block", "by server"
+    )
+    model_idle_seconds: float = _setting(60.0, _seconds, _SECONDS, "a model that sends nothing for so long has failed")
+    system: str = _setting(
+        "Answer in the user's language, briefly and to the point.",
+        _text,
+        "text",
+        "the operator's own instructions (persona); Brain's come first",
+        "a short one",
+    )
+    time_zone: str = _setting(
+        "", _zone, "an IANA name such as Europe/Berlin", "the user's, unless the request says", "the machine's"
+    )
+    host: str = _setting(
+        "127.0.0.1",
+        _text,
+        "an address of this machine",
+        "where to listen; an address other than loopback needs KEYS. 0.0.0.0 when plain `PORT` is used",
+    )
+    port: int = _setting(
+        8000,
+        _count(0, 65535),
+        "a port from 0 to 65535",
+        "where to listen. Plain `PORT` (as process managers set it) is read when `BRAIN_PORT` is not",
+    )
+    hosts: tuple[str, ...] = _setting(
+        (), _names, "host names, comma-separated", "accepted Host names, besides loopback names and HOST"
+    )
+    origins: tuple[str, ...] = _setting(
+        (),
+        _names,
+        "origins such as https://chat.example, comma-separated",
+        "origins that may call from a browser (also the CORS list)",
+    )
+    keys: tuple[tuple[str, str], ...] = _setting(
+        (),
+        _keys,
+        "`key:user` pairs, comma-separated",
+        "who may call. With none, one local user (who counts as signed in) and no authentication",
+        secret=True,
+    )
+    calls: int = _setting(5, _count(0, 100), "a whole number from 0 to 100", "calls of specialists a turn")
+    calls_per_specialist: int = _setting(
+        3, _count(0, 100), "a whole number from 0 to 100", "calls of one specialist a turn"
+    )
+    turn_seconds: float = _setting(600.0, _seconds, _SECONDS, "the whole turn")
+    call_seconds: float = _setting(5.0, _seconds, _SECONDS, "one call, unless the specialist declares its own")
+    heartbeat_seconds: float = _setting(
+        15.0, _seconds, _SECONDS, "an SSE comment when nothing else was sent, from the first moment"
+    )
+    syntax: tuple[SyntaxName, ...] = _setting(
+        ("bracket", "function_call"),
+        _syntax,
+        "`bracket`, `mention`, `function_call`, comma-separated",
+        "which request syntaxes are read",
+    )
+    allowed_specialists: tuple[str, ...] = _setting(
+        (), _names, "names, comma-separated", "the only specialists that may be called", "all"
+    )
+    specialists_folder: Path | None = _setting(
+        None, _folder, "a folder", "a folder of single files with specialists, besides the installed ones"
+    )
+    specialist_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    specialist_environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of a turn that asks for no lower ones."""
+        return Limits(self.calls, self.calls_per_specialist, self.turn_seconds, self.call_seconds)
+
+    def of_specialist(self, name: str) -> dict[str, Any]:
+        """What is set for one specialist, keys in lower case; the environment wins over the file."""
+        prefix = SPECIALIST_PREFIX + name.upper().replace("-", "_") + "_"
+        found = dict(self.specialist_settings.get(name, {}))
+        found |= {
+            key.removeprefix(prefix).lower(): value
+            for key, value in self.specialist_environ.items()
+            if key.startswith(prefix)
+        }
+        return found
+
+
+KEYS = {f.name.upper(): f for f in fields(Settings) if f.metadata}
+
+
+def read(environ: Mapping[str, str], config: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Reads the settings: the file first, the environment over it, `overrides` (the command line) over both.
+
+    Raises:
+        SettingsError: naming the setting, its value and what is allowed.
+    """
+    found: dict[str, tuple[str, Any]] = {}
+    specialist_settings: Mapping[str, Any] = {}
+    if config is not None:
+        table = _toml(config)
+        specialist_settings = _specialist_tables(table.pop("specialists", {}), config)
+        found |= {key.upper(): (f"{key} in {config.name}", value) for key, value in table.items()}
+    specialist_environ = {key: value for key, value in environ.items() if key.startswith(SPECIALIST_PREFIX)}
+    found |= {
+        key.removeprefix(PREFIX): (key, value)
+        for key, value in environ.items()
+        if key.startswith(PREFIX) and key not in specialist_environ
+    }
+    if "PORT" not in found and environ.get("PORT"):
+        found = {"HOST": ("HOST", "0.0.0.0"), **found, "PORT": ("PORT", environ["PORT"])}  # noqa: S104
+    found |= {key: (f"--{key.lower()}", value) for key, value in (overrides or {}).items()}
+    values = {KEYS[key].name: _parsed(key, *found[key]) for key in found if _known(key, found[key][0])}
+    values.setdefault("time_zone", machine_time_zone())
+    return Settings(**values, specialist_settings=specialist_settings, specialist_environ=specialist_environ)
+
+
+def table() -> str:
+    """The settings as a Markdown table: key, default, meaning."""
+    rows = ["| key | default | meaning |", "|---|---|---|"]
+    for key, setting in KEYS.items():
+        shown = setting.metadata["shown"] or _shown(setting.default)
+        rows.append(f"| {key} | {shown} | {setting.metadata['meaning']}. Allowed: {setting.metadata['allowed']} |")
+    return "\n".join(rows)
+
+
+def _shown(default: Any) -> str:
+    if default is None or default == ():
+        return "–"
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError(f"--config {path}: cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"--config {path}: is not valid TOML: {error}.") from None
+
+
+def _specialist_tables(value: Any, config: Path) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(item, dict) for item in value.values()):
+        raise SettingsError(f"specialists in {config.name}: must hold tables, such as [specialists.web].")
+    return value
+
+
+def _known(key: str, said_as: str) -> bool:
+    if key not in KEYS:
+        raise SettingsError(f"{said_as} is not a setting. Known: {', '.join(KEYS)} (in the environment with {PREFIX}).")
+    return True
+
+
+def _parsed(key: str, said_as: str, value: Any) -> Any:
+    metadata = KEYS[key].metadata
+    try:
+        return metadata["parse"](value)
+    except (TypeError, ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
+        shown = "(not shown)" if metadata["secret"] else repr(value)
+        raise SettingsError(f"{said_as}={shown} is not allowed. Allowed: {metadata['allowed']}.") from None
