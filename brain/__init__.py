@@ -1,0 +1,41 @@
+"""Brain: streaming middleware that lets any text model call specialists in the middle of its answer.
+
+These are its public names. Importing them opens nothing, reads no environment and patches nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from brain.ask import Attachment
+from brain.errors import Refused, RegistrationError
+from brain.events import Citation
+from brain.library import list_specialists, register, stream_with_specialists
+from brain.registry import Registry
+from brain.specialist import Context, Progress, Result, Specialist, specialist
+
+if TYPE_CHECKING:
+    from brain.app import mount
+
+__all__ = [
+    "Attachment",
+    "Citation",
+    "Context",
+    "Progress",
+    "Refused",
+    "RegistrationError",
+    "Registry",
+    "Result",
+    "Specialist",
+    "list_specialists",
+    "mount",
+    "register",
+    "specialist",
+    "stream_with_specialists",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "mount":  # the app imports sse_starlette, which patches uvicorn: only who mounts it pays for that
+        from brain.app import mount
+
+        return mount
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,13 +1,13 @@
 """Ground: every error of Brain, drawn as one tree.
 
-    BrainError
-    ├── SettingsError        a setting is unknown or has a bad value: the start stops
-    ├── RegistrationError    a specialist cannot be taken in: it is refused, the others serve
-    ├── BadRequest           a client's input, answered before the first byte
-    ├── ModelError           the model server could not be reached, failed, or has no room
-    │   └── PrefillRefused   it will not continue the assistant's own message
-    ├── Interrupted          a turn was stopped: deadline, silence, shutdown
-    └── Refused              a specialist says no, in words the model may read
+BrainError
+├── SettingsError        a setting is unknown or has a bad value: the start stops
+├── RegistrationError    a specialist cannot be taken in: it is refused, the others serve
+├── BadRequest           a client's input, answered before the first byte
+├── ModelError           the model server could not be reached, failed, or has no room
+│   └── PrefillRefused   it will not continue the assistant's own message
+├── Interrupted          a turn was stopped: deadline, silence, shutdown
+└── Refused              a specialist says no, in words the model may read
 """
 
 from typing import Literal

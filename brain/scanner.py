@@ -106,7 +106,7 @@ class Scanner:
     # The modes. Each takes the text that comes next, puts what is settled into `pieces`, and returns what is left for
     # the mode that follows.
 
-    def _opening(self, text: str, pieces: list[Piece]) -> str:  # noqa: ARG002
+    def _opening(self, text: str, pieces: list[Piece]) -> str:
         """At the start of a pass, where servers that do not separate reasoning put `<think>`."""
         text, self._held = self._held + text, ""
         if text.startswith(THINK_OPENER):
@@ -194,7 +194,7 @@ class Scanner:
         reading, waits = _step(reader)
         return self._read(reading, source, reader, pieces) if waits or reading else self._stop(pieces)
 
-    def _over(self, text: str, pieces: list[Piece]) -> str:  # noqa: ARG002
+    def _over(self, text: str, pieces: list[Piece]) -> str:
         """Behind the end, where nothing counts."""
         return ""
 
@@ -268,7 +268,9 @@ def _step(reader: Reader) -> tuple[Reading | None, bool]:
 def _call(reading: Reading, source: Source) -> Call:
     raw = source.raw()
     if not reading.ended and source.full:
-        return Call(reading.name, None, raw, "oversized", f"a request may be {MARKER_LIMIT} characters long; make it shorter")
+        return Call(
+            reading.name, None, raw, "oversized", f"a request may be {MARKER_LIMIT} characters long; make it shorter"
+        )
     if not reading.ended:
         return Call(reading.name, None, raw, "malformed", "the request never ends; write its closing bracket or tag")
     if reading.params is None:

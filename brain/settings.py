@@ -217,7 +217,9 @@ class Settings:
 KEYS = {f.name.upper(): f for f in fields(Settings) if f.metadata}
 
 
-def read(environ: Mapping[str, str], config: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+def read(
+    environ: Mapping[str, str], config: Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> Settings:
     """Reads the settings: the file first, the environment over it, `overrides` (the command line) over both.
 
     Raises:
@@ -236,7 +238,7 @@ def read(environ: Mapping[str, str], config: Path | None = None, overrides: Mapp
         if key.startswith(PREFIX) and key not in specialist_environ
     }
     if "PORT" not in found and environ.get("PORT"):
-        found = {"HOST": ("HOST", "0.0.0.0"), **found, "PORT": ("PORT", environ["PORT"])}  # noqa: S104
+        found = {"HOST": ("HOST", "0.0.0.0"), **found, "PORT": ("PORT", environ["PORT"])}
     found |= {key: (f"--{key.lower()}", value) for key, value in (overrides or {}).items()}
     values = {KEYS[key].name: _parsed(key, *found[key]) for key in found if _known(key, found[key][0])}
     values.setdefault("time_zone", machine_time_zone())

@@ -11,7 +11,7 @@ _CLOSER = re.compile(r"\]")
 _PARTNER = {"}": "{", "]": "["}
 
 
-def read(source: Source, opener: str) -> Reader:  # noqa: ARG001
+def read(source: Source, opener: str) -> Reader:
     """Reads behind the opener; what is no name there is text."""
     yield from source.skip_white()
     name = yield from source.name(longest=64)

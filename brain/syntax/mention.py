@@ -21,7 +21,7 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 
-def read(source: Source, opener: str) -> Reader:  # noqa: ARG001
+def read(source: Source, opener: str) -> Reader:
     """Reads behind the `@`; it is a marker only when `name_specialist(` follows."""
     word = yield from source.name(longest=64 + len(_SUFFIX))
     name = word.removesuffix(_SUFFIX)

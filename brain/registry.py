@@ -1,0 +1,216 @@
+"""Core: which specialists there are. A dict by name, filled from entry points and a folder; a bad one is refused."""
+
+import importlib.metadata
+import importlib.util
+import logging
+import re
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Unpack
+
+import msgspec
+
+from brain.errors import RegistrationError
+from brain.running import Answer
+from brain.schema import Schema
+from brain.settings import Settings
+from brain.specialist import Context, Options, Specialist, from_schema
+
+ENTRY_POINTS = "brain.specialists"
+ANSWERS_KEPT = 256
+
+log = logging.getLogger("brain")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A specialist that was not taken in, and why."""
+
+    name: str
+    origin: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A registered specialist: where it comes from, its settings, and why it cannot be used, if so."""
+
+    specialist: Specialist[..., Any]
+    origin: str
+    settings: Any = None
+    missing: str | None = None
+
+
+class Registry(Mapping[str, Entry]):
+    """The specialists by name, in the order of their names.
+
+    Args:
+        settings: where specialists find their own settings, and the operator's list of allowed names.
+        provide: objects for keyword-only parameters of their types.
+    """
+
+    def __init__(self, settings: Settings | None = None, provide: Iterable[Any] = ()) -> None:
+        self._settings = settings or Settings()
+        self._entries: dict[str, Entry] = {}
+        self._answers: OrderedDict[Hashable, tuple[float, Answer]] = OrderedDict()
+        self.provided: Mapping[type, Any] = {type(value): value for value in provide}
+        self.refused: list[Refusal] = []
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def allowed(self, name: str) -> bool:
+        """Whether the operator lets this specialist be called."""
+        return not self._settings.allowed_specialists or name in self._settings.allowed_specialists
+
+    def usable(self, wanted: Iterable[str] | None = None) -> list[Specialist[..., Any]]:
+        """Those that can be called now, of the wanted names or of all."""
+        names = self if wanted is None else sorted(set(wanted) & set(self._entries))
+        return [self[name].specialist for name in names if self.allowed(name) and self[name].missing is None]
+
+    def add(self, specialist: Specialist[..., Any], origin: str = "the program") -> None:
+        """Takes in one specialist.
+
+        Raises:
+            RegistrationError: naming it and the reason; for a taken name, both origins.
+        """
+        name = specialist.name
+        if name in self._entries:
+            raise RegistrationError(f"specialist {name} from {origin}: {self[name].origin} already brings this name")
+        for parameter, wanted in specialist.injected.items():
+            if not wanted.optional and not any(kind in self.provided or kind is Context for kind in wanted.types):
+                kinds = " or ".join(kind.__name__ for kind in wanted.types) or "no type"
+                raise RegistrationError(f"specialist {name} from {origin}: nothing provides {parameter} ({kinds})")
+        settings = self._settings_of(specialist)
+        self._entries[name] = Entry(specialist, origin, settings, _missing(specialist, origin))
+
+    def register(
+        self, name: str, description: str, parameters: Schema, handler: Any, **options: Unpack[Options]
+    ) -> None:
+        """Takes in a tool that brings its JSON Schema; `handler` is called with the parameters as one mapping.
+
+        Raises:
+            RegistrationError: as `add`.
+        """
+        self.add(from_schema(name, description, parameters, handler, options))
+
+    def discover(self) -> "Registry":
+        """Takes in what is installed, and what lies in the operator's folder. Never raises: see `refused`."""
+        points = sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, str(p.value)))
+        for point in points:
+            origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+            self._take(point.name, origin, point.load)
+        folder = self._settings.specialists_folder
+        for path in sorted(folder.glob("*.py")) if folder else ():
+            if not path.name.startswith("_"):
+                self._take(path.stem, path.name, partial(_module, path))
+        for name in set(self._settings.specialist_settings) - set(self._entries):
+            log.warning("settings for specialist %s, which is not there", name)
+        return self
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Starts and stops the specialists that have a lifespan; one that cannot start is unavailable."""
+        async with AsyncExitStack() as stack:
+            for name, entry in self._entries.items():
+                if entry.specialist.lifespan is not None and entry.missing is None:
+                    try:
+                        await stack.enter_async_context(entry.specialist.lifespan())
+                    except Exception:
+                        log.warning("specialist %s could not start", name, exc_info=True)
+                        self._entries[name] = Entry(
+                            entry.specialist, entry.origin, entry.settings, "it could not start"
+                        )
+            yield
+
+    def recall(self, key: Hashable) -> Answer | None:
+        """An answer kept under this key, if it may still be given."""
+        until, answer = self._answers.get(key, (0.0, None))
+        return answer if time.monotonic() < until else None
+
+    def keep(self, key: Hashable, answer: Answer, seconds: float) -> None:
+        """Keeps an answer for so long."""
+        self._answers[key] = (time.monotonic() + seconds, answer)
+        self._answers.move_to_end(key)
+        while len(self._answers) > ANSWERS_KEPT:
+            self._answers.popitem(last=False)
+
+    def _take(self, name: str, origin: str, load: Any) -> None:
+        try:
+            for specialist in _specialists_in(load()):
+                self.add(specialist, origin)
+        except RegistrationError as error:
+            self.refused.append(Refusal(name, origin, str(error)))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's import can raise anything
+            self.refused.append(Refusal(name, origin, f"it cannot be imported: {type(error).__name__}: {error}"))
+
+    def _settings_of(self, specialist: Specialist[..., Any]) -> Any:
+        kind, found = specialist.settings, self._settings.of_specialist(specialist.name)
+        if kind is None:
+            return None
+        if not is_dataclass(kind):
+            raise RegistrationError(f"specialist {specialist.name}: its settings must be a dataclass")
+        unknown = found.keys() - {f.name for f in fields(kind)}
+        if unknown:
+            log.warning("specialist %s has no setting %s", specialist.name, ", ".join(sorted(unknown)))
+        try:
+            return msgspec.convert({k: v for k, v in found.items() if k not in unknown}, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise RegistrationError(f"specialist {specialist.name}: its settings: {error}") from None
+
+
+def _specialists_in(loaded: Any) -> list[Specialist[..., Any]]:
+    values = vars(loaded).values() if isinstance(loaded, ModuleType) else loaded
+    values = [loaded] if isinstance(loaded, Specialist) else values
+    found = [value for value in values if isinstance(value, Specialist)] if isinstance(values, Iterable) else []
+    if not found:
+        raise RegistrationError("there is no specialist in it; decorate a function with @specialist")
+    return found
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"brain_specialists_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _missing(specialist: Specialist[..., Any], origin: str) -> str | None:
+    """What a specialist lacks, in a sentence with the remedy; None when it lacks nothing."""
+    if specialist.needs is None:
+        return None
+    if callable(specialist.needs):
+        return specialist.needs()
+    package = origin.partition(" ")[0]
+    try:
+        lines = importlib.metadata.requires(package) or []
+    except importlib.metadata.PackageNotFoundError:
+        lines = []
+    marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(specialist.needs)}['"]""")
+    for line in lines:
+        if marker.search(line) and not _installed(line):
+            return f"its extra is not installed: pip install '{package}[{specialist.needs}]'"
+    return None
+
+
+def _installed(requirement: str) -> bool:
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    try:
+        importlib.metadata.version(name[0] if name else requirement)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

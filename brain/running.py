@@ -1,0 +1,232 @@
+"""Core: runs one call of one specialist, and turns whatever comes of it into an answer or a failure.
+
+A stranger's function is bounded in time, and nothing it does ends the turn: not raising, hanging, ignoring a
+cancellation, or returning what cannot be shown. What went wrong is logged; the model and the client get fixed words.
+"""
+
+import asyncio
+import inspect
+import logging
+import re
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from brain.errors import Refused
+from brain.events import CallCode, Citation
+from brain.schema import problems
+from brain.specialist import Progress, Result, Specialist
+from brain.threads import NoThread, in_thread
+
+CITATIONS_MOST = 50
+LETTING_GO_SECONDS = 0.1
+_CITATION_LENGTH = 500
+_PROGRESS_LENGTH = 300
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+log = logging.getLogger("brain")
+
+OnProgress = Callable[[Progress], None]
+Provided = Mapping[type, Any]
+"""What keyword-only parameters are filled with, by type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A call that succeeded."""
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call that did not; `reason` tells the model what it can do about it."""
+
+    code: CallCode
+    reason: str
+
+
+Outcome = Answer | Failure
+
+FAILED = Failure("failed", "it ran into an error of its own; go on without it, or try other parameters")
+CANCELLED = Failure("cancelled", "the turn was stopped before it was done")
+BUSY = Failure("unavailable", "too many earlier calls of it are still running; go on without it")
+
+
+async def run(
+    specialist: Specialist[..., Any],
+    params: Mapping[str, Any],
+    provided: Provided,
+    on_progress: OnProgress,
+    *,
+    timeout: float,
+) -> Outcome:
+    """Checks the parameters and runs the call, for at most `timeout` seconds.
+
+    Returns within `LETTING_GO_SECONDS` of a cancellation, whatever the specialist does about it.
+    """
+    try:
+        arguments = _arguments(specialist, params)
+    except _InvalidParams as error:
+        return Failure("invalid_params", f"{error}; correct the parameters and ask again")
+    injected = _injected(specialist, provided)
+    watch = _Watch(specialist.idle_timeout, timeout)
+
+    def tell(progress: Progress) -> None:
+        watch.touch()
+        on_progress(progress)
+
+    task = asyncio.ensure_future(_value(specialist, arguments, injected, tell))
+    try:
+        done_in_time = await watch.wait(task)
+    finally:
+        if not task.done():
+            await _let_go(task)
+    if not done_in_time:
+        return Failure("timeout", f"it took longer than {watch.seconds:g} seconds; ask for less, or go on without it")
+    return _outcome(specialist, task)
+
+
+class _Watch:
+    """Two clocks over one call: a hard one, and one that progress sets back."""
+
+    def __init__(self, idle: float | None, hard: float) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._idle = idle
+        self._hard = hard
+        self._hard_end = self._clock() + hard
+        self.seconds = hard
+        self.touch()
+
+    def touch(self) -> None:
+        self._idle_end = self._clock() + self._idle if self._idle is not None else self._hard_end
+
+    async def wait(self, task: asyncio.Future[Any]) -> bool:
+        """Whether the task was done before either clock ran out."""
+        while not task.done():
+            left = min(self._hard_end, self._idle_end) - self._clock()
+            if left <= 0:
+                self.seconds = self._hard if self._hard_end <= self._idle_end else self._idle or self._hard
+                return False
+            await asyncio.wait({task}, timeout=left)
+        return True
+
+
+async def _let_go(task: asyncio.Future[Any]) -> None:
+    """Cancels, and waits a moment for the task to clean up; one that does not listen is left to itself."""
+    task.cancel()
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, so that nothing warns
+    await asyncio.wait({task}, timeout=LETTING_GO_SECONDS)
+
+
+class _InvalidParams(Exception):
+    pass
+
+
+def _arguments(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and named arguments for the specialist's function."""
+    found = problems(specialist.validator, params)
+    if found:
+        raise _InvalidParams("; ".join(found))
+    if specialist.struct is None:
+        return (dict(params),), {}
+    try:
+        struct = msgspec.convert(params, specialist.struct)
+    except msgspec.ValidationError as error:
+        raise _InvalidParams(str(error)) from None
+    return (), {name: getattr(struct, name) for name in struct.__struct_fields__}
+
+
+def _injected(specialist: Specialist[..., Any], provided: Provided) -> dict[str, Any]:
+    found = {}
+    for name, wanted in specialist.injected.items():
+        for kind in wanted.types:
+            if kind in provided:
+                found[name] = provided[kind]
+    return found
+
+
+async def _value(
+    specialist: Specialist[..., Any],
+    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    injected: dict[str, Any],
+    tell: OnProgress,
+) -> Any:
+    """What the specialist's function returns, or yields last."""
+    function = specialist.function
+    args, named = arguments
+    last: Any = None
+
+    def take(item: Any) -> None:
+        nonlocal last
+        if isinstance(item, Progress):
+            tell(_tame(item))
+        else:
+            last = item
+
+    try:
+        if inspect.isasyncgenfunction(function):
+            async with aclosing(function(*args, **named, **injected)) as items:
+                async for item in items:
+                    take(item)
+                    await asyncio.sleep(0)  # so that one which never waits does not hold the loop
+            return last
+        if inspect.iscoroutinefunction(function):
+            return await function(*args, **named, **injected)
+        value = await in_thread(specialist.name, lambda: function(*args, **named, **injected), take)
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        raise RuntimeError(f"raised {error!r}") from error  # which would end the loop, not the call
+    return last if value is None else value
+
+
+def _outcome(specialist: Specialist[..., Any], task: asyncio.Future[Any]) -> Outcome:
+    try:
+        return _answer(task.result())
+    except Refused as refusal:
+        return Failure("refused", str(refusal.reason))
+    except NoThread:
+        log.warning("specialist %s: all its threads are taken by calls that were given up", specialist.name)
+        return BUSY
+    except (Exception, asyncio.CancelledError):
+        log.warning("specialist %s failed", specialist.name, exc_info=True)
+        return FAILED
+
+
+def _answer(value: Any) -> Answer:
+    if isinstance(value, Result):
+        return Answer(_text(value.text), tuple(_citation(c) for c in tuple(value.citations)[:CITATIONS_MOST]))
+    if isinstance(value, str):
+        return Answer(_text(value))
+    if value is None:
+        raise TypeError("it returned nothing")
+    return Answer(_text(msgspec.json.encode(value).decode()))
+
+
+def _text(text: Any) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"its text is a {type(text).__name__}")
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def _citation(citation: Any) -> Citation:
+    if not isinstance(citation, Citation):
+        raise TypeError(f"a citation is a {type(citation).__name__}")
+    url = citation.url if citation.url and citation.url.startswith(("https://", "http://")) else None
+    return Citation(_line(citation.id), _line(citation.title), url and _text(url)[: 4 * _CITATION_LENGTH])
+
+
+def _line(text: str) -> str:
+    return " ".join(_text(text).split())[:_CITATION_LENGTH]
+
+
+def _tame(progress: Progress) -> Progress:
+    fraction = progress.fraction
+    if isinstance(fraction, int | float) and fraction == fraction:  # not NaN
+        fraction = min(1.0, max(0.0, float(fraction)))
+    else:
+        fraction = None
+    return Progress(" ".join(_text(progress.text).split())[:_PROGRESS_LENGTH], fraction)

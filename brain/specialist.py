@@ -1,0 +1,239 @@
+"""Core: what a specialist is. A function becomes one by the decorator; a tool that brings a schema, by `from_schema`."""
+
+import inspect
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+
+import msgspec
+from jsonschema import Draft202012Validator
+
+from brain.ask import Attachment
+from brain.errors import RegistrationError
+from brain.events import Citation
+from brain.schema import Injected, Schema, injected_of, signature_of, validator_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+Approval = Literal["never", "always"] | Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a specialist found.
+
+    Attributes:
+        text: for the model and the reader; data, never instruction. Brain cuts it to size and makes markers harmless.
+        citations: where it comes from.
+        data: the same for programs that call the specialist themselves; it goes to no model.
+    """
+
+    text: str
+    citations: Sequence[Citation] = ()
+    data: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running specialist is; `fraction` is from 0 to 1, when known."""
+
+    text: str
+    fraction: float | None = None
+
+
+class ModelView(Protocol):
+    """What a specialist may ask of the turn's model."""
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether the model server takes images."""
+
+    async def describe(self, image: bytes, question: str) -> str:
+        """What the model sees in an encoded image; only when `sees_images`."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector a text; raises `Refused` when the model server has no embeddings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What surrounds a call; injected into a keyword-only parameter of this type.
+
+    Attributes:
+        user: who asks, None for a library call without one.
+        message: the user's newest message.
+        attachments: the conversation's files, ids from 1; for a one-way call only the one that activated it.
+        time_zone: the user's, an IANA name.
+        deadline: when the call is given up, on the clock of `time.monotonic`.
+        settings: an instance of the specialist's own settings class.
+        model: what the turn's model can do besides the turn.
+    """
+
+    user: str | None
+    conversation_id: str
+    message: str
+    attachments: Sequence[Attachment]
+    time_zone: str
+    deadline: float
+    settings: Any
+    model: ModelView
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
+
+
+class Options(TypedDict, total=False):
+    """What can be said of a specialist besides its function.
+
+    timeout: seconds for a whole call (else CALL_SECONDS). idle_timeout: seconds without progress.
+    requires_user: only for signed-in users. approval: `never`, `always`, or a function of the parameters.
+    read_only: changes nothing anywhere. cache_seconds: how long an answer may be given again (read-only ones).
+    activates_on: kinds of attachment (`image`, `pdf`, `text`) for which it runs before the model.
+    tags, examples (questions it answers), version: for people and for routing. settings: a dataclass.
+    needs: the extra of its package that it needs, or a function that says what is missing.
+    health: a function that raises or returns what is wrong. lifespan: a context manager around the server's life.
+    """
+
+    timeout: float
+    idle_timeout: float
+    requires_user: bool
+    approval: Approval
+    read_only: bool
+    cache_seconds: float
+    activates_on: Sequence[str]
+    tags: Sequence[str]
+    examples: Sequence[str]
+    version: str
+    settings: type
+    needs: str | Callable[[], str | None]
+    health: Callable[[], Awaitable[str | None] | str | None]
+    lifespan: Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class FunctionOptions(Options, total=False):
+    """The same for a function, whose own name is the default."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Specialist(Generic[P, R]):
+    """One specialist, ready to be registered. Calling it calls its function, for tests and for programs."""
+
+    function: Callable[P, R]
+    name: str
+    description: str
+    parameters: Schema
+    injected: Mapping[str, Injected]
+    validator: Draft202012Validator = field(repr=False)
+    struct: type[msgspec.Struct] | None = field(repr=False)
+    timeout: float | None = None
+    idle_timeout: float | None = None
+    requires_user: bool = False
+    approval: Approval = "never"
+    read_only: bool = False
+    cache_seconds: float = 0.0
+    activates_on: frozenset[str] = frozenset()
+    tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    version: str = ""
+    settings: type | None = None
+    needs: str | Callable[[], str | None] | None = None
+    health: Callable[[], Awaitable[str | None] | str | None] | None = None
+    lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def needs_approval(self, params: Mapping[str, Any]) -> bool:
+        """Whether a person must agree to a call with these parameters."""
+        return self.approval(params) if callable(self.approval) else self.approval == "always"
+
+
+@overload
+def specialist(function: Callable[P, R], /) -> Specialist[P, R]: ...
+@overload
+def specialist(**options: Unpack[FunctionOptions]) -> Callable[[Callable[P, R]], Specialist[P, R]]: ...
+def specialist(function: Callable[..., Any] | None = None, /, **options: Unpack[FunctionOptions]) -> Any:
+    """Makes a specialist of a function.
+
+    Its name, docstring (the first paragraph) and annotations become name, description and JSON Schema. Keyword-only
+    parameters are filled by type: `Context`, and what the app provides. A coroutine function, an async generator of
+    `Progress` and a last result, a plain function or a plain generator (both run in a thread) will do.
+
+    Raises:
+        RegistrationError: naming the function and what is wrong with it.
+    """
+    if function is None:
+        return lambda decorated: specialist_of(decorated, options)
+    return specialist_of(function, options)
+
+
+def specialist_of(function: Callable[P, R], options: FunctionOptions) -> Specialist[P, R]:
+    """What the decorator does."""
+    name = options.get("name", getattr(function, "__name__", ""))
+    description = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
+    try:
+        signature = signature_of(function)
+        if not description:
+            raise RegistrationError("it has no docstring, so no model would know what it is for")  # noqa: TRY301
+        rest: Any = {key: value for key, value in options.items() if key != "name"}
+        return _made(function, name, description, signature.schema, signature.injected, signature.struct, rest)
+    except RegistrationError as error:
+        raise RegistrationError(f"specialist {name}: {error}") from error
+
+
+def from_schema(
+    name: str, description: str, parameters: Schema, handler: Callable[..., Any], options: Options
+) -> Specialist[..., Any]:
+    """A specialist of a tool that brings its schema; `handler` takes the parameters as one mapping.
+
+    Raises:
+        RegistrationError: naming it and what is wrong with it.
+    """
+    try:
+        if not description:
+            raise RegistrationError("its description is empty")  # noqa: TRY301
+        return _made(handler, name, description, parameters, injected_of(handler), None, options)
+    except RegistrationError as error:
+        raise RegistrationError(f"specialist {name}: {error}") from error
+
+
+def _made(
+    function: Callable[P, R],
+    name: str,
+    description: str,
+    parameters: Schema,
+    injected: Mapping[str, Injected],
+    struct: type[msgspec.Struct] | None,
+    options: Options,
+) -> Specialist[P, R]:
+    rest: dict[str, Any] = dict(options)
+    unknown = rest.keys() - Options.__annotations__.keys()
+    if unknown:
+        raise RegistrationError(f"unknown option {', '.join(sorted(unknown))}")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise RegistrationError("its name must be a letter, then letters, digits, _ or -, at most 64")
+    for key in ("timeout", "idle_timeout", "cache_seconds"):
+        if key in rest and not (isinstance(rest[key], int | float) and rest[key] > 0):
+            raise RegistrationError(f"{key} must be a number of seconds above 0")
+    if rest.get("cache_seconds") and not rest.get("read_only"):
+        raise RegistrationError("only a read_only specialist may have cache_seconds")
+    approval = rest.get("approval", "never")
+    if approval not in ("never", "always") and not callable(approval):
+        raise RegistrationError("approval must be never, always, or a function of the parameters")
+    for key, kind in (("activates_on", frozenset), ("tags", tuple), ("examples", tuple)):
+        if key in rest:
+            if isinstance(rest[key], str):
+                raise RegistrationError(f"{key} must be a list of texts, not one text")
+            rest[key] = kind(rest[key])
+    return Specialist(
+        function, name, " ".join(description.split()), parameters, injected, validator_of(parameters), struct, **rest
+    )
