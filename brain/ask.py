@@ -38,7 +38,7 @@ class Attachment:
 
     @property
     def kind(self) -> str:
-        """`image`, `pdf` or `text`, by its content rather than by what the client calls it; else the type's first word."""
+        """`image`, `pdf`, or the first word of the type; its content counts more than what the client calls it."""
         kind, _, rest = sniff(self.data, self.type).partition("/")
         return "pdf" if rest == "pdf" else kind
 

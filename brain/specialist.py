@@ -1,4 +1,4 @@
-"""Core: what a specialist is. A function becomes one by the decorator; a tool that brings a schema, by `from_schema`."""
+"""Core: what a specialist is. The decorator makes one of a function, `from_schema` of a tool that brings a schema."""
 
 import inspect
 import re

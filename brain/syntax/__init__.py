@@ -1,4 +1,4 @@
-"""Core: how a request is written. Each syntax is one module with its `OPENERS` and a `read` that goes on behind them."""
+"""Core: how a request is written. A syntax is one module with its `OPENERS` and a `read` that goes on behind them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
