@@ -57,6 +57,32 @@ CANCELLED = Failure("cancelled", "the turn was stopped before it was done")
 BUSY = Failure("unavailable", "too many earlier calls of it are still running; go on without it")
 
 
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Checked parameters, as a specialist's function takes them."""
+
+    positional: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+
+def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Arguments | Failure:
+    """Checks the parameters; a failure names every problem."""
+    found = problems(specialist.validator, params)
+    if found:
+        return _invalid("; ".join(found))
+    if specialist.struct is None:
+        return Arguments((dict(params),), {})
+    try:
+        struct = msgspec.convert(params, specialist.struct)
+    except msgspec.ValidationError as error:
+        return _invalid(str(error))
+    return Arguments((), {name: getattr(struct, name) for name in struct.__struct_fields__})
+
+
+def _invalid(problem: str) -> Failure:
+    return Failure("invalid_params", f"{problem}; correct the parameters and ask again")
+
+
 async def run(
     specialist: Specialist[..., Any],
     params: Mapping[str, Any],
@@ -65,14 +91,25 @@ async def run(
     *,
     timeout: float,
 ) -> Outcome:
-    """Checks the parameters and runs the call, for at most `timeout` seconds.
+    """Checks the parameters and runs the call, as `prepare` and `run_prepared` do."""
+    arguments = prepare(specialist, params)
+    if isinstance(arguments, Failure):
+        return arguments
+    return await run_prepared(specialist, arguments, provided, on_progress, timeout=timeout)
+
+
+async def run_prepared(
+    specialist: Specialist[..., Any],
+    arguments: Arguments,
+    provided: Provided,
+    on_progress: OnProgress,
+    *,
+    timeout: float,
+) -> Outcome:
+    """Runs the call, for at most `timeout` seconds.
 
     Returns within `LETTING_GO_SECONDS` of a cancellation, whatever the specialist does about it.
     """
-    try:
-        arguments = _arguments(specialist, params)
-    except _InvalidParams as error:
-        return Failure("invalid_params", f"{error}; correct the parameters and ask again")
     injected = _injected(specialist, provided)
     watch = _Watch(specialist.idle_timeout, timeout)
 
@@ -123,24 +160,6 @@ async def _let_go(task: asyncio.Future[Any]) -> None:
     await asyncio.wait({task}, timeout=LETTING_GO_SECONDS)
 
 
-class _InvalidParams(Exception):
-    pass
-
-
-def _arguments(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and named arguments for the specialist's function."""
-    found = problems(specialist.validator, params)
-    if found:
-        raise _InvalidParams("; ".join(found))
-    if specialist.struct is None:
-        return (dict(params),), {}
-    try:
-        struct = msgspec.convert(params, specialist.struct)
-    except msgspec.ValidationError as error:
-        raise _InvalidParams(str(error)) from None
-    return (), {name: getattr(struct, name) for name in struct.__struct_fields__}
-
-
 def _injected(specialist: Specialist[..., Any], provided: Provided) -> dict[str, Any]:
     found = {}
     for name, wanted in specialist.injected.items():
@@ -152,13 +171,13 @@ def _injected(specialist: Specialist[..., Any], provided: Provided) -> dict[str,
 
 async def _value(
     specialist: Specialist[..., Any],
-    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    arguments: Arguments,
     injected: dict[str, Any],
     tell: OnProgress,
 ) -> Any:
     """What the specialist's function returns, or yields last."""
     function = specialist.function
-    args, named = arguments
+    args, named = arguments.positional, arguments.named
     last: Any = None
 
     def take(item: Any) -> None:
