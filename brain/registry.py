@@ -75,6 +75,11 @@ class Registry(Mapping[str, Entry]):
         """Whether the operator lets this specialist be called."""
         return not self._settings.allowed_specialists or name in self._settings.allowed_specialists
 
+    @property
+    def call_seconds(self) -> float:
+        """How long a call may take whose specialist does not say."""
+        return self._settings.call_seconds
+
     def usable(self, wanted: Iterable[str] | None = None) -> list[Specialist[..., Any]]:
         """Those that can be called now, of the wanted names or of all."""
         names = self if wanted is None else sorted(set(wanted) & set(self._entries))

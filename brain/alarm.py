@@ -1,0 +1,68 @@
+"""Ground: ends a turn's waits at its deadline, when the model falls silent, or when told to.
+
+An asynchronous generator must not be cancelled while it stands at a `yield`: the cancellation would hit whoever sends
+what it gave. So the alarm ends only the waits that stand in `with alarm:`; what rings in between is raised at the next.
+One timer a turn, re-armed when it finds that something has come in the meantime; nothing is scheduled per read.
+"""
+
+import asyncio
+from types import TracebackType
+
+from brain.errors import Interrupted, Interruption
+
+
+class Alarm:
+    """One turn's alarm; made in the task, or a task of the loop, that waits.
+
+    Args:
+        deadline: seconds until the turn is over.
+        silence: seconds that one guarded wait may take.
+    """
+
+    def __init__(self, deadline: float, silence: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._reason: Interruption | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._silence = silence
+        self.patient = False  # whether silence is what we expect
+        self._since = self._loop.time()
+        self._deadline = self._loop.call_later(deadline, self.ring, "deadline")
+        self._silent = self._loop.call_later(silence, self._check_silence)
+
+    def ring(self, reason: Interruption) -> None:
+        """Ends the guarded wait, now or as soon as there is one; the first reason counts."""
+        if self._reason is None:
+            self._reason = reason
+            if self._task is not None:
+                self._task.cancel()
+
+    def close(self) -> None:
+        """Stops the timers."""
+        self._deadline.cancel()
+        self._silent.cancel()
+
+    def __enter__(self) -> None:
+        if self._reason is not None:
+            raise Interrupted(self._reason)
+        task = asyncio.current_task()
+        assert task is not None
+        self._cancelling = task.cancelling()
+        self._task = task
+        self._since = self._loop.time()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        task, self._task = self._task, None
+        if self._reason is None or task is None:
+            return
+        ours_alone = task.uncancel() <= self._cancelling
+        if ours_alone and (kind is None or kind is asyncio.CancelledError):
+            raise Interrupted(self._reason) from None
+
+    def _check_silence(self) -> None:
+        waited = self._loop.time() - self._since if self._task is not None and not self.patient else 0.0
+        left = self._silence - waited
+        if left <= 0:
+            self.ring("silent")
+        else:
+            self._silent = self._loop.call_later(left, self._check_silence)

@@ -1,0 +1,309 @@
+"""Rooms: the calls of one pass. Each is admitted or refused, runs beside the others, and ends in exactly one block."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Coroutine, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import anyio
+
+from brain import blocks, prompts
+from brain.alarm import Alarm
+from brain.ask import Attachment, Limits
+from brain.events import (
+    CallCode,
+    Event,
+    Notice,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+)
+from brain.limits import Budget
+from brain.registry import Entry, Registry
+from brain.running import LETTING_GO_SECONDS, Answer, Arguments, Failure, Outcome, prepare, run_prepared
+from brain.scanner import Call
+from brain.specialist import Context, ModelView, Progress, Specialist
+from brain.transcript import Called
+
+log = logging.getLogger("brain")
+
+PROGRESS_SECONDS = 0.05
+"""Progress of one call is told at most so often; what comes in between is left out."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """What all calls of a turn share: whom they serve, what they may do, and what was answered already."""
+
+    registry: Registry
+    limits: Limits
+    user: str | None
+    conversation_id: str
+    message: str
+    attachments: Sequence[Attachment]
+    time_zone: str
+    model: ModelView
+    wanted: frozenset[str] | None
+    block_bytes: int
+    deadline: float
+    budget: Budget = field(init=False)
+    answered: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
+    numbered: int = 0
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.limits)
+
+    def next_id(self) -> str:
+        """A call id, unique in the turn."""
+        self.numbered += 1
+        return f"c{self.numbered}"
+
+    def names(self) -> list[str]:
+        """The specialists that can be called in this turn."""
+        return [specialist.name for specialist in self.registry.usable(self.wanted)]
+
+    def refusal(self, call: Call) -> Failure | None:
+        """Why a call of the model is not run, if so."""
+        code: CallCode | None = self.budget.count()
+        if code is None and call.problem is not None:
+            return Failure(call.problem, call.reason)
+        entry = self.registry.get(call.name)
+        if code is None:
+            code = self._refused_by_door(call.name, entry)
+        if code is None and entry is not None and entry.missing is not None:
+            return Failure("unavailable", f"{entry.missing.partition(':')[0]}; go on without it")
+        code = code or self.budget.admit(call.name, _identity(call.name, call.params))
+        return Failure(code, prompts.reason(code, self.limits, self.names())) if code else None
+
+    def _refused_by_door(self, name: str, entry: Entry | None) -> CallCode | None:
+        if entry is None:
+            return "unknown"
+        if not self.registry.allowed(name) or (self.wanted is not None and name not in self.wanted):
+            return "denied"
+        return "unauthorized" if entry.specialist.requires_user and self.user is None else None
+
+    def seconds_for(self, specialist: Specialist[..., Any]) -> float:
+        """How long a call of it may take: its own word or the operator's, but never longer than the client allows."""
+        most = self.registry.call_seconds
+        wanted = specialist.timeout if specialist.timeout is not None else most
+        return min(wanted, self.limits.call_seconds) if self.limits.call_seconds < most else wanted
+
+    def kept(self, entry: Entry, opened: "_Open", attachments: Sequence[Attachment]) -> Answer | None:
+        """An answer of an earlier turn that may be given again."""
+        return self.registry.recall(self._key(opened, attachments)) if entry.specialist.cache_seconds else None
+
+    def keep(self, entry: Entry, opened: "_Open", attachments: Sequence[Attachment], answer: Answer) -> None:
+        """Keeps an answer for later turns, if its specialist allows."""
+        if entry.specialist.cache_seconds:
+            self.registry.keep(self._key(opened, attachments), answer, entry.specialist.cache_seconds)
+
+    def _key(self, opened: "_Open", attachments: Sequence[Attachment]) -> Hashable:
+        files = tuple((a.id, a.name, len(a.data), hash(a.data)) for a in attachments)
+        return self.user, _identity(opened.name, opened.params), files
+
+    def context(self, entry: Entry, attachments: Sequence[Attachment], seconds: float) -> Context:
+        """What surrounds one call."""
+        return Context(
+            user=self.user,
+            conversation_id=self.conversation_id,
+            message=self.message,
+            attachments=attachments,
+            time_zone=self.time_zone,
+            deadline=min(time.monotonic() + seconds, self.deadline),
+            settings=entry.settings,
+            model=self.model,
+        )
+
+
+@dataclass(slots=True)
+class _Open:
+    """A call that was taken on, until its outcome is known."""
+
+    call_id: str
+    name: str
+    params: Mapping[str, Any] | None
+    marker: str
+    began: float
+    outcome: "asyncio.Future[Outcome]"
+    part: Called | None = None
+    task: "asyncio.Task[None] | None" = None
+    last_progress: float = 0.0
+
+
+class Calls:
+    """The calls of one pass: taken on in the order of the requests, told of as things happen."""
+
+    def __init__(self, desk: Desk, turn_pass: int) -> None:
+        self._desk = desk
+        self._pass = turn_pass
+        self._open: list[_Open] = []
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._complete = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def take(self, call: Call) -> bool:
+        """Takes on a call of the model, which starts at once; false when it was over the cap."""
+        opened = self._opened(call.name, call.params, call.raw)
+        failure = self._desk.refusal(call)
+        if failure is None:
+            assert call.params is not None
+            self._start(opened, self._desk.registry[call.name], self._desk.attachments)
+        else:
+            self._end(opened, failure)
+        return failure is None or failure.code != "call_limit"
+
+    def take_one_way(self, name: str, attachment: Attachment) -> None:
+        """Takes on a call that an attachment asks for; it counts against no limit."""
+        entry = self._desk.registry[name]
+        opened = self._opened(name, {}, "")
+        self._run(opened, entry, prepare(entry.specialist, {}), (attachment,), by="auto")
+
+    def complete(self) -> None:
+        """Says that no more calls will come."""
+        self._complete = True
+        self._tell_if_over()
+
+    async def events(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
+        """What happens, as it happens, until no call is open and none will come."""
+        while True:
+            with alarm:
+                event = await self._events.get()
+            if event is None:
+                return
+            yield event
+
+    async def stop(self, code: CallCode) -> list[Event]:
+        """Ends what still runs, with this code; the events of it."""
+        await self._let_go()
+        for opened in self._open:
+            if opened.part is None:
+                self._end(opened, Failure(code, prompts.REASONS[code]))
+        events = [self._events.get_nowait() for _ in range(self._events.qsize())]
+        return [event for event in events if event is not None]
+
+    def parts(self) -> list[Called]:
+        """The calls with their blocks, in the order of the requests."""
+        return [opened.part for opened in self._open if opened.part is not None]
+
+    def _opened(self, name: str, params: Mapping[str, Any] | None, marker: str) -> _Open:
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        opened = _Open(self._desk.next_id(), name, params, marker, time.monotonic(), outcome)
+        self._open.append(opened)
+        return opened
+
+    def _start(self, opened: _Open, entry: Entry, attachments: Sequence[Attachment]) -> None:
+        """Runs a call of the model, unless an identical one was answered or is being answered."""
+        assert opened.params is not None
+        key = _identity(opened.name, opened.params)
+        earlier = self._desk.answered.get(key)
+        if earlier is not None and not (earlier.done() and isinstance(earlier.result(), Failure)):
+            self._spawn(opened, self._answer_again(opened, entry, earlier))
+            return
+        self._desk.answered[key] = opened.outcome
+        arguments = prepare(entry.specialist, opened.params)
+        if isinstance(arguments, Arguments) and _asks_for_approval(entry.specialist, opened.params):
+            arguments = Failure("declined", prompts.REASONS["declined"])
+        self._run(opened, entry, arguments, attachments, by="model")
+
+    def _run(
+        self,
+        opened: _Open,
+        entry: Entry,
+        arguments: Arguments | Failure,
+        attachments: Sequence[Attachment],
+        by: Literal["model", "auto"],
+    ) -> None:
+        if isinstance(arguments, Failure):
+            self._end(opened, arguments)
+            return
+        kept = self._desk.kept(entry, opened, attachments)
+        if kept is not None:
+            self._end(opened, kept, cached=True)
+            return
+        self._events.put_nowait(SpecialistStart(opened.call_id, opened.name, opened.params or {}, by))
+        self._spawn(opened, self._answer(opened, entry, arguments, attachments))
+
+    def _spawn(self, opened: _Open, work: Coroutine[Any, Any, None]) -> None:
+        opened.task = asyncio.create_task(work, name=f"call {opened.name}")
+
+    async def _answer(
+        self, opened: _Open, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]
+    ) -> None:
+        seconds = self._desk.seconds_for(entry.specialist)
+        provided = {**self._desk.registry.provided, Context: self._desk.context(entry, attachments, seconds)}
+
+        def tell(progress: Progress) -> None:
+            now = time.monotonic()
+            if opened.part is None and now - opened.last_progress >= PROGRESS_SECONDS:
+                opened.last_progress = now
+                self._events.put_nowait(SpecialistProgress(opened.call_id, progress.text, progress.fraction))
+
+        outcome = await run_prepared(entry.specialist, arguments, provided, tell, timeout=seconds)
+        if isinstance(outcome, Answer):
+            self._desk.keep(entry, opened, attachments, outcome)
+        self._end(opened, outcome)
+
+    async def _answer_again(self, opened: _Open, entry: Entry, earlier: "asyncio.Future[Outcome]") -> None:
+        """Answers an identical call from the first, once that is known; a failed one may be tried once more."""
+        await asyncio.wait({earlier})
+        outcome = earlier.result()
+        if isinstance(outcome, Failure):
+            self._start(opened, entry, self._desk.attachments)
+            return
+        self._events.put_nowait(Notice("repeated_call", f"{opened.name} was asked the same again: its first answer counts."))
+        self._end(opened, outcome, cached=True)
+
+    def _end(self, opened: _Open, outcome: Outcome, *, cached: bool = False) -> None:
+        """Puts the one block of a call, and tells of it."""
+        if opened.part is not None:
+            return
+        milliseconds = round((time.monotonic() - opened.began) * 1000)
+        event: SpecialistResult | SpecialistError
+        if isinstance(outcome, Answer):
+            text = blocks.result_text(outcome.text, self._desk.block_bytes)
+            block, code, citations = blocks.result_block(opened.name, text), None, outcome.citations
+            event = SpecialistResult(
+                opened.call_id, opened.name, opened.params or {}, text, citations, cached, milliseconds
+            )
+        else:
+            reason = blocks.reason_text(outcome.reason)
+            block, code, citations = blocks.error_block(opened.name, reason), outcome.code, ()
+            event = SpecialistError(opened.call_id, opened.name, opened.params, outcome.code, reason, milliseconds)
+        opened.part = Called(
+            opened.call_id, opened.name, opened.params, opened.marker, code, block, citations, self._pass
+        )
+        if not opened.outcome.done():
+            opened.outcome.set_result(outcome)
+        self._events.put_nowait(event)
+        self._tell_if_over()
+
+    def _tell_if_over(self) -> None:
+        if self._complete and all(opened.part is not None for opened in self._open):
+            self._events.put_nowait(None)
+
+    async def _let_go(self) -> None:
+        """Cancels what runs and waits a moment, also when whoever waits is being cancelled."""
+        running = {opened.task for opened in self._open if opened.task is not None and not opened.task.done()}
+        for task in running:
+            task.cancel()
+        if running:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait(running, timeout=LETTING_GO_SECONDS)
+
+
+def _asks_for_approval(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> bool:
+    try:
+        return specialist.needs_approval(params)
+    except Exception:  # noqa: BLE001 - a stranger's function; who cannot tell must not go on
+        log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
+        return True
+
+
+def _identity(name: str, params: Mapping[str, Any] | None) -> Hashable:
+    return name, json.dumps(params, sort_keys=True, ensure_ascii=True)

@@ -1,0 +1,73 @@
+"""Wing: plays recorded chunks, for tests and demonstrations. Every turn starts at the first line of the file."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from brain.errors import ModelError, Refused, SettingsError
+from brain.messages import Chunk, Finish, Message, Resume
+
+
+class Pass(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of a script: what one pass sends, how long it waits before each chunk, and how it fails, if it does."""
+
+    chunks: list[str] = []
+    delay_ms: float = 0
+    error: str | None = None
+
+
+class Script:
+    """A script: one line a pass. Past the last line a pass is empty."""
+
+    stand_in = False
+    context_tokens = None
+    sees_images = False
+
+    def __init__(self, name: str, passes: Sequence[Pass], resume: Resume = "prefill") -> None:
+        self.name = name
+        self.resume: Resume = resume
+        self._passes = passes
+
+    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+        """Plays the line of this pass, whatever the messages say."""
+        played = self._passes[turn_pass] if turn_pass < len(self._passes) else Pass()
+        for chunk in played.chunks:
+            await asyncio.sleep(played.delay_ms / 1000)
+            yield chunk
+        if played.error is not None:
+            raise ModelError("model_failed", "The model failed in the middle of its answer.", played.error)
+        yield Finish("stop")
+
+    async def describe(self, image: bytes, question: str) -> str:
+        """A script sees nothing."""
+        raise Refused("the model takes no images")
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """A script has no vectors."""
+        raise Refused("the model has no embeddings")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+def read(path: Path) -> list[Pass]:
+    """Reads a script: JSON Lines, each an array of chunks or `{"chunks": […], "delay_ms"?: n, "error"?: text}`.
+
+    Raises:
+        SettingsError: naming the file, and the line that is wrong.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"MODEL=script:{path}: the file cannot be read: {error}.") from None
+    return [_pass(line, f"{path}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
+
+
+def _pass(line: str, place: str) -> Pass:
+    try:
+        found = msgspec.json.decode(line, type=list[str] | Pass)
+    except msgspec.DecodeError as error:
+        raise SettingsError(f"{place}: expected an array of texts, or an object with chunks: {error}.") from None
+    return Pass(found) if isinstance(found, list) else found

@@ -1,0 +1,89 @@
+"""Core: what was said in a conversation, as parts, and the messages for a model that are made of them.
+
+The same parts give byte for byte the same messages in every later request, so that a server's prefix cache holds.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from brain.events import CallCode, Citation
+from brain.messages import Message, Resume
+from brain.prompts import CONTINUE
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Text of an answer."""
+
+    text: str
+    turn_pass: int
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call: its marker as written, and the block that answers it; `outcome` is None for a success."""
+
+    call_id: str
+    name: str
+    params: Mapping[str, Any] | None
+    marker: str
+    outcome: CallCode | None
+    block: str
+    citations: Sequence[Citation]
+    turn_pass: int
+
+
+Part = Said | Called
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One message of a user, as the model read it, and the answer to it."""
+
+    question: str
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def visible(self) -> str:
+        """The answer as its reader saw it."""
+        return "".join(part.text for part in self.parts if isinstance(part, Said))
+
+
+def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:
+    """The request for the next pass: all that was said, ready to be answered or gone on with."""
+    found = [Message("system", system)] if system else []
+    for exchange in exchanges:
+        found.append(Message("user", exchange.question))
+        found += _answer(exchange.parts, resume)
+    return found
+
+
+def written(parts: Sequence[Part]) -> str:
+    """An answer as one text: what was said, the markers, and each pass's blocks behind them."""
+    return "".join(text + (f"\n\n{blocks}\n\n" if blocks else "") for text, blocks in _passes(parts))
+
+
+def _answer(parts: Sequence[Part], resume: Resume) -> list[Message]:
+    if resume == "prefill":
+        content = written(parts)
+        return [Message("assistant", content)] if content else []
+    found = []
+    for text, blocks in _passes(parts):
+        if text:
+            found.append(Message("assistant", text))
+        if blocks:
+            found.append(Message("user", f"{blocks}\n\n{CONTINUE}"))
+    return found
+
+
+def _passes(parts: Sequence[Part]) -> list[tuple[str, str]]:
+    """For each pass: its text and markers, and its blocks with a blank line between them."""
+    found = []
+    for _, group in groupby(parts, key=lambda part: part.turn_pass):
+        of_pass = list(group)
+        text = "".join(part.text if isinstance(part, Said) else part.marker for part in of_pass)
+        blocks = "\n\n".join(part.block for part in of_pass if isinstance(part, Called))
+        found.append((text, blocks))
+    return found

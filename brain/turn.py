@@ -1,0 +1,382 @@
+"""Rooms: the loop. Ask the model, read its text, run what it calls for, ask again with the results, until it is done.
+
+*Pause* is the place where a pass's stream is closed; *resume* is the next request, with all that was said and the
+blocks behind it. Cancelling is task cancellation from outside; `stop` ends a turn with a last event of its own.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from brain import blocks, prompts, transcript
+from brain.alarm import Alarm
+from brain.ask import Ask, Attachment
+from brain.calls import Calls, Desk
+from brain.echo import Echo
+from brain.errors import Interrupted, Interruption, ModelError, PrefillRefused
+from brain.events import Done, Error, Event, Notice, StopReason, Thinking, Token, TurnStart, Usage
+from brain.messages import Chunk, Message, PassUsage, Resume
+from brain.registry import Registry
+from brain.scanner import Call, Piece, Scanner, Stop
+from brain.specialist import ModelView
+from brain.transcript import Exchange, Said
+
+log = logging.getLogger("brain")
+
+CHARACTERS_A_TOKEN = 4
+"""For estimates only, where a server does not count."""
+
+
+class Model(ModelView, Protocol):
+    """Whatever streams chunks for messages. Its errors are `ModelError`s.
+
+    Attributes:
+        name: as it is configured, such as `ollama:llama3`.
+        stand_in: whether it is no language model.
+        resume: how it goes on after a block; it may change when the server refuses.
+        context_tokens: the room for prompt and answer, when known.
+    """
+
+    name: str
+    stand_in: bool
+    resume: Resume
+    context_tokens: int | None
+
+    def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+        """Pass number `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a turn goes on from: everything said before, and the files that came with it."""
+
+    id: str
+    exchanges: Sequence[Exchange] = ()
+    attachments: Sequence[Attachment] = ()
+
+
+class Turn:
+    """One turn: made of what was asked, then read through `events`, once.
+
+    Args:
+        system: the operator's instructions.
+        silence: seconds without anything from the model, after which it has failed.
+
+    Attributes:
+        exchange: question and answer so far, to be recorded however the turn ends.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        conversation: Conversation,
+        model: Model,
+        registry: Registry,
+        *,
+        system: str = "",
+        silence: float = 60.0,
+    ) -> None:
+        self.id = f"t{secrets.token_hex(8)}"
+        self.message_id = f"m{secrets.token_hex(8)}"
+        self.exchange = Exchange(question="")
+        self._ask = ask
+        self._conversation = conversation
+        self._model = model
+        self._registry = registry
+        self._silence = silence
+        self._echo = Echo("")
+        self._began = time.monotonic()
+        self._system = prompts.system_prompt(
+            registry.usable(ask.specialists), ask.limits, ask.syntax, system, blocks.harmless(ask.system)
+        )
+        self._desk = Desk(
+            registry=registry,
+            limits=ask.limits,
+            user=ask.user,
+            conversation_id=conversation.id,
+            message=ask.message,
+            attachments=(*conversation.attachments, *ask.attachments),
+            time_zone=ask.time_zone,
+            model=model,
+            wanted=ask.specialists,
+            block_bytes=_block_bytes(model.context_tokens),
+            deadline=self._began + ask.limits.turn_seconds,
+        )
+        self._alarm: Alarm | None = None
+        self._stopped: Interruption | None = None
+        self._passes = 0
+        self._finish: StopReason = "complete"
+        self._first_token: float | None = None
+        self._usage = _Counted()
+
+    def stop(self, reason: Interruption) -> None:
+        """Ends the turn with an event that says why, at its next wait."""
+        self._stopped = self._stopped or reason
+        if self._alarm is not None:
+            self._alarm.ring(reason)
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """The turn, as it happens. Closing the generator ends everything that runs for it."""
+        yield TurnStart(self.id, self._conversation.id, self._model.name, "mono", self._ask.limits)
+        if self._model.stand_in:
+            yield Notice("stand_in", "No language model is connected: a rule-based stand-in answers.")
+        self._alarm = Alarm(self._ask.limits.turn_seconds, self._silence)
+        if self._stopped is not None:
+            self._alarm.ring(self._stopped)
+        error = None
+        try:
+            async with aclosing(self._work(self._alarm)) as work:
+                async for event in work:
+                    yield event
+        except Interrupted as interruption:
+            if interruption.reason == "deadline":
+                self._finish = "deadline"
+            else:
+                error = _interruption_error(interruption)
+        except ModelError as failure:
+            log.warning("turn %s: %s", self.id, failure)
+            error = Error(failure.code, failure.message, recoverable=failure.code != "model_context")
+        except Exception:
+            log.exception("turn %s failed", self.id)
+            error = Error("internal", "Something went wrong on the server; it was logged.", recoverable=True)
+        finally:
+            self._alarm.close()
+        yield self._usage.total()
+        yield error or self._done()
+
+    async def _work(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
+        async with aclosing(self._one_way(alarm)) as before:
+            async for event in before:
+                yield event
+        while True:
+            overdrawn = self._desk.budget.overdrawn
+            self._passes += 1
+            calls = Calls(self._desk, self._passes)
+            async with aclosing(self._pass(alarm, calls)) as events:
+                async for event in events:
+                    yield event
+            if not calls or overdrawn:
+                return
+
+    async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
+        """What attachments ask for by themselves; its blocks stand before the user's text."""
+        calls = Calls(self._desk, self._passes)
+        new = self._ask.attachments
+        question = blocks.harmless(self._ask.message)
+        notes = [blocks.harmless(prompts.attachments_note(new))] if new else []
+        self.exchange.question = "\n\n".join([*notes, question])
+        for attachment in new:
+            for specialist in self._registry.usable(self._ask.specialists):
+                if attachment.kind in specialist.activates_on:
+                    calls.take_one_way(specialist.name, attachment)
+        calls.complete()
+        async with aclosing(self._told(calls, alarm)) as events:
+            async for event in events:
+                yield event
+        self.exchange.question = "\n\n".join([*notes, *(part.block for part in calls.parts()), question])
+
+    async def _pass(self, alarm: Alarm, calls: Calls) -> AsyncGenerator[Event, None]:
+        """One request to the model, and the calls in its answer."""
+        scanner = Scanner(self._ask.syntax)
+        said: list[str] = []
+        stream, chunk = await self._opened(alarm)
+        reader: asyncio.Task[None] | None = None
+        over = False
+        try:
+            while not over and not calls:
+                over = chunk is None
+                for piece in self._scanned(scanner, chunk):
+                    if isinstance(piece, str):
+                        if self._first_token is None:
+                            self._first_token = time.monotonic()
+                        said.append(piece)
+                        yield Token(piece)
+                    elif isinstance(piece, Thinking):
+                        yield piece
+                    elif not _taken(calls, piece):
+                        over = True
+                        break
+                if not over and not calls:
+                    with alarm:
+                        chunk = await anext(stream, None)
+            if over:
+                await _closed(stream)
+                calls.complete()
+            else:
+                reader = asyncio.create_task(self._read_on(stream, scanner, calls), name="read on")
+            async with aclosing(self._told(calls, alarm)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await _ended(reader) if reader is not None else await _closed(stream)
+            await calls.stop("cancelled")
+            self._record(said, calls)
+
+    async def _opened(self, alarm: Alarm) -> tuple[AsyncGenerator[Chunk, None], Chunk | None]:
+        """The model's stream and its first chunk; asked once more when the server does not continue an answer."""
+        for _ in range(2):
+            messages = transcript.messages(self._system, self._exchanges(), self._model.resume)
+            resumed = messages[-1].role == "assistant"
+            self._echo = Echo(messages[-1].content if resumed else "")
+            self._usage.asked(messages)
+            stream = self._model.stream(messages, self._passes - 1)
+            try:
+                with alarm:
+                    return stream, await anext(stream, None)
+            except PrefillRefused:
+                log.info("model %s does not continue a started answer; it is asked to go on instead", self._model.name)
+            except BaseException:
+                await _closed(stream)
+                raise
+        raise ModelError("model_failed", "The model server refused the request.")
+
+    def _exchanges(self) -> list[Exchange]:
+        return [*self._conversation.exchanges, self.exchange]
+
+    def _scanned(self, scanner: Scanner, chunk: Chunk | None) -> Sequence[Piece]:
+        """The pieces that a chunk, or the end of the pass, settles."""
+        if isinstance(chunk, str):
+            if not self._echo.settled:
+                chunk = self._echo.feed(chunk)
+            self._usage.heard(chunk)
+            return scanner.feed(chunk)
+        if chunk is None:
+            return [*scanner.feed(self._echo.close()), *scanner.close()]
+        if isinstance(chunk, Thinking):
+            self._usage.heard(chunk.text)
+            return (chunk,)
+        if isinstance(chunk, PassUsage):
+            self._usage.counted(chunk)
+        else:
+            self._finish = "length" if chunk.reason == "length" else "complete"
+        return ()
+
+    async def _read_on(self, stream: AsyncGenerator[Chunk, None], scanner: Scanner, calls: Calls) -> None:
+        """Behind a call: reads on for further calls, until something else comes.
+
+        What fails here fails behind a complete call, and ends the pass as a closing would.
+        """
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(self._silence) as silence:
+                async for chunk in stream:
+                    silence.reschedule(clock() + self._silence)
+                    if not all(_taken(calls, piece) for piece in self._scanned(scanner, chunk)):
+                        return
+                all(_taken(calls, piece) for piece in self._scanned(scanner, None))
+        except (ModelError, TimeoutError) as failure:
+            log.info("turn %s: the model's stream ended behind a call: %s", self.id, failure)
+        finally:
+            await _closed(stream)
+            calls.complete()
+
+    async def _told(self, calls: Calls, alarm: Alarm) -> AsyncGenerator[Event, None]:
+        """What happens to the calls; when the turn is interrupted, how each of them ended."""
+        alarm.patient = True
+        try:
+            async with aclosing(calls.events(alarm)) as events:
+                async for event in events:
+                    yield event
+        except Interrupted as interruption:
+            for event in await calls.stop("deadline" if interruption.reason == "deadline" else "cancelled"):
+                yield event
+            raise
+        finally:
+            alarm.patient = False
+
+    def _record(self, said: list[str], calls: Calls) -> None:
+        if said:
+            self.exchange.parts.append(Said("".join(said), self._passes))
+        self.exchange.parts += calls.parts()
+        self._usage.pass_ended()
+
+    def _done(self) -> Done:
+        now = time.monotonic()
+        first = self._first_token
+        return Done(
+            stop_reason="call_limit" if self._desk.budget.overdrawn else self._finish,
+            message_id=self.message_id,
+            text=self.exchange.visible,
+            calls=self._desk.budget.calls,
+            passes=self._passes,
+            first_token_ms=None if first is None else round((first - self._began) * 1000),
+            total_ms=round((now - self._began) * 1000),
+        )
+
+
+class _Counted:
+    """Tokens over all passes: as the server counted them, or estimated."""
+
+    def __init__(self) -> None:
+        self._prompt = self._completion = 0
+        self._reused: int | None = None
+        self._estimated = False
+        self._asked_characters = self._heard_characters = 0
+        self._of_pass: PassUsage | None = None
+
+    def asked(self, messages: Sequence[Message]) -> None:
+        self._asked_characters = sum(len(message.content) for message in messages)
+        self._heard_characters = 0
+
+    def heard(self, text: str) -> None:
+        self._heard_characters += len(text)
+
+    def counted(self, usage: PassUsage) -> None:
+        self._of_pass = usage
+
+    def pass_ended(self) -> None:
+        usage, self._of_pass = self._of_pass, None
+        if usage is None:
+            self._estimated = True
+            usage = PassUsage(_tokens(self._asked_characters), _tokens(self._heard_characters))
+        self._prompt += usage.prompt
+        self._completion += usage.completion
+        if usage.reused is not None:
+            self._reused = (self._reused or 0) + usage.reused
+
+    def total(self) -> Usage:
+        return Usage(self._prompt, self._completion, self._reused, self._estimated)
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // CHARACTERS_A_TOKEN)
+
+
+def _taken(calls: Calls, piece: Piece) -> bool:
+    """Takes on a call; false when the pass is over: at a `Stop`, or with a call over the cap."""
+    return calls.take(piece) if isinstance(piece, Call) else not isinstance(piece, Stop)
+
+
+async def _closed(stream: AsyncGenerator[Chunk, None]) -> None:
+    with anyio.CancelScope(shield=True):
+        await stream.aclose()
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    """Cancels the task unless it is done, and waits until it is; its error, if any, is raised."""
+    if not task.done():
+        task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait({task})
+    if not task.cancelled():
+        task.result()
+
+
+def _block_bytes(context_tokens: int | None) -> int:
+    """How large a block may be: a fifth of the model's context, if that is less than the usual."""
+    if context_tokens is None:
+        return blocks.BLOCK_BYTES
+    return min(blocks.BLOCK_BYTES, max(512, context_tokens * CHARACTERS_A_TOKEN // 5))
+
+
+def _interruption_error(interruption: Interrupted) -> Error:
+    if interruption.reason == "shutdown":
+        return Error("shutdown", "The server is shutting down; ask again in a moment.", recoverable=True)
+    return Error("model_failed", "The model stopped sending; ask again.", recoverable=True)
