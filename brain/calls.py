@@ -23,11 +23,11 @@ from brain.events import (
     SpecialistStart,
 )
 from brain.limits import Budget
+from brain.messages import Called
 from brain.registry import Entry, Registry
 from brain.running import LETTING_GO_SECONDS, Answer, Arguments, Failure, Outcome, prepare, run_prepared
 from brain.scanner import Call
 from brain.specialist import Context, ModelView, Progress, Specialist
-from brain.transcript import Called
 
 log = logging.getLogger("brain")
 
@@ -256,7 +256,9 @@ class Calls:
         if isinstance(outcome, Failure):
             self._start(opened, entry, self._desk.attachments)
             return
-        self._events.put_nowait(Notice("repeated_call", f"{opened.name} was asked the same again: its first answer counts."))
+        self._events.put_nowait(
+            Notice("repeated_call", f"{opened.name} was asked the same again: its first answer counts.")
+        )
         self._end(opened, outcome, cached=True)
 
     def _end(self, opened: _Open, outcome: Outcome, *, cached: bool = False) -> None:
@@ -300,7 +302,7 @@ class Calls:
 def _asks_for_approval(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> bool:
     try:
         return specialist.needs_approval(params)
-    except Exception:  # noqa: BLE001 - a stranger's function; who cannot tell must not go on
+    except Exception:
         log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
         return True
 

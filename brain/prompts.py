@@ -56,11 +56,7 @@ def system_prompt(
     if specialists:
         listed = "\n".join(_line(specialist, syntax[0]) for specialist in specialists)
         marker = _SHAPES[syntax[0]].format(name="name", json='{"parameter":"value"}', pairs='parameter="value"')
-        parts = [
-            _HOW.format(
-                marker=marker, specialists=listed, calls=limits.calls, each=limits.calls_per_specialist
-            )
-        ]
+        parts = [_HOW.format(marker=marker, specialists=listed, calls=limits.calls, each=limits.calls_per_specialist)]
     return "\n\n".join([*parts, *(instruction for instruction in instructions if instruction)])
 
 
@@ -72,14 +68,12 @@ def attachments_note(attachments: Sequence[Attachment]) -> str:
 
 def reason(code: CallCode, limits: Limits, names: Sequence[str] = ()) -> str:
     """What a model is told of a call that was not run."""
-    return REASONS[code].format(
-        names=", ".join(names) or "none", each=limits.calls_per_specialist, calls=limits.calls
-    )
+    return REASONS[code].format(names=", ".join(names) or "none", each=limits.calls_per_specialist, calls=limits.calls)
 
 
 def _line(specialist: Specialist[..., Any], syntax: SyntaxName) -> str:
-    shape = _shape(specialist.parameters, specialist.parameters)
-    return f"- {specialist.name}: {specialist.description} {shape} Example: {example_marker(specialist, syntax)}"
+    example = example_marker(specialist, syntax)
+    return f"- {specialist.name}: {specialist.description} {shape(specialist.parameters)} Example: {example}"
 
 
 def example_marker(specialist: Specialist[..., Any], syntax: SyntaxName) -> str:
@@ -112,8 +106,12 @@ def _sample(schema: Any, root: Mapping[str, Any], question: str) -> Any:
     return samples.get(schema.get("type", "string"), question or "…")
 
 
-def _shape(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+def shape(schema: Mapping[str, Any]) -> str:
     """A schema in the short notation that models know from TypeScript."""
+    return _shape(schema, schema, 0)
+
+
+def _shape(schema: Any, root: Mapping[str, Any], depth: int) -> str:
     schema = _resolved(schema, root)
     if "enum" in schema:
         return "|".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])

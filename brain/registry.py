@@ -46,6 +46,32 @@ class Entry:
     settings: Any = None
     missing: str | None = None
 
+    @property
+    def approval(self) -> str:
+        """Whether a person must agree to a call: `never`, `always`, or `depends` on its parameters."""
+        approval = self.specialist.approval
+        return approval if isinstance(approval, str) else "depends"
+
+    def described(self) -> dict[str, Any]:
+        """All that clients may know of it, as JSON values."""
+        one = self.specialist
+        found = {
+            "name": one.name,
+            "description": one.description,
+            "version": one.version or self.origin.partition(" ")[2],
+            "parameters": one.parameters,
+            "examples": one.examples,
+            "tags": one.tags,
+            "timeout": one.timeout,
+            "auth": one.requires_user,
+            "approval": self.approval,
+            "read_only": one.read_only,
+            "activates_on": sorted(one.activates_on),
+            "origin": self.origin,
+            "available": self.missing is None,
+        }
+        return found if self.missing is None else {**found, "unavailable": self.missing}
+
 
 class Registry(Mapping[str, Entry]):
     """The specialists by name, in the order of their names.

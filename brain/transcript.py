@@ -1,54 +1,13 @@
-"""Core: what was said in a conversation, as parts, and the messages for a model that are made of them.
+"""Core: makes the messages for a model of what was said in a conversation.
 
 The same parts give byte for byte the same messages in every later request, so that a server's prefix cache holds.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
-from brain.events import CallCode, Citation
-from brain.messages import Message, Resume
+from brain.messages import Called, Exchange, Message, Part, Resume, Said
 from brain.prompts import CONTINUE
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """Text of an answer."""
-
-    text: str
-    turn_pass: int
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """A call: its marker as written, and the block that answers it; `outcome` is None for a success."""
-
-    call_id: str
-    name: str
-    params: Mapping[str, Any] | None
-    marker: str
-    outcome: CallCode | None
-    block: str
-    citations: Sequence[Citation]
-    turn_pass: int
-
-
-Part = Said | Called
-
-
-@dataclass(slots=True)
-class Exchange:
-    """One message of a user, as the model read it, and the answer to it."""
-
-    question: str
-    parts: list[Part] = field(default_factory=list)
-
-    @property
-    def visible(self) -> str:
-        """The answer as its reader saw it."""
-        return "".join(part.text for part in self.parts if isinstance(part, Said))
 
 
 def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:

@@ -22,11 +22,10 @@ from brain.calls import Calls, Desk
 from brain.echo import Echo
 from brain.errors import Interrupted, Interruption, ModelError, PrefillRefused
 from brain.events import Done, Error, Event, Notice, StopReason, Thinking, Token, TurnStart, Usage
-from brain.messages import Chunk, Message, PassUsage, Resume
+from brain.messages import Chunk, Exchange, Message, PassUsage, Resume, Said
 from brain.registry import Registry
 from brain.scanner import Call, Piece, Scanner, Stop
 from brain.specialist import ModelView
-from brain.transcript import Exchange, Said
 
 log = logging.getLogger("brain")
 
@@ -44,10 +43,14 @@ class Model(ModelView, Protocol):
         context_tokens: the room for prompt and answer, when known.
     """
 
-    name: str
-    stand_in: bool
-    resume: Resume
-    context_tokens: int | None
+    @property
+    def name(self) -> str: ...
+    @property
+    def stand_in(self) -> bool: ...
+    @property
+    def resume(self) -> Resume: ...
+    @property
+    def context_tokens(self) -> int | None: ...
 
     def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
         """Pass number `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server."""
@@ -55,11 +58,15 @@ class Model(ModelView, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What a turn goes on from: everything said before, and the files that came with it."""
+    """What a turn goes on from: what was said before, and the files that came with it.
+
+    `trimmed` says how many of the oldest exchanges were left out.
+    """
 
     id: str
     exchanges: Sequence[Exchange] = ()
     attachments: Sequence[Attachment] = ()
+    trimmed: int = 0
 
 
 class Turn:
@@ -114,6 +121,7 @@ class Turn:
         self._passes = 0
         self._finish: StopReason = "complete"
         self._first_token: float | None = None
+        self._ended = "cancelled"
         self._usage = _Counted()
 
     def stop(self, reason: Interruption) -> None:
@@ -122,11 +130,19 @@ class Turn:
         if self._alarm is not None:
             self._alarm.ring(reason)
 
+    @property
+    def outcome(self) -> str:
+        """How it ended, in a few words for the log."""
+        return f"{self._ended}, {self._desk.budget.calls} calls, {self._passes} passes"
+
     async def events(self) -> AsyncGenerator[Event, None]:
         """The turn, as it happens. Closing the generator ends everything that runs for it."""
         yield TurnStart(self.id, self._conversation.id, self._model.name, "mono", self._ask.limits)
         if self._model.stand_in:
             yield Notice("stand_in", "No language model is connected: a rule-based stand-in answers.")
+        if self._conversation.trimmed:
+            left_out = f"The oldest {self._conversation.trimmed} messages no longer fit and were left out."
+            yield Notice("trimmed", left_out)
         self._alarm = Alarm(self._ask.limits.turn_seconds, self._silence)
         if self._stopped is not None:
             self._alarm.ring(self._stopped)
@@ -148,8 +164,10 @@ class Turn:
             error = Error("internal", "Something went wrong on the server; it was logged.", recoverable=True)
         finally:
             self._alarm.close()
+        last = error or self._done()
+        self._ended = last.code if isinstance(last, Error) else last.stop_reason
         yield self._usage.total()
-        yield error or self._done()
+        yield last
 
     async def _work(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
         async with aclosing(self._one_way(alarm)) as before:

@@ -1,0 +1,77 @@
+"""Wing: language models. Each module is one kind; this one opens what the settings name."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from brain.errors import ModelError
+from brain.messages import Resume
+from brain.models import ollama, script
+from brain.models.builtin import Builtin, Known
+from brain.models.ollama import Ollama
+from brain.models.openai import OpenAI
+from brain.models.script import Script
+from brain.settings import Settings
+
+AUTO_SECONDS = 0.25
+READY_SECONDS = 2.0
+
+AnyModel = Builtin | Ollama | OpenAI | Script
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A model that was opened: why this one, and what is wrong with its server, if anything."""
+
+    model: AnyModel
+    why: str
+    trouble: str | None = None
+
+
+async def opened(settings: Settings, specialists: Sequence[Known]) -> list[Opened]:
+    """Opens the models on offer, the default first. A server that does not answer yet may do so later."""
+    return [await _opened(name, settings, specialists) for name in settings.model]
+
+
+async def _opened(name: str, settings: Settings, specialists: Sequence[Known]) -> Opened:
+    kind, _, rest = name.partition(":")
+    resume = cast(Resume | None, settings.model_resume)
+    if kind == "builtin":
+        return Opened(Builtin(specialists), "it was asked for")
+    if kind == "script":
+        return Opened(Script(name, script.read(Path(rest)), resume or "prefill"), "it was asked for")
+    if kind == "auto":
+        return await _auto(settings, specialists)
+    model = (Ollama if kind == "ollama" else OpenAI)(rest, settings.model_url, settings.model_key, resume)
+    try:
+        return Opened(model, f"it was asked for; {await model.identify()}")
+    except ModelError as error:
+        return Opened(model, "it was asked for", error.message)
+
+
+async def _auto(settings: Settings, specialists: Sequence[Known]) -> Opened:
+    url = settings.model_url or ollama.DEFAULT_URL
+    try:
+        name = await ollama.installed(url, AUTO_SECONDS)
+        if name is None:
+            return Opened(Builtin(specialists), f"Ollama at {url} has no model that can complete")
+        model = Ollama(name, url, settings.model_key, cast(Resume | None, settings.model_resume))
+        return Opened(model, f"found on Ollama at {url}; {await model.identify()}")
+    except ModelError:
+        return Opened(Builtin(specialists), f"no Ollama answered at {url} within {AUTO_SECONDS * 1000:.0f} ms")
+
+
+async def trouble_of(model: AnyModel) -> str | None:
+    """What is wrong with a model's server; None when it answers, or there is none."""
+    if isinstance(model, Builtin | Script):
+        return None
+    try:
+        async with asyncio.timeout(READY_SECONDS):
+            await model.identify()
+    except ModelError as error:
+        return error.message
+    except TimeoutError:
+        return "The model server does not answer."
+    return None

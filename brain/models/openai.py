@@ -3,9 +3,9 @@
 import base64
 import json
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import httpx
@@ -14,7 +14,8 @@ import msgspec
 from brain import http
 from brain.ask import sniff
 from brain.errors import ModelError, PrefillRefused, Refused
-from brain.messages import Chunk, Finish, Message, PassUsage, Resume, Thinking
+from brain.events import Thinking
+from brain.messages import Chunk, Finish, Message, PassUsage, Resume
 from brain.models.lines import ServerSentEvents
 from brain.models.replies import explained, failing
 
@@ -74,6 +75,7 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
 
+_NO_DELTA = _Delta()
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
@@ -89,9 +91,7 @@ class OpenAI:
 
     stand_in = False
 
-    def __init__(
-        self, name: str, url: str | None = None, key: str | None = None, resume: Resume | None = None
-    ) -> None:
+    def __init__(self, name: str, url: str | None = None, key: str | None = None, resume: Resume | None = None) -> None:
         self.name = f"openai:{name}"
         self.resume: Resume = resume or "message"
         self.context_tokens: int | None = None
@@ -119,7 +119,7 @@ class OpenAI:
             await self._read_props()
         return f"{self._dialect.name} server, resumes by {self.resume}"
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:  # noqa: ARG002
+    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
         """One pass over `POST chat/completions`, as much as one read brings in one chunk."""
         events = ServerSentEvents()
         ended = False
@@ -127,7 +127,7 @@ class OpenAI:
             async with self._http.stream("POST", "chat/completions", content=self._request(messages)) as response:
                 if response.status_code != 200:
                     await self._fail(response, resumed=messages[-1].role == "assistant")
-                async with aclosing(response.aiter_bytes()) as reads:
+                async with aclosing(cast(AsyncGenerator[bytes, None], response.aiter_bytes())) as reads:
                     async for data in reads:
                         for chunk in _chunks(events.feed(data)):
                             ended = ended or isinstance(chunk, Finish)
@@ -200,40 +200,49 @@ class OpenAI:
 _DONE = Finish("stop")  # its identity says that `[DONE]` came
 
 
-def _chunks(events: Iterator[bytes]) -> list[Chunk]:
+def _chunks(events: Iterable[bytes]) -> Iterator[Chunk]:
     """What the events of one read say, neighbouring texts joined."""
-    found: list[Chunk] = []
     texts: list[str] = []
-
-    def put(chunk: Chunk) -> None:
-        if texts:
-            found.append("".join(texts))
-            texts.clear()
-        found.append(chunk)
-
     for data in events:
-        if data.strip() == b"[DONE]":
-            put(_DONE)
-            continue
-        chunk = _decoded(data)
-        if chunk.error:
-            put_error = ModelError("model_failed", "The model failed in the middle of its answer.", str(chunk.error)[:500])
-            raise put_error
-        for choice in chunk.choices or ():
-            delta = choice.delta
-            if delta is not None:
-                thought = delta.reasoning_content or delta.reasoning or delta.thinking
-                if thought:
-                    put(Thinking(thought))
-                if delta.content:
-                    texts.append(delta.content)
-            if choice.finish_reason:
-                put(Finish("length" if choice.finish_reason == "length" else "stop"))
-        if chunk.usage is not None:
-            put(_usage(chunk.usage))
+        others = []
+        for part in _parts(data):
+            if isinstance(part, str):
+                texts.append(part)
+            else:
+                others.append(part)
+        if others and texts:
+            yield "".join(texts)
+            texts = []
+        for other in others:
+            if isinstance(other, ModelError):
+                raise other
+            yield other
     if texts:
-        found.append("".join(texts))
-    return found
+        yield "".join(texts)
+
+
+def _parts(data: bytes) -> Iterator[Chunk | ModelError]:
+    """What one event says; an error comes as a value, so that what was said before it is told first."""
+    if data.strip() == b"[DONE]":
+        yield _DONE
+        return
+    try:
+        chunk = _decoded(data)
+    except ModelError as error:
+        yield error
+        return
+    if chunk.error:
+        yield ModelError("model_failed", "The model failed in the middle of its answer.", str(chunk.error)[:500])
+    for choice in chunk.choices or ():
+        delta = choice.delta or _NO_DELTA
+        if thought := delta.reasoning_content or delta.reasoning or delta.thinking:
+            yield Thinking(thought)
+        if delta.content:
+            yield delta.content
+        if choice.finish_reason:
+            yield Finish("length" if choice.finish_reason == "length" else "stop")
+    if chunk.usage is not None:
+        yield _usage(chunk.usage)
 
 
 def _decoded(data: bytes) -> _Chunk:
@@ -242,7 +251,7 @@ def _decoded(data: bytes) -> _Chunk:
     except msgspec.DecodeError as error:
         try:  # lone surrogates, which some servers escape when they cut a pair in two
             return msgspec.convert(json.loads(data), _Chunk)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, msgspec.ValidationError):
             detail = f"{error}: {data[:200]!r}"
             raise ModelError("model_failed", "The model server sent something unreadable.", detail) from None
 

@@ -8,7 +8,9 @@ import httpx
 
 from brain.errors import ModelError
 
-_CONTEXT = re.compile(r"context (?:length|size|window)|maximum context|exceeds? the (?:available )?context|too many tokens", re.I)
+_CONTEXT = re.compile(
+    r"context (?:length|size|window)|maximum context|exceeds? the (?:available )?context|too many tokens", re.IGNORECASE
+)
 
 
 @contextmanager

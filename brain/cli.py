@@ -1,0 +1,312 @@
+"""Roof: the command line. `brain serve`, `ask`, `specialists`, `check`; the same as `python -m brain`."""
+
+import argparse
+import asyncio
+import inspect
+import json
+import logging
+import mimetypes
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TextIO
+
+from brain import conversation
+from brain.ask import Ask, Attachment
+from brain.errors import BadRequest, BrainError, SettingsError
+from brain.events import (
+    Done,
+    Error,
+    Event,
+    Notice,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+    Token,
+)
+from brain.models import AnyModel, Opened, opened, trouble_of
+from brain.prompts import shape
+from brain.registry import Entry, Registry
+from brain.settings import LOOPBACK, Settings, read
+from brain.turn import Conversation, Turn
+from brain.wire import native
+
+HEALTH_SECONDS = 10.0
+DONE, FAILED, INTERRUPTED = 0, 1, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; the exit code is 0 when all went well, 1 when not, 130 after Ctrl-C."""
+    given = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        return int(given.command(given, _settings(given)))
+    except BrainError as error:
+        print(f"brain: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--config", type=Path, metavar="FILE", help="settings file, such as brain.toml")
+    common.add_argument("--model", metavar="MODEL", help="auto, builtin, ollama:NAME, openai:NAME or script:FILE")
+    common.add_argument("--host", help="address to listen on (127.0.0.1)")
+    common.add_argument("--port", help="port to listen on (8000)")
+    parser = argparse.ArgumentParser(
+        prog="brain",
+        description="Streaming middleware that lets any text model call specialists in the middle of its answer.",
+        epilog='Example: brain ask "How do I write a specialist?"',
+    )
+    parser.add_argument("--version", action="version", version=f"brain {version('brain-sse')}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(name: str, function: Any, text: str, example: str) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, parents=[common], help=text, description=text, epilog=f"Example: {example}")
+        one.set_defaults(command=function)
+        return one
+
+    command("serve", serve, "Run the server.", "brain serve --model ollama:llama3.2 --port 8080")
+    asked = command("ask", ask, "Ask once, and stream the answer.", 'brain ask --file scan.png "What does it say?"')
+    asked.add_argument("message", help="what to ask")
+    asked.add_argument("--file", action="append", default=[], type=Path, metavar="F", help="attach a file (repeatable)")
+    asked.add_argument("--json", action="store_true", help="print each event as one JSON object a line")
+    listed = command("specialists", specialists, "List the specialists.", "brain specialists --json")
+    listed.add_argument("--json", action="store_true", help="print one JSON object")
+    command("check", check, "Check the model and the specialists.", "brain check --model openai:gpt-4o-mini")
+    return parser
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    overrides = {key.upper(): getattr(given, key) for key in ("model", "host", "port") if getattr(given, key)}
+    return read(os.environ, given.config, overrides)
+
+
+# serve
+
+
+def serve(given: argparse.Namespace, settings: Settings) -> int:
+    """Runs the server until it is told to stop."""
+    import uvicorn  # with the app, which imports sse_starlette: only who serves pays for them
+
+    from brain.app import SHUTDOWN_SECONDS, House, create_app
+
+    if settings.host not in LOOPBACK and not settings.keys:
+        raise SettingsError(
+            f"HOST={settings.host} is not loopback, so anybody who reaches it could call: "
+            "set BRAIN_KEYS=key:user, or listen on 127.0.0.1."
+        )
+    logging.getLogger("brain").setLevel(logging.INFO)
+    app = create_app(settings)
+    house: House = app.state.house
+
+    class Server(uvicorn.Server):
+        """Says where it listens, and on whom, as soon as it does."""
+
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                bound = [address for server in self.servers for address in server.sockets]
+                port = bound[0].getsockname()[1] if bound else settings.port
+                _greet(settings, port, house.models, house.registry)
+
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        backlog=4096,
+        timeout_graceful_shutdown=int(SHUTDOWN_SECONDS) + 1,
+    )
+    server = Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    return DONE if server.started else FAILED
+
+
+def _greet(settings: Settings, port: int, models: Sequence[Opened], registry: Registry) -> None:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    lines = [f"Brain listens on http://{host}:{port}"]
+    for one in models:
+        lines.append(f"Model: {one.model.name} ({one.why})" + (f" - {one.trouble}" if one.trouble else ""))
+    lines.append(f"Specialists: {', '.join(one.name for one in registry.usable()) or 'none'}")
+    lines += [f"Unavailable: {e.specialist.name}: {e.missing}" for e in registry.values() if e.missing]
+    lines += [f"Refused: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+# ask
+
+
+def ask(given: argparse.Namespace, settings: Settings) -> int:
+    """Asks once, and streams the answer to standard output."""
+    return asyncio.run(_ask(given, settings))
+
+
+async def _ask(given: argparse.Namespace, settings: Settings) -> int:
+    registry = Registry(settings).discover()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(registry.running())
+        models = await opened(settings, registry.usable())
+        for one in models:
+            stack.push_async_callback(one.model.aclose)
+        asked = Ask(
+            message=given.message,
+            user="local",
+            limits=settings.limits,
+            syntax=settings.syntax,
+            time_zone=settings.time_zone,
+            attachments=tuple(_attachment(path, n) for n, path in enumerate(given.file, 1)),
+        )
+        return await _print_turn(_turn(asked, models[0].model, registry, settings), as_json=given.json)
+
+
+def _turn(asked: Ask, model: AnyModel, registry: Registry, settings: Settings) -> Turn:
+    if not asked.message.strip():
+        raise BadRequest("The message is empty.", "message")
+    silence = settings.model_idle_seconds
+    recalled = Conversation(conversation.new_id())
+    return Turn(asked, recalled, model, registry, system=settings.system, silence=silence)
+
+
+async def _print_turn(turn: Turn, *, as_json: bool) -> int:
+    printed = _Terminal(sys.stdout, sys.stderr)
+    number = 0
+    failed = False
+    async with aclosing(turn.events()) as events:
+        async for event in events:
+            number += 1
+            failed = isinstance(event, Error)
+            if as_json:
+                line = {"event": native.EVENT_NAMES[type(event)], "id": f"{turn.id}.{number}"}
+                print(json.dumps({**line, "data": native.plain(event)}, ensure_ascii=False), flush=True)
+            else:
+                printed.show(event)
+    return FAILED if failed else DONE
+
+
+class _Terminal:
+    """Shows a turn to a person: the answer on one stream, what happens on the other."""
+
+    def __init__(self, answer: TextIO, aside: TextIO) -> None:
+        self._answer = answer
+        self._aside = aside
+        self._dim, self._plain = ("\033[2m", "\033[0m") if aside.isatty() else ("", "")
+        self._in_line = False
+
+    def show(self, event: Event) -> None:
+        """Shows one event; those a person does not need are left out."""
+        match event:
+            case Token(text=text):
+                self._answer.write(text)
+                self._answer.flush()
+                self._in_line = not text.endswith("\n")
+            case SpecialistStart(name=name, params=params):
+                self._say(f"… {name} {json.dumps(params, ensure_ascii=False) if params else ''}".rstrip())
+            case SpecialistProgress(text=text, fraction=fraction):
+                self._say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
+            case SpecialistResult(name=name, ms=ms, cached=cached):
+                self._say(f"✓ {name}, {ms} ms" + (", from before" if cached else ""))
+            case SpecialistError(name=name, code=code, reason=reason):
+                self._say(f"✗ {name}: {code}: {reason}")
+            case Notice(text=text):
+                self._say(text)
+            case Error(code=code, message=message):
+                self._say(f"Error: {message} ({code})")
+            case Done(stop_reason=reason):
+                self._say("" if reason == "complete" else f"(ended: {reason})")
+
+    def _say(self, text: str) -> None:
+        if self._in_line:
+            self._answer.write("\n")
+            self._answer.flush()
+            self._in_line = False
+        if text:
+            self._aside.write(f"{self._dim}{text}{self._plain}\n")
+            self._aside.flush()
+
+
+def _attachment(path: Path, number: int) -> Attachment:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadRequest(f"--file {path}: {error.strerror}.", "file") from None
+    claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    made = native.attachment_of(path.name, claimed, data, f"--file {path}")
+    return Attachment(number, made.name, made.type, made.data)
+
+
+# specialists
+
+
+def specialists(given: argparse.Namespace, settings: Settings) -> int:
+    """Lists what is registered, what is unavailable and why, and what was refused."""
+    registry = Registry(settings).discover()
+    if given.json:
+        found = {
+            "specialists": [entry.described() for entry in registry.values()],
+            "refused": [{"name": r.name, "origin": r.origin, "reason": r.reason} for r in registry.refused],
+        }
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return DONE
+    for entry in registry.values():
+        one = entry.specialist
+        print(f"{one.name} ({entry.origin}): {one.description}")
+        print(f"  parameters: {shape(one.parameters)}")
+        print(f"  auth: {'signed-in users' if one.requires_user else 'everybody'}; approval: {entry.approval}")
+        if entry.missing:
+            print(f"  unavailable: {entry.missing}")
+    for refusal in registry.refused:
+        print(f"refused: {refusal.name} ({refusal.origin}): {refusal.reason}")
+    return DONE
+
+
+# check
+
+
+def check(given: argparse.Namespace, settings: Settings) -> int:
+    """Says whether the model answers, how it resumes, and whether each specialist loads and is healthy."""
+    return asyncio.run(_check(settings))
+
+
+async def _check(settings: Settings) -> int:
+    registry = Registry(settings).discover()
+    troubles = 0
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(registry.running())
+        for one in await opened(settings, registry.usable()):
+            stack.push_async_callback(one.model.aclose)
+            trouble = one.trouble or await trouble_of(one.model)
+            troubles += _line(f"model {one.model.name}", trouble, f"{one.why}; resumes by {one.model.resume}")
+        for name, entry in registry.items():
+            troubles += _line(f"specialist {name}", entry.missing or await _illness(entry), entry.origin)
+    for refusal in registry.refused:
+        troubles += _line(f"specialist {refusal.name}", refusal.reason, refusal.origin)
+    return FAILED if troubles else DONE
+
+
+def _line(what: str, trouble: str | None, detail: str) -> bool:
+    print(f"{'FAIL' if trouble else 'ok  '} {what}: {trouble or detail}")
+    return trouble is not None
+
+
+async def _illness(entry: Entry) -> str | None:
+    """What a specialist's health check finds."""
+    health = entry.specialist.health
+    if health is None:
+        return None
+    try:
+        async with asyncio.timeout(HEALTH_SECONDS):
+            found: Any = await asyncio.to_thread(health)
+            return await found if inspect.isawaitable(found) else found
+    except TimeoutError:
+        return f"its health check took longer than {HEALTH_SECONDS:g} seconds"
+    except Exception as error:  # noqa: BLE001 - a stranger's check; whatever it raises is what it found
+        return f"{type(error).__name__}: {error}"

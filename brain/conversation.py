@@ -1,0 +1,56 @@
+"""Rooms: what a turn goes on from, and what of it is kept. History may be trimmed, the running turn never."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from brain.ask import Ask, Attachment, renumbered
+from brain.messages import Exchange
+from brain.transcript import written
+from brain.turn import CHARACTERS_A_TOKEN, Conversation
+
+ANSWER_SHARE = 0.5
+"""The part of a model's context that is left to the new question, its blocks and the answer."""
+
+
+class Record(Protocol):
+    """One stored conversation, held by one turn."""
+
+    id: str
+    exchanges: list[Exchange]
+    attachments: list[Attachment]
+
+
+def new_id() -> str:
+    """An id that nobody guesses."""
+    return f"conv{secrets.token_hex(8)}"
+
+
+def recall(record: Record, ask: Ask, context_tokens: int | None) -> tuple[Ask, Conversation]:
+    """What was said before, as much as fits; the new files get ids that go on from the earlier ones."""
+    exchanges = _window(record.exchanges, context_tokens)
+    trimmed = len(record.exchanges) - len(exchanges)
+    asked = replace(ask, attachments=renumbered(ask.attachments, after=len(record.attachments)))
+    return asked, Conversation(record.id, exchanges, tuple(record.attachments), trimmed)
+
+
+def keep(record: Record, ask: Ask, exchange: Exchange) -> None:
+    """Adds a turn that ended, however it did; one in which nothing was said leaves no trace."""
+    if exchange.parts:
+        record.exchanges.append(exchange)
+        record.attachments += ask.attachments
+
+
+def _window(exchanges: Sequence[Exchange], context_tokens: int | None) -> Sequence[Exchange]:
+    """The newest exchanges that fit into their share of the context."""
+    if context_tokens is None:
+        return tuple(exchanges)
+    room = context_tokens * CHARACTERS_A_TOKEN * (1 - ANSWER_SHARE)
+    kept: list[Exchange] = []
+    for exchange in reversed(exchanges):
+        room -= len(exchange.question) + len(written(exchange.parts))
+        if room < 0:
+            break
+        kept.insert(0, exchange)
+    return tuple(kept)

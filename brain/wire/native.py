@@ -1,0 +1,271 @@
+"""Wing: Brain's own protocol. A JSON body in, named server-sent events out (contract, section 4)."""
+
+import base64
+import re
+import zoneinfo
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import msgspec
+
+from brain.ask import Ask, Attachment, Limits, SyntaxName, sniff
+from brain.errors import BadRequest
+from brain.events import (
+    Done,
+    Error,
+    Event,
+    Notice,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+    Thinking,
+    Token,
+    TurnStart,
+    Usage,
+)
+from brain.settings import Settings
+
+BODY_BYTES = 20 * 1024 * 1024
+ATTACHMENT_BYTES = 16 * 1024 * 1024
+ATTACHMENTS_MOST = 10
+MESSAGE_LENGTH = 200_000
+HEARTBEAT = b": heartbeat\n\n"
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+
+EVENT_NAMES: Mapping[type[Event], str] = {
+    TurnStart: "turn_start",
+    Token: "token",
+    Thinking: "thinking",
+    SpecialistStart: "specialist_start",
+    SpecialistProgress: "specialist_progress",
+    SpecialistResult: "specialist_result",
+    SpecialistError: "specialist_error",
+    Notice: "notice",
+    Usage: "usage",
+    Error: "error",
+    Done: "done",
+}
+_LEFT_OUT_WHEN_NONE = frozenset({"params", "fraction", "reused_tokens", "url"})
+
+
+class SentAttachment(msgspec.Struct, forbid_unknown_fields=True):
+    """A file in a JSON body: `data` in base64, or `text`."""
+
+    name: str
+    type: str = ""
+    data: str | None = None
+    text: str | None = None
+
+
+class SentLimits(msgspec.Struct, forbid_unknown_fields=True):
+    """Limits of a request; they may only lower the server's."""
+
+    calls: int | None = None
+    calls_per_specialist: int | None = None
+    turn_seconds: float | None = None
+    call_seconds: float | None = None
+
+
+class Sent(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /v1/chat/stream`."""
+
+    message: str | None = None
+    prompt: str | None = None
+    conversation_id: str | None = None
+    attachments: list[SentAttachment] = []
+    model: str | None = None
+    specialists: list[str] | None = None
+    limits: SentLimits | None = None
+    system: str = ""
+    syntax: list[SyntaxName] | None = None
+    time_zone: str | None = None
+
+
+def parse(body: bytes, user: str | None, settings: Settings, models: frozenset[str]) -> Ask:
+    """Reads a JSON body.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    try:
+        sent = msgspec.json.decode(body, type=Sent)
+    except msgspec.ValidationError as error:
+        raise _bad(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise BadRequest("The body is not valid JSON.") from None
+    return ask_of(sent, [_attachment(item, n) for n, item in enumerate(sent.attachments)], user, settings, models)
+
+
+def parse_form(
+    form: Mapping[str, str], files: list[Attachment], user: str | None, settings: Settings, models: frozenset[str]
+) -> Ask:
+    """Reads the fields of a multipart body: the same names; what is no text in JSON is JSON in its field.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    values: dict[str, Any] = {}
+    for name, text in form.items():
+        if name in ("specialists", "syntax") and not text.lstrip().startswith("["):
+            values[name] = [item.strip() for item in text.split(",") if item.strip()]
+        elif name in ("specialists", "syntax", "limits", "attachments"):
+            try:
+                values[name] = msgspec.json.decode(text)
+            except msgspec.DecodeError:
+                raise BadRequest(f"{name} must be JSON.", name) from None
+        else:
+            values[name] = text
+    try:
+        sent = msgspec.convert(values, Sent)
+    except msgspec.ValidationError as error:
+        raise _bad(error) from None
+    attachments = [_attachment(item, n) for n, item in enumerate(sent.attachments)]
+    return ask_of(sent, attachments + files, user, settings, models)
+
+
+def ask_of(
+    sent: Sent, attachments: list[Attachment], user: str | None, settings: Settings, models: frozenset[str]
+) -> Ask:
+    """What was sent, checked against the settings.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    if sent.message is not None and sent.prompt is not None:
+        raise BadRequest("Give either message or prompt, not both.", "prompt")
+    message = sent.message if sent.message is not None else sent.prompt
+    if not (message or "").strip():
+        raise BadRequest("message is missing or empty.", "message")
+    assert message is not None
+    if len(message) > MESSAGE_LENGTH:
+        raise BadRequest(f"message may be {MESSAGE_LENGTH:,} characters long.", "message", code="too_large", status=413)
+    if len(sent.system) > MESSAGE_LENGTH:
+        raise BadRequest(f"system may be {MESSAGE_LENGTH:,} characters long.", "system", code="too_large", status=413)
+    if len(attachments) > ATTACHMENTS_MOST:
+        raise BadRequest(
+            f"At most {ATTACHMENTS_MOST} attachments a message.", "attachments", code="too_large", status=413
+        )
+    if sent.conversation_id is not None and not _ID.fullmatch(sent.conversation_id):
+        raise BadRequest("conversation_id must be 1 to 64 letters, digits, _ or -.", "conversation_id")
+    if sent.model is not None and sent.model not in models:
+        raise BadRequest(f"model must be one of: {', '.join(sorted(models))}.", "model")
+    if sent.syntax is not None and not sent.syntax:
+        raise BadRequest("syntax must name one syntax at least.", "syntax")
+    return Ask(
+        message=message,
+        user=user,
+        limits=_limits(sent.limits, settings.limits),
+        syntax=tuple(sent.syntax) if sent.syntax else settings.syntax,
+        time_zone=_time_zone(sent.time_zone, settings.time_zone),
+        conversation_id=sent.conversation_id,
+        attachments=tuple(replace(attachment, id=n) for n, attachment in enumerate(attachments, 1)),
+        model=sent.model,
+        specialists=None if sent.specialists is None else frozenset(sent.specialists),
+        system=sent.system,
+    )
+
+
+def attachment_of(name: str, claimed: str, data: bytes, field: str) -> Attachment:
+    """A file as an attachment; its name loses any folder, its type follows its content.
+
+    Raises:
+        BadRequest: when it is empty or too large.
+    """
+    if not data:
+        raise BadRequest(f"{field} is empty.", field)
+    if len(data) > ATTACHMENT_BYTES:
+        raise BadRequest("An attachment may be 16 MiB large.", field, code="too_large", status=413)
+    plain = " ".join(re.split(r"[/\\]", name)[-1].split())[:200] or "file"
+    return Attachment(0, plain, sniff(data, claimed or "application/octet-stream"), data)
+
+
+class Encoder:
+    """Writes the events of one turn: ids count from 1 without gaps, lines end in LF."""
+
+    def __init__(self, turn_id: str) -> None:
+        self._number = 0
+        self._token_head = b"event: token\nid: " + turn_id.encode() + b"."
+        self._id = turn_id.encode() + b"."
+
+    def encode(self, event: Event) -> bytes:
+        """One event as the bytes of its frame."""
+        self._number += 1
+        if isinstance(event, Token):
+            return b'%b%d\ndata: {"text":%b}\n\n' % (self._token_head, self._number, _json(event.text))
+        retry = b"retry: 2000\n" if self._number == 1 else b""
+        name = EVENT_NAMES[type(event)].encode()
+        return b"%bevent: %b\nid: %b%d\ndata: %b\n\n" % (retry, name, self._id, self._number, _json(plain(event)))
+
+
+def plain(event: Event) -> dict[str, Any]:
+    """The data of an event as JSON values; what is not known is left out."""
+    found = msgspec.to_builtins(event)
+    assert isinstance(found, dict)
+    return _without_none(found)
+
+
+def _without_none(found: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in found.items() if value is not None or key not in _LEFT_OUT_WHEN_NONE}
+    if "citations" in kept:
+        kept["citations"] = [_without_none(citation) for citation in kept["citations"]]
+    return kept
+
+
+_json = msgspec.json.Encoder().encode
+
+
+def _attachment(item: SentAttachment, position: int) -> Attachment:
+    field = f"attachments[{position}]"
+    if (item.data is None) == (item.text is None):
+        raise BadRequest("Give either data (base64) or text.", f"{field}.data")
+    if item.text is not None:
+        return attachment_of(item.name, item.type or "text/plain", item.text.encode(errors="replace"), f"{field}.text")
+    assert item.data is not None
+    encoded = item.data.partition(",")[2] if item.data.startswith("data:") else item.data
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        raise BadRequest("data is not valid base64.", f"{field}.data") from None
+    return attachment_of(item.name, item.type, data, f"{field}.data")
+
+
+def _limits(sent: SentLimits | None, most: Limits) -> Limits:
+    """The server's limits, lowered where the request asks for it."""
+    lowered: dict[str, Any] = {}
+    for field in fields(Limits):
+        value = getattr(sent, field.name) if sent is not None else None
+        if value is None:
+            continue
+        ceiling = getattr(most, field.name)
+        least = 0 if field.type in (int, "int") else 0.001
+        if not least <= value <= ceiling:
+            allowed = f"may only lower the server's, which is {ceiling:g}, and not below {least:g}"
+            raise BadRequest(f"limits.{field.name} {allowed}.", f"limits.{field.name}")
+        lowered[field.name] = value
+    return replace(most, **lowered)
+
+
+def _time_zone(sent: str | None, default: str) -> str:
+    if sent is None:
+        return default
+    try:
+        return zoneinfo.ZoneInfo(sent).key
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        raise BadRequest("time_zone must be an IANA name such as Europe/Berlin.", "time_zone") from None
+
+
+def _bad(error: msgspec.ValidationError) -> BadRequest:
+    """The same error in a sentence that names the field."""
+    text = str(error)
+    found = _FIELD.search(text)
+    path = found["path"] if found else ""
+    sentence = text[: found.start()] if found else text
+    if unknown := re.search(r"unknown field `([^`]*)`", sentence):
+        path = f"{path}.{unknown[1]}".lstrip(".")
+        sentence = "This field does not exist"
+    path = path.replace("[...]", "[]")
+    return BadRequest(f"{path}: {sentence}." if path else f"{sentence}.", path or None)
