@@ -206,9 +206,8 @@ def _limited(receive: Receive) -> Receive:
 async def specialists(request: Request) -> Response:
     """`GET /v1/specialists`: what can be called, and what cannot and why."""
     registry = _house(request).registry
-    return JSONResponse(
-        {"specialists": [described(entry) for entry in registry.values() if registry.allowed(entry.specialist.name)]}
-    )
+    allowed = [entry.described() for name, entry in registry.items() if registry.allowed(name)]
+    return JSONResponse({"specialists": allowed})
 
 
 async def page(request: Request) -> Response:

@@ -12,7 +12,7 @@ import anyio
 
 from brain import blocks, prompts
 from brain.alarm import Alarm
-from brain.ask import Attachment, Limits
+from brain.ask import Ask, Attachment, Limits
 from brain.events import (
     CallCode,
     Event,
@@ -56,6 +56,31 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.limits)
+
+    @classmethod
+    def of(
+        cls,
+        ask: Ask,
+        registry: Registry,
+        model: ModelView,
+        conversation_id: str,
+        attachments: Sequence[Attachment],
+        block_bytes: int,
+    ) -> "Desk":
+        """The desk for what was asked."""
+        return cls(
+            registry=registry,
+            limits=ask.limits,
+            user=ask.user,
+            conversation_id=conversation_id,
+            message=ask.message,
+            attachments=attachments,
+            time_zone=ask.time_zone,
+            model=model,
+            wanted=ask.specialists,
+            block_bytes=block_bytes,
+            deadline=time.monotonic() + ask.limits.turn_seconds,
+        )
 
     def next_id(self) -> str:
         """A call id, unique in the turn."""

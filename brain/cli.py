@@ -304,8 +304,8 @@ async def _illness(entry: Entry) -> str | None:
         return None
     try:
         async with asyncio.timeout(HEALTH_SECONDS):
-            found: Any = await asyncio.to_thread(health)
-            return await found if inspect.isawaitable(found) else found
+            found = await asyncio.to_thread(health)
+            return (await found) if inspect.isawaitable(found) else found
     except TimeoutError:
         return f"its health check took longer than {HEALTH_SECONDS:g} seconds"
     except Exception as error:  # noqa: BLE001 - a stranger's check; whatever it raises is what it found

@@ -1,8 +1,282 @@
-"""Rooms: Brain without a server (placeholder until the turn stands)."""
+"""Rooms: Brain without a server. Wraps a stream of chunks; the specialists are found and run all the same."""
 
-from typing import Any
+import base64
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from inspect import isawaitable
+from typing import Any, Unpack
+
+import anyio
+
+from brain import messages
+from brain.alarm import Alarm
+from brain.ask import Ask, Attachment, Limits, SyntaxName, renumbered, sniff
+from brain.blocks import BLOCK_BYTES
+from brain.calls import Calls, Desk
+from brain.errors import Interrupted, Refused
+from brain.events import Event, SpecialistError, SpecialistResult, Thinking, Token
+from brain.messages import Chunk, Finish, Message
+from brain.registry import Registry
+from brain.scanner import Call, Scanner, Stop
+from brain.schema import Schema
+from brain.settings import machine_time_zone
+from brain.specialist import Options, Specialist
+from brain.turn import Conversation, Turn
+
+SYNTAX: tuple[SyntaxName, ...] = ("bracket", "function_call")
+
+AnyStream = AsyncIterable[Any] | Iterable[Any]
+Resume = Callable[[str], AnyStream | Awaitable[AnyStream]]
+
+_installed: Registry | None = None
 
 
-def list_specialists() -> Any: ...
-def register() -> Any: ...
-def stream_with_specialists() -> Any: ...
+def installed() -> Registry:
+    """The process's own registry: what is installed, and what `register` added. Filled at first use."""
+    global _installed
+    if _installed is None:
+        _installed = Registry().discover()
+    return _installed
+
+
+def register(
+    name: str, description: str, parameters: Schema, handler: Callable[..., Any], **options: Unpack[Options]
+) -> None:
+    """Adds a tool that brings its JSON Schema; `handler` is called with the parameters as one mapping.
+
+    Raises:
+        RegistrationError: naming it and what is wrong; for a taken name, both origins.
+    """
+    installed().register(name, description, parameters, handler, **options)
+
+
+def list_specialists() -> list[dict[str, Any]]:
+    """What is registered in this process, as `GET /v1/specialists` tells it."""
+    return [entry.described() for entry in installed().values()]
+
+
+async def stream_with_specialists(
+    base_stream: AnyStream,
+    request_context: Mapping[str, Any],
+    max_specialist_calls: int = 5,
+    *,
+    resume: Resume | None = None,
+    specialists: Registry | Iterable[Specialist[..., Any]] | None = None,
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Runs the specialists that a model's stream asks for, and gives the stream with their results.
+
+    Args:
+        base_stream: an iterable, asynchronous or not, of texts or of chunks with a `token`. Other chunks pass.
+        request_context: what specialists may know: `attachments` (or `media`, `ocr_context`), `user`,
+            `conversation_id`, `message`, `time_zone`. It never overrides parameters.
+        max_specialist_calls: how many calls are run.
+        resume: called with the assistant's message so far, blocks and all; gives the stream that goes on from there.
+            The first stream is then closed at its first call. Without it the result stands where the marker stood, and
+            the rest of the same stream follows.
+        specialists: those that may be called; the installed and registered ones when left out.
+
+    Yields:
+        `{"token": …}`, `{"thinking": …}`, and `{"type": "specialist_result" | "specialist_error", "name", "call_id",
+        "params", "text"?, "citations"?, "code"?, "reason"?}`.
+    """
+    registry = _registry(specialists)
+    ask = _ask(request_context, max_specialist_calls)
+    conversation_id = str(request_context.get("conversation_id") or "library")
+    if resume is None:
+        chunks = _in_place(base_stream, registry, ask, conversation_id)
+    else:
+        chunks = _resumed(_Streams(base_stream, resume), registry, ask, conversation_id)
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            yield chunk
+
+
+async def _in_place(
+    stream: AnyStream, registry: Registry, ask: Ask, conversation_id: str
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Each result stands where its marker stood; the same stream goes on behind it."""
+    model = _Streams(stream, None)
+    desk = Desk.of(ask, registry, model, conversation_id, ask.attachments, BLOCK_BYTES)
+    alarm = Alarm(ask.limits.turn_seconds, ask.limits.turn_seconds)
+    scanner = Scanner(SYNTAX, stops=False)
+    try:
+        async with aclosing(_iterated(stream)) as chunks:
+            async for chunk in _then_none(chunks):
+                text = _text(chunk)
+                if chunk is not None and text is None:
+                    yield chunk
+                    continue
+                for piece in scanner.close() if text is None else scanner.feed(text):
+                    if isinstance(piece, Stop):
+                        return
+                    if isinstance(piece, Call):
+                        async with aclosing(_answered(piece, desk, alarm)) as answers:
+                            async for answer in answers:
+                                yield answer
+                    else:
+                        yield {"token": piece} if isinstance(piece, str) else {"thinking": piece.text}
+    finally:
+        alarm.close()
+
+
+async def _answered(call: Call, desk: Desk, alarm: Alarm) -> AsyncGenerator[dict[str, Any], None]:
+    calls = Calls(desk, turn_pass=0)
+    calls.take(call)
+    calls.complete()
+    alarm.patient = True
+    try:
+        async with aclosing(calls.events(alarm)) as events:
+            async for event in events:
+                if chunk := _chunk(event):
+                    yield chunk
+    except Interrupted:
+        for event in await calls.stop("deadline"):
+            if chunk := _chunk(event):
+                yield chunk
+    finally:
+        await calls.stop("cancelled")
+
+
+async def _resumed(
+    model: "_Streams", registry: Registry, ask: Ask, conversation_id: str
+) -> AsyncGenerator[dict[str, Any], None]:
+    """A whole turn: the stream is closed at a call, and gone on with by another."""
+    turn = Turn(ask, Conversation(conversation_id), model, registry, silence=ask.limits.turn_seconds, one_way=False)
+    async with aclosing(turn.events()) as events:
+        async for event in events:
+            if chunk := _chunk(event):
+                yield chunk
+    if model.error is not None:
+        raise model.error
+
+
+class _Streams:
+    """The caller's streams as a model: the first one, then one for each resume."""
+
+    name = "library"
+    stand_in = False
+    resume: messages.Resume = "prefill"
+    context_tokens = None
+    sees_images = False
+
+    def __init__(self, first: AnyStream, resume: Resume | None) -> None:
+        self._first = first
+        self._resume = resume
+        self.error: Exception | None = None
+
+    async def stream(self, sent: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+        """The next of the caller's streams."""
+        try:
+            stream = self._first
+            if turn_pass > 0 and self._resume is not None:
+                answer = self._resume(sent[-1].content)
+                stream = await answer if isawaitable(answer) else answer
+            async with aclosing(_iterated(stream)) as chunks:
+                async for chunk in chunks:
+                    text = _text(chunk)
+                    if text is not None:
+                        yield text
+                    elif isinstance(chunk, Mapping) and isinstance(chunk.get("thinking"), str):
+                        yield Thinking(chunk["thinking"])
+            yield Finish("stop")
+        except Exception as error:
+            self.error = error  # the caller's own error, raised to the caller as it is
+            raise
+
+    async def describe(self, image: bytes, question: str) -> str:
+        """A stream sees nothing."""
+        raise Refused("no model that sees images is connected")
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """A stream has no vectors."""
+        raise Refused("no model with embeddings is connected")
+
+
+async def _iterated(stream: AnyStream) -> AsyncGenerator[Any, None]:
+    """Any iterable as an asynchronous one that is closed when it is left."""
+    if not isinstance(stream, AsyncIterable):
+        for chunk in stream:
+            yield chunk
+        return
+    try:
+        async for chunk in stream:
+            yield chunk
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            with anyio.CancelScope(shield=True):
+                await close()
+
+
+async def _then_none(chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
+    async for chunk in chunks:
+        yield chunk
+    yield None
+
+
+def _text(chunk: Any) -> str | None:
+    if isinstance(chunk, str):
+        return chunk
+    token = chunk.get("token") if isinstance(chunk, Mapping) else None
+    return token if isinstance(token, str) else None
+
+
+def _chunk(event: Event) -> dict[str, Any] | None:
+    match event:
+        case Token(text=text):
+            return {"token": text}
+        case Thinking(text=text):
+            return {"thinking": text}
+        case SpecialistResult():
+            citations = [{"id": c.id, "title": c.title, **({"url": c.url} if c.url else {})} for c in event.citations]
+            told = {"name": event.name, "call_id": event.call_id, "params": dict(event.params)}
+            return {"type": "specialist_result", **told, "text": event.text, "citations": citations}
+        case SpecialistError():
+            told = {"name": event.name, "call_id": event.call_id, "params": dict(event.params or {})}
+            return {"type": "specialist_error", **told, "code": event.code, "reason": event.reason}
+    return None
+
+
+def _registry(specialists: Registry | Iterable[Specialist[..., Any]] | None) -> Registry:
+    if specialists is None:
+        return installed()
+    if isinstance(specialists, Registry):
+        return specialists
+    registry = Registry()
+    for specialist in specialists:
+        registry.add(specialist)
+    return registry
+
+
+def _ask(context: Mapping[str, Any], calls: int) -> Ask:
+    user = context.get("user")
+    return Ask(
+        message=str(context.get("message") or ""),
+        user=None if user is None else str(user),
+        limits=Limits(calls=calls),
+        syntax=SYNTAX,
+        time_zone=str(context.get("time_zone") or machine_time_zone()),
+        attachments=_attachments(context),
+    )
+
+
+def _attachments(context: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    found: list[Attachment] = []
+    for key in ("attachments", "media", "ocr_context"):
+        value = context.get(key) or ()
+        items = [value] if isinstance(value, Mapping | Attachment | bytes) else value
+        found += [_attachment(item, key) for item in items]
+    return renumbered(tuple(found), after=0)
+
+
+def _attachment(item: Any, key: str) -> Attachment:
+    if isinstance(item, Attachment):
+        return item
+    fields: Mapping[str, Any] = item if isinstance(item, Mapping) else {"data": item}
+    data = fields.get("data", fields.get("text"))
+    if isinstance(data, str):
+        data = base64.b64decode(data, validate=True) if "data" in fields else data.encode()
+    if not isinstance(data, bytes):
+        raise TypeError(f"request_context[{key!r}]: each file needs data (bytes, or base64) or text")
+    name = str(fields.get("name") or fields.get("filename") or "file")
+    return Attachment(0, name, sniff(data, str(fields.get("type") or "text/plain")), data)

@@ -70,7 +70,7 @@ class Entry:
             "origin": self.origin,
             "available": self.missing is None,
         }
-        return found if self.missing is None else {**found, "unavailable": self.missing}
+        return found if self.missing is None else {**found, "unavailable_reason": self.missing}
 
 
 class Registry(Mapping[str, Entry]):

@@ -75,6 +75,7 @@ class Turn:
     Args:
         system: the operator's instructions.
         silence: seconds without anything from the model, after which it has failed.
+        one_way: whether attachments may call specialists before the model does.
 
     Attributes:
         exchange: question and answer so far, to be recorded however the turn ends.
@@ -89,6 +90,7 @@ class Turn:
         *,
         system: str = "",
         silence: float = 60.0,
+        one_way: bool = True,
     ) -> None:
         self.id = f"t{secrets.token_hex(8)}"
         self.message_id = f"m{secrets.token_hex(8)}"
@@ -98,24 +100,14 @@ class Turn:
         self._model = model
         self._registry = registry
         self._silence = silence
+        self._with_one_way = one_way
         self._echo = Echo("")
         self._began = time.monotonic()
         self._system = prompts.system_prompt(
             registry.usable(ask.specialists), ask.limits, ask.syntax, system, blocks.harmless(ask.system)
         )
-        self._desk = Desk(
-            registry=registry,
-            limits=ask.limits,
-            user=ask.user,
-            conversation_id=conversation.id,
-            message=ask.message,
-            attachments=(*conversation.attachments, *ask.attachments),
-            time_zone=ask.time_zone,
-            model=model,
-            wanted=ask.specialists,
-            block_bytes=_block_bytes(model.context_tokens),
-            deadline=self._began + ask.limits.turn_seconds,
-        )
+        attachments = (*conversation.attachments, *ask.attachments)
+        self._desk = Desk.of(ask, registry, model, conversation.id, attachments, _block_bytes(model.context_tokens))
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
         self._passes = 0
@@ -190,7 +182,7 @@ class Turn:
         question = blocks.harmless(self._ask.message)
         notes = [blocks.harmless(prompts.attachments_note(new))] if new else []
         self.exchange.question = "\n\n".join([*notes, question])
-        for attachment in new:
+        for attachment in new if self._with_one_way else ():
             for specialist in self._registry.usable(self._ask.specialists):
                 if attachment.kind in specialist.activates_on:
                     calls.take_one_way(specialist.name, attachment)

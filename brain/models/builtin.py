@@ -123,8 +123,8 @@ class Builtin:
             (" OR ".join(f'"{word}"' for word in words), *allowed, VOTERS),
         )
         votes: dict[str, float] = {}
-        for name, score in rows:
-            votes[name] = votes.get(name, 0.0) + score
+        for rank, (name, score) in enumerate(rows, 1):
+            votes[name] = votes.get(name, 0.0) + score / rank
         return max(votes, key=lambda name: votes[name], default=None)
 
     def _markers(self, name: str, asked: str, files: Sequence[int]) -> list[str]:
