@@ -1,0 +1,117 @@
+"""How these tests call specialists: as a turn does, with files and a model view that plays its part."""
+
+import asyncio
+import mimetypes
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import Any
+
+from PIL import Image, ImageDraw, ImageFont
+
+from brain import Attachment, Context, Progress, Specialist
+from brain.running import Answer, Failure, Outcome, run
+
+INVOICE = "Invoice 4711\nTotal 129.50 EUR"
+
+
+@dataclass
+class Eyes:
+    """A model view: it sees if it has something to say, and keeps what it was shown and asked."""
+
+    says: str | None = None
+    shown: list[tuple[bytes, str]] = field(default_factory=list)
+
+    @property
+    def sees_images(self) -> bool:
+        return self.says is not None
+
+    async def describe(self, image: bytes, question: str) -> str:
+        self.shown.append((image, question))
+        return self.says or ""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        raise AssertionError("no specialist here embeds")
+
+
+def context(*files: tuple[str, bytes], eyes: Eyes | None = None, seconds: float = 60) -> Context:
+    """A conversation with these attachments, by name and content."""
+    attachments = tuple(
+        Attachment(number, name, mimetypes.guess_type(name)[0] or "application/octet-stream", data)
+        for number, (name, data) in enumerate(files, 1)
+    )
+    return Context(
+        user=None,
+        conversation_id="c1",
+        message="",
+        attachments=attachments,
+        time_zone="UTC",
+        deadline=time.monotonic() + seconds,
+        settings=None,
+        model=eyes or Eyes(),
+    )
+
+
+def outcome(
+    specialist: Specialist[..., Any], params: dict[str, Any], ctx: Context, progress: list[Progress] | None = None
+) -> Outcome:
+    keep = [] if progress is None else progress
+    return asyncio.run(run(specialist, params, {Context: ctx}, keep.append, timeout=50))
+
+
+def answer(
+    specialist: Specialist[..., Any], params: dict[str, Any], ctx: Context, progress: list[Progress] | None = None
+) -> str:
+    """The text of a call that succeeds."""
+    found = outcome(specialist, params, ctx, progress)
+    assert isinstance(found, Answer), found
+    return found.text
+
+
+def refusal(specialist: Specialist[..., Any], params: dict[str, Any], ctx: Context) -> str:
+    """The reason of a call that the specialist refuses."""
+    found = outcome(specialist, params, ctx)
+    assert isinstance(found, Failure), found
+    assert found.code == "refused"
+    return found.reason
+
+
+def written(text: str, size: tuple[int, int] = (420, 110), *, ink: str = "black", paper: str = "white") -> Image.Image:
+    """A picture of a text."""
+    image = Image.new("RGB", size, paper)
+    ImageDraw.Draw(image).multiline_text((20, 20), text, font=ImageFont.load_default(size=28), fill=ink)
+    return image
+
+
+def file(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
+    """An image as the bytes of a file."""
+    out = BytesIO()
+    image.save(out, format, **options)
+    return out.getvalue()
+
+
+def text_pdf(*pages: str, encrypted: bool = False) -> bytes:
+    """A PDF with one line of text a page; the encrypted one opens with no password."""
+    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
+    objects = [
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for n, text in enumerate(pages):
+        drawing = f"BT /F1 24 Tf 20 50 Td ({text}) Tj ET"
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 400 100] /Contents {5 + 2 * n} 0 R"
+            " /Resources << /Font << /F1 3 0 R >> >> >>"
+        )
+        objects.append(f"<< /Length {len(drawing)} >>\nstream\n{drawing}\nendstream")
+    body, offsets = "%PDF-1.4\n", []
+    for number, content in enumerate(objects, 1):
+        offsets.append(len(body))
+        body += f"{number} 0 obj\n{content}\nendobj\n"
+    lock = f"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'11' * 32}> /U <{'22' * 32}> >> /ID [<33> <33>]"
+    table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
+    trailer = f"<< /Size {len(objects) + 1} /Root 1 0 R {lock if encrypted else ''} >>"
+    end = f"trailer\n{trailer}\nstartxref\n{len(body)}\n%%EOF\n"
+    return f"{body}xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}{end}".encode("ascii")

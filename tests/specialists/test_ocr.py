@@ -1,0 +1,389 @@
+"""`ocr`: what it reads, from which files, by which engine, and what it refuses."""
+
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+from specialist_calls import INVOICE, answer, context, file, outcome, refusal, text_pdf, written
+
+from brain import Progress, Registry
+from brain.running import Failure
+from specialists import _reading
+from specialists.ocr import ocr
+
+UNREADABLE = "cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP and PDF"
+
+
+@pytest.fixture
+def no_tesseract(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+
+
+@pytest.fixture
+def no_rapidocr(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
+
+
+@pytest.fixture
+def tesseract() -> None:
+    if shutil.which("tesseract") is None:
+        pytest.skip("the program tesseract is not installed")
+
+
+def body(text: str) -> str:
+    """What was read, without the heading and the line about the source."""
+    return text.partition("\n\n")[2].rpartition("\n\nSource: ")[0]
+
+
+def source(text: str) -> str:
+    return text.rpartition("\n\nSource: ")[2]
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG that claims a size and holds next to nothing."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+
+
+def test_reads_an_image_under_the_heading() -> None:
+    text = answer(ocr, {}, context(("note.png", file(written(INVOICE)))))
+    assert text.startswith("📄 OCR EXTRACTED TEXT from 'note.png'\n\nInvoice 4711\nTotal 129.50 EUR\n\nSource: ")
+    assert text.endswith("%.")
+    assert "mean confidence 9" in text or "mean confidence 100" in text
+
+
+def test_tells_how_far_it_is() -> None:
+    progress: list[Progress] = []
+    answer(ocr, {}, context(("a.pdf", text_pdf("one", "two", "three", "four"))), progress)
+    assert progress == [
+        Progress("reading page 1 of 4", 0.0),
+        Progress("reading page 2 of 4", 0.25),
+        Progress("reading page 3 of 4", 0.5),
+        Progress("reading page 4 of 4", 0.75),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "WEBP", "TIFF", "GIF", "BMP"])
+def test_reads_every_format(kind: str) -> None:
+    assert body(answer(ocr, {}, context(("x", file(written(INVOICE), kind))))) == INVOICE
+
+
+@pytest.mark.parametrize(
+    ("kind", "image"),
+    [
+        ("JPEG", written(INVOICE).convert("CMYK")),
+        ("PNG", written(INVOICE).convert("L").convert("I").point(lambda value: value * 100).convert("I;16")),
+        ("TIFF", written(INVOICE).convert("L").convert("F")),
+        ("PNG", written(INVOICE).convert("1")),
+        ("PNG", written(INVOICE).convert("LA")),
+        ("PNG", written(INVOICE, ink="#ddd", paper="#222")),
+    ],
+    ids=["CMYK", "16 bits", "floats", "1 bit", "grey with alpha", "dark"],
+)
+def test_reads_every_mode(kind: str, image: Image.Image) -> None:
+    assert body(answer(ocr, {}, context(("x.png", file(image, kind))))) == INVOICE
+
+
+def test_reads_a_palette_with_transparency() -> None:
+    image = written(INVOICE).quantize(8)
+    assert body(answer(ocr, {}, context(("x.png", file(image, transparency=image.getpixel((0, 0))))))) == INVOICE
+
+
+@pytest.mark.parametrize("ink", ["black", "white"])
+def test_reads_ink_on_nothing(ink: str) -> None:
+    image = Image.new("RGBA", (420, 110), (0, 0, 0, 0))
+    ImageDraw.Draw(image).multiline_text((20, 20), INVOICE, font=ImageFont.load_default(size=28), fill=ink)
+    assert body(answer(ocr, {}, context(("x.png", file(image))))) == INVOICE
+
+
+def test_reads_the_first_picture_of_an_animation() -> None:
+    data = file(written(INVOICE), "GIF", save_all=True, append_images=[written("later")])
+    assert body(answer(ocr, {}, context(("x.gif", data)))) == INVOICE
+
+
+def test_turns_as_the_camera_was_held() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = file(written(INVOICE).rotate(90, expand=True), "JPEG", exif=exif)
+    assert body(answer(ocr, {}, context(("x.jpg", data)))) == INVOICE
+
+
+@pytest.mark.parametrize("angle", [90, 180, 270])
+def test_reads_a_turned_page(angle: int) -> None:
+    image = written(INVOICE + "\nplease pay soon", (420, 160)).rotate(angle, expand=True)
+    text = answer(ocr, {}, context(("x.png", file(image))))
+    assert body(text) == "Invoice 4711\nTotal 129.50 EUR\nplease pay soon"
+
+
+@pytest.mark.parametrize("angle", [90, 180, 270])
+@pytest.mark.usefixtures("no_tesseract")
+def test_rapidocr_reads_a_turned_page(angle: int) -> None:
+    image = written(INVOICE + "\nplease pay soon", (420, 160)).rotate(angle, expand=True)
+    text = answer(ocr, {}, context(("x.png", file(image))))
+    assert body(text) == "Invoice 4711\nTotal 129.50 EUR\nplease pay soon"
+    assert source(text).startswith("RapidOCR; mean confidence ")
+
+
+def test_rapidocr_reads_what_tesseract_is_not_sure_of() -> None:
+    image = written("The quick brown fox\njumps over the lazy dog\nand runs away", (420, 160))
+    text = answer(ocr, {}, context(("x.png", file(image.rotate(10, expand=True, fillcolor="white")))))
+    assert body(text) == "The quick brown fox\njumps over the lazy dog\nand runs away"
+    assert source(text).startswith("RapidOCR; ")
+
+
+@pytest.mark.usefixtures("no_tesseract")
+def test_keeps_columns_and_paragraphs_apart() -> None:
+    image = Image.new("RGB", (500, 260), "white")
+    draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=24)
+    for top, cells in (
+        (20, ("Item", "Price")),
+        (60, ("Apples", "4.50")),
+        (100, ("Pears", "9.99")),
+        (200, ("Thanks", "")),
+    ):
+        for left, cell in zip((20, 300), cells, strict=True):
+            draw.text((left, top), cell, font=font, fill="black")
+    assert (
+        body(answer(ocr, {}, context(("x.png", file(image))))) == "Item   Price\nApples   4.50\nPears   9.99\n\nThanks"
+    )
+
+
+@pytest.mark.tesseract
+@pytest.mark.usefixtures("tesseract", "no_rapidocr")
+def test_tesseract_alone_will_do() -> None:
+    text = answer(ocr, {}, context(("x.png", file(written("One line\n\n\nand another", (420, 180))))))
+    assert body(text) == "One line\n\nand another"
+    assert source(text).startswith("Tesseract; mean confidence 9")
+
+
+@pytest.mark.tesseract
+@pytest.mark.usefixtures("tesseract")
+def test_tesseract_goes_first_on_a_clean_page() -> None:
+    assert source(answer(ocr, {}, context(("x.png", file(written(INVOICE)))))).startswith("Tesseract; ")
+
+
+def test_a_hanging_tesseract_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "tesseract"
+    program.write_text(
+        '#!/bin/sh\n[ "$1" = --list-langs ] && printf "list\\neng\\n" && exit\n'
+        f"echo $$ >{tmp_path}/pid\nexec /bin/sleep 100\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(_reading, "TESSERACT_SECONDS", 0.5)
+    text = answer(ocr, {}, context(("x.png", file(written(INVOICE)))))
+    assert body(text) == INVOICE
+    assert source(text).startswith("RapidOCR; ")
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+@pytest.mark.usefixtures("no_tesseract", "no_rapidocr")
+def test_without_an_engine_it_is_unavailable_with_the_remedy() -> None:
+    registry = Registry()
+    registry.add(ocr)
+    assert registry["ocr"].missing == (
+        "no OCR engine is installed: pip install 'brain-sse[ocr]', or install tesseract-ocr"
+    )
+
+
+def test_with_an_engine_it_is_available() -> None:
+    registry = Registry()
+    registry.add(ocr)
+    assert registry["ocr"].missing is None
+    assert registry.usable() == [ocr]
+
+
+@pytest.mark.usefixtures("no_tesseract")
+@pytest.mark.parametrize("language", ["de", "DE-at", "deu"])
+def test_a_language_is_named_by_either_code(language: str) -> None:
+    assert body(answer(ocr, {"language": language}, context(("x.png", file(written("Guten Tag")))))) == "Guten Tag"
+
+
+@pytest.mark.usefixtures("no_tesseract")
+def test_refuses_a_language_that_no_engine_has() -> None:
+    assert refusal(ocr, {"language": "ru"}, context(("x.png", file(written(INVOICE))))) == (
+        "no installed OCR engine reads the language 'ru'; installed: ca, cs, da, de, en, es, et, fi, fr, hr, hu, id, "
+        "is, it, ja, lt, lv, nl, no, pl, pt, ro, sk, sl, sv, tr, zh"
+    )
+
+
+@pytest.mark.usefixtures("no_tesseract")
+def test_refuses_while_the_engine_is_busy() -> None:
+    with _reading._rapidocr_place:
+        reason = refusal(ocr, {}, context(("x.png", file(written(INVOICE))), seconds=0.1))
+    assert reason == "the OCR engine is busy with other documents; ask again in a minute"
+
+
+def test_takes_the_text_layer_of_a_pdf() -> None:
+    assert answer(ocr, {}, context(("document.pdf", text_pdf("Hello from the layer")))) == (
+        "📄 OCR EXTRACTED TEXT from 'document.pdf'\n\nHello from the layer\n\nSource: the PDF's text layer."
+    )
+
+
+def test_reads_the_picture_of_a_pdf_page_when_enhancing() -> None:
+    text = answer(ocr, {"enhance": True}, context(("document.pdf", text_pdf("Hello from the picture"))))
+    assert body(text) == "Hello from the picture"
+    assert "text layer" not in text
+
+
+def test_reads_scanned_pages_one_by_one() -> None:
+    data = file(written(INVOICE), "PDF", save_all=True, append_images=[written("second")])
+    text = answer(ocr, {}, context(("scan.pdf", data)))
+    assert body(text) == f"## Page 1 of 2\n\n{INVOICE}\n\n## Page 2 of 2\n\nsecond"
+    assert "(2 pages); mean confidence" in source(text)
+
+
+def test_reads_one_page_of_several() -> None:
+    text = answer(ocr, {"page": 2}, context(("a.pdf", text_pdf("one", "two", "three"))))
+    assert text == "📄 OCR EXTRACTED TEXT from 'a.pdf'\n\n## Page 2 of 3\n\ntwo\n\nSource: the PDF's text layer."
+
+
+def test_reads_the_pages_of_a_tiff() -> None:
+    data = file(written(INVOICE), "TIFF", save_all=True, append_images=[written("second")])
+    assert (
+        body(answer(ocr, {}, context(("a.tiff", data)))) == f"## Page 1 of 2\n\n{INVOICE}\n\n## Page 2 of 2\n\nsecond"
+    )
+
+
+@pytest.mark.parametrize(("page", "data", "has"), [(3, text_pdf("a", "b"), "2 pages"), (0, text_pdf("a"), "1 page")])
+def test_refuses_a_page_that_is_not_there(page: int, data: bytes, has: str) -> None:
+    assert refusal(ocr, {"page": page}, context(("a.pdf", data))) == f"'a.pdf' has no page {page}; it has {has}"
+
+
+def test_reads_fifty_pages_and_says_so() -> None:
+    text = answer(ocr, {}, context(("long.pdf", text_pdf(*(f"page number {n}" for n in range(1, 53))))))
+    assert "page number 50" in text
+    assert "page number 51" not in text
+    assert text.endswith(
+        "Source: the PDF's text layer (50 pages). "
+        "Only pages 1 to 50 of 52 were read; ask for page=51 and so on for the others."
+    )
+
+
+def test_gives_what_it_has_when_time_runs_out() -> None:
+    text = answer(ocr, {}, context(("a.pdf", text_pdf("one", "two")), seconds=0))
+    assert text.endswith("Only pages 1 to 1 of 2 were read; ask for page=2 and so on for the others.")
+
+
+def test_a_bad_page_does_not_take_the_others_with_it() -> None:
+    pages = [Image.new("RGB", (9, 9)), Image.new("RGB", (9, 9), "white")]
+    data = bytearray(file(pages[0], "TIFF", save_all=True, append_images=pages[1:], compression="tiff_lzw"))
+    data[8:16] = b"\xff" * 8
+    text = answer(ocr, {}, context(("a.tiff", bytes(data))))
+    assert f"## Page 1 of 2\n\n(not read: 'a.tiff' {UNREADABLE})\n\n## Page 2 of 2\n\n(no text was found)" in text
+
+
+def test_enhancing_reads_through_specks() -> None:
+    image = Image.new("L", (220, 44), 235)
+    ImageDraw.Draw(image).text((10, 10), "Order 2024 paid", font=ImageFont.load_default(size=20), fill=150)
+    dice = random.Random(3)
+    for _ in range(900):
+        image.putpixel((dice.randrange(220), dice.randrange(44)), dice.choice((0, 255)))
+    files = ("x.png", file(image))
+    assert "Order" not in body(answer(ocr, {}, context(files)))
+    assert body(answer(ocr, {"enhance": True}, context(files))).replace(" ", "") == "Order2024paid"
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3000, 2), (5, 3000), (3000, 12), (40, 40)])
+def test_finds_nothing_where_nothing_is(size: tuple[int, int]) -> None:
+    assert body(answer(ocr, {}, context(("x.png", file(Image.new("RGB", size, "white")))))) == "(no text was found)"
+
+
+def test_reads_the_newest_and_names_the_others() -> None:
+    files = (("old.pdf", text_pdf("old")), ("new.pdf", text_pdf("new")), ("notes.txt", b"no image"))
+    assert answer(ocr, {}, context(*files)) == (
+        "📄 OCR EXTRACTED TEXT from 'new.pdf'\n\nnew\n\n"
+        "Source: the PDF's text layer. Also attached: image_id 1 'old.pdf'."
+    )
+    assert answer(ocr, {"image_id": 1}, context(*files)) == (
+        "📄 OCR EXTRACTED TEXT from 'old.pdf'\n\nold\n\nSource: the PDF's text layer."
+    )
+
+
+def test_refuses_an_id_that_is_not_there() -> None:
+    files = (("notes.txt", b"no image"), ("a.pdf", text_pdf("a")), ("b.png", file(written("b"))))
+    assert refusal(ocr, {"image_id": 1}, context(*files)) == (
+        "no image or PDF has the image_id 1; there are: 2 'a.pdf', 3 'b.png'"
+    )
+
+
+def test_refuses_when_nothing_is_attached() -> None:
+    reason = "no image is attached to this conversation; ask the user to attach an image or a PDF"
+    assert refusal(ocr, {}, context()) == reason
+    assert refusal(ocr, {}, context(("notes.txt", b"no image"))) == reason
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("cut.png", file(written(INVOICE))[:600]),
+        ("text.png", b"just some text"),
+        ("empty.png", b""),
+        ("garbage.pdf", b"%PDF-1.7 and nothing more"),
+        ("cut.pdf", text_pdf("a")[:150]),
+        ("drawing.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
+        ("script.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"),
+        ("zero.png", png_header(0, 0)),
+    ],
+)
+def test_refuses_what_cannot_be_read(name: str, data: bytes) -> None:
+    assert refusal(ocr, {}, context((name, data))) == f"'{name}' {UNREADABLE}"
+
+
+@pytest.mark.parametrize("side", [8_000, 10_000, 60_000])
+def test_refuses_a_bomb_by_its_header(side: int) -> None:
+    assert refusal(ocr, {}, context(("bomb.png", png_header(side, side)))) == (
+        "'bomb.png' has more than 50 million pixels; ask the user for a smaller copy"
+    )
+
+
+def test_refuses_an_encrypted_pdf() -> None:
+    assert refusal(ocr, {}, context(("secret.pdf", text_pdf("a", encrypted=True)))) == (
+        "'secret.pdf' is encrypted; ask the user for a copy without a password"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("../../etc/scan.pdf", "scan.pdf"),
+        ("C:\\Users\\me\\scan.pdf", "scan.pdf"),
+        ("a\nb\t.pdf", "a b .pdf"),
+        ("", "unnamed"),
+        ("x" * 200, "x" * 79 + "…"),
+    ],
+)
+def test_shows_names_without_folders_in_one_line(name: str, shown: str) -> None:
+    assert answer(ocr, {}, context((name, text_pdf("a")))).startswith(f"📄 OCR EXTRACTED TEXT from '{shown}'\n\na\n")
+
+
+@pytest.mark.parametrize("params", [{"page": "two"}, {"image_id": 1.5}, {"enhance": 1}, {"scale": 2}])
+def test_wrong_parameters_are_not_run(params: dict[str, Any]) -> None:
+    found = outcome(ocr, params, context(("a.pdf", text_pdf("a"))))
+    assert isinstance(found, Failure)
+    assert found.code == "invalid_params"
+
+
+def test_says_of_itself_what_routing_and_people_need() -> None:
+    assert ocr.activates_on == {"image", "pdf"}
+    assert ocr.read_only
+    assert len(ocr.examples) == 11
+    assert all(parameter["description"] for parameter in ocr.parameters["properties"].values())
+
+
+def test_importing_the_specialists_loads_nothing_heavy() -> None:
+    code = "import sys, specialists.ocr, specialists.vision, specialists.docs; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"PIL", "numpy", "zxingcpp", "pypdfium2", "rapidocr", "onnxruntime", "cv2", "sqlite3"}
+    assert heavy.isdisjoint(done.stdout.split())
