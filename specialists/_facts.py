@@ -1,0 +1,165 @@
+"""Built in: what can be measured in an image without a model that sees. Each function takes an image, gives a line."""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Kind = Literal["photo", "screenshot or document", "drawing or diagram", "one plain colour"]
+
+COLOURS_NAMED = 5
+CODES_NAMED = 10
+_SHARE_LEAST = 0.01
+_CODE_LENGTH = 300
+_TAG_LENGTH = 80
+_SAMPLE = 200
+_FLAT_LEAST = 0.5
+_PAPER_LEAST = 0.8
+_INKS_MOST = 64
+_SHARPNESS_SIDE = 1024
+
+_NAMES = {
+    "black": (0, 0, 0), "dark grey": (80, 80, 80), "grey": (128, 128, 128), "light grey": (200, 200, 200),
+    "white": (255, 255, 255), "dark red": (128, 0, 0), "red": (220, 20, 20), "pink": (255, 170, 190),
+    "orange": (255, 140, 0), "brown": (130, 80, 40), "beige": (235, 220, 190), "yellow": (250, 230, 40),
+    "olive": (128, 128, 0), "dark green": (0, 90, 0), "green": (30, 170, 50), "light green": (150, 230, 140),
+    "teal": (0, 128, 128), "turquoise": (60, 220, 210), "light blue": (150, 200, 245), "blue": (30, 80, 220),
+    "dark blue": (0, 0, 110), "purple": (120, 30, 150), "violet": (190, 130, 230), "magenta": (230, 30, 200),
+}  # fmt: skip
+
+_BRIGHTNESS = ((0.25, "dark"), (0.45, "rather dark"), (0.65, "medium"), (0.85, "bright"), (math.inf, "very bright"))
+_SHARPNESS = ((20.0, "blurred or without detail"), (100.0, "soft"), (500.0, "sharp"), (math.inf, "very sharp"))
+
+_MAKE, _MODEL, _TAKEN, _POSITION = 0x010F, 0x0110, 0x9003, 0x8825
+_EXPOSURE, _APERTURE, _SENSITIVITY, _FOCAL_LENGTH, _LENS = 0x829A, 0x829D, 0x8827, 0x920A, 0xA434
+_CAMERA_PART = 0x8769
+
+
+def colours(image: "Image") -> str:
+    """The dominant colours by name, code and share of the area."""
+    from PIL.Image import Quantize
+
+    small = image.resize((min(image.width, _SAMPLE), min(image.height, _SAMPLE)))
+    paletted = small.quantize(COLOURS_NAMED, Quantize.MAXCOVERAGE)
+    palette = paletted.getpalette() or []
+    counts = sorted(paletted.getcolors() or [], reverse=True)
+    total = sum(count for count, _ in counts)
+    named = [
+        f"{_name(*palette[3 * index : 3 * index + 3])} {count / total:.0%}"
+        for count, index in counts
+        if isinstance(index, int) and count / total >= _SHARE_LEAST
+    ]
+    return f"Dominant colours: {', '.join(named)}"
+
+
+def brightness(image: "Image") -> str:
+    """The mean luminance, 0 % is black."""
+    from PIL import ImageStat
+
+    mean = ImageStat.Stat(image.convert("L")).mean[0] / 255
+    return f"Brightness: {mean:.0%} ({_word(mean, _BRIGHTNESS)})"
+
+
+def sharpness(image: "Image") -> str:
+    """The variance of the Laplacian, taken on at most 1024 pixels a side so that sizes compare."""
+    from PIL import ImageFilter, ImageStat
+
+    grey = image.convert("L")
+    grey.thumbnail((_SHARPNESS_SIDE, _SHARPNESS_SIDE))
+    edges = grey.filter(ImageFilter.Kernel((3, 3), (0, 1, 0, 1, -4, 1, 0, 1, 0), scale=1, offset=128))
+    inner = edges.crop((1, 1, edges.width - 1, edges.height - 1)) if min(edges.size) > 2 else None
+    variance = ImageStat.Stat(inner).var[0] if inner else 0.0  # the filter leaves the margin as it was
+    return f"Sharpness: {variance:.0f}, the variance of the Laplacian ({_word(variance, _SHARPNESS)})"
+
+
+def kind(image: "Image", *, from_camera: bool) -> Kind:
+    """A guess from how much of the image is flat and how its colours are spread."""
+    from PIL.Image import Resampling
+
+    if from_camera:
+        return "photo"
+    sample = image.resize((_SAMPLE, _SAMPLE), Resampling.NEAREST)
+    counts = sorted((count for count, _ in sample.getcolors(_SAMPLE * _SAMPLE) or ()), reverse=True)
+    if len(counts) == 1:
+        return "one plain colour"
+    if _flat(image) < _FLAT_LEAST:
+        return "photo"
+    paper = counts[0] / sum(counts) > _PAPER_LEAST
+    return "screenshot or document" if paper or len(counts) > _INKS_MOST else "drawing or diagram"
+
+
+def codes(image: "Image") -> list[str]:
+    """The bar codes and QR codes in the image, with what they say."""
+    import zxingcpp
+
+    found = zxingcpp.read_barcodes(image.convert("L"))
+    return [f"{code.format}: {_line(code.text, _CODE_LENGTH)}" for code in found[:CODES_NAMED]]
+
+
+def camera(exif: Any) -> list[str]:
+    """What the camera noted, but never where: only that a position was there.
+
+    Args:
+        exif: Pillow's, of the image as it came.
+    """
+    part = exif.get_ifd(_CAMERA_PART)
+    body = " ".join(_tag(exif, tag) for tag in (_MAKE, _MODEL)).strip()
+    known = {"Taken": _tag(part, _TAKEN), "Camera": body, "Lens": _tag(part, _LENS), "Exposure": _exposure(part)}
+    lines = [f"{label}: {value}" for label, value in known.items() if value]
+    return [*lines, "Position: removed"] if _POSITION in exif else lines
+
+
+def _exposure(part: Mapping[int, Any]) -> str:
+    tags = (_EXPOSURE, _APERTURE, _SENSITIVITY, _FOCAL_LENGTH)
+    seconds, aperture, sensitivity, focal = (_number(part, tag) for tag in tags)
+    parts = (
+        seconds and (f"1/{1 / seconds:.0f} s" if seconds < 0.5 else f"{seconds:g} s"),
+        aperture and f"f/{aperture:g}",
+        sensitivity and f"ISO {sensitivity:g}",
+        focal and f"{focal:g} mm",
+    )
+    return ", ".join(text for text in parts if text)
+
+
+def _number(part: Mapping[int, Any], tag: int) -> float | None:
+    """A number above 0 that makes sense; cameras and forgers write 0/0 too."""
+    try:
+        value = float(part[tag])
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return None
+    return value if math.isfinite(value) and value > 0 else None
+
+
+def _tag(part: Mapping[int, Any], tag: int) -> str:
+    value = part.get(tag, "")
+    return _line(str(value), _TAG_LENGTH) if isinstance(value, str | int) else ""
+
+
+def _line(text: str, longest: int) -> str:
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _name(red: int, green: int, blue: int) -> str:
+    def distance(name: str) -> int:  # weighted as the eye does, near enough
+        r, g, b = _NAMES[name]
+        return 2 * (red - r) ** 2 + 4 * (green - g) ** 2 + 3 * (blue - b) ** 2
+
+    return f"{min(_NAMES, key=distance)} #{red:02x}{green:02x}{blue:02x}"
+
+
+def _flat(image: "Image") -> float:
+    """The share of pixels that are like their left neighbour."""
+    from PIL import ImageChops
+
+    if image.width < 2:
+        return 1.0
+    left = image.crop((0, 0, image.width - 1, image.height))
+    right = image.crop((1, 0, image.width, image.height))
+    return ImageChops.difference(left, right).convert("L").histogram()[0] / (left.width * left.height)
+
+
+def _word(value: float, words: tuple[tuple[float, str], ...]) -> str:
+    return next(word for limit, word in words if value < limit)
