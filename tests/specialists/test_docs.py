@@ -1,0 +1,133 @@
+"""`docs`: finding passages in Markdown pages, and doing so in Brain's own."""
+
+import pytest
+from specialist_calls import answer, context
+
+from brain import Citation
+from specialists.docs import Handbook, Passage, answered, docs, passages
+
+GUIDE = """# Guide
+
+Brain runs specialists while a model writes.
+
+## Limits
+
+A turn may make five calls. Set `CALLS` to change this.
+
+```text
+# not a heading
+```
+
+## Writing one
+
+### Errors
+
+Raise `Refused` to say no.
+"""
+SERVER = "# Running the server\n\nStart it with one command. Café au lait.\n"
+
+
+@pytest.fixture
+def handbook() -> Handbook:
+    return Handbook({"guide": GUIDE, "server": SERVER})
+
+
+def test_sections_have_the_path_of_their_headings() -> None:
+    assert [(passage.id, passage.title) for passage in passages("guide", GUIDE)] == [
+        ("guide#guide", "Guide"),
+        ("guide#limits", "Guide › Limits"),
+        ("guide#errors", "Guide › Writing one › Errors"),
+    ]
+
+
+def test_a_hash_in_a_code_block_is_no_heading() -> None:
+    assert list(passages("guide", GUIDE))[1].text == (
+        "A turn may make five calls. Set `CALLS` to change this.\n\n```text\n# not a heading\n```"
+    )
+
+
+def test_a_page_without_headings_goes_by_its_name() -> None:
+    assert list(passages("notes", "Some words.")) == [Passage("notes", ("notes",), "Some words.")]
+
+
+def test_an_empty_page_has_no_passages() -> None:
+    assert list(passages("empty", "# Title\n\n\n")) == []
+
+
+def test_long_sections_are_cut_between_paragraphs() -> None:
+    first, second = passages("long", f"# Long\n\n{'a ' * 400}\n\n{'b ' * 400}\n")
+    assert (set(first.text), set(second.text)) == ({"a", " "}, {"b", " "})
+
+
+def test_a_long_table_is_cut_between_its_lines() -> None:
+    table = "\n".join(f"| row {n} | {'x' * 90} |" for n in range(30))
+    pieces = [passage.text for passage in passages("long", table)]
+    assert "\n".join(pieces) == table
+    assert max(map(len, pieces)) <= 1200
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("how many calls can a turn make", "Guide › Limits"),
+        ("refuse", "Guide › Writing one › Errors"),
+        ("errors", "Guide › Writing one › Errors"),
+        ("STARTING the SERVER", "Running the server"),
+        ("cafe", "Running the server"),
+    ],
+)
+def test_finds_by_any_form_of_the_words(handbook: Handbook, query: str, first: str) -> None:
+    assert handbook.search(query)[0].title == first
+
+
+def test_a_section_limits_the_search(handbook: Handbook) -> None:
+    assert [passage.title for passage in handbook.search("a", "limits")] == ["Guide › Limits"]
+    assert [passage.title for passage in handbook.search("it", "server.md")] == ["Running the server"]
+    assert handbook.search("calls", "no such section") == []
+
+
+@pytest.mark.parametrize(
+    "query", ['"', "title:calls", "calls NOT turn", "calls*", "NEAR(a b)", "(", "a AND", "-", "", "\0"]
+)
+def test_a_query_is_words_and_nothing_else(handbook: Handbook, query: str) -> None:
+    assert len(handbook.search(query)) <= 3
+
+
+def test_gives_three_passages_at_most() -> None:
+    pages = {f"page{n}": f"# Page {n}\n\nthe same words" for n in range(9)}
+    assert len(Handbook(pages).search("words")) == 3
+
+
+def test_lists_its_pages(handbook: Handbook) -> None:
+    assert handbook.titles == ["Guide", "Running the server"]
+
+
+def test_answers_with_numbered_passages_and_citations(handbook: Handbook) -> None:
+    result = answered(handbook, "refuse errors specialists", None)
+    assert result.text == (
+        "[1] Guide › Writing one › Errors\n\nRaise `Refused` to say no.\n\n"
+        "[2] Guide\n\nBrain runs specialists while a model writes."
+    )
+    assert result.citations == (
+        Citation("guide#errors", "Guide › Writing one › Errors"),
+        Citation("guide#guide", "Guide"),
+    )
+
+
+def test_a_section_in_pieces_is_cited_once() -> None:
+    long = Handbook({"long": f"# Long\n\nword {'a ' * 500}\n\nword {'b ' * 500}"})
+    assert answered(long, "word", None).citations == (Citation("long#long", "Long"),)
+
+
+def test_says_when_nothing_fits_and_what_there_is(handbook: Handbook) -> None:
+    assert answered(handbook, "xyzzy", None).text == (
+        "Nothing in Brain's documentation matches 'xyzzy'. Its pages are:\n- Guide\n- Running the server"
+    )
+    assert answered(handbook, "calls", "xyzzy").text.startswith(
+        "Nothing in Brain's documentation in the section 'xyzzy' matches 'calls'. Its pages are:\n- Guide\n"
+    )
+
+
+def test_knows_brains_own_pages() -> None:
+    text = answer(docs, {"query": "xyzzy"}, context())
+    assert text.startswith("Nothing in Brain's documentation matches 'xyzzy'. Its pages are:\n- Brain\n- Architecture")
