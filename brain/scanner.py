@@ -1,20 +1,21 @@
 """Core: finds calls in a model's text. Text in, pieces out; no clock, no I/O.
 
 A pure function of the characters: any split of the same text gives the same pieces once neighbouring texts are joined.
-Linear: ordinary text is searched once for the first characters of openers, a marker's body is walked once by its
-syntax. Bounded: held back is only what could still become a marker, at most `MARKER_LIMIT` characters.
+Linear: ordinary text is searched once for openers and for the beginning of one at its end, a marker's body is walked
+once by its syntax. Bounded: held back is only what could still become a marker, at most `MARKER_LIMIT` characters.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from brain.ask import SyntaxName
 from brain.events import Thinking
 from brain.syntax import openers
-from brain.syntax.source import MARKER_LIMIT, Reader, Reading, Source
+from brain.syntax.source import MARKER_LIMIT, Reader, Reading, Source, well_formed
 
+BACKTICK = "`"
 FORGED_OPENERS = ("[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:")
 BLOCK_CLOSER = "[/SPECIALIST_RESULT]"
 THINK_OPENER, THINK_CLOSER = "<think>", "</think>"
@@ -47,6 +48,8 @@ Piece = str | Thinking | Call | Stop
 STOP = Stop()
 FORGED = Call("?", None, "", "forged", "result and error blocks are written by the system only; ask a specialist")
 
+_NOT_WHITE = re.compile(r"\S")
+
 
 class Scanner:
     """Scans one pass.
@@ -59,24 +62,22 @@ class Scanner:
 
     def __init__(self, syntaxes: Sequence[SyntaxName], *, stops: bool = True) -> None:
         self._markers = openers(syntaxes)
-        self._by_first = _by_first_character((*self._markers, *FORGED_OPENERS, BLOCK_CLOSER))
-        self._first_character = re.compile(f"[{re.escape(''.join(self._by_first))}]").search
+        self._marker_at = re.compile(_pattern(self._markers)).match
+        self._find = re.compile(_pattern((*self._markers, *FORGED_OPENERS, BLOCK_CLOSER)) + rf"|{BACKTICK}\Z").search
         self._stops = stops
         self._called = False
-        self._mode: Callable[[str, list[Piece]], str] = self._opening
-        self._plain = False  # in the answer, with nothing held: what nearly every read finds
+        self._mode: Callable[[str, int, list[Piece]], int] = self._opening
+        self._plain = False  # in the answer, with nothing held or quoted: what nearly every read finds
         self._held = ""  # the longest end of the text that could still begin something
-        self._barren = 0  # so many of the next characters are known to begin nothing
-        self._before = ""  # the character before the next one
+        self._literal = False  # the next character begins nothing: it is quoted, or was tried before
         self._high = ""  # a high surrogate whose partner may come with the next text
         self._marker: tuple[Source, Reader] | None = None
 
     def feed(self, text: str) -> Sequence[Piece]:
         """Takes the next characters; gives what they settle."""
         if self._high or not text.isascii():
-            text = self._well_formed(text)
-        if self._plain and text and self._first_character(text) is None:
-            self._before = text[-1]
+            text = self._encodable(text)
+        if self._plain and text and self._find(text) is None:
             return (text,)
         pieces: list[Piece] = []
         self._settle(text, pieces)
@@ -90,7 +91,7 @@ class Scanner:
             self._settle("\ufffd", pieces)
         while self._marker is not None:
             self._marker[0].closed = True
-            self._settle(self._in_marker("", pieces), pieces)
+            self._settle("", pieces)
         if self._held and self._mode == self._in_thinking:
             pieces.append(Thinking(self._held))
         elif self._held and not self._called:
@@ -99,153 +100,151 @@ class Scanner:
         return pieces
 
     def _settle(self, text: str, pieces: list[Piece]) -> None:
-        while text:
-            text = self._mode(text, pieces)
-        self._plain = self._mode == self._in_text and not self._held
+        self._plain = False
+        if self._marker is not None:
+            text = self._read_on(*self._marker, text, pieces)
+        elif self._held:
+            text, self._held = self._held + text, ""
+        at = 0
+        while at < len(text):
+            at = self._mode(text, at, pieces)
 
-    # The modes. Each takes the text that comes next, puts what is settled into `pieces`, and returns what is left for
-    # the mode that follows.
-
-    def _opening(self, text: str, pieces: list[Piece]) -> str:
-        """At the start of a pass, where servers that do not separate reasoning put `<think>`."""
-        text, self._held = self._held + text, ""
-        if text.startswith(THINK_OPENER):
-            self._mode = self._in_thinking
-            return text[len(THINK_OPENER) :]
-        if THINK_OPENER.startswith(text):
-            self._held = text
-            return ""
-        self._mode = self._in_text
-        return text
-
-    def _in_thinking(self, text: str, pieces: list[Piece]) -> str:
-        text, self._held = self._held + text, ""
-        thought, closer, rest = text.partition(THINK_CLOSER)
-        if closer:
-            self._mode = self._in_text
-        else:
-            self._held = _beginning_at_end(thought, THINK_CLOSER)
-            thought = thought.removesuffix(self._held)
-        if thought:
-            pieces.append(Thinking(thought))
-        return rest
-
-    def _in_text(self, text: str, pieces: list[Piece]) -> str:
-        """In the answer, where calls and delimiters are looked for."""
-        text, self._held = self._held + text, ""
-        at, self._barren = self._barren, 0
-        while (match := self._first_character(text, at)) is not None:
-            start = match.start()
-            opener = self._opener_at(text, start)
-            if opener is None:
-                at = start + 1
-                continue
-            if len(text) - start < len(opener):
-                self._show(text[:start], pieces)
-                self._held = text[start:]
-                return ""
-            behind = start + len(opener)
-            if opener == BLOCK_CLOSER:
-                self._show(text[:start], pieces)
-                self._before = opener[-1]
-                return text[behind:]
-            if opener in FORGED_OPENERS:
-                self._show(text[:start], pieces)
-                pieces += (FORGED, STOP)
-                self._mode = self._over
-                return ""
-            source = Source(text, start, behind)
-            reader = self._markers[opener](source, opener)
-            reading, waits = _step(reader)
-            if waits or reading:
-                self._show(text[:start], pieces)
-                return self._read(reading, source, reader, pieces)
-            at = start + 1
-        self._show(text, pieces)
-        return ""
-
-    def _in_marker(self, text: str, pieces: list[Piece]) -> str:
-        """In what may be a marker: its syntax reads on."""
-        assert self._marker is not None
-        source, reader = self._marker
+    def _read_on(self, source: Source, reader: Reader, text: str, pieces: list[Piece]) -> str:
+        """Goes on with a marker that began in an earlier text; returns what is left for the mode that follows."""
         source.feed(text)
         reading, waits = _step(reader)
-        if waits or reading:
-            return self._read(reading, source, reader, pieces)
+        if waits:
+            return ""
         self._marker = None
+        if reading is not None:
+            return text[self._took(reading, source, pieces) :]
         if self._called:
-            return self._stop(pieces)
-        self._mode, self._barren = self._in_text, 1
+            self._stop(text, pieces)
+            return ""
+        self._literal = True
         return source.everything()
 
-    def _behind_call(self, text: str, pieces: list[Piece]) -> str:
-        """Behind a call, where only white space and further calls count."""
-        text, self._held = (self._held + text).lstrip(), ""
-        if not text:
-            return ""
-        opener = next((o for o in self._markers if text.startswith(o) or o.startswith(text)), None)
-        if opener is None:
-            return self._stop(pieces)
-        if len(text) < len(opener):
+    # The modes. Each takes the text from `at` on, puts what is settled into `pieces`, and returns where the mode that
+    # follows goes on.
+
+    def _opening(self, text: str, at: int, pieces: list[Piece]) -> int:
+        """At the start of a pass, where servers that do not separate reasoning put `<think>`."""
+        if text.startswith(THINK_OPENER):
+            self._mode = self._in_thinking
+            return len(THINK_OPENER)
+        if THINK_OPENER.startswith(text):
             self._held = text
-            return ""
-        source = Source(text, 0, len(opener))
+            return len(text)
+        self._mode = self._in_text
+        return at
+
+    def _in_thinking(self, text: str, at: int, pieces: list[Piece]) -> int:
+        end = text.find(THINK_CLOSER, at)
+        if end >= 0:
+            self._mode = self._in_text
+            then = end + len(THINK_CLOSER)
+        else:
+            self._held = _beginning_at_end(text, THINK_CLOSER)
+            end, then = len(text) - len(self._held), len(text)
+        if end > at:
+            pieces.append(Thinking(text[at:end]))
+        return then
+
+    def _in_text(self, text: str, at: int, pieces: list[Piece]) -> int:
+        """In the answer, where calls and delimiters are looked for."""
+        settled = at
+        while (match := self._find(text, at)) is not None:
+            start, found = match.start(), match[0]
+            at = start + 1
+            if text[start - 1] == BACKTICK if start > settled else self._literal:
+                continue
+            if found in self._markers:
+                after = self._marker_from(text, start, found, settled, pieces)
+                if after is not None:
+                    return after
+            elif found == BLOCK_CLOSER:
+                _show(text[settled:start], pieces)
+                settled = at = match.end()
+                self._literal = False
+            elif found != BACKTICK:
+                _show(text[settled:start], pieces)
+                if found in FORGED_OPENERS:
+                    pieces.append(FORGED)
+                    return self._stop(text, pieces)
+                self._held, self._literal = found, False
+                return len(text)
+        _show(text[settled:], pieces)
+        self._literal = text[-1] == BACKTICK
+        self._plain = not self._literal
+        return len(text)
+
+    def _behind_call(self, text: str, at: int, pieces: list[Piece]) -> int:
+        """Behind a call, where only white space and further calls count."""
+        character = _NOT_WHITE.search(text, at)
+        if character is None:
+            return len(text)
+        match = self._marker_at(text, character.start())
+        if match is None:
+            return self._stop(text, pieces)
+        if match[0] not in self._markers:
+            self._held = match[0]
+            return len(text)
+        after = self._marker_from(text, match.start(), match[0], match.start(), pieces)
+        return self._stop(text, pieces) if after is None else after
+
+    def _over(self, text: str, at: int, pieces: list[Piece]) -> int:
+        """Behind the end, where nothing counts."""
+        return len(text)
+
+    def _marker_from(self, text: str, start: int, opener: str, settled: int, pieces: list[Piece]) -> int | None:
+        """Reads the marker that begins at `start`, as far as it has come; None, and nothing shown, if it is none."""
+        source = Source(text, start, start + len(opener))
         reader = self._markers[opener](source, opener)
         reading, waits = _step(reader)
-        return self._read(reading, source, reader, pieces) if waits or reading else self._stop(pieces)
+        if not waits and reading is None:
+            return None
+        _show(text[settled:start], pieces)
+        if reading is not None:
+            return self._took(reading, source, pieces)
+        self._marker = source, reader
+        return len(text)
 
-    def _over(self, text: str, pieces: list[Piece]) -> str:
-        """Behind the end, where nothing counts."""
-        return ""
-
-    def _read(self, reading: Reading | None, source: Source, reader: Reader, pieces: list[Piece]) -> str:
-        """Takes on the marker, or what has come of it."""
-        if reading is None:
-            self._marker, self._mode = (source, reader), self._in_marker
-            return ""
-        self._marker = None
+    def _took(self, reading: Reading, source: Source, pieces: list[Piece]) -> int:
         pieces.append(_call(reading, source))
-        self._before = source.raw()[-1]
-        self._called = self._stops
+        self._called, self._literal = self._stops, False
         self._mode = self._behind_call if self._stops else self._in_text
-        return source.text[source.at :]
+        return source.at
 
-    def _stop(self, pieces: list[Piece]) -> str:
+    def _stop(self, text: str, pieces: list[Piece]) -> int:
         pieces.append(STOP)
         self._mode = self._over
-        return ""
+        return len(text)
 
-    def _show(self, text: str, pieces: list[Piece]) -> None:
-        if text:
-            pieces.append(text)
-            self._before = text[-1]
-
-    def _opener_at(self, text: str, start: int) -> str | None:
-        """The opener that stands at `start`, whole or as far as the text goes; none behind a backtick."""
-        if (text[start - 1] if start else self._before) == "`":
-            return None
-        for opener in self._by_first[text[start]]:
-            if text.startswith(opener, start) or opener.startswith(text[start : start + len(opener)]):
-                return opener
-        return None
-
-    def _well_formed(self, text: str) -> str:
-        """The same text with surrogate pairs joined and lone surrogates replaced, which UTF-8 cannot carry."""
+    def _encodable(self, text: str) -> str:
+        """The same text in whole characters; half of one at its end waits for the other half."""
         text, self._high = self._high + text, ""
         try:
             text.encode()
         except UnicodeEncodeError:
             if "\ud800" <= text[-1] <= "\udbff":
                 text, self._high = text[:-1], text[-1]
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            text = well_formed(text)
         return text
 
 
-def _by_first_character(all_openers: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    found: dict[str, list[str]] = {}
-    for opener in all_openers:
-        found.setdefault(opener[0], []).append(opener)
-    return found
+def _show(text: str, pieces: list[Piece]) -> None:
+    if text:
+        pieces.append(text)
+
+
+def _pattern(delimiters: Iterable[str]) -> str:
+    """Matches any of the delimiters, or the beginning of one when the text ends there."""
+    tails: dict[str, list[str]] = {}
+    for delimiter in delimiters:
+        tails.setdefault(delimiter[0], []).append(delimiter[1:])
+    return "|".join(
+        re.escape(first) + ("" if "" in rest else rf"(?:{_pattern(rest)}|\Z)") for first, rest in tails.items()
+    )
 
 
 def _beginning_at_end(text: str, delimiter: str) -> str:

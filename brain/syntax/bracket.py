@@ -15,8 +15,7 @@ def read(source: Source, opener: str) -> Reader:
     """Reads behind the opener; what is no name there is text."""
     yield from source.skip_white()
     name = yield from source.name(longest=64)
-    yield from source.skip_white()
-    if not name or not (yield from source.more()) or source.text[source.at] not in ":]":
+    if not name or not (yield from source.skip_white()) or source.text[source.at] not in ":]":
         return None
     source.at += 1
     if source.text[source.at - 1] == "]":

@@ -7,7 +7,7 @@ from brain.syntax.source import Params, Reader, Reading, Source, Steps, decode_o
 
 OPENERS = ("<function_call>", "<tool_call>")
 
-_STRUCTURE = re.compile(r'["{}\[\]]')
+_STRUCTURE = re.compile(r'["{}\[\]<]')
 _TAG = re.compile("<")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 UNREADABLE = "?"
@@ -16,8 +16,7 @@ UNREADABLE = "?"
 def read(source: Source, opener: str) -> Reader:
     """Reads behind the opener; it is a marker only when `{` follows."""
     closer = "/" + opener[1:]
-    yield from source.skip_white()
-    if not (yield from source.more()) or source.text[source.at] != "{":
+    if not (yield from source.skip_white()) or source.text[source.at] != "{":
         return None
     start = source.offset
     ended = yield from _to_object_end(source)
@@ -42,6 +41,9 @@ def _to_object_end(source: Source) -> Steps:
                 return False
         elif character in "{[":
             open_brackets.append(character)
+        elif character == "<":  # a tag, before the object is closed
+            source.at -= 1
+            return False
         elif open_brackets.pop() != ("{" if character == "}" else "["):
             return False
         elif not open_brackets:

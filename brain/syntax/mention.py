@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from brain.syntax.source import Params, Reader, Reading, Source, Steps
+from brain.syntax.source import Params, Reader, Reading, Source, Steps, well_formed
 
 OPENERS = ("@",)
 
@@ -12,13 +12,13 @@ _SUFFIX = "_specialist"
 _VALUE_OR_END = re.compile(r"[=)]")
 _ITEM = re.compile(
     r"""\s* ([A-Za-z_][A-Za-z0-9_-]*) \s* = \s*
-        (?: "((?:[^"\\]|\\.)*)" | '((?:[^'\\]|\\.)*)' | ([^,"'][^,]*?) )
+        (?: "((?:[^"\\]|\\.)*)" | '((?:[^'\\]|\\.)*)' | ([^\s,"'][^,]*) )
         \s* (?: , | \Z )""",
     re.VERBOSE | re.DOTALL,
 )
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 def read(source: Source, opener: str) -> Reader:
@@ -61,13 +61,14 @@ def _params(body: str) -> tuple[Params | None, str]:
         if key in params:
             return None, f"{key} is given twice"
         quoted = double if double is not None else single
-        params[key] = _ESCAPE.sub(_unescaped, quoted) if quoted is not None else _scalar(bare)
+        params[key] = well_formed(_ESCAPE.sub(_unescaped, quoted)) if quoted is not None else _scalar(bare.rstrip())
         at = item.end()
     return params, ""
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    return _ESCAPED.get(match[1], match[1])
+    code, character = match.groups()
+    return chr(int(code, 16)) if code else _ESCAPED.get(character, character)
 
 
 def _scalar(word: str) -> Any:

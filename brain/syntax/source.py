@@ -20,10 +20,10 @@ Params = dict[str, Any]
 Steps = Generator[None, None, bool]
 """A step along the source; its value says whether it arrived before the characters ended."""
 
+_LETTER = re.compile(r"[A-Za-z]")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _WHITE = re.compile(r"\s+")
 _STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,40 +46,41 @@ Reader = Generator[None, None, Reading | None]
 class Source:
     """What has come of one possible marker: `text[at:end]` is still to be read."""
 
-    __slots__ = ("_base", "_parts", "at", "closed", "end", "text")
+    __slots__ = ("_limit", "_parts", "_start", "at", "closed", "end", "text")
 
     def __init__(self, text: str, start: int, at: int) -> None:
         self._parts: list[str] = []
-        self._base = -start
+        self._start = start  # where the marker, or what has come of it last, begins in `text`
+        self._limit = start + MARKER_LIMIT  # where in `text` it may end at the latest
         self.text = text
         self.at = at
-        self.end = min(len(text), start + MARKER_LIMIT)
+        self.end = min(len(text), self._limit)
         self.closed = False
 
     def feed(self, text: str) -> None:
         """Takes on the next characters, when all before them are read."""
-        self._parts.append(self.text[max(0, -self._base) :])
-        self._base += len(self.text)
-        self.text, self.at = text, 0
-        self.end = min(len(text), MARKER_LIMIT - self._base)
+        self._parts.append(self.text[self._start :])
+        self._limit -= len(self.text)
+        self.text, self._start, self.at = text, 0, 0
+        self.end = len(text) if len(text) < self._limit else self._limit
 
     @property
     def full(self) -> bool:
         """Whether the limit is reached: no more characters will be given to the reader."""
-        return self._base + self.end >= MARKER_LIMIT
+        return self.end == self._limit
 
     @property
     def offset(self) -> int:
         """How many characters stand between the first of the opener and `at`."""
-        return self._base + self.at
+        return self.at - self._limit + MARKER_LIMIT
 
     def raw(self) -> str:
         """The marker from the first character of its opener up to `at`."""
-        return "".join(self._parts) + self.text[max(0, -self._base) : self.at]
+        return "".join(self._parts) + self.text[self._start : self.at]
 
     def everything(self) -> str:
         """All that has come, read or not, from the first character of the opener on."""
-        return "".join(self._parts) + self.text[max(0, -self._base) :]
+        return "".join(self._parts) + self.text[self._start :]
 
     def more(self) -> Steps:
         """Waits until there is a character at `at`; false when none will come."""
@@ -89,27 +90,23 @@ class Source:
             yield
         return True
 
-    def skip(self, pattern: re.Pattern[str]) -> Steps:
-        """Moves behind all characters that match."""
+    def to(self, pattern: re.Pattern[str]) -> Steps:
+        """Moves behind the next match of a one-character pattern; the character is `text[at - 1]`."""
+        while (match := pattern.search(self.text, self.at, self.end)) is None:
+            self.at = self.end
+            if self.closed or self.end == self._limit:
+                return False
+            yield
+        self.at = match.end()
+        return True
+
+    def skip_white(self) -> Steps:
+        """Moves behind white space; false when nothing else will come."""
         while (yield from self.more()):
-            match = pattern.match(self.text, self.at, self.end)
+            match = _WHITE.match(self.text, self.at, self.end)
             if match is None:
                 return True
             self.at = match.end()
-        return False
-
-    def skip_white(self) -> Steps:
-        """Moves behind white space."""
-        return self.skip(_WHITE)
-
-    def to(self, pattern: re.Pattern[str]) -> Steps:
-        """Moves behind the next match of a one-character pattern; the character is `text[at - 1]`."""
-        while (yield from self.more()):
-            match = pattern.search(self.text, self.at, self.end)
-            if match is not None:
-                self.at = match.end()
-                return True
-            self.at = self.end
         return False
 
     def skip_string(self, quote: str = '"') -> Steps:
@@ -130,12 +127,21 @@ class Source:
         return True
 
     def name(self, longest: int) -> Generator[None, None, str]:
-        """Reads ASCII letters, digits, `_` and `-`; empty when they begin with no letter or are too many."""
-        start = self.offset
-        yield from self.skip(_NAME)
-        length = self.offset - start
-        word = self.raw()[start:] if length <= longest else ""
-        return word if word[:1].isalpha() else ""
+        """Reads an ASCII letter, then letters, digits, `_` and `-`; empty where there are none, or too many."""
+        start, pattern = self.offset, _LETTER
+        while (yield from self.more()):
+            match = pattern.match(self.text, self.at, self.end)
+            if match is None:
+                break
+            self.at, pattern = match.end(), _NAME
+            if self.offset - start > longest:
+                return ""
+        return self.raw()[start:]
+
+
+def well_formed(text: str) -> str:
+    """The same text with surrogate pairs joined and lone surrogates replaced, which UTF-8 cannot carry."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def decode_object(body: str) -> tuple[Params | None, str]:
@@ -146,17 +152,17 @@ def decode_object(body: str) -> tuple[Params | None, str]:
     """
     try:
         value = json.loads(body, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        if not isinstance(value, dict):
+            return None, "the body must be one JSON object in braces"
+        if _depth(value) > DEPTH_LIMIT:
+            return None, f"the body nests deeper than {DEPTH_LIMIT} levels"
+        return _encodable(value) if "\\ud" in body.lower() else value, ""
     except json.JSONDecodeError as error:
         return None, f"the body is not valid JSON at character {error.pos + 1}"
     except _Unfit as error:
         return None, str(error)
     except (ValueError, RecursionError):
         return None, "the body holds a number that is too long, or nests too deeply"
-    if not isinstance(value, dict):
-        return None, "the body must be one JSON object in braces"
-    if _depth(value) > DEPTH_LIMIT:
-        return None, f"the body nests deeper than {DEPTH_LIMIT} levels"
-    return _well_formed(value) if "\\ud" in body.lower() else value, ""
 
 
 class _Unfit(ValueError):
@@ -189,12 +195,12 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _well_formed(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     """The same value without lone surrogates: JSON can escape them, UTF-8 cannot carry them."""
     if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
+        return well_formed(value)
     if isinstance(value, list):
-        return [_well_formed(item) for item in value]
+        return [_encodable(item) for item in value]
     if isinstance(value, dict):
-        return {_well_formed(key): _well_formed(item) for key, item in value.items()}
+        return _unique([(_encodable(key), _encodable(item)) for key, item in value.items()])
     return value
