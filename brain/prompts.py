@@ -98,7 +98,7 @@ def _sample(schema: Any, root: Mapping[str, Any], question: str) -> Any:
         return schema["examples"][0]
     if "enum" in schema:
         return schema["enum"][0]
-    if schema.get("default") is not None:
+    if schema.get("default") not in (None, False):
         return schema["default"]
     for option in schema.get("anyOf", ()):
         return _sample(option, root, question)
@@ -116,7 +116,8 @@ def _shape(schema: Any, root: Mapping[str, Any], depth: int) -> str:
     if "enum" in schema:
         return "|".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
     if "anyOf" in schema:
-        return "|".join(_shape(option, root, depth) for option in schema["anyOf"])
+        shapes = [_shape(option, root, depth) for option in schema["anyOf"]]
+        return "|".join(one for one in shapes if one != "null")  # `name?` says that it can be left out
     kind = schema.get("type", "any")
     if kind == "array":
         return _shape(schema.get("items", {}), root, depth + 1) + "[]"
