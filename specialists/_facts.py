@@ -1,5 +1,6 @@
 """Built in: what can be measured in an image without a model that sees. Each function takes an image, gives a line."""
 
+import colorsys
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,15 +21,16 @@ _PAPER_LEAST = 0.8
 _INKS_MOST = 64
 _SHARPNESS_SIDE = 1024
 
-_NAMES = {
-    "black": (0, 0, 0), "dark grey": (80, 80, 80), "grey": (128, 128, 128), "light grey": (200, 200, 200),
-    "white": (255, 255, 255), "dark red": (128, 0, 0), "red": (220, 20, 20), "pink": (255, 170, 190),
-    "orange": (255, 140, 0), "brown": (130, 80, 40), "beige": (235, 220, 190), "yellow": (250, 230, 40),
-    "olive": (128, 128, 0), "dark green": (0, 90, 0), "green": (30, 170, 50), "light green": (150, 230, 140),
-    "teal": (0, 128, 128), "turquoise": (60, 220, 210), "light blue": (150, 200, 245), "blue": (30, 80, 220),
-    "dark blue": (0, 0, 110), "purple": (120, 30, 150), "violet": (190, 130, 230), "magenta": (230, 30, 200),
-}  # fmt: skip
-
+_GREYS = ((0.12, "black"), (0.4, "dark grey"), (0.65, "grey"), (0.93, "light grey"), (math.inf, "white"))
+_HUES = (
+    (0.04, "red"), (0.12, "orange"), (0.19, "yellow"), (0.45, "green"), (0.54, "turquoise"), (0.7, "blue"),
+    (0.82, "violet"), (0.93, "magenta"), (math.inf, "red"),
+)  # fmt: skip
+_SHADES = ((0.3, "dark "), (0.72, ""), (math.inf, "light "))
+_OWN_NAMES = {"orange": "brown", "dark orange": "dark brown", "light orange": "beige", "light red": "pink"}
+_GREY_SPREAD = 0.11
+_VIVID = 0.75
+_BROWNISH = 0.4
 _BRIGHTNESS = ((0.25, "dark"), (0.45, "rather dark"), (0.65, "medium"), (0.85, "bright"), (math.inf, "very bright"))
 _SHARPNESS = ((20.0, "blurred or without detail"), (100.0, "soft"), (500.0, "sharp"), (math.inf, "very sharp"))
 
@@ -143,11 +145,13 @@ def _line(text: str, longest: int) -> str:
 
 
 def _name(red: int, green: int, blue: int) -> str:
-    def distance(name: str) -> int:  # weighted as the eye does, near enough
-        r, g, b = _NAMES[name]
-        return 2 * (red - r) ** 2 + 4 * (green - g) ** 2 + 3 * (blue - b) ** 2
-
-    return f"{min(_NAMES, key=distance)} #{red:02x}{green:02x}{blue:02x}"
+    hue, lightness, saturation = colorsys.rgb_to_hls(red / 255, green / 255, blue / 255)
+    code = f"#{red:02x}{green:02x}{blue:02x}"
+    if (max(red, green, blue) - min(red, green, blue)) / 255 < _GREY_SPREAD:
+        return f"{_word(lightness, _GREYS)} {code}"
+    name = _word(lightness, _SHADES) + _word(hue, _HUES)
+    vivid = name == "orange" and saturation > _VIVID and lightness > _BROWNISH
+    return f"{name if vivid else _OWN_NAMES.get(name, name)} {code}"
 
 
 def _flat(image: "Image") -> float:

@@ -75,6 +75,26 @@ def test_guesses_the_kind(image: Image.Image, kind: str) -> None:
     assert f"\nKind: {kind} (a guess)\n" in answer(vision, {}, context(("x.png", file(image))))
 
 
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("#808080", "grey"),
+        ("#070307", "black"),
+        ("#4e7c40", "green"),
+        ("#00006e", "dark blue"),
+        ("#add8e6", "light blue"),
+        ("#ff8c00", "orange"),
+        ("#8b4513", "brown"),
+        ("#ffe0bd", "beige"),
+        ("#ffc0cb", "pink"),
+        ("#dc1440", "red"),
+    ],
+)
+def test_names_colours_as_people_do(code: str, name: str) -> None:
+    text = answer(vision, {}, context(("x.png", file(Image.new("RGB", (9, 9), code)))))
+    assert f"\nDominant colours: {name} {code} 100%\n" in text
+
+
 def test_a_blurred_image_is_less_sharp() -> None:
     text = answer(vision, {}, context(("x.png", file(flag().filter(ImageFilter.GaussianBlur(6))))))
     assert "the variance of the Laplacian (blurred or without detail)" in text
