@@ -164,9 +164,11 @@ def _anchor(heading: str) -> str:
 
 @cache
 def _handbook() -> Handbook:
-    here = Path(__file__).parent
-    if (here / "handbook").is_dir():
-        files = sorted((here / "handbook").glob("*.md"))
-    else:  # a clone, installed as it stands
-        files = [*here.parent.glob("README.md"), *sorted((here.parent / "docs").glob("*.md"))]
-    return Handbook({file.stem: file.read_text(encoding="utf-8") for file in files})
+    return Handbook({file.stem: file.read_text(encoding="utf-8") for file in pages_of(Path(__file__).parent)})
+
+
+def pages_of(package: Path) -> list[Path]:
+    """Brain's pages: inside the package when it was built, beside it in a clone."""
+    if (package / "handbook").is_dir():
+        return sorted((package / "handbook").glob("*.md"))
+    return [*package.parent.glob("README.md"), *sorted((package.parent / "docs").glob("*.md"))]

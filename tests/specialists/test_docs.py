@@ -1,10 +1,12 @@
 """`docs`: finding passages in Markdown pages, and doing so in Brain's own."""
 
+from pathlib import Path
+
 import pytest
 from specialist_calls import answer, context
 
 from brain import Citation
-from specialists.docs import Handbook, Passage, answered, docs, passages
+from specialists.docs import Handbook, Passage, answered, docs, pages_of, passages
 
 GUIDE = """# Guide
 
@@ -131,3 +133,14 @@ def test_says_when_nothing_fits_and_what_there_is(handbook: Handbook) -> None:
 def test_knows_brains_own_pages() -> None:
     text = answer(docs, {"query": "xyzzy"}, context())
     assert text.startswith("Nothing in Brain's documentation matches 'xyzzy'. Its pages are:\n- Brain\n- Architecture")
+
+
+def test_its_pages_lie_beside_the_package_or_were_built_into_it(tmp_path: Path) -> None:
+    package = tmp_path / "specialists"
+    for page in ("README.md", "docs/b.md", "docs/a.md", "docs/a.png", "specialists/handbook/built.md"):
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / page).touch()
+    assert pages_of(package) == [package / "handbook" / "built.md"]
+    (package / "handbook" / "built.md").unlink()
+    (package / "handbook").rmdir()
+    assert pages_of(package) == [tmp_path / "README.md", tmp_path / "docs" / "a.md", tmp_path / "docs" / "b.md"]

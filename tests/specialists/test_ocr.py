@@ -16,7 +16,7 @@ from specialist_calls import INVOICE, answer, context, file, outcome, refusal, t
 from brain import Progress, Registry
 from brain.running import Failure
 from specialists import _reading
-from specialists.ocr import ocr
+from specialists.ocr import enhanced, ocr
 
 UNREADABLE = "cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP and PDF"
 
@@ -293,6 +293,11 @@ def test_enhancing_reads_through_specks() -> None:
     files = ("x.png", file(image))
     assert "Order" not in body(answer(ocr, {}, context(files)))
     assert body(answer(ocr, {"enhance": True}, context(files))).replace(" ", "") == "Order2024paid"
+
+
+def test_enhancing_leaves_large_pages_at_their_size() -> None:
+    assert enhanced(Image.new("RGB", (1200, 30))).size == (1200, 30)
+    assert enhanced(Image.new("RGB", (800, 30))).size == (1600, 60)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3000, 2), (5, 3000), (3000, 12), (40, 40)])

@@ -11,6 +11,7 @@ from PIL import Image, ImageDraw, ImageFilter
 from specialist_calls import INVOICE, Eyes, answer, context, file, outcome, refusal, text_pdf, written
 
 from brain.running import Failure
+from specialists import _reading
 from specialists.vision import vision
 
 NO_MODEL = "These are measured facts; no vision model is connected, so nothing here says what the image depicts."
@@ -66,10 +67,11 @@ def test_measures_when_no_model_sees() -> None:
         (grain(), "photo"),
         (flag(), "drawing or diagram"),
         (written(INVOICE), "screenshot or document"),
+        (flag().resize((1, 100)), "drawing or diagram"),
         (Image.new("RGB", (1, 1)), "one plain colour"),
         (Image.new("L", (50, 50), 99), "one plain colour"),
     ],
-    ids=["photo", "drawing", "document", "pixel", "plain"],
+    ids=["photo", "drawing", "document", "line", "pixel", "plain"],
 )
 def test_guesses_the_kind(image: Image.Image, kind: str) -> None:
     assert f"\nKind: {kind} (a guess)\n" in answer(vision, {}, context(("x.png", file(image))))
@@ -149,6 +151,13 @@ def test_says_when_there_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         "\nText: not read, no OCR engine is installed: pip install 'brain-sse[ocr]', or install tesseract-ocr\n"
     ) in answer(vision, {}, context(("x.png", file(flag()))))
+
+
+def test_says_when_the_engine_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with _reading._rapidocr_place:
+        text = answer(vision, {}, context(("x.png", file(flag())), seconds=0.1))
+    assert "\nText: not read, the OCR engine is busy with other documents; ask again in a minute\n" in text
 
 
 def test_says_how_many_frames_an_animation_has() -> None:
