@@ -17,6 +17,13 @@ PASSAGE_LENGTH = 1200
 _HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _WORD = re.compile(r"\w+")
+_ASKING = frozenset({
+    "a", "about", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "get",
+    "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "of", "on", "or", "our", "should", "so",
+    "that", "the", "their", "them", "then", "there", "these", "this", "to", "was", "we", "what", "when", "where",
+    "which", "who", "why", "will", "with", "you", "your",
+})  # fmt: skip
+"""Words of questions. Manuals hardly use them, so that they would outweigh what is asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +66,14 @@ class Handbook:
 
     def search(self, query: str, section: str | None = None) -> list[Passage]:
         """The passages that fit best, those of one page or heading if a section is named."""
-        words = " OR ".join(f'"{word}"' for word in _WORD.findall(query))
-        if not words:
+        words = _WORD.findall(query.lower())
+        telling = [word for word in words if word not in _ASKING] or words
+        if not telling:
             return []
-        ranked = "SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, 4.0, 1.0)"
+        match = " OR ".join(f'"{word}"' for word in telling)
+        ranked = "SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, 8.0, 1.0)"
         with self._lock:
-            found = [self.passages[number] for (number,) in self._index.execute(ranked, (words,))]
+            found = [self.passages[number] for (number,) in self._index.execute(ranked, (match,))]
         return [passage for passage in found if section is None or _within(passage, section)][:PASSAGES_GIVEN]
 
 
