@@ -12,16 +12,15 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, as
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
-from urllib.parse import urlsplit
 
 import anyio
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,14 +28,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from brain import conversation
 from brain.ask import Ask, Attachment
 from brain.errors import BadRequest
+from brain.events import Done, Error
 from brain.models import AnyModel, Opened, opened, trouble_of
 from brain.registry import Registry
 from brain.settings import LOOPBACK, Settings, read
-from brain.store.memory import MemoryStore
+from brain.store.memory import MemoryStore, Record
 from brain.turn import Turn
 from brain.wire import native
 
 SHUTDOWN_SECONDS = 5.0
+BEATS_UNREAD = 4
+"""A reader that takes not one byte for so many heartbeats is gone, though nobody hung up."""
+FIELDS_MOST = 50
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 SSE_HEADERS = {"Cache-Control": "no-cache, no-transform"}
 
@@ -57,21 +60,29 @@ class House:
 
     async def open(self) -> None:
         """Opens the models, and starts the specialists that have something to start."""
-        if self.closing is None:
-            self.closing = AsyncExitStack()
-            await self.closing.enter_async_context(self.registry.running())
+        if self.closing is not None:
+            return
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.registry.running())
             self.models = await opened(self.settings, self.registry.usable())
             for one in self.models:
-                self.closing.push_async_callback(one.model.aclose)
+                stack.push_async_callback(one.model.aclose)
             self.leaving = anyio.Event()
             watcher = asyncio.create_task(self._say_farewell(self.leaving), name="farewell")
-            self.closing.callback(watcher.cancel)
+            stack.callback(watcher.cancel)
+            self.closing = stack.pop_all()
 
     async def close(self) -> None:
-        """Ends the running turns, and closes what `open` opened."""
+        """Closes what `open` opened."""
         if self.closing is not None:
             closing, self.closing = self.closing, None
             await closing.aclose()
+
+    def start(self, turn: Turn) -> None:
+        """Takes note of a turn; one that comes while the server is leaving is told so at once."""
+        self.turns.add(turn)
+        if self.leaving is not None and self.leaving.is_set():
+            turn.stop("shutdown")
 
     async def _say_farewell(self, leaving: anyio.Event) -> None:
         await leaving.wait()
@@ -84,6 +95,8 @@ class House:
 
     def model(self, name: str | None) -> AnyModel:
         """The model of this name; the default without one."""
+        if not self.models:
+            raise BadRequest("The server is not ready yet.", code="unavailable", status=503)
         for wanted, one in zip(self.settings.model, self.models, strict=True):
             if name in (None, wanted, one.model.name):
                 return one.model
@@ -96,52 +109,75 @@ class House:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         found = None
         for key, user in self.settings.keys:  # all are compared, so that time tells nothing
-            if hmac.compare_digest(key.encode(), given.strip().encode()) and scheme.lower() == "bearer":
+            if hmac.compare_digest(key.encode(), given.strip().encode("latin-1")) and scheme.lower() == "bearer":
                 found = user
         return found
 
 
 class TurnResponse(EventSourceResponse):
-    """The SSE response of one turn. It holds the conversation until the last byte is out or the reader is gone."""
+    """The SSE response of one turn. It holds the conversation until the turn has ended or the reader is gone."""
 
-    def __init__(self, house: House, turn: Turn, ask: Ask, record: Any) -> None:
+    def __init__(self, house: House, turn: Turn, ask: Ask, record: Record) -> None:
         super().__init__(
-            _frames(turn),
+            self._frames(),
             headers=SSE_HEADERS,
-            ping=house.settings.heartbeat_seconds,
-            ping_message_factory=_heartbeat,
-            sep="\n",
+            ping=0,  # theirs come whether or not anything else was sent
+            data_sender_callable=self._beat,
             shutdown_event=house.leaving,
             shutdown_grace_period=SHUTDOWN_SECONDS,
         )
         self._house = house
         self._turn = turn
         self._ask = ask
-        self._record = record
+        self._record: Record | None = record
+        self._began = self._sent = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers; whatever happens, the turn is recorded and the conversation given back."""
-        began = time.monotonic()
-        self._house.turns.add(self._turn)
+        self._send = send
+        self._house.start(self._turn)
         try:
             await super().__call__(scope, receive, send)
+        except _ReaderGone:
+            log.info("turn %s: its reader takes nothing", self._turn.id)
         finally:
             self._house.turns.discard(self._turn)
-            conversation.keep(self._record, self._ask, self._turn.exchange)
-            self._house.store.give_back(self._record)
-            milliseconds = (time.monotonic() - began) * 1000
+            self._settle()
+            milliseconds = (time.monotonic() - self._began) * 1000
             log.info("turn %s of %s: %s, %.0f ms", self._turn.id, self._ask.user, self._turn.outcome, milliseconds)
 
+    async def _frames(self) -> AsyncGenerator[bytes, None]:
+        encode = native.Encoder(self._turn.id).encode
+        async with aclosing(self._turn.events()) as events:
+            async for event in events:
+                if isinstance(event, Done | Error):
+                    self._settle()  # before its reader can ask again
+                self._sent = time.monotonic()
+                yield encode(event)
 
-async def _frames(turn: Turn) -> AsyncGenerator[bytes, None]:
-    encode = native.Encoder(turn.id).encode
-    async with aclosing(turn.events()) as events:
-        async for event in events:
-            yield encode(event)
+    async def _beat(self) -> None:
+        """Sends a comment whenever nothing else was sent for so long."""
+        seconds = self._house.settings.heartbeat_seconds
+        while self.active:
+            left = self._sent + seconds - time.monotonic()
+            if left > 0:
+                await anyio.sleep(left)
+                continue
+            self._sent = time.monotonic()
+            with anyio.move_on_after(seconds * BEATS_UNREAD) as waiting:
+                await self._send({"type": "http.response.body", "body": native.HEARTBEAT, "more_body": True})
+            if waiting.cancelled_caught:
+                raise _ReaderGone
+
+    def _settle(self) -> None:
+        record, self._record = self._record, None
+        if record is not None:
+            conversation.keep(record, self._ask, self._turn.exchange)
+            self._house.store.give_back(record)
 
 
-def _heartbeat() -> ServerSentEvent:
-    return ServerSentEvent(comment="heartbeat", sep="\n")
+class _ReaderGone(Exception):
+    """Nothing can be sent any more."""
 
 
 async def chat_stream(request: Request) -> Response:
@@ -164,15 +200,16 @@ async def _ask(request: Request, house: House) -> Ask:
     """The request's body, as JSON or multipart."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     user = request.scope["brain.user"]
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > native.BODY_BYTES:
+        raise _too_large()
     limited = Request(request.scope, _limited(request.receive))
     if kind == "application/json":
         return native.parse(await limited.body(), user, house.settings, house.names())
     if kind != "multipart/form-data":
         message = "Send application/json (curl: -H 'content-type: application/json') or multipart/form-data (curl: -F)."
         raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
-    async with limited.form(
-        max_files=native.ATTACHMENTS_MOST + 1, max_fields=50, max_part_size=native.BODY_BYTES
-    ) as form:
+    async with limited.form(max_fields=FIELDS_MOST, max_part_size=native.BODY_BYTES) as form:
         fields: dict[str, str] = {}
         attached: list[Attachment] = []
         for name, value in form.multi_items():
@@ -197,10 +234,14 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         received += len(message.get("body", b""))
         if received > native.BODY_BYTES:
-            raise BadRequest("The body may be 20 MiB large.", code="too_large", status=413)
+            raise _too_large()
         return message
 
     return counted
+
+
+def _too_large() -> BadRequest:
+    return BadRequest("The body may be 20 MiB large.", code="too_large", status=413)
 
 
 async def specialists(request: Request) -> Response:
@@ -235,10 +276,11 @@ async def healthz(request: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """`GET /readyz`: the default model can be reached, and specialists are loaded."""
     house = _house(request)
-    trouble = await trouble_of(house.models[0].model)
+    model = house.model(None)
+    trouble = await trouble_of(model)
     status = {
         "status": "unavailable" if trouble else "ok",
-        "model": house.models[0].model.name,
+        "model": model.name,
         "specialists": len(house.registry.usable()),
         **({"reason": trouble} if trouble else {}),
     }
@@ -246,58 +288,79 @@ async def readyz(request: Request) -> Response:
 
 
 class Guard:
-    """Lets in who may come in: by Host, by Origin, by key. A pure ASGI middleware."""
+    """Lets in who may come in, by Host and by Origin. A pure ASGI middleware, as `Keys` is."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower().strip("[]") for host in (*LOOPBACK, settings.host, *settings.hosts))
+        self._origins = frozenset(_origins(settings))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers who may not come in; hands on everybody else."""
+        refused = self._refused(Headers(scope=scope)) if _is_guarded(scope) else None
+        await (self._app if refused is None else _refusal(refused))(scope, receive, send)
+
+    def _refused(self, headers: Headers) -> BadRequest | None:
+        host = headers.get("host", "").lower()
+        named = _HOST.fullmatch(host)
+        if named is None or named["name"].strip("[]") not in self._hosts:
+            message = "This Host name is not known here; the operator lists others in HOSTS."
+            return BadRequest(message, "host", code="forbidden_host", status=403)
+        if not self._same_origin(headers, host):
+            message = "This origin may not call; the operator lists others in ORIGINS."
+            return BadRequest(message, "origin", code="forbidden_origin", status=403)
+        return None
+
+    def _same_origin(self, headers: Headers, host: str) -> bool:
+        """Whether the call is none of another site's page; what sends neither header is a program."""
+        origin = headers.get("origin")
+        if origin is not None:
+            return origin.lower() in self._origins or origin.lower() in (f"http://{host}", f"https://{host}")
+        return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+
+
+class Keys:
+    """Lets in who has a key, and puts the key's user into the scope."""
 
     def __init__(self, app: ASGIApp, house: House) -> None:
         self._app = app
         self._house = house
-        settings = house.settings
-        self._hosts = frozenset(host.lower() for host in (*LOOPBACK, settings.host, *settings.hosts))
-        self._origins = frozenset(origin.rstrip("/").lower() for origin in settings.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers who may not come in; hands on everybody else, with the user in the scope."""
-        if scope["type"] != "http":
+        """Answers who has no key; hands on everybody else."""
+        if not _is_guarded(scope):
             await self._app(scope, receive, send)
             return
-        try:
-            scope["brain.user"] = self._checked(scope)
-        except BadRequest as error:
-            await _refusal(error)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _checked(self, scope: Scope) -> str | None:
-        headers = Headers(scope=scope)
-        path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
-        user = self._house.user(headers)
-        if path in OPEN_PATHS:
-            return user
-        host = headers.get("host", "").lower()
-        if (urlsplit(f"//{host}").hostname or "") not in self._hosts:
-            message = "This Host name is not known here; the operator lists others in HOSTS."
-            raise BadRequest(message, "host", code="forbidden_host", status=403)
-        if not self._same_origin(headers, host):
-            message = "This origin may not call; the operator lists others in ORIGINS."
-            raise BadRequest(message, "origin", code="forbidden_origin", status=403)
+        user = self._house.user(Headers(scope=scope))
         if user is None:
             message = "Send your key: Authorization: Bearer KEY."
-            raise BadRequest(message, "authorization", code="unauthorized", status=401)
-        return user
+            refused = BadRequest(message, "authorization", code="unauthorized", status=401)
+            await _refusal(refused)(scope, receive, send)
+            return
+        scope["brain.user"] = user
+        await self._app(scope, receive, send)
 
-    def _same_origin(self, headers: Headers, host: str) -> bool:
-        origin = headers.get("origin")
-        if origin is not None:
-            return origin.lower() in self._origins or urlsplit(origin.lower()).netloc == host
-        return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:@/\[\]]+)(:\d{1,5})?")
+
+
+def _is_guarded(scope: Scope) -> bool:
+    if scope["type"] != "http":
+        return False
+    path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
+    return path not in OPEN_PATHS
+
+
+def _origins(settings: Settings) -> list[str]:
+    """Origins as browsers write them."""
+    return [origin.rstrip("/").lower() for origin in settings.origins]
 
 
 def _refusal(error: BadRequest) -> JSONResponse:
     body = {"code": error.code, "message": error.message}
     if error.field is not None:
         body["field"] = error.field
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
-    return JSONResponse({"error": body}, error.status, headers)
+    return JSONResponse({"error": body}, error.status, {"WWW-Authenticate": "Bearer"} if error.status == 401 else None)
 
 
 async def _on_bad_request(request: Request, error: Exception) -> Response:
@@ -308,9 +371,19 @@ async def _on_bad_request(request: Request, error: Exception) -> Response:
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     codes = {404: "not_found", 405: "method_not_allowed"}
-    return _refusal(
-        BadRequest(error.detail, code=codes.get(error.status_code, "bad_request"), status=error.status_code)
-    )
+    code = codes.get(error.status_code, "bad_request")
+    response = _refusal(BadRequest(error.detail, code=code, status=error.status_code))
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    return Response(status_code=400)  # to nobody: the client left before all of its body was here
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
+    message = "Something went wrong on the server; it was logged."
+    return _refusal(BadRequest(message, code="internal", status=500))
 
 
 def _house(request: Request) -> House:
@@ -339,7 +412,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
 
     cors = Middleware(
         CORSMiddleware,
-        allow_origins=settings.origins,
+        allow_origins=_origins(settings),
         allow_methods=["GET", "POST"],
         allow_headers=["authorization", "content-type", "last-event-id"],
     )
@@ -351,8 +424,17 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
             Route("/healthz", healthz),
             Route("/readyz", readyz),
         ],
-        middleware=[*([cors] if settings.origins else []), Middleware(Guard, house=house)],
-        exception_handlers={BadRequest: _on_bad_request, HTTPException: _on_http_exception},
+        middleware=[
+            Middleware(Guard, settings=settings),
+            *([cors] if settings.origins else []),  # around the keys, so that a page can read that its key is wrong
+            Middleware(Keys, house=house),
+        ],
+        exception_handlers={
+            BadRequest: _on_bad_request,
+            HTTPException: _on_http_exception,
+            ClientDisconnect: _on_disconnect,
+            Exception: _on_error,
+        },
         lifespan=lifespan,
     )
     app.state.house = house

@@ -7,14 +7,15 @@ import json
 import logging
 import mimetypes
 import os
+import signal
 import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, aclosing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
-from brain import conversation
+from brain import conversation, threads
 from brain.ask import Ask, Attachment
 from brain.errors import BadRequest, BrainError, SettingsError
 from brain.events import (
@@ -43,10 +44,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code is 0 when all went well, 1 when not, 130 after Ctrl-C."""
     given = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    code = _run(given)
+    if threads.taken():  # by foreign code that nobody can stop, and that may not survive the interpreter's end
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _run(given: argparse.Namespace) -> int:
     try:
         return int(given.command(given, _settings(given)))
     except BrainError as error:
         print(f"brain: {error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:  # whoever read our output has seen enough, such as head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -106,7 +119,14 @@ def serve(given: argparse.Namespace, settings: Settings) -> int:
     house: House = app.state.house
 
     class Server(uvicorn.Server):
-        """Says where it listens, and on whom, as soon as it does."""
+        """Opens the house itself, so that what is wrong with it is said in a sentence; then says where it listens."""
+
+        async def serve(self, sockets: Any = None) -> None:
+            try:
+                await house.open()
+                await super().serve(sockets)
+            finally:
+                await house.close()
 
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
@@ -121,14 +141,25 @@ def serve(given: argparse.Namespace, settings: Settings) -> int:
         port=settings.port,
         log_level="warning",
         access_log=False,
+        lifespan="off",
+        ws="none",
         server_header=False,
         backlog=4096,
         timeout_graceful_shutdown=int(SHUTDOWN_SECONDS) + 1,
     )
     server = Server(config)
-    with suppress(KeyboardInterrupt):
+    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again when it is done
+    try:
         server.run()
-    return DONE if server.started else FAILED
+    except KeyboardInterrupt:
+        return DONE
+    except SystemExit as end:
+        return FAILED if end.code else DONE
+    return DONE
+
+
+def _leave(number: int, frame: Any) -> None:
+    raise SystemExit(DONE)
 
 
 def _greet(settings: Settings, port: int, models: Sequence[Opened], registry: Registry) -> None:
@@ -297,6 +328,10 @@ def _line(what: str, trouble: str | None, detail: str) -> bool:
     return trouble is not None
 
 
+def _ignore(item: Any) -> None:
+    """A health check has no progress to tell."""
+
+
 async def _illness(entry: Entry) -> str | None:
     """What a specialist's health check finds."""
     health = entry.specialist.health
@@ -304,8 +339,9 @@ async def _illness(entry: Entry) -> str | None:
         return None
     try:
         async with asyncio.timeout(HEALTH_SECONDS):
-            found = await asyncio.to_thread(health)
-            return (await found) if inspect.isawaitable(found) else found
+            found = await threads.in_thread(entry.specialist.name, health, _ignore)
+            trouble: str | None = (await found) if inspect.isawaitable(found) else found
+            return trouble
     except TimeoutError:
         return f"its health check took longer than {HEALTH_SECONDS:g} seconds"
     except Exception as error:  # noqa: BLE001 - a stranger's check; whatever it raises is what it found
