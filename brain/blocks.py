@@ -9,15 +9,15 @@ REASON_LENGTH = 400
 
 # The opener's first character becomes its full-width form: people still read it, no scanner takes it for a delimiter.
 _DELIMITER = re.compile(
-    r"""\[(?=\s*/?\s*SPECIALIST_(?:RESULT|ERROR)\b)
+    r"""\[(?=\s*(?:/\s*)?SPECIALIST_(?:RESULT|ERROR)\b)
       | (?<=SPECIALIST_REQUEST)\[
-      | <(?=\s*/?\s*(?:function_call|tool_call)\s*>)
+      | <(?=\s*(?:/\s*)?(?:function_call|tool_call)\s*>)
       | @(?=[A-Za-z][A-Za-z0-9_-]*_specialist\()""",
     re.VERBOSE | re.IGNORECASE,
 )
 _FULL_WIDTH = {"[": "［", "<": "＜", "@": "＠"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BREAKS = (re.compile(r"\n"), re.compile(r"[.!?。！？][\"'”’)\]]*\s"), re.compile(r"\s"))
+_BREAKS = (re.compile(r"\n"), re.compile(r"[.!?][\"'”’)\]]*\s|[。！？][」』”’）]*"), re.compile(r"\s"))
 _GRAPHEME = regex.compile(r"\X")
 
 
@@ -30,9 +30,10 @@ def harmless(text: str) -> str:
 
 def result_text(text: str, most: int = BLOCK_BYTES) -> str:
     """A specialist's text as it stands in its block and in its event: harmless and at most `most` UTF-8 bytes."""
-    head = harmless(text[: 2 * most]).strip("\n")
+    text = text.strip("\r\n")
+    head = harmless(text[: 2 * most])
     if len(text) <= 2 * most and len(head.encode()) <= most:
-        return head or "(nothing found)"
+        return head if head.strip() else "(nothing found)"
     note = f"\n[Cut: this is the beginning of {len(text):,} characters. Ask for a smaller part to see more.]"
     return _cut(head, most - len(note)) + note
 

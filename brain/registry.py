@@ -4,11 +4,12 @@ import importlib.metadata
 import importlib.util
 import logging
 import re
+import sys
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -19,9 +20,10 @@ import msgspec
 from brain.errors import RegistrationError
 from brain.running import Answer
 from brain.schema import Schema
-from brain.settings import Settings
+from brain.settings import Settings, environ_name
 from brain.specialist import Context, Options, Specialist, from_schema
 
+Package = importlib.metadata.Distribution | None
 ENTRY_POINTS = "brain.specialists"
 ANSWERS_KEPT = 256
 
@@ -39,12 +41,16 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registered specialist: where it comes from, its settings, and why it cannot be used, if so."""
+    """A registered specialist: where it comes from, its settings, and why it cannot be used, if so.
+
+    `version` is its own, else that of its package.
+    """
 
     specialist: Specialist[..., Any]
     origin: str
     settings: Any = None
     missing: str | None = None
+    version: str = ""
 
     @property
     def approval(self) -> str:
@@ -58,7 +64,7 @@ class Entry:
         found = {
             "name": one.name,
             "description": one.description,
-            "version": one.version or self.origin.partition(" ")[2],
+            "version": self.version,
             "parameters": one.parameters,
             "examples": one.examples,
             "tags": one.tags,
@@ -111,8 +117,12 @@ class Registry(Mapping[str, Entry]):
         names = self if wanted is None else sorted(set(wanted) & set(self._entries))
         return [self[name].specialist for name in names if self.allowed(name) and self[name].missing is None]
 
-    def add(self, specialist: Specialist[..., Any], origin: str = "the program") -> None:
+    def add(self, specialist: Specialist[..., Any], origin: str = "the program", *, package: Package = None) -> None:
         """Takes in one specialist.
+
+        Args:
+            origin: where it comes from, in words.
+            package: the installed one that brings it, if any.
 
         Raises:
             RegistrationError: naming it and the reason; for a taken name, both origins.
@@ -125,7 +135,8 @@ class Registry(Mapping[str, Entry]):
                 kinds = " or ".join(kind.__name__ for kind in wanted.types) or "no type"
                 raise RegistrationError(f"specialist {name} from {origin}: nothing provides {parameter} ({kinds})")
         settings = self._settings_of(specialist)
-        self._entries[name] = Entry(specialist, origin, settings, _missing(specialist, origin))
+        version = specialist.version or (package.version if package else "")
+        self._entries[name] = Entry(specialist, origin, settings, _missing(specialist, package), version)
 
     def register(
         self, name: str, description: str, parameters: Schema, handler: Any, **options: Unpack[Options]
@@ -142,13 +153,16 @@ class Registry(Mapping[str, Entry]):
         points = sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, str(p.value)))
         for point in points:
             origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-            self._take(point.name, origin, point.load)
+            self._take(point.name, origin, point.load, point.dist)
         folder = self._settings.specialists_folder
         for path in sorted(folder.glob("*.py")) if folder else ():
             if not path.name.startswith("_"):
                 self._take(path.stem, path.name, partial(_module, path))
-        for name in set(self._settings.specialist_settings) - set(self._entries):
+        for name in sorted(set(self._settings.specialist_settings) - set(self._entries)):
             log.warning("settings for specialist %s, which is not there", name)
+        known = {key for name, entry in self._entries.items() for key in _environ_names(name, entry.specialist)}
+        for key in sorted(set(self._settings.specialist_environ) - known):
+            log.warning("%s is no setting of a specialist that is there", key)
         return self
 
     @asynccontextmanager
@@ -158,12 +172,13 @@ class Registry(Mapping[str, Entry]):
             for name, entry in self._entries.items():
                 if entry.specialist.lifespan is not None and entry.missing is None:
                     try:
-                        await stack.enter_async_context(entry.specialist.lifespan())
+                        life = entry.specialist.lifespan()
+                        await life.__aenter__()
                     except Exception:
                         log.warning("specialist %s could not start", name, exc_info=True)
-                        self._entries[name] = Entry(
-                            entry.specialist, entry.origin, entry.settings, "it could not start"
-                        )
+                        self._entries[name] = replace(entry, missing="it could not start")
+                    else:
+                        stack.push_async_callback(_stop, name, life)
             yield
 
     def recall(self, key: Hashable) -> Answer | None:
@@ -178,27 +193,34 @@ class Registry(Mapping[str, Entry]):
         while len(self._answers) > ANSWERS_KEPT:
             self._answers.popitem(last=False)
 
-    def _take(self, name: str, origin: str, load: Any) -> None:
+    def _take(self, name: str, origin: str, load: Callable[[], Any], package: Package = None) -> None:
         try:
-            for specialist in _specialists_in(load()):
-                self.add(specialist, origin)
+            found = _specialists_in(load())
         except RegistrationError as error:
             self.refused.append(Refusal(name, origin, str(error)))
+            return
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's import can raise anything
             self.refused.append(Refusal(name, origin, f"it cannot be imported: {type(error).__name__}: {error}"))
+            return
+        for specialist in found:
+            try:
+                self.add(specialist, origin, package=package)
+            except RegistrationError as error:
+                self.refused.append(Refusal(specialist.name, origin, str(error)))
 
     def _settings_of(self, specialist: Specialist[..., Any]) -> Any:
         kind, found = specialist.settings, self._settings.of_specialist(specialist.name)
         if kind is None:
             return None
-        if not is_dataclass(kind):
+        if not isinstance(kind, type) or not is_dataclass(kind):
             raise RegistrationError(f"specialist {specialist.name}: its settings must be a dataclass")
-        unknown = found.keys() - {f.name for f in fields(kind)}
+        known = {f.name for f in fields(kind)}
+        unknown = set(self._settings.specialist_settings.get(specialist.name, ())) - known
         if unknown:
             log.warning("specialist %s has no setting %s", specialist.name, ", ".join(sorted(unknown)))
         try:
-            return msgspec.convert({k: v for k, v in found.items() if k not in unknown}, kind, strict=False)
-        except msgspec.ValidationError as error:
+            return msgspec.convert({k: v for k, v in found.items() if k in known}, kind, strict=False)
+        except (msgspec.ValidationError, TypeError) as error:
             raise RegistrationError(f"specialist {specialist.name}: its settings: {error}") from None
 
 
@@ -206,6 +228,7 @@ def _specialists_in(loaded: Any) -> list[Specialist[..., Any]]:
     values = vars(loaded).values() if isinstance(loaded, ModuleType) else loaded
     values = [loaded] if isinstance(loaded, Specialist) else values
     found = [value for value in values if isinstance(value, Specialist)] if isinstance(values, Iterable) else []
+    found = list(dict.fromkeys(found))  # one may have two names in its module
     if not found:
         raise RegistrationError("there is no specialist in it; decorate a function with @specialist")
     return found
@@ -216,26 +239,42 @@ def _module(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.modules[spec.name] = module  # where its dataclasses look for the names in their annotations
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
     return module
 
 
-def _missing(specialist: Specialist[..., Any], origin: str) -> str | None:
+def _missing(specialist: Specialist[..., Any], package: Package) -> str | None:
     """What a specialist lacks, in a sentence with the remedy; None when it lacks nothing."""
-    if specialist.needs is None:
-        return None
     if callable(specialist.needs):
-        return specialist.needs()
-    package = origin.partition(" ")[0]
-    try:
-        lines = importlib.metadata.requires(package) or []
-    except importlib.metadata.PackageNotFoundError:
-        lines = []
+        try:
+            return specialist.needs()
+        except Exception:
+            log.warning("specialist %s: what it needs could not be checked", specialist.name, exc_info=True)
+            return "what it needs could not be checked"
+    if specialist.needs is None or package is None:
+        return None
     marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(specialist.needs)}['"]""")
-    for line in lines:
+    for line in package.requires or ():
         if marker.search(line) and not _installed(line):
-            return f"its extra is not installed: pip install '{package}[{specialist.needs}]'"
+            return f"its extra is not installed: pip install '{package.name}[{specialist.needs}]'"
     return None
+
+
+def _environ_names(name: str, specialist: Specialist[..., Any]) -> set[str]:
+    kind = specialist.settings
+    return {environ_name(name, f.name) for f in fields(kind)} if kind is not None else set()
+
+
+async def _stop(name: str, life: AbstractAsyncContextManager[Any]) -> None:
+    try:
+        await life.__aexit__(None, None, None)
+    except Exception:
+        log.warning("specialist %s could not stop", name, exc_info=True)
 
 
 def _installed(requirement: str) -> bool:

@@ -5,12 +5,14 @@ cancellation, or returning what cannot be shown. What went wrong is logged; the 
 """
 
 import asyncio
+import copy
 import inspect
 import logging
 import re
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -22,10 +24,17 @@ from brain.specialist import Progress, Result, Specialist
 from brain.threads import NoThread, in_thread
 
 CITATIONS_MOST = 50
-LETTING_GO_SECONDS = 0.1
+LETTING_GO_SECONDS = 0.05
+GIVEN_UP_MOST = 8
+"""Calls of one specialist that were given up and do not listen; more are not begun."""
+
 _CITATION_LENGTH = 500
+_URL_LENGTH = 2000
 _PROGRESS_LENGTH = 300
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+_given_up: dict[asyncio.Future[Any], str] = {}
+"""Tasks that did not end when they were cancelled, with the names of their specialists."""
 
 log = logging.getLogger("brain")
 
@@ -70,6 +79,7 @@ def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Argu
     found = problems(specialist.validator, params)
     if found:
         return _invalid("; ".join(found))
+    params = copy.deepcopy(params)  # what a stranger does to its parameters does not change what was asked
     if specialist.struct is None:
         return Arguments((dict(params),), {})
     try:
@@ -110,19 +120,24 @@ async def run_prepared(
 
     Returns within `LETTING_GO_SECONDS` of a cancellation, whatever the specialist does about it.
     """
+    if list(_given_up.values()).count(specialist.name) >= GIVEN_UP_MOST:
+        return BUSY
     injected = _injected(specialist, provided)
+    over = False
     watch = _Watch(specialist.idle_timeout, timeout)
 
     def tell(progress: Progress) -> None:
-        watch.touch()
-        on_progress(progress)
+        if not over:
+            watch.touch()
+            on_progress(progress)
 
     task = asyncio.ensure_future(_value(specialist, arguments, injected, tell))
     try:
         done_in_time = await watch.wait(task)
     finally:
+        over = True
         if not task.done():
-            await _let_go(task)
+            await _let_go(task, specialist.name)
     if not done_in_time:
         return Failure("timeout", f"it took longer than {watch.seconds:g} seconds; ask for less, or go on without it")
     return _outcome(specialist, task)
@@ -153,11 +168,18 @@ class _Watch:
         return True
 
 
-async def _let_go(task: asyncio.Future[Any]) -> None:
+async def _let_go(task: asyncio.Future[Any], name: str) -> None:
     """Cancels, and waits a moment for the task to clean up; one that does not listen is left to itself."""
+    _given_up[task] = name
+    task.add_done_callback(_ended)
     task.cancel()
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved, so that nothing warns
     await asyncio.wait({task}, timeout=LETTING_GO_SECONDS)
+
+
+def _ended(task: asyncio.Future[Any]) -> None:
+    del _given_up[task]
+    if not task.cancelled():
+        task.exception()  # retrieved, so that nothing warns
 
 
 def _injected(specialist: Specialist[..., Any], provided: Provided) -> dict[str, Any]:
@@ -166,6 +188,7 @@ def _injected(specialist: Specialist[..., Any], provided: Provided) -> dict[str,
         for kind in wanted.types:
             if kind in provided:
                 found[name] = provided[kind]
+                break
     return found
 
 
@@ -188,16 +211,19 @@ async def _value(
             last = item
 
     try:
-        if inspect.isasyncgenfunction(function):
-            async with aclosing(function(*args, **named, **injected)) as items:
+        if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
+            value = function(*args, **named, **injected)
+        else:
+            value = await in_thread(specialist.name, lambda: function(*args, **named, **injected), take)
+        if inspect.isasyncgen(value):
+            async with aclosing(value) as items:
                 async for item in items:
                     take(item)
                     await asyncio.sleep(0)  # so that one which never waits does not hold the loop
             return last
-        if inspect.iscoroutinefunction(function):
-            return await function(*args, **named, **injected)
-        value = await in_thread(specialist.name, lambda: function(*args, **named, **injected), take)
-    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        if inspect.isawaitable(value):
+            value = await value
+    except (SystemExit, KeyboardInterrupt) as error:
         raise RuntimeError(f"raised {error!r}") from error  # which would end the loop, not the call
     return last if value is None else value
 
@@ -206,18 +232,18 @@ def _outcome(specialist: Specialist[..., Any], task: asyncio.Future[Any]) -> Out
     try:
         return _answer(task.result())
     except Refused as refusal:
-        return Failure("refused", str(refusal.reason))
+        return Failure("refused", refusal.reason if isinstance(refusal.reason, str) else "")
     except NoThread:
         log.warning("specialist %s: all its threads are taken by calls that were given up", specialist.name)
         return BUSY
-    except (Exception, asyncio.CancelledError):
+    except BaseException:  # whatever a stranger's function raises ends its call, not the turn
         log.warning("specialist %s failed", specialist.name, exc_info=True)
         return FAILED
 
 
 def _answer(value: Any) -> Answer:
     if isinstance(value, Result):
-        return Answer(_text(value.text), tuple(_citation(c) for c in tuple(value.citations)[:CITATIONS_MOST]))
+        return Answer(_text(value.text), tuple(_citation(c) for c in islice(value.citations, CITATIONS_MOST)))
     if isinstance(value, str):
         return Answer(_text(value))
     if value is None:
@@ -234,8 +260,12 @@ def _text(text: Any) -> str:
 def _citation(citation: Any) -> Citation:
     if not isinstance(citation, Citation):
         raise TypeError(f"a citation is a {type(citation).__name__}")
-    url = citation.url if citation.url and citation.url.startswith(("https://", "http://")) else None
-    return Citation(_line(citation.id), _line(citation.title), url and _text(url)[: 4 * _CITATION_LENGTH])
+    return Citation(_line(citation.id), _line(citation.title), _url(citation.url))
+
+
+def _url(url: str | None) -> str | None:
+    """An address that can be shown as a link; half of one would lead elsewhere."""
+    return url if url and url.startswith(("https://", "http://")) and len(url) <= _URL_LENGTH else None
 
 
 def _line(text: str) -> str:

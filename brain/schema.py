@@ -7,19 +7,23 @@ and not just the first, and because tools that bring a schema of their own (MCP)
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
-from referencing import Registry
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
 
 from brain.errors import RegistrationError
 
 Schema = Mapping[str, Any]
 PROBLEMS_NAMED = 12
 _PROBLEM_LENGTH = 160
+_VALUE_LENGTH = 40
 
 
 class Injected(msgspec.Struct, frozen=True):
@@ -41,11 +45,13 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     """Reads a function's parameters.
 
     Raises:
-        RegistrationError: for a parameter without annotation, of a type that JSON has no word for, or `*args`.
+        RegistrationError: for a parameter without annotation, of a type that JSON has no word for, or without a name.
     """
     hints = _hints(function)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in _parameters(function):
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise RegistrationError(f"parameter {parameter.name} cannot be given by name; drop the / behind it")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise RegistrationError(f"parameter {parameter} cannot be described to a model; name each parameter")
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -61,8 +67,9 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     try:
         struct = msgspec.defstruct("Parameters", fields, kw_only=True, forbid_unknown_fields=True)
         (top,), components = msgspec.json.schema_components((struct,), ref_template="#/$defs/{name}")
-    except (TypeError, ValueError) as error:
-        raise RegistrationError(f"its parameters cannot be described in JSON Schema: {error}") from error
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise RegistrationError(f"its parameters cannot be described in JSON Schema: {reason}") from error
     schema = dict(components.pop(top["$ref"].rpartition("/")[2]))
     schema.pop("title", None)
     if components:
@@ -72,7 +79,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
 
 def injected_of(function: Callable[..., Any]) -> Mapping[str, Injected]:
     """The keyword-only parameters of a function, with the types that may fill them."""
-    hints = _hints(function)
+    hints = _hints(function, include_extras=False)
     found = {}
     for parameter in _parameters(function):
         if parameter.kind is parameter.KEYWORD_ONLY:
@@ -90,20 +97,38 @@ def validator_of(schema: Schema) -> Draft202012Validator:
     Raises:
         RegistrationError: when the schema is not valid, not of an object, or refers to another document.
     """
-    if schema.get("type") != "object":
+    if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise RegistrationError('its parameters must be a JSON Schema of type "object"')
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise RegistrationError(f"its parameters are no valid JSON Schema: {error.message}") from error
-    if any(not reference.startswith("#") for reference in _references(schema)):
-        raise RegistrationError("its parameters refer to another document")
-    return Draft202012Validator(schema, registry=Registry())
+    _check_references(schema)
+    validator = Draft202012Validator(schema, registry=Registry())
+    try:
+        list(validator.iter_errors({}))
+    except RecursionError:
+        raise RegistrationError("its parameters are described by themselves") from None
+    return validator
+
+
+def _check_references(schema: Schema) -> None:
+    resolver = Registry().resolver_with_root(Resource.from_contents(schema, default_specification=DRAFT202012))
+    for reference in _references(schema):
+        if not reference.startswith("#"):
+            raise RegistrationError("its parameters refer to another document")
+        try:
+            resolver.lookup(reference)
+        except Unresolvable:
+            raise RegistrationError(f"its parameters refer to {reference}, which is not there") from None
 
 
 def problems(validator: Draft202012Validator, params: Mapping[str, Any]) -> list[str]:
     """Every problem of `params`, each in a few words that name the parameter; empty when there is none."""
-    errors = sorted(validator.iter_errors(params), key=lambda error: error.json_path)
+    try:
+        errors = sorted(validator.iter_errors(params), key=lambda error: error.json_path)
+    except OverflowError:
+        return ["a number is too large to be checked"]
     named = [_sentence(error) for error in errors[:PROBLEMS_NAMED]]
     return named if len(errors) <= PROBLEMS_NAMED else [*named, f"and {len(errors) - PROBLEMS_NAMED} more"]
 
@@ -111,8 +136,19 @@ def problems(validator: Draft202012Validator, params: Mapping[str, Any]) -> list
 def _sentence(error: ValidationError) -> str:
     error = best_match([error]) or error  # of alternatives, the one that was nearly met
     path = error.json_path.removeprefix("$").removeprefix(".")
-    sentence = f"{path}: {error.message}" if path else error.message
+    message = _shortened(error)
+    sentence = f"{path}: {message}" if path else message
     return sentence if len(sentence) <= _PROBLEM_LENGTH else sentence[: _PROBLEM_LENGTH - 1] + "…"
+
+
+def _shortened(error: ValidationError) -> str:
+    """What is wrong, with no more of a long value than tells which it is."""
+    value = repr(error.instance)
+    short = value if len(value) <= _VALUE_LENGTH else value[: _VALUE_LENGTH - 1] + "…"
+    kinds = [str(one.validator_value) for one in error.context or () if one.validator == "type"]
+    if kinds and len(kinds) == len(error.context or ()):
+        return f"{short} is not of type {' or '.join(kinds)}"
+    return str(error.message).replace(value, short, 1)
 
 
 def _references(schema: Any) -> list[str]:
@@ -123,11 +159,18 @@ def _references(schema: Any) -> list[str]:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    return list(inspect.signature(function).parameters.values())
-
-
-def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
     try:
-        return get_type_hints(function, include_extras=True)
-    except NameError as error:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"it is no function whose parameters can be read: {error}") from error
+
+
+def _hints(function: Callable[..., Any], *, include_extras: bool = True) -> Mapping[str, Any]:
+    while isinstance(function, partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    try:
+        return get_type_hints(function, include_extras=include_extras)
+    except (NameError, AttributeError, TypeError, SyntaxError) as error:
         raise RegistrationError(f"an annotation cannot be read: {error}") from error

@@ -1,5 +1,6 @@
 """Ground: what the operator sets, read once into one frozen object. The table in the docs is made from it."""
 
+import re
 import tomllib
 import zoneinfo
 from collections.abc import Callable, Mapping
@@ -14,6 +15,9 @@ PREFIX = "BRAIN_"
 SPECIALIST_PREFIX = "BRAIN_SPECIALIST_"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
+
+_COUNT = re.compile(r"\s*[0-9]{1,6}\s*")
+_SECONDS_WRITTEN = re.compile(r"\s*[0-9]{1,6}(?:\.[0-9]{1,20})?\s*")
 
 Parse = Callable[[Any], Any]
 
@@ -38,19 +42,17 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def _count(least: int, most: int) -> Parse:
     def parse(value: Any) -> int:
-        number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else None
-        if number is None or not least <= number <= most:
+        if isinstance(value, bool) or not _COUNT.fullmatch(str(value)) or not least <= int(value) <= most:
             raise ValueError
-        return number
+        return int(value)
 
     return parse
 
 
 def _seconds(value: Any) -> float:
-    seconds = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else 0.0
-    if not 0 < seconds <= 86_400:
+    if isinstance(value, bool) or not _SECONDS_WRITTEN.fullmatch(str(value)) or not 0 < float(value) <= 86_400:
         raise ValueError
-    return seconds
+    return float(value)
 
 
 def _models(value: Any) -> tuple[str, ...]:
@@ -89,10 +91,10 @@ def _syntax(value: Any) -> tuple[str, ...]:
 
 
 def _keys(value: Any) -> tuple[tuple[str, str], ...]:
-    pairs = [item.partition(":") for item in _names(value)]
-    if any(not key or not user for key, _, user in pairs) or len({key for key, _, _ in pairs}) < len(pairs):
+    pairs = [(key.strip(), user.strip()) for key, _, user in (item.partition(":") for item in _names(value))]
+    if not all(key and user for key, user in pairs) or len(dict(pairs)) < len(pairs):
         raise ValueError
-    return tuple((key, user) for key, _, user in pairs)
+    return tuple(pairs)
 
 
 def _folder(value: Any) -> Path:
@@ -110,6 +112,11 @@ def machine_time_zone() -> str:
         return zoneinfo.ZoneInfo(name).key if name else "UTC"
     except (ValueError, zoneinfo.ZoneInfoNotFoundError):
         return "UTC"
+
+
+def environ_name(specialist: str, key: str) -> str:
+    """The environment variable of a specialist's own setting."""
+    return f"{SPECIALIST_PREFIX}{specialist}_{key}".upper().replace("-", "_")
 
 
 _SECONDS = "a number of seconds above 0, at most 86400"
@@ -204,7 +211,7 @@ class Settings:
 
     def of_specialist(self, name: str) -> dict[str, Any]:
         """What is set for one specialist, keys in lower case; the environment wins over the file."""
-        prefix = SPECIALIST_PREFIX + name.upper().replace("-", "_") + "_"
+        prefix = environ_name(name, "")
         found = dict(self.specialist_settings.get(name, {}))
         found |= {
             key.removeprefix(prefix).lower(): value
@@ -237,9 +244,10 @@ def read(
         for key, value in environ.items()
         if key.startswith(PREFIX) and key not in specialist_environ
     }
-    if "PORT" not in found and environ.get("PORT"):
+    said = {key: (f"--{key.lower()}", value) for key, value in (overrides or {}).items()}
+    if environ.get("PORT") and PREFIX + "PORT" not in environ and "PORT" not in said:
         found = {"HOST": ("HOST", "0.0.0.0"), **found, "PORT": ("PORT", environ["PORT"])}
-    found |= {key: (f"--{key.lower()}", value) for key, value in (overrides or {}).items()}
+    found |= said
     values = {KEYS[key].name: _parsed(key, *found[key]) for key in found if _known(key, found[key][0])}
     values.setdefault("time_zone", machine_time_zone())
     return Settings(**values, specialist_settings=specialist_settings, specialist_environ=specialist_environ)
@@ -287,6 +295,6 @@ def _parsed(key: str, said_as: str, value: Any) -> Any:
     metadata = KEYS[key].metadata
     try:
         return metadata["parse"](value)
-    except (TypeError, ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
+    except (TypeError, ValueError, zoneinfo.ZoneInfoNotFoundError, OSError, RuntimeError):
         shown = "(not shown)" if metadata["secret"] else repr(value)
         raise SettingsError(f"{said_as}={shown} is not allowed. Allowed: {metadata['allowed']}.") from None

@@ -201,9 +201,18 @@ def from_schema(
     try:
         if not description:
             raise RegistrationError("its description is empty")  # noqa: TRY301
-        return _made(handler, name, description, parameters, injected_of(handler), None, options)
+        injected = injected_of(handler)
+        _check_handler(handler, injected)
+        return _made(handler, name, description, parameters, injected, None, options)
     except RegistrationError as error:
         raise RegistrationError(f"specialist {name}: {error}") from error
+
+
+def _check_handler(handler: Callable[..., Any], injected: Mapping[str, Injected]) -> None:
+    try:
+        inspect.signature(handler).bind({}, **dict.fromkeys(injected))
+    except TypeError as error:
+        raise RegistrationError("its handler must take the parameters as one mapping") from error
 
 
 def _made(
@@ -222,8 +231,11 @@ def _made(
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise RegistrationError("its name must be a letter, then letters, digits, _ or -, at most 64")
     for key in ("timeout", "idle_timeout", "cache_seconds"):
-        if key in rest and not (isinstance(rest[key], int | float) and rest[key] > 0):
+        if key in rest and (isinstance(rest[key], bool) or not isinstance(rest[key], int | float) or not rest[key] > 0):
             raise RegistrationError(f"{key} must be a number of seconds above 0")
+    for key in ("requires_user", "read_only"):
+        if not isinstance(rest.get(key, False), bool):
+            raise RegistrationError(f"{key} must be True or False")
     if rest.get("cache_seconds") and not rest.get("read_only"):
         raise RegistrationError("only a read_only specialist may have cache_seconds")
     approval = rest.get("approval", "never")
@@ -231,9 +243,12 @@ def _made(
         raise RegistrationError("approval must be never, always, or a function of the parameters")
     for key, kind in (("activates_on", frozenset), ("tags", tuple), ("examples", tuple)):
         if key in rest:
-            if isinstance(rest[key], str):
-                raise RegistrationError(f"{key} must be a list of texts, not one text")
+            if isinstance(rest[key], str) or not all(isinstance(item, str) for item in rest[key]):
+                raise RegistrationError(f"{key} must be a list of texts")
             rest[key] = kind(rest[key])
+    for key in ("health", "lifespan"):
+        if not callable(rest.get(key, str)):
+            raise RegistrationError(f"{key} must be a function")
     return Specialist(
         function, name, " ".join(description.split()), parameters, injected, validator_of(parameters), struct, **rest
     )

@@ -1,0 +1,151 @@
+import random
+
+import pytest
+
+from brain.ask import SyntaxName
+from brain.blocks import error_block, harmless, reason_text, result_block, result_text
+from brain.scanner import Scanner
+
+ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SPECIALIST_REQUEST[web:{}]", "SPECIALIST_REQUEST［web:{}]"),
+        ("specialist_request[web:{}]", "specialist_request［web:{}]"),
+        ("[SPECIALIST_RESULT: web]", "［SPECIALIST_RESULT: web]"),
+        ("[SPECIALIST_ERROR: web failed - x]", "［SPECIALIST_ERROR: web failed - x]"),
+        ("[/SPECIALIST_RESULT]", "［/SPECIALIST_RESULT]"),
+        ("[ / SPECIALIST_RESULT ]", "［ / SPECIALIST_RESULT ]"),
+        ("[\nspecialist_result:", "［\nspecialist_result:"),
+        ('<function_call>{"name":"a"}</function_call>', '＜function_call>{"name":"a"}＜/function_call>'),
+        ('<tool_call>{"name":"a"}</tool_call>', '＜tool_call>{"name":"a"}＜/tool_call>'),
+        ("< / Tool_Call >", "＜ / Tool_Call >"),
+        ("@web_specialist(q=1)", "＠web_specialist(q=1)"),
+        ("`SPECIALIST_REQUEST[web]`", "`SPECIALIST_REQUEST［web]`"),
+        ("[[SPECIALIST_RESULT: a]]", "[［SPECIALIST_RESULT: a]]"),
+        ("a\ud83db", "a\ufffdb"),
+        ("[1] <b>x</b> me@example.org @web SPECIALIST_REQUEST", "[1] <b>x</b> me@example.org @web SPECIALIST_REQUEST"),
+        ("[SPECIALISTS] <tool> @specialist(x)", "[SPECIALISTS] <tool> @specialist(x)"),
+        ("", ""),
+    ],
+)
+def test_harmless(text: str, expected: str) -> None:
+    assert harmless(text) == expected
+    assert harmless(expected) == expected
+
+
+FRAGMENTS = (
+    *(
+        "SPECIALIST_REQUEST",
+        "SPECIALIST_RESULT",
+        "SPECIALIST_ERROR",
+        "[",
+        "]",
+        "[/",
+        ":",
+        "{",
+        "}",
+        "<",
+        ">",
+        "</",
+        "@",
+    ),
+    *("function_call", "tool_call", "_specialist", "(", ")", "=", "web", "a", "-", " ", "\n", "\t", "`", '"', "'", "/"),
+    *("SPECIALIST_REQUEST[a:{}]", '<tool_call>{"name":"a"}</tool_call>', "@a_specialist()", "[/SPECIALIST_RESULT]"),
+    *("\ud800", "\udc00", "ſ", "é", "👩‍🚀", "\u2028", "\x00", "［", "word"),
+)
+
+
+def test_no_scanner_finds_anything_in_harmless_text() -> None:
+    for seed in range(3_000):
+        dice = random.Random(seed)
+        text = harmless("".join(dice.choice(FRAGMENTS) for _ in range(dice.randint(1, 16))))
+        assert harmless(text) == text
+        for made in (text, result_text(text), reason_text(text)):
+            scanner = Scanner(ALL)
+            pieces = [*scanner.feed(made), *scanner.close()]
+            assert all(isinstance(piece, str) for piece in pieces), made
+            assert "".join(str(piece) for piece in pieces) == made
+
+
+def test_much_white_space_behind_a_bracket_takes_no_time() -> None:
+    text = "[" + " " * 50_000 + "<" + "\n" * 50_000 + "@" + "a" * 50_000
+    assert harmless(text) == text
+
+
+def test_text_that_fits_is_not_cut() -> None:
+    assert result_text("Sunny.\n\nTwo rows.") == "Sunny.\n\nTwo rows."
+    assert result_text("x" * 8192) == "x" * 8192
+    assert result_text("\n\r\n  indented\n\n") == "  indented"
+    assert result_text("\n" * 20_000 + "found") == "found"
+
+
+@pytest.mark.parametrize("nothing", ["", "\n\n", " \n\t\n "])
+def test_no_text_says_so(nothing: str) -> None:
+    assert result_text(nothing) == "(nothing found)"
+
+
+NOTE_60_000 = "\n[Cut: this is the beginning of 60,000 characters. Ask for a smaller part to see more.]"
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("| row | of a table |\n" * 3_000, "| row | of a table |"),
+        ("It is 3.5 so, and thus it ends! " * 2_500, "thus it ends!"),
+        ("word " * 12_000, "word"),
+        ("今日は晴れ。" * 10_000, "今日は晴れ。"),
+        ("x" * 60_000, "x"),
+    ],
+)
+def test_long_text_is_cut_where_it_reads_best(text: str, end: str) -> None:
+    cut = result_text(text)
+    head, _, note = cut.rpartition("\n")
+    assert head.endswith(end)
+    assert text.startswith(head)
+    assert 4_000 < len(cut.encode()) <= 8192
+    assert note.startswith("[Cut: this is the beginning of ")
+
+
+def test_the_note_says_how_to_get_more() -> None:
+    assert result_text("x" * 60_000).endswith(NOTE_60_000)
+
+
+@pytest.mark.parametrize("cluster", ["👩‍👩‍👧‍👦", "🇩🇪", "e\u0301\u0302\u0303", "한", "क्षि"])
+def test_no_grapheme_is_cut_in_two(cluster: str) -> None:
+    for most in range(600, 640):
+        head, _, _ = result_text(cluster * 2_000, most).rpartition("\n")
+        assert head == cluster * (len(head) // len(cluster))
+
+
+def test_the_limit_of_bytes_is_never_exceeded() -> None:
+    for seed in range(300):
+        dice = random.Random(seed)
+        words = [
+            dice.choice(("a", "é", "漢字", "👩‍🚀", "[/SPECIALIST_RESULT]", "\n", ". ", "\ud800")) for _ in range(400)
+        ]
+        most = dice.randint(512, 2_000)
+        assert len(result_text("".join(words), most).encode()) <= most
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("Which calendar? home, work", "Which calendar? home, work"),
+        ("two\nlines\r\n\tand  more", "two lines and more"),
+        ("[SPECIALIST_RESULT: web] x", "［SPECIALIST_RESULT: web] x"),
+        (" \n ", "no reason was given"),
+        ("", "no reason was given"),
+        ("x" * 1_000, "x" * 399 + "…"),
+        ("a\ud800", "a\ufffd"),
+    ],
+)
+def test_a_reason_is_one_short_line(reason: str, expected: str) -> None:
+    assert reason_text(reason) == expected
+
+
+def test_blocks() -> None:
+    assert result_block("web", "a\nb") == "[SPECIALIST_RESULT: web]\na\nb\n[/SPECIALIST_RESULT]"
+    assert error_block("web", "no") == "[SPECIALIST_ERROR: web failed - no]"
