@@ -52,15 +52,21 @@ async def _opened(name: str, settings: Settings, specialists: Sequence[Known]) -
 
 
 async def _auto(settings: Settings, specialists: Sequence[Known]) -> Opened:
-    url = settings.model_url or ollama.DEFAULT_URL
+    url, key = settings.model_url or ollama.DEFAULT_URL, settings.model_key
     try:
-        name = await ollama.installed(url, AUTO_SECONDS)
-        if name is None:
-            return Opened(Builtin(specialists), f"Ollama at {url} has no model that can complete")
-        model = Ollama(name, url, settings.model_key, cast(Resume | None, settings.model_resume))
+        name = await ollama.installed(url, AUTO_SECONDS, {"Authorization": f"Bearer {key}"} if key else None)
+    except ModelError as error:
+        why = f"no Ollama answered at {url} within {AUTO_SECONDS * 1000:.0f} ms"
+        if error.code != "model_unreachable":
+            why = f"what answers at {url} is no Ollama that can be used: {error.message}"
+        return Opened(Builtin(specialists), why)
+    if name is None:
+        return Opened(Builtin(specialists), f"Ollama at {url} has no model that can complete")
+    model = Ollama(name, url, key, cast(Resume | None, settings.model_resume))
+    try:
         return Opened(model, f"found on Ollama at {url}; {await model.identify()}")
-    except ModelError:
-        return Opened(Builtin(specialists), f"no Ollama answered at {url} within {AUTO_SECONDS * 1000:.0f} ms")
+    except ModelError as error:
+        return Opened(model, f"found on Ollama at {url}", error.message)
 
 
 async def trouble_of(model: AnyModel) -> str | None:

@@ -1,11 +1,11 @@
 """Wing: Ollama. The ollama package lists, shows and embeds; the stream of tokens is read here, a read at a time."""
 
+import asyncio
 import base64
-import json
-import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -15,7 +15,8 @@ from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, Message, PassUsage, Resume
 from brain.models.lines import Lines
-from brain.models.replies import explained, failing
+from brain.models.replies import Part, Reply, chunks, explained, failing, failure, read
+from brain.settings import LOOPBACK
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:11434"
 CONTEXT_MOST = 16_384
 CONTEXT_UNKNOWN = 4096
-
-log = logging.getLogger("brain")
+ASK_SECONDS = 10.0
 
 
 class _Message(msgspec.Struct):
@@ -36,12 +36,12 @@ class _Line(msgspec.Struct):
     message: _Message | None = None
     done: bool = False
     done_reason: str | None = None
-    prompt_eval_count: int = 0
-    eval_count: int = 0
+    prompt_eval_count: int | None = None
+    eval_count: int | None = None
     error: Any = None
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decoder = msgspec.json.Decoder(_Line)
 
 
 class Ollama:
@@ -61,6 +61,7 @@ class Ollama:
         self.context_tokens: int | None = CONTEXT_UNKNOWN
         self.sees_images = False
         self._model = name
+        self._missed = False
         self._url = (url or DEFAULT_URL).rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"} if key else None
         self._http = http.client(self._url, self._headers)
@@ -71,45 +72,43 @@ class Ollama:
         Raises:
             ModelError: when it cannot be reached, or does not have the model.
         """
-        shown = await _ask(client(self._url, self._headers).show(self._model))
+        self._missed = True
+        async with client(self._url, self._headers) as ollama:
+            shown = await _ask(ollama.show(self._model))
         info = shown.modelinfo or {}
         lengths = [value for key, value in info.items() if key.endswith(".context_length") and isinstance(value, int)]
         self.context_tokens = min(max(lengths, default=CONTEXT_UNKNOWN), CONTEXT_MOST)
         self.sees_images = "vision" in (shown.capabilities or ())
+        self._missed = False
         return f"Ollama server, context of {self.context_tokens} tokens, resumes by {self.resume}"
 
     async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
         """One pass over `POST /api/chat`, as much as one read brings in one chunk."""
-        lines = Lines()
-        ended = False
-        with failing():
-            async with self._http.stream("POST", "/api/chat", content=self._request(messages)) as response:
-                if response.status_code != 200:
-                    await self._fail(response, resumed=messages[-1].role == "assistant")
-                async with aclosing(cast(AsyncGenerator[bytes, None], response.aiter_bytes())) as reads:
-                    async for data in reads:
-                        for chunk in _chunks(lines.feed(data)):
-                            ended = ended or isinstance(chunk, Finish)
-                            yield chunk
-                for chunk in _chunks(lines.close()):
-                    ended = ended or isinstance(chunk, Finish)
+        if self._missed:  # it did not answer when it was asked what it is
+            with suppress(ModelError):
+                await self.identify()
+        resumed = messages[-1].role == "assistant"
+        reply = Reply(Lines(), parts)
+        try:
+            async with aclosing(
+                chunks(self._http, "/api/chat", self._request(messages), reply, resumed=resumed)
+            ) as found:
+                async for chunk in found:
                     yield chunk
-        if not ended:
-            raise ModelError("model_failed", "The model server broke off in the middle of its answer.", "no done line")
+        except PrefillRefused:
+            self.resume = "message"
+            raise
 
     async def describe(self, image: bytes, question: str) -> str:
         """What the model sees in an encoded image."""
-        parts = []
-        async with aclosing(self.stream([Message("user", question, (image,))])) as chunks:
-            async for chunk in chunks:
-                if isinstance(chunk, str):
-                    parts.append(chunk)
-        return "".join(parts)
+        async with aclosing(self.stream([Message("user", question, (image,))])) as found:
+            return "".join([chunk async for chunk in found if isinstance(chunk, str)])
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector a text."""
         try:
-            found = await _ask(client(self._url, self._headers).embed(self._model, list(texts)))
+            async with client(self._url, self._headers) as ollama:
+                found = await _ask(ollama.embed(self._model, list(texts)))
         except ModelError:
             raise Refused("the model server has no embeddings for this model") from None
         return [list(vector) for vector in found.embeddings]
@@ -129,38 +128,48 @@ class Ollama:
             }
         )
 
-    async def _fail(self, response: httpx.Response, *, resumed: bool) -> None:
-        text = (await response.aread())[:2000].decode(errors="replace")
-        error = explained(response.status_code, text)
-        if resumed and response.status_code == 400 and error.code != "model_context":
-            self.resume = "message"
-            raise PrefillRefused(text)
-        raise error
 
-
-def client(url: str, headers: dict[str, str] | None = None) -> "AsyncClient":
+def client(url: str, headers: Mapping[str, str] | None = None) -> "AsyncClient":
     """The ollama package's own client, for all that is no stream."""
     from ollama import AsyncClient  # half a second to import: only who has an Ollama server pays for it
 
-    return AsyncClient(host=url, headers=headers, timeout=10.0)
+    local = urlsplit(url).hostname in LOOPBACK  # as in brain/http.py: no proxy on the way to this machine
+    return AsyncClient(host=url, headers=headers, timeout=ASK_SECONDS, trust_env=not local)
 
 
-async def installed(url: str, seconds: float) -> str | None:
+async def installed(url: str, seconds: float, headers: Mapping[str, str] | None = None) -> str | None:
     """The model that `auto` takes: one that can complete, the loaded one before the newest; None when there is none.
 
     Raises:
         ModelError: when no server answers within `seconds`.
     """
     with failing():
-        async with http.client(url) as quick:
-            await quick.get("/api/version", timeout=seconds)
-    ollama = client(url)
-    loaded = [str(model.model) for model in (await _ask(ollama.ps())).models]
-    by_age = sorted((await _ask(ollama.list())).models, key=lambda model: str(model.modified_at or ""), reverse=True)
-    for name in (*loaded, *(str(model.model) for model in by_age)):
-        if "completion" in ((await _ask(ollama.show(name))).capabilities or ("completion",)):
-            return name
+        async with http.client(url, headers) as quick:
+            try:
+                async with asyncio.timeout(seconds):
+                    await quick.get("/api/version")
+            except TimeoutError:
+                raise ModelError("model_unreachable", "The model server does not answer.", "the time is up") from None
+    async with client(url, headers) as ollama:
+        loaded = [str(model.model) for model in (await _ask(ollama.ps())).models]
+        listed = sorted((await _ask(ollama.list())).models, key=_age)
+        for name in dict.fromkeys((*loaded, *(str(model.model) for model in listed))):
+            if await _can_complete(ollama, name):
+                return name
     return None
+
+
+async def _can_complete(ollama: "AsyncClient", name: str) -> bool:
+    try:
+        shown = await _ask(ollama.show(name))
+    except ModelError:  # gone since it was listed, or broken: another one may do
+        return False
+    return "completion" in (shown.capabilities or ("completion",))  # old servers do not say
+
+
+def _age(model: Any) -> float:
+    """Smaller for newer ones."""
+    return -model.modified_at.timestamp() if model.modified_at is not None else 0.0
 
 
 async def _ask(answer: Any) -> Any:
@@ -172,47 +181,31 @@ async def _ask(answer: Any) -> Any:
         raise explained(error.status_code, error.error) from error
     except (ConnectionError, httpx.HTTPError) as error:
         raise ModelError("model_unreachable", "The model server cannot be reached.", repr(error)) from error
+    except ValueError as error:  # neither JSON nor what the package expects in it
+        raise ModelError("model_failed", "The model server is no Ollama server.", repr(error)[:500]) from error
 
 
-def _chunks(lines: Iterable[bytes]) -> Iterator[Chunk]:
-    """What the lines of one read say, neighbouring texts joined."""
-    texts: list[str] = []
-    for data in lines:
-        if not data.strip():
-            continue
-        line = _decoded(data)
-        message = line.message or _NO_MESSAGE
-        thought = Thinking(message.thinking) if message.thinking else None
-        if (thought or line.done or line.error) and texts:
-            yield "".join(texts)
-            texts = []
-        if thought:
-            yield thought
-        if line.error:
-            raise ModelError("model_failed", "The model failed in the middle of its answer.", str(line.error)[:500])
-        if message.content:
-            texts.append(message.content)
-        if line.done:
-            if texts:
-                yield "".join(texts)
-                texts = []
-            yield PassUsage(line.prompt_eval_count, line.eval_count)
-            yield Finish("length" if line.done_reason == "length" else "stop")
-    if texts:
-        yield "".join(texts)
+def parts(data: bytes) -> Sequence[Part]:
+    """What one line says.
 
-
-_NO_MESSAGE = _Message()
-
-
-def _decoded(data: bytes) -> _Line:
-    try:
-        return _decode(data)
-    except msgspec.DecodeError as error:
-        try:  # lone surrogates, where a pair was cut in two
-            return msgspec.convert(json.loads(data), _Line)
-        except (ValueError, RecursionError, msgspec.ValidationError):
-            return _Line(error=f"unreadable: {error}: {data[:200]!r}")
+    Raises:
+        ModelError: when it says that the model failed, or nothing that can be read.
+    """
+    if not data.strip():
+        return ()
+    line = read(data, _decoder)
+    if line.error:
+        raise failure(line.error)
+    found: list[Part] = []
+    if line.message is not None:
+        if line.message.thinking:
+            found.append(Thinking(line.message.thinking))
+        if line.message.content:
+            found.append(line.message.content)
+    if line.done:
+        found.append(PassUsage(line.prompt_eval_count or 0, line.eval_count or 0))
+        found.append(Finish("length" if line.done_reason == "length" else "stop"))
+    return found
 
 
 def _message(message: Message) -> dict[str, Any]:

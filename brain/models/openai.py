@@ -1,14 +1,11 @@
 """Wing: any server that speaks OpenAI's chat completions: vLLM, llama.cpp, SGLang, LM Studio, hosted ones."""
 
 import base64
-import json
-import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any, cast
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 
 from brain import http
@@ -17,12 +14,10 @@ from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, Message, PassUsage, Resume
 from brain.models.lines import ServerSentEvents
-from brain.models.replies import explained, failing
+from brain.models.replies import Over, Part, Reply, chunks, explained, failing, failure, read
 
 DEFAULT_URL = "https://api.openai.com/v1"
 IDENTIFY_SECONDS = 2.0
-
-log = logging.getLogger("brain")
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -41,14 +36,16 @@ _BY_OWNER = {
     "vllm": Dialect("vLLM", "prefill", _VLLM_FIELDS),
     "sglang": Dialect("SGLang", "prefill", _VLLM_FIELDS),
 }
-_BY_HOST = {
-    "api.mistral.ai": Dialect("Mistral", "prefill", message={"prefix": True}),
-    "openrouter.ai": Dialect("OpenRouter", "prefill"),
+_BY_ADDRESS = {
+    "api.mistral.ai/": Dialect("Mistral", "prefill", message={"prefix": True}),
+    "api.deepseek.com/beta/": Dialect("DeepSeek", "prefill", message={"prefix": True}),
+    "openrouter.ai/": Dialect("OpenRouter", "prefill"),
 }
+_LENGTHS = ("max_model_len", "context_length", "max_context_length")
 
 
 class _Delta(msgspec.Struct):
-    content: str | None = None
+    content: str | list[Any] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     thinking: str | None = None
@@ -64,19 +61,23 @@ class _Details(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
+
+
+class _Timings(msgspec.Struct):
+    cache_n: int | None = None
 
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
+    timings: _Timings | None = None
     error: Any = None
 
 
-_NO_DELTA = _Delta()
-_decode = msgspec.json.Decoder(_Chunk).decode
+_decoder = msgspec.json.Decoder(_Chunk)
 
 
 class OpenAI:
@@ -98,6 +99,7 @@ class OpenAI:
         self.sees_images = False
         self._model = name
         self._wanted_resume = resume
+        self._missed = False
         self._dialect = UNKNOWN
         self._url = (url or DEFAULT_URL).rstrip("/")
         self._http = http.client(self._url, {"Authorization": f"Bearer {key}"} if key else None)
@@ -106,60 +108,52 @@ class OpenAI:
         """Asks the server what it is, by free GETs; a sentence for people.
 
         Raises:
-            ModelError: when it cannot be reached.
+            ModelError: when it cannot be reached, or does not let us in.
         """
+        self._missed = True
         found = await self._get(f"{self._url}/models")
-        models = [m for m in found.get("data") or () if isinstance(m, dict)] if isinstance(found, dict) else []
-        mine = next((m for m in models if m.get("id") == self._model), models[0] if models else {})
-        host = urlsplit(self._url).hostname or ""
-        self._dialect = _BY_HOST.get(host) or _BY_OWNER.get(str(mine.get("owned_by")), UNKNOWN)
-        self.resume = self._wanted_resume or self._dialect.resume
-        self.context_tokens = _positive(mine.get("max_model_len"))
+        models = found.get("data") if isinstance(found, dict) else None
+        self._recognise([model for model in models if isinstance(model, dict)] if isinstance(models, list) else [])
         if self._dialect.name == "llama.cpp":
             await self._read_props()
+        self._missed = False
         return f"{self._dialect.name} server, resumes by {self.resume}"
 
     async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
         """One pass over `POST chat/completions`, as much as one read brings in one chunk."""
-        events = ServerSentEvents()
-        ended = False
-        with failing():
-            async with self._http.stream("POST", "chat/completions", content=self._request(messages)) as response:
-                if response.status_code != 200:
-                    await self._fail(response, resumed=messages[-1].role == "assistant")
-                async with aclosing(cast(AsyncGenerator[bytes, None], response.aiter_bytes())) as reads:
-                    async for data in reads:
-                        for chunk in _chunks(events.feed(data)):
-                            ended = ended or isinstance(chunk, Finish)
-                            if chunk is _DONE:
-                                return
-                            yield chunk
-        if not ended:
-            raise ModelError("model_failed", "The model server broke off in the middle of its answer.", "no finish")
+        if self._missed:  # it did not answer when it was asked what it is
+            with suppress(ModelError):
+                await self.identify()
+        resumed = messages[-1].role == "assistant"
+        reply = Reply(ServerSentEvents(), parts)
+        try:
+            body = self._request(messages)
+            async with aclosing(chunks(self._http, "chat/completions", body, reply, resumed=resumed)) as found:
+                async for chunk in found:
+                    yield chunk
+        except PrefillRefused:
+            self.resume = self._wanted_resume = "message"
+            raise
 
     async def describe(self, image: bytes, question: str) -> str:
         """What the model sees in an encoded image."""
-        parts = []
-        async with aclosing(self.stream([Message("user", question, (image,))])) as chunks:
-            async for chunk in chunks:
-                if isinstance(chunk, str):
-                    parts.append(chunk)
-        return "".join(parts)
+        async with aclosing(self.stream([Message("user", question, (image,))])) as found:
+            return "".join([chunk async for chunk in found if isinstance(chunk, str)])
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector a text, from `POST embeddings`."""
         with failing():
             response = await self._http.post("embeddings", json={"model": self._model, "input": list(texts)})
-        if response.status_code != 200:
-            raise Refused("the model server has no embeddings")
-        return [item["embedding"] for item in response.json()["data"]]
+        try:
+            return [[float(number) for number in item["embedding"]] for item in response.json()["data"]]
+        except (ValueError, TypeError, LookupError):
+            raise Refused("the model server has no embeddings") from None
 
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
 
     def _request(self, messages: Sequence[Message]) -> bytes:
-        resumed = messages[-1].role == "assistant"
         sent = [_message(message) for message in messages]
         request = {
             "model": self._model,
@@ -167,22 +161,29 @@ class OpenAI:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        if resumed:
+        if messages[-1].role == "assistant":
             sent[-1] |= self._dialect.message
             request |= self._dialect.request
         return msgspec.json.encode(request)
 
-    async def _fail(self, response: httpx.Response, *, resumed: bool) -> None:
-        text = (await response.aread())[:2000].decode(errors="replace")
-        error = explained(response.status_code, text)
-        if resumed and response.status_code == 400 and error.code != "model_context":
-            self.resume = "message"
-            raise PrefillRefused(text)
-        raise error
+    def _recognise(self, models: Sequence[Mapping[str, Any]]) -> None:
+        """Who the server is, and what it says of the model; the first one listed speaks for one that is not."""
+        mine = next((model for model in models if model.get("id") == self._model), None)
+        alike = mine or (models[0] if models else {})
+        parts = urlsplit(self._url)
+        address = f"{parts.hostname}{parts.path}/"
+        hosted = next((dialect for start, dialect in _BY_ADDRESS.items() if address.startswith(start)), None)
+        self._dialect = hosted or _BY_OWNER.get(str(alike.get("owned_by")), UNKNOWN)
+        self.resume = self._wanted_resume or self._dialect.resume
+        known = mine or (alike if len(models) == 1 else {})
+        self.context_tokens = next(filter(None, (_positive(known.get(key)) for key in _LENGTHS)), None)
+        self.sees_images = _sees(known)
 
     async def _get(self, url: str) -> Any:
         with failing():
             response = await self._http.get(url, timeout=IDENTIFY_SECONDS)
+        if response.status_code in (401, 403) or response.status_code >= 500:
+            raise explained(response.status_code, response.text[:2000])
         try:
             return response.json() if response.status_code == 200 else {}
         except ValueError:
@@ -197,68 +198,68 @@ class OpenAI:
             self.sees_images = isinstance(modalities, dict) and modalities.get("vision") is True
 
 
-_DONE = Finish("stop")  # its identity says that `[DONE]` came
+def parts(data: bytes) -> Sequence[Part]:
+    """What one event says.
 
-
-def _chunks(events: Iterable[bytes]) -> Iterator[Chunk]:
-    """What the events of one read say, neighbouring texts joined."""
-    texts: list[str] = []
-    for data in events:
-        others = []
-        for part in _parts(data):
-            if isinstance(part, str):
-                texts.append(part)
-            else:
-                others.append(part)
-        if others and texts:
-            yield "".join(texts)
-            texts = []
-        for other in others:
-            if isinstance(other, ModelError):
-                raise other
-            yield other
-    if texts:
-        yield "".join(texts)
-
-
-def _parts(data: bytes) -> Iterator[Chunk | ModelError]:
-    """What one event says; an error comes as a value, so that what was said before it is told first."""
-    if data.strip() == b"[DONE]":
-        yield _DONE
-        return
-    try:
-        chunk = _decoded(data)
-    except ModelError as error:
-        yield error
-        return
+    Raises:
+        ModelError: when it says that the model failed, or nothing that can be read.
+    """
+    if data[:1] != b"{":
+        return _unusual(data)
+    chunk = read(data, _decoder)
     if chunk.error:
-        yield ModelError("model_failed", "The model failed in the middle of its answer.", str(chunk.error)[:500])
+        raise failure(chunk.error)
+    found: list[Part] = []
     for choice in chunk.choices or ():
-        delta = choice.delta or _NO_DELTA
-        if thought := delta.reasoning_content or delta.reasoning or delta.thinking:
-            yield Thinking(thought)
-        if delta.content:
-            yield delta.content
+        if choice.delta is not None:
+            found += _delta(choice.delta)
         if choice.finish_reason:
-            yield Finish("length" if choice.finish_reason == "length" else "stop")
+            found.append(Finish("length" if choice.finish_reason == "length" else "stop"))
     if chunk.usage is not None:
-        yield _usage(chunk.usage)
+        found.append(_usage(chunk.usage, chunk.timings))
+    return found
 
 
-def _decoded(data: bytes) -> _Chunk:
-    try:
-        return _decode(data)
-    except msgspec.DecodeError as error:
-        try:  # lone surrogates, which some servers escape when they cut a pair in two
-            return msgspec.convert(json.loads(data), _Chunk)
-        except (ValueError, RecursionError, msgspec.ValidationError):
-            detail = f"{error}: {data[:200]!r}"
-            raise ModelError("model_failed", "The model server sent something unreadable.", detail) from None
+def _unusual(data: bytes) -> Sequence[Part]:
+    data = data.strip()
+    if data[:1] == b"{":
+        return parts(data)
+    if data == b"[DONE]":
+        return (Over(),)
+    if data:
+        raise ModelError("model_failed", "The model server sent something unreadable.", repr(data[:200]))
+    return ()
 
 
-def _usage(usage: _Usage) -> PassUsage:
-    details = usage.prompt_tokens_details
-    return PassUsage(usage.prompt_tokens, usage.completion_tokens, details.cached_tokens if details else None)
+def _delta(delta: _Delta) -> Sequence[Part]:
+    content = delta.content
+    thought = delta.reasoning_content or delta.reasoning or delta.thinking
+    if isinstance(content, str) and content and not thought:
+        return (content,)
+    found: list[Part] = [Thinking(thought)] if thought else []
+    for item in (content,) if isinstance(content, str) else content or ():
+        found += _pieces(item)
+    return found
+
+
+def _pieces(item: Any) -> Sequence[Part]:
+    """Mistral's models that reason send lists: texts, and thoughts that are lists of texts."""
+    if isinstance(item, str):
+        return (item,) if item else ()
+    if not isinstance(item, Mapping):
+        return ()
+    if isinstance(text := item.get("text"), str) and text:
+        return (text,)
+    thoughts = item.get("thinking")
+    texts = [text for thought in thoughts for text in _pieces(thought)] if isinstance(thoughts, list) else []
+    return [Thinking(text) for text in texts if isinstance(text, str)]
+
+
+def _usage(usage: _Usage, timings: _Timings | None) -> PassUsage:
+    reused = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
+    if reused is None and timings is not None:
+        reused = timings.cache_n
+    return PassUsage(usage.prompt_tokens or 0, usage.completion_tokens or 0, reused)
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -269,6 +270,15 @@ def _message(message: Message) -> dict[str, Any]:
         url = f"data:{sniff(image, 'image/png')};base64,{base64.b64encode(image).decode()}"
         content.append({"type": "image_url", "image_url": {"url": url}})
     return {"role": message.role, "content": content}
+
+
+def _sees(model: Mapping[str, Any]) -> bool:
+    """Whether a list of models says of one that it takes images, as Mistral and OpenRouter do."""
+    capabilities, architecture = model.get("capabilities"), model.get("architecture")
+    if isinstance(capabilities, Mapping) and capabilities.get("vision") is True:
+        return True
+    inputs = architecture.get("input_modalities") if isinstance(architecture, Mapping) else None
+    return isinstance(inputs, list) and "image" in inputs
 
 
 def _positive(value: Any) -> int | None:

@@ -1,16 +1,181 @@
-"""Wing: what model servers answer when they do not answer, translated once for all of them."""
+"""Wing: what model servers answer, and what they say when they do not; read and translated once for all of them."""
 
+import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any, Protocol, TypeVar, cast
 
 import httpx
+import msgspec
 
-from brain.errors import ModelError
+from brain.errors import ModelError, PrefillRefused
+from brain.events import Thinking
+from brain.messages import Chunk, Finish, PassUsage
 
+T = TypeVar("T")
+
+REFUSAL_BYTES = 4096
+"""How much of an error's body is read: enough to know it by, however long it is."""
 _CONTEXT = re.compile(
-    r"context (?:length|size|window)|maximum context|exceeds? the (?:available )?context|too many tokens", re.IGNORECASE
+    r"context[ _](?:length|size|window)|maximum (?:context|model length)|exceeds? the (?:available )?context"
+    r"|too many tokens|exceeds the maximum number of tokens|prompt is too long|reduce the length of the messages",
+    re.IGNORECASE,
 )
+_CONTEXT_STATUS = frozenset({400, 413, 422, 500})
+_PREFILL_STATUS = frozenset({400, 422})
+
+
+class Over:
+    """What a server says behind all the rest: nothing more will come."""
+
+
+Part = Chunk | Over
+
+
+class Splitter(Protocol):
+    """Finds the items (lines, events) in a stream of bytes."""
+
+    def feed(self, data: bytes, /) -> Iterable[bytes]: ...
+    def close(self) -> Iterable[bytes]: ...
+
+
+class Reply:
+    """The body of one answer, without I/O: bytes in, chunks out, neighbouring texts of one read joined.
+
+    Args:
+        splitter: finds the items in the bytes.
+        parts: what one item says.
+
+    Attributes:
+        ended: whether the server said why the model stopped; what fails later does no harm.
+        over: whether nothing more will come.
+    """
+
+    def __init__(self, splitter: Splitter, parts: Callable[[bytes], Sequence[Part]]) -> None:
+        self.ended = False
+        self.over = False
+        self._splitter = splitter
+        self._parts = parts
+        self._half = ""
+
+    def feed(self, data: bytes) -> Iterator[Chunk]:
+        """Takes what one read brought. What was said before an error comes before the error.
+
+        Raises:
+            ModelError: when the server says that it failed, or nothing that can be read.
+        """
+        return self._chunks(self._splitter.feed(data))
+
+    def close(self) -> Iterator[Chunk]:
+        """Says that the body ended."""
+        return self._chunks(self._splitter.close())
+
+    def _chunks(self, items: Iterable[bytes]) -> Iterator[Chunk]:
+        texts: list[str] = []
+        thinking = False
+        usage = None
+        for part in self._said(items):
+            text = part if isinstance(part, str) else part.text if isinstance(part, Thinking) else None
+            if text is not None and (not texts or isinstance(part, Thinking) is thinking):
+                thinking = isinstance(part, Thinking)
+                texts.append(text)
+                continue
+            if isinstance(part, PassUsage):
+                usage = part
+                continue
+            if texts and (found := self._whole("".join(texts))):
+                yield Thinking(found) if thinking else found
+            texts, thinking = ([], False) if text is None else ([text], isinstance(part, Thinking))
+            if isinstance(part, ModelError):
+                raise part
+            if isinstance(part, Finish | Over) and self._half:
+                self._half = ""
+                yield "\ufffd"
+            if isinstance(part, Finish):
+                yield part
+        if texts and (found := self._whole("".join(texts))):
+            yield Thinking(found) if thinking else found
+        if usage is not None:
+            yield usage
+
+    def _said(self, items: Iterable[bytes]) -> Iterator[Part | ModelError]:
+        """What the items say; an error comes as a value, so that what was said before it can be told first."""
+        for item in items:
+            try:
+                parts = self._parts(item)
+            except ModelError as error:
+                yield error
+                return
+            for part in parts:
+                self.ended = self.ended or isinstance(part, Finish | Over)
+                self.over = self.over or isinstance(part, Over)
+                yield part
+
+    def _whole(self, text: str) -> str:
+        """The text with the halves of characters joined that were cut in two; one without the other is U+FFFD."""
+        if not self._half and (text.isascii() or not _SURROGATE.search(text)):
+            return text
+        text = self._half + text
+        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        return text.removesuffix(self._half).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+async def chunks(
+    client: httpx.AsyncClient, path: str, body: bytes, reply: Reply, *, resumed: bool
+) -> AsyncGenerator[Chunk, None]:
+    """One pass: posts `body`, gives what the answer says. Closing the generator closes the connection.
+
+    Raises:
+        ModelError: when there is no answer, or only a part of one.
+        PrefillRefused: when the server does not go on with a started answer.
+    """
+    headers = {"Content-Type": "application/json"}
+    try:
+        with failing():
+            async with client.stream("POST", path, content=body, headers=headers) as response:
+                if response.status_code != 200:
+                    raise await _refusal(response, resumed=resumed)
+                async with aclosing(cast(AsyncGenerator[bytes, None], response.aiter_bytes())) as reads:
+                    async for data in reads:
+                        for chunk in reply.feed(data):
+                            yield chunk
+                        if reply.over:
+                            return
+            for chunk in reply.close():
+                yield chunk
+    except ModelError:
+        if not reply.ended:
+            raise
+    if not reply.ended:
+        raise ModelError("model_failed", "The model server broke off in the middle of its answer.", "no end was sent")
+
+
+def read(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+    """One item, decoded; broken characters in it, which servers send that cut them in two, are let pass.
+
+    Raises:
+        ModelError: when it is no JSON, or not of the expected form.
+    """
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        try:
+            return msgspec.convert(json.loads(data.decode(errors="replace")), decoder.type)
+        except (ValueError, RecursionError):
+            detail = f"{error}: {data[:200]!r}"
+            raise ModelError("model_failed", "The model server sent something unreadable.", detail) from None
+
+
+def failure(said: Any) -> ModelError:
+    """The error for what a server says in the middle of an answer."""
+    text = str(said)[:2000]
+    if _CONTEXT.search(text):
+        return _too_long(text)
+    return ModelError("model_failed", "The model failed in the middle of its answer.", text)
 
 
 @contextmanager
@@ -18,8 +183,10 @@ def failing() -> Iterator[None]:
     """Translates the HTTP client's errors."""
     try:
         yield
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+    except httpx.ConnectError as error:
         raise ModelError("model_unreachable", "The model server cannot be reached.", repr(error)) from error
+    except httpx.TimeoutException as error:
+        raise ModelError("model_unreachable", "The model server does not answer.", repr(error)) from error
     except httpx.HTTPError as error:
         message = "The connection to the model server broke in the middle of its answer."
         raise ModelError("model_failed", message, repr(error)) from error
@@ -28,9 +195,8 @@ def failing() -> Iterator[None]:
 def explained(status: int, text: str) -> ModelError:
     """The error for an HTTP status that is not 200, and the text that came with it."""
     detail = f"HTTP {status}: {text}"
-    if _CONTEXT.search(text):
-        message = "The conversation is too long for the model; begin a new one, or ask for less."
-        return ModelError("model_context", message, detail)
+    if status in _CONTEXT_STATUS and _CONTEXT.search(text):
+        return _too_long(detail)
     if status in (401, 403):
         return ModelError("model_failed", "The model server refused Brain's key.", detail)
     if status == 404:
@@ -38,3 +204,22 @@ def explained(status: int, text: str) -> ModelError:
     if status == 429:
         return ModelError("model_failed", "The model server takes no more requests at the moment.", detail)
     return ModelError("model_failed", "The model server could not answer.", detail)
+
+
+def _too_long(detail: str) -> ModelError:
+    message = "The conversation is too long for the model; begin a new one, or ask for less."
+    return ModelError("model_context", message, detail)
+
+
+async def _refusal(response: httpx.Response, *, resumed: bool) -> ModelError:
+    body = b""
+    async with aclosing(cast(AsyncGenerator[bytes, None], response.aiter_bytes())) as reads:
+        async for data in reads:
+            body += data
+            if len(body) >= REFUSAL_BYTES:
+                break
+    text = body[:REFUSAL_BYTES].decode(errors="replace")
+    error = explained(response.status_code, text)
+    if resumed and response.status_code in _PREFILL_STATUS and error.code != "model_context":
+        return PrefillRefused(error.args[0])
+    return error

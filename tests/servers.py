@@ -1,0 +1,394 @@
+"""Model servers for tests: they speak the real protocols on a real port, and say exactly what a test tells them to."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+Json = Any
+
+
+@dataclass(frozen=True)
+class Thought:
+    """Reasoning, in the field where this server has it."""
+
+    text: str
+    field: str = "reasoning_content"
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Bytes of the body, written as they are."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Silence."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The connection ends here: reset, or closed in the middle of the body."""
+
+    reset: bool = False
+
+
+Item = str | Thought | Raw | Wait | Cut
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one generating request is answered with.
+
+    Attributes:
+        said: texts and the like, one frame each; may be endless.
+        every: seconds before each of them.
+        finish: why it stopped; None leaves the last frame out.
+        usage: prompt, completion and cached tokens.
+        done: whether `[DONE]` is sent, where the protocol has it.
+        echo: whether the started answer is repeated first.
+        newline: how lines end.
+        piece: how many bytes go into one write; 0 for one frame each, -1 for all at once.
+        status, answer: of a request that is refused.
+    """
+
+    said: Iterable[Item] = ()
+    every: float = 0.0
+    finish: str | None = "stop"
+    usage: tuple[int, int, int | None] | None = (10, 3, None)
+    done: bool = True
+    echo: bool = False
+    newline: bytes = b"\n"
+    piece: int = 0
+    status: int = 200
+    answer: Json = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it came."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: Json
+
+
+@dataclass
+class Served:
+    """What became of one generating request: when its text held the marker, what was said behind it, when it ended."""
+
+    text: str = ""
+    marker_at: float | None = None
+    tokens_after_marker: int = 0
+    closed_at: float | None = None
+    closed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+
+    @property
+    def seconds_until_closed(self) -> float:
+        """From the end of the marker until the client closed the connection."""
+        assert self.marker_at is not None
+        assert self.closed_at is not None
+        return self.closed_at - self.marker_at
+
+
+class Server:
+    """A server that answers generating requests with `passes`, one after the other, and others with `answers`.
+
+    Args:
+        answers: status and JSON (or bytes) by method and path.
+        marker: text from whose end on tokens are counted.
+        refuses_prefill: the text of the 400 for a message of the assistant that is to be gone on with.
+        silent: accept connections and never answer.
+
+    Attributes:
+        asked: all requests, in order.
+        served: one entry a generating request that was answered with 200.
+    """
+
+    generating = ""
+    content_type = ""
+
+    def __init__(
+        self,
+        *passes: Pass,
+        answers: Mapping[str, tuple[int, Json]] | None = None,
+        marker: str = "]",
+        refuses_prefill: str | None = None,
+        silent: bool = False,
+    ) -> None:
+        self.asked: list[Asked] = []
+        self.served: list[Served] = []
+        self.url = ""
+        self._passes = iter(passes)
+        self._answers = dict(answers or {})
+        self._marker = marker
+        self._refuses_prefill = refuses_prefill
+        self._silent = silent
+        self._connections: set[asyncio.Task[None]] = set()
+
+    @property
+    def lines(self) -> list[str]:
+        """Method and path of all requests."""
+        return [f"{asked.method} {asked.path}" for asked in self.asked]
+
+    @property
+    def generated(self) -> list[Json]:
+        """The bodies of the generating requests."""
+        return [asked.body for asked in self.asked if asked.path == self.generating]
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{self.prefix}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        await self._server.wait_closed()
+
+    prefix = ""
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            if self._silent:
+                await asyncio.sleep(3600)
+            asked = await _read(reader)
+            if asked is not None:
+                self.asked.append(asked)
+                await self._answer(asked, reader, writer)
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._connections.discard(task)
+            writer.close()
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+    async def _answer(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if asked.method != "POST" or asked.path != self.generating:
+            status, answer = self._answers.get(f"{asked.method} {asked.path}", (404, {"error": "not found"}))
+            await _send(writer, status, answer)
+            return
+        if self._refuses_prefill is not None and asked.body["messages"][-1]["role"] == "assistant":
+            await _send(writer, 400, self.refusal(self._refuses_prefill))
+            return
+        told = next(self._passes)
+        if told.status != 200:
+            await _send(writer, told.status, told.answer)
+            return
+        served = Served()
+        self.served.append(served)
+        watcher = asyncio.create_task(_watch(reader, served))
+        try:
+            await self._generate(told, asked.body, served, writer)
+        finally:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(served.closed.wait(), 1)
+            watcher.cancel()
+
+    async def _generate(self, told: Pass, body: Json, served: Served, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            f"HTTP/1.1 200 OK\r\ncontent-type: {self.content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+        )
+        held = b""
+        async for frame in self._frames(told, body, served):
+            if isinstance(frame, Cut):
+                await _write(writer, held)
+                await writer.drain()
+                await asyncio.sleep(0.02)
+                if frame.reset:
+                    writer.transport.abort()
+                return
+            held += frame.replace(b"\n", told.newline) if told.newline != b"\n" else frame
+            if told.piece == 0:
+                await _write(writer, held)
+                held = b""
+            while 0 < told.piece <= len(held):
+                await _write(writer, held[: told.piece])
+                held = held[told.piece :]
+            if served.closed.is_set():
+                return
+        await _write(writer, held)
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+        writer.write_eof()
+
+    async def _frames(self, told: Pass, body: Json, served: Served) -> AsyncIterator[bytes | Cut]:
+        for frame in self.opening(body):
+            yield frame
+        started = body["messages"][-1]
+        echo = [started["content"]] if told.echo and started["role"] == "assistant" else []
+        for said in (*echo, *told.said) if isinstance(told.said, Sequence) else told.said:
+            await asyncio.sleep(said.seconds if isinstance(said, Wait) else told.every)
+            if isinstance(said, Wait):
+                continue
+            yield said if isinstance(said, Cut) else said.data if isinstance(said, Raw) else self.frame(said)
+            if isinstance(said, str):
+                _count(served, said, self._marker)
+        for frame in self.closing(told, body):
+            yield frame
+
+    def refusal(self, text: str) -> Json:
+        """How this server words a 400."""
+        raise NotImplementedError
+
+    def opening(self, body: Json) -> Iterator[bytes]:
+        """Frames before the first text."""
+        yield from ()
+
+    def frame(self, said: str | Thought) -> bytes:
+        """One text."""
+        raise NotImplementedError
+
+    def closing(self, told: Pass, body: Json) -> Iterator[bytes]:
+        """Frames after the last text."""
+        raise NotImplementedError
+
+
+class OpenAIServer(Server):
+    """Any server of the chat completions API; `owned_by` tells which one it is."""
+
+    generating = "/v1/chat/completions"
+    content_type = "text/event-stream"
+    prefix = "/v1"
+
+    def refusal(self, text: str) -> Json:
+        return {"error": {"message": text, "type": "invalid_request_error", "param": None, "code": 400}}
+
+    def opening(self, body: Json) -> Iterator[bytes]:
+        yield self._chunk([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
+
+    def frame(self, said: str | Thought) -> bytes:
+        delta = {"content": said} if isinstance(said, str) else {said.field: said.text}
+        return self._chunk([{"index": 0, "delta": delta, "finish_reason": None}])
+
+    def closing(self, told: Pass, body: Json) -> Iterator[bytes]:
+        if told.finish is not None:
+            yield self._chunk([{"index": 0, "delta": {}, "finish_reason": told.finish}])
+        if told.usage is not None and body.get("stream_options", {}).get("include_usage"):
+            prompt, completion, cached = told.usage
+            usage: Json = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+            if cached is not None:
+                usage["prompt_tokens_details"] = {"cached_tokens": cached}
+            yield self._chunk([], usage=usage)
+        if told.done:
+            yield b"data: [DONE]\n\n"
+
+    def _chunk(self, choices: Sequence[Json], **more: Json) -> bytes:
+        head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        chunk = {**head, "choices": choices, "usage": None, **more}
+        return b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n"
+
+
+class OllamaServer(Server):
+    """Ollama's own API."""
+
+    generating = "/api/chat"
+    content_type = "application/x-ndjson"
+
+    def refusal(self, text: str) -> Json:
+        return {"error": text}
+
+    def frame(self, said: str | Thought) -> bytes:
+        message = {"content": said} if isinstance(said, str) else {"content": "", "thinking": said.text}
+        return self._line(message={"role": "assistant", **message}, done=False)
+
+    def closing(self, told: Pass, body: Json) -> Iterator[bytes]:
+        if told.finish is not None:
+            counts: Json = {}
+            if told.usage is not None:
+                counts = {"prompt_eval_count": told.usage[0], "eval_count": told.usage[1], "eval_duration": 4_000_000}
+            yield self._line(
+                message={"role": "assistant", "content": ""}, done=True, done_reason=told.finish, **counts
+            )
+
+    def _line(self, **fields: Json) -> bytes:
+        line = {"model": "m", "created_at": "2026-11-21T00:00:00.123456789Z", **fields}
+        return json.dumps(line, ensure_ascii=False).encode() + b"\n"
+
+
+def models(*ids: str, owned_by: str, **more: Json) -> dict[str, tuple[int, Json]]:
+    """The answer to `GET /v1/models`."""
+    data = [{"id": name, "object": "model", "owned_by": owned_by, **more} for name in ids]
+    return {"GET /v1/models": (200, {"object": "list", "data": data})}
+
+
+@contextmanager
+def in_thread(server: Server) -> Iterator[Server]:
+    """The server on a loop of its own, for tests that are not asynchronous."""
+    ready, over = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with server:
+            ready.set()
+            while not over.is_set():
+                await asyncio.sleep(0.01)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        assert ready.wait(5)
+        yield server
+    finally:
+        over.set()
+        thread.join()
+
+
+def _count(served: Served, said: str, marker: str) -> None:
+    if served.marker_at is not None:
+        served.tokens_after_marker += 1
+    served.text += said
+    if served.marker_at is None and marker in served.text:
+        served.marker_at = time.monotonic()
+
+
+async def _watch(reader: asyncio.StreamReader, served: Served) -> None:
+    with suppress(ConnectionError):
+        await reader.read()
+    served.closed_at = time.monotonic()
+    served.closed.set()
+
+
+async def _read(reader: asyncio.StreamReader) -> Asked | None:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.IncompleteReadError:
+        return None
+    first, *rest = head.rstrip().split("\r\n")
+    method, path, _ = first.split(" ")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in rest)}
+    data = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Asked(method, path, headers, json.loads(data) if data else None)
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    if data:
+        writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+        await writer.drain()
+        await asyncio.sleep(0)
+
+
+async def _send(writer: asyncio.StreamWriter, status: int, answer: Json) -> None:
+    body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    writer.write(
+        f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        "connection: close\r\n\r\n".encode() + body
+    )
+    await writer.drain()
