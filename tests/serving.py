@@ -1,0 +1,284 @@
+"""A real server for tests, on a port of its own; models that play their part; a client that notes what came when."""
+
+import asyncio
+import json
+import os
+import re
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+
+from brain.app import House, create_app
+from brain.errors import Refused
+from brain.messages import Chunk, Finish, Message, Resume
+from brain.models import Opened
+from brain.registry import Registry
+from brain.settings import Settings, read
+
+T = TypeVar("T")
+ITS_OWN = ("serve", "_say_farewell", "_shutdown_watcher", "LifespanOn.main")
+
+
+class Server(uvicorn.Server):
+    """An app in a thread. Its loop can be asked what runs on it."""
+
+    def __init__(self, app: Starlette) -> None:
+        super().__init__(uvicorn.Config(app, log_level="critical", ws="none", timeout_graceful_shutdown=1))
+        self.app = app
+        self.ready = threading.Event()
+        self.sock = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port: int = self.sock.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    @property
+    def house(self) -> House:
+        house: House = self.app.state.house
+        return house
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.loop = asyncio.get_running_loop()
+        self.ready.set()
+
+    def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(5)
+
+    def left(self, seconds: float = 0.3) -> list[str]:
+        """The tasks of turns and requests that still run after so long."""
+        end = time.monotonic() + seconds
+        while (names := self._running()) and time.monotonic() < end:
+            time.sleep(0.01)
+        return names
+
+    def _running(self) -> list[str]:
+
+        async def names() -> list[str]:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            found = [getattr(task.get_coro(), "__qualname__", "?") for task in tasks if task is not None]
+            return sorted(name for name in found if not name.endswith(ITS_OWN))
+
+        return self.on_loop(names())
+
+    def play(self, *models: "Player") -> None:
+        """Lets these models answer, the first by default."""
+        self.house.models = [Opened(model, "the test plays it") for model in models]  # type: ignore[arg-type]
+
+
+@contextmanager
+def served(app: Starlette) -> Iterator[Server]:
+    """The app, served until the block ends."""
+    server = Server(app)
+    thread = threading.Thread(target=server.run, args=([server.sock],))
+    thread.start()
+    try:
+        assert server.ready.wait(10)
+        yield server
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        server.sock.close()
+    assert not thread.is_alive()
+
+
+def settings(**values: object) -> Settings:
+    """Settings as the environment would give them."""
+    named = {key: str(value) for key, value in values.items()}
+    return read({f"BRAIN_{key}": value for key, value in ({"MODEL": "builtin"} | named).items()})
+
+
+def script(folder: Path, *passes: Sequence[str] | Mapping[str, object], name: str = "script.jsonl") -> str:
+    """The setting MODEL for a file with these passes."""
+    path = folder / name
+    path.write_text("".join(json.dumps(one) + "\n" for one in passes), "utf-8")
+    return f"script:{path}"
+
+
+@contextmanager
+def brain_served(registry: Registry | None = None, **values: object) -> Iterator[Server]:
+    """Brain, served with these settings and specialists."""
+    app = create_app(settings(**values), registry if registry is not None else Registry())
+    with served(app) as server:
+        yield server
+
+
+class Player:
+    """A model that plays passes of texts, pauses (seconds), and errors; and keeps what it was asked."""
+
+    stand_in = False
+    resume: Resume = "prefill"
+    context_tokens = None
+    sees_images = False
+
+    def __init__(self, *passes: Sequence[str | float | Exception], name: str = "player") -> None:
+        self.name = name
+        self.passes = passes
+        self.asked: list[list[Message]] = []
+        self.open = threading.Event()
+        self.closed: list[float] = []
+
+    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+        self.asked.append(list(messages))
+        self.open.set()
+        try:
+            for item in self.passes[turn_pass] if turn_pass < len(self.passes) else ():
+                if isinstance(item, Exception):
+                    raise item
+                if isinstance(item, str):
+                    yield item
+                else:
+                    await asyncio.sleep(item)
+            yield Finish("stop")
+        finally:
+            self.closed.append(time.monotonic())
+
+    async def describe(self, image: bytes, question: str) -> str:
+        raise Refused("the model takes no images")
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        raise Refused("the model has no embeddings")
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a native stream, and when it came."""
+
+    name: str
+    id: str
+    data: dict[str, Any]
+    at: float
+
+
+@dataclass
+class Answer:
+    """What a server answered, piece by piece."""
+
+    status: int
+    headers: httpx.Headers
+    began: float
+    chunks: list[tuple[float, bytes]] = field(default_factory=list)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(data for _, data in self.chunks)
+
+    @property
+    def events(self) -> list[Event]:
+        found = []
+        text = ""
+        for at, data in self.chunks:
+            text += data.decode()
+            while "\n\n" in text:
+                frame, _, text = text.partition("\n\n")
+                if not frame.startswith(":"):
+                    lines = dict(line.split(": ", 1) for line in frame.split("\n"))
+                    found.append(Event(lines["event"], lines["id"], json.loads(lines["data"]), at - self.began))
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        return [event.name for event in self.events]
+
+    @property
+    def heartbeats(self) -> list[float]:
+        return [at - self.began for at, data in self.chunks for _ in range(data.count(b": heartbeat\n\n"))]
+
+    @property
+    def last(self) -> dict[str, Any]:
+        return self.events[-1].data
+
+    @property
+    def error(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.body)["error"]
+        return found
+
+
+def post(url: str, **options: Any) -> Answer:
+    """Reads a whole answer to `POST /v1/chat/stream`, noting when each piece came."""
+    with streaming(url, **options) as answer:
+        pass
+    return answer
+
+
+@contextmanager
+def streaming(url: str, until: str | None = None, **options: Any) -> Iterator[Answer]:
+    """The answer as far as `until`, an event's name, with the connection open; behind the block it is closed."""
+    began = time.monotonic()
+    with (
+        httpx.Client(timeout=20, trust_env=False) as client,
+        client.stream("POST", f"{url}/v1/chat/stream", **options) as response,
+    ):
+        answer = Answer(response.status_code, response.headers, began)
+        pieces = response.iter_raw()  # named, so that it is not closed before the block ends
+        for data in pieces:
+            answer.chunks.append((time.monotonic(), data))
+            if until is not None and until in data.decode():
+                break
+        yield answer
+
+
+def plain(stream: bytes) -> str:
+    """A stream's text without what differs each time: ids, milliseconds, the length of the prompt."""
+    text = re.sub(r"\bt[0-9a-f]{16}\b", "TURN", stream.decode())
+    text = re.sub(r"\bconv[0-9a-f]{16}\b", "CONVERSATION", text)
+    text = re.sub(r"\bm[0-9a-f]{16}\b", "MESSAGE", text)
+    return re.sub(r'"(ms|first_token_ms|total_ms|prompt_tokens)":\d+', r'"\1":0', text)
+
+
+class Process:
+    """`python -m brain` with these arguments; its standard error is read as it comes."""
+
+    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("BRAIN_") and key != "PORT"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "brain", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            env={**clean, **(env or {})},
+            cwd=cwd,
+        )
+        self.stderr = b""
+
+    def __enter__(self) -> "Process":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def said(self, text: str, seconds: float = 20) -> str:
+        """What standard error holds once this is in it, and its line is complete."""
+        assert self.process.stderr is not None
+        end = time.monotonic() + seconds
+        while not re.search(rf"{re.escape(text)}.*\n", self.stderr.decode()):
+            ready, _, _ = select.select([self.process.stderr], [], [], max(0.0, end - time.monotonic()))
+            data = os.read(self.process.stderr.fileno(), 65536) if ready else b""
+            assert data, f"never said {text!r}: {self.stderr.decode()}"
+            self.stderr += data
+        return self.stderr.decode()
+
+    def url(self) -> str:
+        """Where the server listens, once it and its greeting are there."""
+        found = re.search(r"listens on (\S+)", self.said("Specialists:"))
+        assert found is not None
+        return found[1]
+
+    def end(self, seconds: float = 10) -> tuple[int, str, str]:
+        """Exit code, standard output, all of standard error."""
+        out, err = self.process.communicate(timeout=seconds)
+        return self.process.returncode, out.decode(), (self.stderr + err).decode()
