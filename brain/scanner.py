@@ -80,26 +80,6 @@ class Scanner:
         if self._plain and text and self._find(text) is None:
             return (text,)
         pieces: list[Piece] = []
-        self._settle(text, pieces)
-        return pieces
-
-    def close(self) -> Sequence[Piece]:
-        """Says that the pass ended; gives what was held back."""
-        pieces: list[Piece] = []
-        if self._high:
-            self._high = ""
-            self._settle("\ufffd", pieces)
-        while self._marker is not None:
-            self._marker[0].closed = True
-            self._settle("", pieces)
-        if self._held and self._mode == self._in_thinking:
-            pieces.append(Thinking(self._held))
-        elif self._held and not self._called:
-            pieces.append(self._held)
-        self._mode, self._held, self._plain = self._over, "", False
-        return pieces
-
-    def _settle(self, text: str, pieces: list[Piece]) -> None:
         self._plain = False
         if self._marker is not None:
             text = self._read_on(*self._marker, text, pieces)
@@ -108,6 +88,23 @@ class Scanner:
         at = 0
         while at < len(text):
             at = self._mode(text, at, pieces)
+        return pieces
+
+    def close(self) -> Sequence[Piece]:
+        """Says that the pass ended; gives what was held back."""
+        pieces: list[Piece] = []
+        if self._high:
+            self._high = ""
+            pieces += self.feed("\ufffd")
+        while self._marker is not None:
+            self._marker[0].closed = True
+            pieces += self.feed("")
+        if self._held and self._mode == self._in_thinking:
+            pieces.append(Thinking(self._held))
+        elif self._held and not self._called:
+            pieces.append(self._held)
+        self._mode, self._held, self._plain = self._over, "", False
+        return pieces
 
     def _read_on(self, source: Source, reader: Reader, text: str, pieces: list[Piece]) -> str:
         """Goes on with a marker that began in an earlier text; returns what is left for the mode that follows."""
