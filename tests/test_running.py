@@ -341,7 +341,7 @@ def test_the_hard_clock() -> None:
 
 
 def test_progress_sets_back_the_idle_clock_and_not_the_hard_one() -> None:
-    @specialist(idle_timeout=0.1)
+    @specialist(idle_timeout=0.25)
     async def steady(times: int) -> AsyncIterator[Any]:
         """Works."""
         for _ in range(times):
@@ -349,7 +349,7 @@ def test_progress_sets_back_the_idle_clock_and_not_the_hard_one() -> None:
             yield Progress("on")
         yield "done"
 
-    assert run(steady, {"times": 8})[0] == Answer("done")
+    assert run(steady, {"times": 12})[0] == Answer("done")
     assert run(steady, {"times": 100}, timeout=0.3)[0] == Failure(
         "timeout", "it took longer than 0.3 seconds; ask for less, or go on without it"
     )
@@ -417,7 +417,7 @@ def test_one_that_ignores_its_cancellation_is_left_to_itself() -> None:
         outcome, progress = await outcome_and_progress(one, timeout=0.05)
         assert isinstance(outcome, Failure)
         assert outcome.code == "timeout"
-        assert time.monotonic() - began < 0.2
+        assert time.monotonic() - began < 0.4
         heard = len(progress)
         await asyncio.sleep(0.05)
         assert len(progress) == heard
@@ -464,7 +464,7 @@ def test_a_cancelled_call_lets_go_at_once() -> None:
 
     async def main() -> None:
         for handler in (coroutine_that_hangs, block(end), stubborn, cleans_up):
-            assert await seconds_to_let_go(handler) < 0.1
+            assert await seconds_to_let_go(handler) < 0.15
         end.set()
 
     asyncio.run(main())
