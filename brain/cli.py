@@ -9,7 +9,8 @@ import mimetypes
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing
 from importlib.metadata import version
 from pathlib import Path
@@ -37,6 +38,7 @@ from brain.turn import Conversation, Turn
 from brain.wire import native
 
 HEALTH_SECONDS = 10.0
+LINGER_SECONDS = 1.0
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
 
@@ -63,6 +65,37 @@ def _run(given: argparse.Namespace) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _completed(
+    command: Coroutine[Any, Any, int], stopped: int = INTERRUPTED, loop_factory: Callable[[], Any] | None = None
+) -> int:
+    """Runs a command to its end; `stopped` is the exit code when a signal ends it.
+
+    Closing the loop waits for every task, also for a specialist's that does not listen to its cancellation; so a timer
+    ends the process when that takes too long.
+    """
+    code = stopped
+    timer = threading.Timer(LINGER_SECONDS, lambda: os._exit(code))
+    timer.daemon = True
+
+    async def timed() -> int:
+        nonlocal code
+        try:
+            code = await command
+        finally:
+            timer.start()
+        return code
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(timed())
+    except KeyboardInterrupt:
+        return stopped
+    except SystemExit as end:
+        return FAILED if end.code else stopped
+    finally:
+        timer.cancel()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -112,21 +145,14 @@ def serve(given: argparse.Namespace, settings: Settings) -> int:
     if settings.host not in LOOPBACK and not settings.keys:
         raise SettingsError(
             f"HOST={settings.host} is not loopback, so anybody who reaches it could call: "
-            "set BRAIN_KEYS=key:user, or listen on 127.0.0.1."
+            "set BRAIN_KEYS=key:user, or BRAIN_HOST=127.0.0.1 (plain PORT alone means 0.0.0.0)."
         )
     logging.getLogger("brain").setLevel(logging.INFO)
     app = create_app(settings)
     house: House = app.state.house
 
     class Server(uvicorn.Server):
-        """Opens the house itself, so that what is wrong with it is said in a sentence; then says where it listens."""
-
-        async def serve(self, sockets: Any = None) -> None:
-            try:
-                await house.open()
-                await super().serve(sockets)
-            finally:
-                await house.close()
+        """Says where it listens, and on whom, as soon as it does."""
 
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
@@ -147,15 +173,17 @@ def serve(given: argparse.Namespace, settings: Settings) -> int:
         backlog=4096,
         timeout_graceful_shutdown=int(SHUTDOWN_SECONDS) + 1,
     )
-    server = Server(config)
-    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again when it is done
-    try:
-        server.run()
-    except KeyboardInterrupt:
+
+    async def opened_and_served() -> int:
+        try:
+            await house.open()  # not in uvicorn's lifespan: what is wrong with it is to be said in a sentence
+            await Server(config).serve()
+        finally:
+            await house.close()
         return DONE
-    except SystemExit as end:
-        return FAILED if end.code else DONE
-    return DONE
+
+    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again when it is done
+    return _completed(opened_and_served(), DONE, config.get_loop_factory())
 
 
 def _leave(number: int, frame: Any) -> None:
@@ -178,7 +206,7 @@ def _greet(settings: Settings, port: int, models: Sequence[Opened], registry: Re
 
 def ask(given: argparse.Namespace, settings: Settings) -> int:
     """Asks once, and streams the answer to standard output."""
-    return asyncio.run(_ask(given, settings))
+    return _completed(_ask(given, settings))
 
 
 async def _ask(given: argparse.Namespace, settings: Settings) -> int:
@@ -304,7 +332,7 @@ def specialists(given: argparse.Namespace, settings: Settings) -> int:
 
 def check(given: argparse.Namespace, settings: Settings) -> int:
     """Says whether the model answers, how it resumes, and whether each specialist loads and is healthy."""
-    return asyncio.run(_check(settings))
+    return _completed(_check(settings))
 
 
 async def _check(settings: Settings) -> int:

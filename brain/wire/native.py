@@ -178,7 +178,7 @@ def attachment_of(name: str, claimed: str, data: bytes, field: str) -> Attachmen
     if not data:
         raise BadRequest(f"{field} is empty.", field)
     if len(data) > ATTACHMENT_BYTES:
-        raise BadRequest("An attachment may be 16 MiB large.", field, code="too_large", status=413)
+        raise BadRequest(f"{field} is larger than 16 MiB.", field, code="too_large", status=413)
     plain = " ".join(re.split(r"[/\\]", name)[-1].split())[:200] or "file"
     return Attachment(0, plain, sniff(data, claimed or "application/octet-stream"), data)
 

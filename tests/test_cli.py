@@ -1,0 +1,372 @@
+"""The command line, as a user runs it: what goes to which stream, which exit code, and what stops the start."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from serving import Process, post, script
+
+COMMANDS = ["serve", "ask", "specialists", "check"]
+SPECIALISTS = '''\
+"""Specialists for these tests."""
+
+import asyncio
+import time
+
+from brain import Progress, specialist
+
+
+@specialist(timeout=60)
+async def nap(seconds: float = 60) -> str:
+    """Sleeps."""
+    await asyncio.sleep(seconds)
+    return "Rested."
+
+
+@specialist(timeout=60)
+def block(seconds: float = 60) -> str:
+    """Blocks its thread."""
+    time.sleep(seconds)
+    return "Done."
+
+
+@specialist(timeout=60)
+async def deaf() -> str:
+    """Does not listen to a cancellation."""
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+
+@specialist
+async def count(to: int):
+    """Counts."""
+    for n in range(1, to + 1):
+        yield Progress(f"at {n}", n / to)
+    yield f"{to} it is."
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with specialists in it."""
+    found = tmp_path / "specialists"
+    found.mkdir()
+    (found / "some.py").write_text(SPECIALISTS)
+    return found
+
+
+def brain(*arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of `python -m brain`."""
+    with Process(*arguments, env=env, cwd=cwd) as process:
+        return process.end(30)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str) -> None:
+    code, out, err = brain(command, "--help")
+    assert (code, err) == (0, "")
+    assert f"Example: brain {command}" in out
+    assert all(option in out for option in ("--config", "--model", "--host", "--port"))
+
+
+def test_help_lists_the_commands_and_nothing_else() -> None:
+    code, out, _ = brain("--help")
+    assert code == 0
+    assert "Example: brain ask" in out
+    listed = [line.split()[0] for line in out.partition("COMMAND\n")[2].splitlines() if line.startswith("    ")]
+    assert [name for name in listed if name in COMMANDS] == COMMANDS
+    assert not {"chat", "index", "worker", "mcp", "replay"} & set(listed)
+
+
+@pytest.mark.parametrize("arguments", [[], ["chat"], ["worker"], ["ask"], ["serve", "--nothing"]])
+def test_what_is_no_command_exits_with_2(arguments: list[str]) -> None:
+    code, out, err = brain(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("usage: brain")
+
+
+def test_the_installed_command_is_the_same() -> None:
+    installed = Path(sys.executable).with_name("brain")
+    if not installed.exists():
+        pytest.skip("the package is not installed into this environment")
+    told = subprocess.run([installed, "--version"], capture_output=True, text=True, check=True).stdout
+    assert told == brain("--version")[1]
+    assert told.startswith("brain 0.")
+
+
+# ask
+
+
+def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(folder: Path, tmp_path: Path) -> None:
+    call = 'I count: SPECIALIST_REQUEST[count:{"to": 2}]SPECIALIST_REQUEST[unknown]'
+    model = script(tmp_path, [call], ["So it is ", "two."])
+    code, out, err = brain("ask", "--model", model, "how many?", env={"BRAIN_SPECIALISTS_FOLDER": str(folder)})
+    assert (code, out) == (0, "I count: \nSo it is two.\n")
+    lines = [line.partition(" ms")[0].rstrip("0123456789") for line in err.splitlines()]
+    assert lines[0] == '… count {"to": 2}'
+    assert "✓ count, " in lines
+    assert any(line.startswith("✗ unknown: unknown: there is no specialist of that name") for line in lines)
+
+
+def test_a_failed_answer_exits_with_1(tmp_path: Path) -> None:
+    model = script(tmp_path, {"chunks": ["Half an "], "error": "secret"})
+    code, out, err = brain("ask", "--model", model, "hello")
+    assert (code, out) == (1, "Half an \n")
+    assert err.splitlines()[-1] == "Error: The model failed in the middle of its answer. (model_failed)"
+
+
+def test_json_prints_one_event_a_line(tmp_path: Path) -> None:
+    code, out, err = brain("ask", "--json", "--model", script(tmp_path, ["Grüezi"]), "hello")
+    events: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
+    assert (code, err) == (0, "")
+    assert [set(event) for event in events] == [{"event", "id", "data"}] * 4
+    assert [event["event"] for event in events] == ["turn_start", "token", "usage", "done"]
+    assert events[1]["data"] == {"text": "Grüezi"}
+    turn = events[0]["data"]["turn_id"]
+    assert [event["id"] for event in events] == [f"{turn}.{n}" for n in (1, 2, 3, 4)]
+
+
+def test_json_of_a_failed_answer_ends_with_the_error(tmp_path: Path) -> None:
+    code, out, _ = brain("ask", "--json", "--model", script(tmp_path, {"error": "secret"}), "hello")
+    assert code == 1
+    assert json.loads(out.splitlines()[-1])["event"] == "error"
+    assert "secret" not in out
+
+
+def test_files_are_attached(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("one")
+    (tmp_path / "zwei.md").write_text("zwei")
+    model = script(tmp_path, ["SPECIALIST_REQUEST[ocr:{}]"], ["Read."])
+    files = ["--file", str(tmp_path / "one.txt"), "--file", str(tmp_path / "zwei.md")]
+    code, out, _ = brain("ask", *files, "--model", model, "read")
+    assert (code, out.splitlines()[-1]) == (0, "Read.")
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda path: None, "brain: --file {path}: No such file or directory.\n"),
+        (lambda path: path.mkdir(), "brain: --file {path}: Is a directory.\n"),
+        (lambda path: path.touch(), "brain: --file {path} is empty.\n"),
+        (lambda path: path.write_bytes(b"a" * (16 * 1024 * 1024 + 1)), "brain: --file {path} is larger than 16 MiB.\n"),
+    ],
+    ids=["missing", "folder", "empty", "large"],
+)
+def test_a_file_that_cannot_be_attached_is_named(tmp_path: Path, make: Any, sentence: str) -> None:
+    path = tmp_path / "file"
+    make(path)
+    assert brain("ask", "--model", "builtin", "--file", str(path), "read") == (1, "", sentence.format(path=path))
+
+
+def test_an_empty_message_is_refused() -> None:
+    assert brain("ask", "--model", "builtin", " ") == (1, "", "brain: The message is empty.\n")
+
+
+@pytest.mark.parametrize("name", ["nap", "block", "deaf"])
+def test_ctrl_c_ends_an_answer_promptly(folder: Path, tmp_path: Path, name: str) -> None:
+    model = script(tmp_path, [f"So far. SPECIALIST_REQUEST[{name}]"])
+    with Process("ask", "--model", model, "hi", env={"BRAIN_SPECIALISTS_FOLDER": str(folder)}) as process:
+        process.said(f"… {name}")
+        began = time.monotonic()
+        process.process.send_signal(signal.SIGINT)
+        code, out, err = process.end()
+    assert time.monotonic() - began < 2
+    assert (code, out) == (130, "So far. \n")
+    assert "Traceback" not in err
+
+
+def test_an_answer_ends_though_a_given_up_thread_does_not(folder: Path, tmp_path: Path) -> None:
+    model = script(tmp_path, ["SPECIALIST_REQUEST[block]"], ["Without it."])
+    began = time.monotonic()
+    env = {"BRAIN_SPECIALISTS_FOLDER": str(folder), "BRAIN_TURN_SECONDS": "1"}
+    code, _, err = brain("ask", "--model", model, "hi", env=env)
+    assert time.monotonic() - began < 4
+    assert code == 0
+    assert "✗ block: deadline:" in err
+
+
+def test_a_reader_who_has_seen_enough_is_no_trouble(tmp_path: Path) -> None:
+    model = script(tmp_path, {"chunks": ["line\n"] * 50, "delay_ms": 10})
+    with Process("ask", "--model", model, "hi") as process:
+        assert process.process.stdout is not None
+        process.process.stdout.read(5)
+        process.process.stdout.close()
+        process.process.wait(10)
+        assert process.process.stderr is not None
+        assert process.process.stderr.read() == b""
+
+
+# specialists, check
+
+
+def test_specialists_are_listed(folder: Path) -> None:
+    (folder / "broken.py").write_text("import nothing_of_that_name\n")
+    (folder / "twice.py").write_text(SPECIALISTS)
+    code, out, err = brain("specialists", env={"BRAIN_SPECIALISTS_FOLDER": str(folder)})
+    assert (code, err) == (0, "")
+    assert "\ncount (some.py): Counts.\n  parameters: {to: integer}\n  auth: everybody; approval: never\n" in out
+    assert out.startswith("block (some.py): Blocks its thread.\n")
+    assert "\nrefused: broken (broken.py): it cannot be imported: ModuleNotFoundError: " in out
+    assert "\nrefused: nap (twice.py): specialist nap from twice.py: some.py already brings this name\n" in out
+
+
+def test_specialists_as_json(folder: Path) -> None:
+    (folder / "broken.py").write_text("1 / 0\n")
+    code, out, _ = brain("specialists", "--json", env={"BRAIN_SPECIALISTS_FOLDER": str(folder)})
+    listed = json.loads(out)
+    assert code == 0
+    assert {"count", "docs", "ocr", "vision"} <= {one["name"] for one in listed["specialists"]}
+    assert listed["refused"] == [
+        {
+            "name": "broken",
+            "origin": "broken.py",
+            "reason": "it cannot be imported: ZeroDivisionError: division by zero",
+        }
+    ]
+
+
+def test_check_says_that_all_is_well() -> None:
+    code, out, err = brain("check", "--model", "builtin")
+    lines = out.splitlines()
+    assert lines[0] == "ok   model builtin: it was asked for; resumes by prefill"
+    assert [line.partition(":")[0] for line in lines[1:] if line.startswith("ok")][:1] == ["ok   specialist docs"]
+    assert (code, err) == (1 if "FAIL" in out else 0, "")
+
+
+def test_check_says_what_is_wrong(folder: Path) -> None:
+    (folder / "ill.py").write_text(
+        "from brain import specialist\n\n"
+        "async def late() -> str:\n    return 'its disk is full'\n\n"
+        "@specialist(health=late)\ndef ill() -> str:\n    '''Is ill.'''\n    return ''\n\n"
+        "@specialist(health=lambda: 1 / 0)\ndef worse() -> str:\n    '''Is worse.'''\n    return ''\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    env = {"BRAIN_SPECIALISTS_FOLDER": str(folder), "BRAIN_MODEL_URL": url}
+    code, out, _ = brain("check", "--model", "ollama:none", env=env)
+    assert code == 1
+    assert "FAIL model ollama:none: " in out
+    assert "FAIL specialist ill: its disk is full\n" in out
+    assert "FAIL specialist worse: ZeroDivisionError: division by zero\n" in out
+    assert "ok   specialist count: some.py\n" in out
+
+
+# serve
+
+
+def test_serve_says_where_with_whom_and_who_was_refused(folder: Path, tmp_path: Path) -> None:
+    (folder / "broken.py").write_text("1 / 0\n")
+    (folder / "poor.py").write_text(
+        "from brain import specialist\n\n"
+        "@specialist(needs=lambda: 'it needs a moon: buy one')\ndef poor() -> str:\n    '''Is poor.'''\n    return ''\n"
+    )
+    env = {"BRAIN_SPECIALISTS_FOLDER": str(folder)}
+    model = script(tmp_path, ["Hello."])
+    with Process("serve", "--port", "0", "--model", model, env=env) as process:
+        url = process.url()
+        assert httpx.get(f"{url}/healthz", trust_env=False).json() == {"status": "ok"}
+        assert post(url, json={"message": "hi"}).last["text"] == "Hello."
+        process.said("turn t")
+        process.process.terminate()
+        code, out, err = process.end()
+    lines = err.splitlines()
+    assert (code, out) == (0, "")
+    assert url.startswith("http://127.0.0.1:")
+    assert lines[0] == f"Brain listens on {url}"
+    assert lines[1] == f"Model: {model} (it was asked for)"
+    assert lines[2].startswith("Specialists: block, count, deaf, docs, nap")
+    assert "Unavailable: poor: it needs a moon: buy one" in lines
+    assert "Refused: broken from broken.py: it cannot be imported: ZeroDivisionError: division by zero" in lines
+    assert lines[-1].startswith("INFO brain: turn t")
+    assert ": complete, 0 calls, 1 passes, " in lines[-1]
+
+
+def test_serve_listens_beyond_loopback_only_with_keys() -> None:
+    code, out, err = brain("serve", "--host", "0.0.0.0", "--port", "0")
+    assert (code, out) == (1, "")
+    assert err.startswith("brain: HOST=0.0.0.0 is not loopback, so anybody who reaches it could call: set BRAIN_KEYS")
+    with Process("serve", "--host", "0.0.0.0", "--port", "0", env={"BRAIN_KEYS": "k:u"}) as process:
+        assert process.url().startswith("http://0.0.0.0:")
+
+
+def test_plain_port_opens_to_the_world_and_so_needs_keys(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    code, _, err = brain("serve", env={"PORT": port})
+    assert code == 1
+    assert err.startswith("brain: HOST=0.0.0.0 is not loopback")
+    assert "plain PORT alone means 0.0.0.0" in err
+    env = {"PORT": port, "BRAIN_KEYS": "k:u", "BRAIN_MODEL": script(tmp_path, ["Hi."])}
+    with Process("serve", env=env) as process:
+        assert process.url() == f"http://0.0.0.0:{port}"
+        answer = post(f"http://127.0.0.1:{port}", json={"message": "hi"}, headers={"authorization": "Bearer k"})
+        assert answer.last["text"] == "Hi."
+    with Process("serve", "--host", "127.0.0.1", "--model", "builtin", env={"PORT": port}) as process:
+        assert process.url() == f"http://127.0.0.1:{port}"
+
+
+def test_a_port_that_is_taken_ends_the_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, out, err = brain("serve", "--model", "builtin", "--port", str(taken.getsockname()[1]))
+    assert (code, out) == (1, "")
+    assert "address already in use" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "sentence"),
+    [
+        ([], {"BRAIN_MODLE": "builtin"}, "BRAIN_MODLE is not a setting"),
+        ([], {"BRAIN_CALLS": "many"}, "BRAIN_CALLS='many' is not allowed. Allowed: a whole number from 0 to 100."),
+        (["--port", "x"], {}, "--port='x' is not allowed. Allowed: a port from 0 to 65535."),
+        (["--model", "gpt"], {}, "--model='gpt' is not allowed."),
+        (["--config", "none.toml"], {}, "--config none.toml: cannot be read: No such file or directory."),
+        (["--model", "script:none.jsonl"], {}, "MODEL=script:none.jsonl: "),
+        ([], {"BRAIN_KEYS": "secret"}, "BRAIN_KEYS=(not shown) is not allowed."),
+    ],
+    ids=["unknown", "value", "port", "model", "config", "script", "secret"],
+)
+@pytest.mark.parametrize("command", [["serve"], ["ask", "hi"]], ids=["serve", "ask"])
+def test_what_is_set_wrong_stops_the_start(
+    command: list[str], arguments: list[str], env: dict[str, str], sentence: str, tmp_path: Path
+) -> None:
+    code, out, err = brain(*command, *arguments, env=env, cwd=tmp_path)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"brain: {sentence}")
+    assert "Traceback" not in err
+    assert "secret" not in err
+
+
+def test_a_settings_file_is_read_and_the_environment_wins(tmp_path: Path) -> None:
+    config = tmp_path / "brain.toml"
+    config.write_text(f'model = "{script(tmp_path, ["From the file."])}"\ncalls = 2\n[specialists.nowhere]\nx = 1\n')
+    code, out, err = brain("ask", "--json", "--config", str(config), "hi", env={"BRAIN_CALLS": "3"})
+    events = [json.loads(line) for line in out.splitlines()]
+    assert (code, events[-1]["data"]["text"]) == (0, "From the file.")
+    assert events[0]["data"]["limits"]["calls"] == 3
+    assert err == "WARNING brain: settings for specialist nowhere, which is not there\n"
+    config.write_text("colour = 'red'\n")
+    code, _, err = brain("serve", "--config", str(config))
+    assert code == 1
+    assert err.startswith("brain: colour in brain.toml is not a setting.")
+
+
+def test_importing_brain_opens_nothing() -> None:
+    told = (
+        "import sys, threading, brain; "
+        "print(sorted({'starlette', 'sse_starlette', 'uvicorn', 'httpx', 'ollama'} & set(sys.modules)), "
+        "threading.active_count())"
+    )
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert (found.stdout, found.stderr) == ("[] 1\n", "")
