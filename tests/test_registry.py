@@ -333,10 +333,11 @@ def test_lifespans_start_and_stop_and_one_that_fails_is_unavailable(caplog: pyte
     async def main(registry: Registry) -> None:
         async with registry.running():
             told.append("serve")
-            assert [one.name for one in registry.usable()] == ["a", "c"]
+            assert [one.name for one in registry.usable()] == ["a", "c", "echo"]
             assert registry["b"].missing == registry["d"].missing == "it could not start"
 
     registry = Registry()
+    registry.add(echo)
     for name, life in {"a": good, "b": bad_start, "c": bad_stop, "d": no_manager}.items():
         with_life(name, life, registry)
     asyncio.run(main(registry))

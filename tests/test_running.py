@@ -1,4 +1,5 @@
 import asyncio
+import datetime
 import logging
 import threading
 import time
@@ -292,6 +293,18 @@ def test_keyword_only_parameters_are_filled_by_type() -> None:
     assert run(cook, {"dish": "soup"}, provided={Fridge: fridge})[0] == Answer("soup for 2, Fridge, NoneType")
     assert run(cook, {"dish": "soup", "servings": 4}, provided={Fridge: fridge, Cellar: cellar})[0] == Answer(
         "soup for 4, Fridge, Cellar"
+    )
+
+
+def test_parameters_come_as_the_annotations_say() -> None:
+    @specialist
+    async def book(day: datetime.date, seats: list[int]) -> str:
+        """Books."""
+        return f"{type(day).__name__} {day.year} {seats[0]}"
+
+    assert run(book, {"day": "2024-02-29", "seats": [7]})[0] == Answer("date 2024 7")
+    assert run(book, {"day": "tomorrow", "seats": [7]})[0] == Failure(
+        "invalid_params", "Invalid RFC3339 encoded date - at `$.day`; correct the parameters and ask again"
     )
 
 

@@ -181,6 +181,19 @@ def test_threads_are_bounded_altogether() -> None:
     assert soon(lambda: taken() == 0)
 
 
+def test_a_system_without_more_threads_is_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        with pytest.raises(NoThread):
+            await in_thread("a", lambda: 1, nothing)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    asyncio.run(main())
+    assert (taken(), abandoned()) == (0, 0)
+
+
 def test_an_abandoned_generator_is_closed_at_its_next_item() -> None:
     go_on, closed = threading.Event(), threading.Event()
     seen: list[int] = []
