@@ -113,6 +113,7 @@ class Server:
     Attributes:
         asked: all requests, in order.
         served: one entry a generating request that was answered with 200.
+        marked: set when an answer has held the marker.
     """
 
     generating = ""
@@ -128,6 +129,7 @@ class Server:
     ) -> None:
         self.asked: list[Asked] = []
         self.served: list[Served] = []
+        self.marked = asyncio.Event()
         self.url = ""
         self._passes = iter(passes)
         self._answers = dict(answers or {})
@@ -215,6 +217,7 @@ class Server:
                 await asyncio.sleep(0.02)
                 if frame.reset:
                     writer.transport.abort()
+                served.closed.set()
                 return
             held += frame.replace(b"\n", told.newline) if told.newline != b"\n" else frame
             if told.piece == 0:
@@ -241,9 +244,17 @@ class Server:
                 continue
             yield said if isinstance(said, Cut) else said.data if isinstance(said, Raw) else self.frame(said)
             if isinstance(said, str):
-                _count(served, said, self._marker)
+                self._count(served, said)
         for frame in self.closing(told, body):
             yield frame
+
+    def _count(self, served: Served, said: str) -> None:
+        if served.marker_at is not None:
+            served.tokens_after_marker += 1
+        served.text += said
+        if served.marker_at is None and self._marker in served.text:
+            served.marker_at = time.monotonic()
+            self.marked.set()
 
     def refusal(self, text: str) -> Json:
         """How this server words a 400."""
@@ -284,7 +295,11 @@ class OpenAIServer(Server):
             yield self._chunk([{"index": 0, "delta": {}, "finish_reason": told.finish}])
         if told.usage is not None and body.get("stream_options", {}).get("include_usage"):
             prompt, completion, cached = told.usage
-            usage: Json = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+            usage: Json = {
+                "prompt_tokens": prompt,
+                "completion_tokens": completion,
+                "total_tokens": prompt + completion,
+            }
             if cached is not None:
                 usage["prompt_tokens_details"] = {"cached_tokens": cached}
             yield self._chunk([], usage=usage)
@@ -315,9 +330,7 @@ class OllamaServer(Server):
             counts: Json = {}
             if told.usage is not None:
                 counts = {"prompt_eval_count": told.usage[0], "eval_count": told.usage[1], "eval_duration": 4_000_000}
-            yield self._line(
-                message={"role": "assistant", "content": ""}, done=True, done_reason=told.finish, **counts
-            )
+            yield self._line(message={"role": "assistant", "content": ""}, done=True, done_reason=told.finish, **counts)
 
     def _line(self, **fields: Json) -> bytes:
         line = {"model": "m", "created_at": "2026-11-21T00:00:00.123456789Z", **fields}
@@ -338,8 +351,7 @@ def in_thread(server: Server) -> Iterator[Server]:
     async def serve() -> None:
         async with server:
             ready.set()
-            while not over.is_set():
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(over.wait)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
@@ -349,14 +361,6 @@ def in_thread(server: Server) -> Iterator[Server]:
     finally:
         over.set()
         thread.join()
-
-
-def _count(served: Served, said: str, marker: str) -> None:
-    if served.marker_at is not None:
-        served.tokens_after_marker += 1
-    served.text += said
-    if served.marker_at is None and marker in served.text:
-        served.marker_at = time.monotonic()
 
 
 async def _watch(reader: asyncio.StreamReader, served: Served) -> None:
@@ -389,6 +393,7 @@ async def _send(writer: asyncio.StreamWriter, status: int, answer: Json) -> None
     body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
     writer.write(
         f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-        "connection: close\r\n\r\n".encode() + body
+        "connection: close\r\n\r\n".encode()
+        + body
     )
     await writer.drain()

@@ -1,4 +1,4 @@
-"""Wing: Ollama. The ollama package lists, shows and embeds; the stream of tokens is read here, a read at a time."""
+"""Wing: Ollama. The ollama package lists and embeds; the stream of tokens is read here, a read at a time."""
 
 import asyncio
 import base64
@@ -41,7 +41,13 @@ class _Line(msgspec.Struct):
     error: Any = None
 
 
+class _Shown(msgspec.Struct):
+    capabilities: list[str] | None = None
+    model_info: dict[str, Any] | None = None
+
+
 _decoder = msgspec.json.Decoder(_Line)
+_show_decoder = msgspec.json.Decoder(_Shown)
 
 
 class Ollama:
@@ -73,11 +79,10 @@ class Ollama:
             ModelError: when it cannot be reached, or does not have the model.
         """
         self._missed = True
-        async with client(self._url, self._headers) as ollama:
-            shown = await _ask(ollama.show(self._model))
-        info = shown.modelinfo or {}
-        lengths = [value for key, value in info.items() if key.endswith(".context_length") and isinstance(value, int)]
-        self.context_tokens = min(max(lengths, default=CONTEXT_UNKNOWN), CONTEXT_MOST)
+        shown = await _shown(self._http, self._model)
+        lengths = [size for key, size in (shown.model_info or {}).items() if key.endswith(".context_length")]
+        known = [size for size in lengths if isinstance(size, int) and size > 0]
+        self.context_tokens = min(max(known, default=CONTEXT_UNKNOWN), CONTEXT_MOST)
         self.sees_images = "vision" in (shown.capabilities or ())
         self._missed = False
         return f"Ollama server, context of {self.context_tokens} tokens, resumes by {self.resume}"
@@ -143,28 +148,36 @@ async def installed(url: str, seconds: float, headers: Mapping[str, str] | None 
     Raises:
         ModelError: when no server answers within `seconds`.
     """
-    with failing():
-        async with http.client(url, headers) as quick:
-            try:
+    async with http.client(url, headers) as quick, client(url, headers) as ollama:
+        try:
+            with failing():
                 async with asyncio.timeout(seconds):
                     await quick.get("/api/version")
-            except TimeoutError:
-                raise ModelError("model_unreachable", "The model server does not answer.", "the time is up") from None
-    async with client(url, headers) as ollama:
+        except TimeoutError:
+            raise ModelError("model_unreachable", "The model server does not answer.", "the time is up") from None
         loaded = [str(model.model) for model in (await _ask(ollama.ps())).models]
         listed = sorted((await _ask(ollama.list())).models, key=_age)
         for name in dict.fromkeys((*loaded, *(str(model.model) for model in listed))):
-            if await _can_complete(ollama, name):
+            if await _can_complete(quick, name):
                 return name
     return None
 
 
-async def _can_complete(ollama: "AsyncClient", name: str) -> bool:
+async def _can_complete(server: httpx.AsyncClient, name: str) -> bool:
     try:
-        shown = await _ask(ollama.show(name))
+        shown = await _shown(server, name)
     except ModelError:  # gone since it was listed, or broken: another one may do
         return False
-    return "completion" in (shown.capabilities or ("completion",))  # old servers do not say
+    return shown.capabilities is None or "completion" in shown.capabilities  # old servers do not say
+
+
+async def _shown(server: httpx.AsyncClient, name: str) -> _Shown:
+    """What the server says of a model; the ollama package would refuse an answer that lacks any field."""
+    with failing():
+        response = await server.post("/api/show", json={"model": name}, timeout=ASK_SECONDS)
+    if response.status_code != 200:
+        raise explained(response.status_code, response.text[:2000])
+    return read(response.content, _show_decoder)
 
 
 def _age(model: Any) -> float:

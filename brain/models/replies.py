@@ -102,6 +102,8 @@ class Reply:
     def _said(self, items: Iterable[bytes]) -> Iterator[Part | ModelError]:
         """What the items say; an error comes as a value, so that what was said before it can be told first."""
         for item in items:
+            if self.over:
+                return
             try:
                 parts = self._parts(item)
             except ModelError as error:
