@@ -25,7 +25,7 @@ from brain.events import (
 from brain.limits import Budget
 from brain.messages import Called
 from brain.registry import Entry, Registry
-from brain.running import LETTING_GO_SECONDS, Answer, Arguments, Failure, Outcome, prepare, run_prepared
+from brain.running import Answer, Arguments, Failure, Outcome, prepare, run_prepared
 from brain.scanner import Call
 from brain.specialist import Context, ModelView, Progress, Specialist
 
@@ -33,6 +33,9 @@ log = logging.getLogger("brain")
 
 PROGRESS_SECONDS = 0.05
 """Progress of one call is told at most so often; what comes in between is left out."""
+
+LETTING_GO_SECONDS = 0.1
+"""How long cancelled calls are waited for: longer than `run_prepared` waits for a specialist that does not listen."""
 
 
 @dataclass(slots=True)
@@ -98,13 +101,18 @@ class Desk:
             return Failure(call.problem, call.reason)
         entry = self.registry.get(call.name)
         if code is None:
-            code = self._refused_by_door(call.name, entry)
+            code = self.barred(call.name, entry)
         if code is None and entry is not None and entry.missing is not None:
             return Failure("unavailable", f"{entry.missing.partition(':')[0]}; go on without it")
         code = code or self.budget.admit(call.name, _identity(call.name, call.params))
-        return Failure(code, prompts.reason(code, self.limits, self.names())) if code else None
+        return self.failure(code) if code else None
 
-    def _refused_by_door(self, name: str, entry: Entry | None) -> CallCode | None:
+    def failure(self, code: CallCode) -> Failure:
+        """The failure of this code, in the words a model reads."""
+        return Failure(code, prompts.reason(code, self.limits, self.names()))
+
+    def barred(self, name: str, entry: Entry | None) -> CallCode | None:
+        """Why nobody may call it in this turn, if so."""
         if entry is None:
             return "unknown"
         if not self.registry.allowed(name) or (self.wanted is not None and name not in self.wanted):
@@ -173,7 +181,9 @@ class Calls:
         return len(self._open)
 
     def take(self, call: Call) -> bool:
-        """Takes on a call of the model, which starts at once; false when it was over the cap."""
+        """Takes on a call of the model, which starts at once; false when it was over the cap, or comes too late."""
+        if self._complete:
+            return False
         opened = self._opened(call.name, call.params, call.raw)
         failure = self._desk.refusal(call)
         if failure is None:
@@ -187,7 +197,11 @@ class Calls:
         """Takes on a call that an attachment asks for; it counts against no limit."""
         entry = self._desk.registry[name]
         opened = self._opened(name, {}, "")
-        self._run(opened, entry, prepare(entry.specialist, {}), (attachment,), by="auto")
+        barred = self._desk.barred(name, entry)
+        if barred is None:
+            self._run(opened, entry, (attachment,), by="auto")
+        else:
+            self._end(opened, self._desk.failure(barred))
 
     def complete(self) -> None:
         """Says that no more calls will come."""
@@ -205,10 +219,13 @@ class Calls:
 
     async def stop(self, code: CallCode) -> list[Event]:
         """Ends what still runs, with this code; the events of it."""
-        await self._let_go()
-        for opened in self._open:
-            if opened.part is None:
-                self._end(opened, Failure(code, prompts.REASONS[code]))
+        self._complete = True
+        try:
+            await self._let_go()
+        finally:
+            for opened in self._open:
+                if opened.part is None:
+                    self._end(opened, self._desk.failure(code))
         events = [self._events.get_nowait() for _ in range(self._events.qsize())]
         return [event for event in events if event is not None]
 
@@ -231,27 +248,24 @@ class Calls:
             self._spawn(opened, self._answer_again(opened, entry, earlier))
             return
         self._desk.answered[key] = opened.outcome
-        arguments = prepare(entry.specialist, opened.params)
-        if isinstance(arguments, Arguments) and _asks_for_approval(entry.specialist, opened.params):
-            arguments = Failure("declined", prompts.REASONS["declined"])
-        self._run(opened, entry, arguments, attachments, by="model")
+        self._run(opened, entry, attachments, by="model")
 
     def _run(
-        self,
-        opened: _Open,
-        entry: Entry,
-        arguments: Arguments | Failure,
-        attachments: Sequence[Attachment],
-        by: Literal["model", "auto"],
+        self, opened: _Open, entry: Entry, attachments: Sequence[Attachment], by: Literal["model", "auto"]
     ) -> None:
+        params = opened.params or {}
+        arguments = prepare(entry.specialist, params)
         if isinstance(arguments, Failure):
             self._end(opened, arguments)
+            return
+        if _asks_for_approval(entry.specialist, params):
+            self._end(opened, self._desk.failure("declined"))
             return
         kept = self._desk.kept(entry, opened, attachments)
         if kept is not None:
             self._end(opened, kept, cached=True)
             return
-        self._events.put_nowait(SpecialistStart(opened.call_id, opened.name, opened.params or {}, by))
+        self._events.put_nowait(SpecialistStart(opened.call_id, opened.name, params, by))
         self._spawn(opened, self._answer(opened, entry, arguments, attachments))
 
     def _spawn(self, opened: _Open, work: Coroutine[Any, Any, None]) -> None:

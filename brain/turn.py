@@ -9,7 +9,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,13 +24,16 @@ from brain.errors import Interrupted, Interruption, ModelError, PrefillRefused
 from brain.events import Done, Error, Event, Notice, StopReason, Thinking, Token, TurnStart, Usage
 from brain.messages import Chunk, Exchange, Message, PassUsage, Resume, Said
 from brain.registry import Registry
-from brain.scanner import Call, Piece, Scanner, Stop
+from brain.scanner import Call, Piece, Scanner
 from brain.specialist import ModelView
 
 log = logging.getLogger("brain")
 
 CHARACTERS_A_TOKEN = 4
 """For estimates only, where a server does not count."""
+
+CLOSING_SECONDS = 0.1
+"""How long a model's stream may take to close; one that takes longer is let go."""
 
 
 class Model(ModelView, Protocol):
@@ -187,19 +190,23 @@ class Turn:
                 if attachment.kind in specialist.activates_on:
                     calls.take_one_way(specialist.name, attachment)
         calls.complete()
-        async with aclosing(self._told(calls, alarm)) as events:
-            async for event in events:
-                yield event
-        self.exchange.question = "\n\n".join([*notes, *(part.block for part in calls.parts()), question])
+        try:
+            async with aclosing(self._told(calls, alarm)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self.exchange.question = "\n\n".join([*notes, *(part.block for part in calls.parts()), question])
 
     async def _pass(self, alarm: Alarm, calls: Calls) -> AsyncGenerator[Event, None]:
         """One request to the model, and the calls in its answer."""
         scanner = Scanner(self._ask.syntax)
         said: list[str] = []
+        self._finish, over = "complete", False
         stream, chunk = await self._opened(alarm)
-        reader: asyncio.Task[None] | None = None
-        over = False
-        try:
+        async with AsyncExitStack() as leaving:
+            leaving.callback(self._record, said, calls)
+            leaving.push_async_callback(calls.stop, "cancelled")
+            leaving.push_async_callback(_closed, stream)
             while not over and not calls:
                 over = chunk is None
                 for piece in self._scanned(scanner, chunk):
@@ -221,13 +228,10 @@ class Turn:
                 calls.complete()
             else:
                 reader = asyncio.create_task(self._read_on(stream, scanner, calls), name="read on")
+                leaving.push_async_callback(_ended, reader)
             async with aclosing(self._told(calls, alarm)) as events:
                 async for event in events:
                     yield event
-        finally:
-            await _ended(reader) if reader is not None else await _closed(stream)
-            await calls.stop("cancelled")
-            self._record(said, calls)
 
     async def _opened(self, alarm: Alarm) -> tuple[AsyncGenerator[Chunk, None], Chunk | None]:
         """The model's stream and its first chunk; asked once more when the server does not continue an answer."""
@@ -258,7 +262,9 @@ class Turn:
             self._usage.heard(chunk)
             return scanner.feed(chunk)
         if chunk is None:
-            return [*scanner.feed(self._echo.close()), *scanner.close()]
+            held = self._echo.close()
+            self._usage.heard(held)
+            return [*scanner.feed(held), *scanner.close()]
         if isinstance(chunk, Thinking):
             self._usage.heard(chunk.text)
             return (chunk,)
@@ -283,6 +289,8 @@ class Turn:
                 all(_taken(calls, piece) for piece in self._scanned(scanner, None))
         except (ModelError, TimeoutError) as failure:
             log.info("turn %s: the model's stream ended behind a call: %s", self.id, failure)
+        except Exception:
+            log.exception("turn %s: the model's stream failed behind a call", self.id)
         finally:
             await _closed(stream)
             calls.complete()
@@ -300,6 +308,7 @@ class Turn:
             raise
         finally:
             alarm.patient = False
+            await calls.stop("cancelled")
 
     def _record(self, said: list[str], calls: Calls) -> None:
         if said:
@@ -360,23 +369,24 @@ def _tokens(characters: int) -> int:
 
 
 def _taken(calls: Calls, piece: Piece) -> bool:
-    """Takes on a call; false when the pass is over: at a `Stop`, or with a call over the cap."""
-    return calls.take(piece) if isinstance(piece, Call) else not isinstance(piece, Stop)
+    """Takes on a call; false when the pass is over: at whatever is none, or with a call over the cap."""
+    return isinstance(piece, Call) and calls.take(piece)
 
 
 async def _closed(stream: AsyncGenerator[Chunk, None]) -> None:
+    """Closes a stream, also when whoever waits is being cancelled; how its closing fails matters to nobody."""
+    with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+        try:
+            await stream.aclose()
+        except Exception:
+            log.warning("a model's stream failed while it was closed", exc_info=True)
+
+
+async def _ended(reader: "asyncio.Task[None]") -> None:
+    """Cancels the reader unless it is done, and waits until it is."""
+    reader.cancel()
     with anyio.CancelScope(shield=True):
-        await stream.aclose()
-
-
-async def _ended(task: "asyncio.Task[None]") -> None:
-    """Cancels the task unless it is done, and waits until it is; its error, if any, is raised."""
-    if not task.done():
-        task.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait({task})
-    if not task.cancelled():
-        task.result()
+        await asyncio.wait({reader})
 
 
 def _block_bytes(context_tokens: int | None) -> int:

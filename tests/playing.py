@@ -1,0 +1,279 @@
+"""What the tests of turns share: a model that plays passes and keeps what it was asked, specialists, short events."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from brain.ask import Ask, Attachment, Limits, SyntaxName
+from brain.errors import Refused
+from brain.events import (
+    Citation,
+    Done,
+    Error,
+    Event,
+    Notice,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+    Thinking,
+    Token,
+    TurnStart,
+    Usage,
+)
+from brain.messages import Chunk, Finish, Message, Resume
+from brain.registry import Registry
+from brain.specialist import Progress, Result, Specialist, specialist
+from brain.turn import Conversation, Turn
+
+PNG = b"\x89PNG\r\n\x1a\n"
+WAIT = 30.0
+"""Longer than any test may take: what waits for so long is waited for by nobody."""
+
+Item = Chunk | float | Exception
+"""What a pass plays: a chunk to give, seconds to wait, an error to raise."""
+
+
+class Player:
+    """A model that plays passes, and keeps what it was asked, what it gave, and which of its streams are open."""
+
+    stand_in = False
+    sees_images = False
+
+    def __init__(
+        self,
+        *passes: Sequence[Item] | str,
+        resume: Resume = "prefill",
+        context_tokens: int | None = None,
+        script: Callable[[int], Sequence[Item]] | None = None,
+    ) -> None:
+        self.name = "player"
+        self.resume: Resume = resume
+        self.context_tokens = context_tokens
+        self.requests: list[list[Message]] = []
+        self.given: list[list[Chunk]] = []
+        self.open = 0
+        self._passes = passes
+        self._script = script
+
+    def _items(self, turn_pass: int) -> Sequence[Item]:
+        if self._script is not None:
+            return self._script(turn_pass)
+        played = self._passes[turn_pass] if turn_pass < len(self._passes) else ()
+        return [played] if isinstance(played, str) else played
+
+    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+        self.requests.append(list(messages))
+        self.given.append([])
+        self.open += 1
+        try:
+            items = self._items(turn_pass)
+            for item in [*items, *([] if any(isinstance(item, Finish) for item in items) else [Finish("stop")])]:
+                if isinstance(item, Exception):
+                    raise item
+                if isinstance(item, float):
+                    await asyncio.sleep(item)
+                    continue
+                self.given[-1].append(item)
+                yield item
+        finally:
+            self.open -= 1
+
+    async def describe(self, image: bytes, question: str) -> str:
+        raise Refused("a player sees nothing")
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        raise Refused("a player has no vectors")
+
+
+@specialist
+async def echo(text: str = "nothing") -> Result:
+    """Says the text again."""
+    return Result(text, [Citation("1", "The text", "https://example.org/text")])
+
+
+@specialist
+def add(a: int, b: int) -> str:
+    """Adds two numbers."""
+    return str(a + b)
+
+
+@specialist
+async def breaks() -> str:
+    """Fails."""
+    raise RuntimeError("the password is swordfish")
+
+
+@specialist
+async def refuses() -> str:
+    """Says no."""
+    raise Refused("Which calendar? home, work")
+
+
+@specialist(timeout=0.05)
+async def hangs() -> str:
+    """Takes longer than it may."""
+    await asyncio.sleep(WAIT)
+    return "never"
+
+
+@specialist(timeout=WAIT)
+async def waits(seconds: float = WAIT) -> str:
+    """Takes its time."""
+    await asyncio.sleep(seconds)
+    return f"waited {seconds:g}"
+
+
+@specialist
+async def counts(to: int) -> AsyncGenerator[Progress | str, None]:
+    """Counts."""
+    yield Progress("counting", 0.5)
+    yield f"counted to {to}"
+
+
+@specialist(requires_user=True)
+async def private() -> str:
+    """Only for users."""
+    return "secret"
+
+
+@specialist(approval="always")
+async def sends() -> str:
+    """Sends a letter."""
+    return "sent"
+
+
+@specialist(needs=lambda: "its engine is not there: pip install engine")
+async def absent() -> str:
+    """Lacks its engine."""
+    return "never"
+
+
+EVERYONE: tuple[Specialist[..., Any], ...] = (
+    echo,
+    add,
+    breaks,
+    refuses,
+    hangs,
+    waits,
+    counts,
+    private,
+    sends,
+    absent,
+)
+
+
+def registry_of(*specialists: Specialist[..., Any], registry: Registry | None = None) -> Registry:
+    """A registry of these specialists, or of everyone."""
+    registry = Registry() if registry is None else registry
+    for one in specialists or EVERYONE:
+        registry.add(one)
+    return registry
+
+
+def ask_for(
+    message: str = "Hi",
+    *,
+    limits: Limits | None = None,
+    user: str | None = "ada",
+    attachments: tuple[Attachment, ...] = (),
+    wanted: Iterable[str] | None = None,
+    syntax: tuple[SyntaxName, ...] = ("bracket", "function_call"),
+) -> Ask:
+    """What is asked, with the usual limits."""
+    return Ask(
+        message=message,
+        user=user,
+        limits=limits or Limits(),
+        syntax=syntax,
+        time_zone="Europe/Berlin",
+        attachments=attachments,
+        specialists=None if wanted is None else frozenset(wanted),
+    )
+
+
+def turn_of(
+    model: Any,
+    registry: Registry | None = None,
+    ask: Ask | None = None,
+    conversation: Conversation | None = None,
+    **options: Any,
+) -> Turn:
+    """A turn, ready to be read."""
+    registry = registry_of() if registry is None else registry
+    return Turn(ask or ask_for(), conversation or Conversation("c"), model, registry, **options)
+
+
+async def read(turn: Turn, on_event: Callable[[Event], None] = lambda event: None) -> list[Event]:
+    """All events of a turn; what every turn promises is looked at here."""
+    events = []
+    async with aclosing(turn.events()) as stream:
+        async for event in stream:
+            events.append(event)
+            on_event(event)
+    assert isinstance(events[0], TurnStart)
+    assert isinstance(events[-2], Usage)
+    ends = [event for event in events if isinstance(event, Done | Error)]
+    assert ends == [events[-1]]
+    return events
+
+
+def played(
+    *passes: Sequence[Item] | str,
+    registry: Registry | None = None,
+    ask: Ask | None = None,
+    **options: Any,
+) -> tuple[list[Any], Turn, Player]:
+    """What a turn tells, in short, when the model plays these passes; nothing of it may be left running."""
+
+    async def main() -> tuple[list[Any], Turn, Player]:
+        model = Player(*passes)
+        turn = turn_of(model, registry, ask, **options)
+        told = short(await read(turn))
+        assert model.open == 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return told, turn, model
+
+    return asyncio.run(main())
+
+
+def short(events: Iterable[Event]) -> list[Any]:
+    """Events without ids of turns, times and usage; neighbouring texts are joined."""
+    found: list[Any] = []
+    for event in events:
+        told = _short(event)
+        if isinstance(told, str) and found and isinstance(found[-1], str):
+            found[-1] += told
+        elif isinstance(event, Thinking) and found and "thinking" in found[-1] and not isinstance(found[-1], str):
+            found[-1] = {"thinking": found[-1]["thinking"] + event.text}
+        elif told is not None:
+            found.append(told)
+    return found
+
+
+def _short(event: Event) -> Any:
+    match event:
+        case Token(text):
+            return text
+        case Thinking(text):
+            return {"thinking": text}
+        case SpecialistStart(call_id, name, params, by):
+            return {"start": call_id, "name": name, "params": _plain(params), **({"by": by} if by != "model" else {})}
+        case SpecialistProgress(call_id, text, fraction):
+            return {"progress": call_id, "text": text, "fraction": fraction}
+        case SpecialistResult(call_id, text=text, cached=cached):
+            return {"result": call_id, "text": text, **({"cached": True} if cached else {})}
+        case SpecialistError(call_id, name, code=code):
+            return {"error": call_id, "name": name, "code": code}
+        case Notice(code):
+            return {"notice": code}
+        case Error(code):
+            return {"failed": code}
+        case Done(stop_reason, text=text, calls=calls, passes=passes):
+            return {"done": stop_reason, "text": text, "calls": calls, "passes": passes}
+    return None
+
+
+def _plain(params: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict(params or {})
