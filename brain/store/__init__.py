@@ -1,0 +1,1 @@
+"""Wing: what is kept of conversations, and where."""

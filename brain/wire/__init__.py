@@ -1,0 +1,1 @@
+"""Wing: protocols. Each module is one: requests in, events out."""
