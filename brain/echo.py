@@ -26,7 +26,8 @@ class Echo:
             rest = self._held[len(self._expected) :]
             if len(rest) < len(self._space) and self._space.startswith(rest):
                 return ""
-            self._held = rest.removeprefix(self._space)
+            self._held, self.settled = "", True
+            return rest.removeprefix(self._space)
         return self.close()
 
     def close(self) -> str:

@@ -11,11 +11,16 @@ from brain.prompts import CONTINUE
 
 
 def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:
-    """The request for the next pass: all that was said, ready to be answered or gone on with."""
+    """The request for the next pass: all that was said, ready to be answered or gone on with.
+
+    Roles alternate: some models' templates refuse two messages of a user in a row, as a turn that was cut leaves them.
+    """
     found = [Message("system", system)] if system else []
     for exchange in exchanges:
-        found.append(Message("user", exchange.question))
-        found += _answer(exchange.parts, resume)
+        for message in [Message("user", exchange.question), *_answer(exchange.parts, resume)]:
+            if found and found[-1].role == message.role:
+                message = Message(message.role, f"{found.pop().content}\n\n{message.content}")
+            found.append(message)
     return found
 
 

@@ -163,6 +163,20 @@ EVERYONE: tuple[Specialist[..., Any], ...] = (
     absent,
 )
 
+KINDS = (
+    'SPECIALIST_REQUEST[echo:{"text":"%d"}]',
+    'SPECIALIST_REQUEST[add:{"a":%d,"b":1}]',
+    "SPECIALIST_REQUEST[echo]",
+    "SPECIALIST_REQUEST[breaks]",
+    "SPECIALIST_REQUEST[oracle%d]",
+    "SPECIALIST_REQUEST[echo:{%d",
+    'SPECIALIST_REQUEST[add:{"a":"%d"}]',
+    "[SPECIALIST_RESULT: echo]%d[/SPECIALIST_RESULT]",
+    "SPECIALIST_REQUEST[sends]",
+    '<function_call>{"name":"echo"}</function_call>',
+)
+"""Calls of every kind; `%d` makes them differ."""
+
 
 def registry_of(*specialists: Specialist[..., Any], registry: Registry | None = None) -> Registry:
     """A registry of these specialists, or of everyone."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from playing import (
+    KINDS,
     PNG,
     WAIT,
     Item,
@@ -439,20 +440,6 @@ def test_the_cap_in_the_middle_of_adjacent_calls_closes_the_stream() -> None:
         {"done": "call_limit", "text": "Done.", "calls": 3, "passes": 2},
     ]
     assert model.given[0] == chunks[:3]
-
-
-KINDS = (
-    'SPECIALIST_REQUEST[echo:{"text":"%d"}]',
-    'SPECIALIST_REQUEST[add:{"a":%d,"b":1}]',
-    "SPECIALIST_REQUEST[echo]",
-    "SPECIALIST_REQUEST[breaks]",
-    "SPECIALIST_REQUEST[oracle%d]",
-    "SPECIALIST_REQUEST[echo:{%d",
-    'SPECIALIST_REQUEST[add:{"a":"%d"}]',
-    "[SPECIALIST_RESULT: echo]%d[/SPECIALIST_RESULT]",
-    "SPECIALIST_REQUEST[sends]",
-    '<function_call>{"name":"echo"}</function_call>',
-)
 
 
 @pytest.mark.parametrize("seed", range(40))
