@@ -1,11 +1,12 @@
 """Wing: Brain's own protocol. A JSON body in, named server-sent events out (contract, section 4)."""
 
 import base64
+import json
 import re
 import zoneinfo
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -35,6 +36,7 @@ HEARTBEAT = b": heartbeat\n\n"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 
 EVENT_NAMES: Mapping[type[Event], str] = {
     TurnStart: "turn_start",
@@ -95,8 +97,8 @@ def parse(body: bytes, user: str | None, settings: Settings, models: frozenset[s
         sent = msgspec.json.decode(body, type=Sent)
     except msgspec.ValidationError as error:
         raise _bad(error) from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise BadRequest("The body is not valid JSON.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"The body is not valid JSON: {_problem(error)}.") from None
     return ask_of(sent, [_attachment(item, n) for n, item in enumerate(sent.attachments)], user, settings, models)
 
 
@@ -108,23 +110,33 @@ def parse_form(
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    values: dict[str, Any] = {}
-    for name, text in form.items():
-        if name in ("specialists", "syntax") and not text.lstrip().startswith("["):
-            values[name] = [item.strip() for item in text.split(",") if item.strip()]
-        elif name in ("specialists", "syntax", "limits", "attachments"):
-            try:
-                values[name] = msgspec.json.decode(text)
-            except msgspec.DecodeError:
-                raise BadRequest(f"{name} must be JSON.", name) from None
-        else:
-            values[name] = text
     try:
-        sent = msgspec.convert(values, Sent)
+        sent = msgspec.convert({name: _form_value(name, text) for name, text in form.items()}, Sent)
     except msgspec.ValidationError as error:
         raise _bad(error) from None
     attachments = [_attachment(item, n) for n, item in enumerate(sent.attachments)]
     return ask_of(sent, attachments + files, user, settings, models)
+
+
+def _form_value(name: str, text: str) -> Any:
+    if name in ("specialists", "syntax") and not text.lstrip().startswith("["):
+        return [item.strip() for item in text.split(",") if item.strip()]
+    if name not in _FORM_JSON:
+        return text
+    try:
+        return msgspec.to_builtins(msgspec.json.decode(text, type=_FORM_JSON[name]))
+    except msgspec.ValidationError as error:
+        raise _bad(error, name) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise BadRequest(f"{name} must be JSON: {_problem(error)}.", name) from None
+
+
+_FORM_JSON: Mapping[str, Any] = {
+    "specialists": list[str],
+    "syntax": list[SyntaxName],
+    "limits": SentLimits | None,
+    "attachments": list[SentAttachment],
+}
 
 
 def ask_of(
@@ -179,8 +191,10 @@ def attachment_of(name: str, claimed: str, data: bytes, field: str) -> Attachmen
         raise BadRequest(f"{field} is empty.", field)
     if len(data) > ATTACHMENT_BYTES:
         raise BadRequest(f"{field} is larger than 16 MiB.", field, code="too_large", status=413)
-    plain = " ".join(re.split(r"[/\\]", name)[-1].split())[:200] or "file"
-    return Attachment(0, plain, sniff(data, claimed or "application/octet-stream"), data)
+    shown = "".join(character if character.isprintable() else " " for character in re.split(r"[/\\]", name)[-1])
+    media_type = claimed.partition(";")[0].strip().lower()
+    claimed = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
+    return Attachment(0, " ".join(shown.split())[:200] or "file", sniff(data, claimed), data)
 
 
 class Encoder:
@@ -194,7 +208,7 @@ class Encoder:
     def encode(self, event: Event) -> bytes:
         """One event as the bytes of its frame."""
         self._number += 1
-        if isinstance(event, Token):
+        if isinstance(event, Token) and self._number > 1:
             return b'%b%d\ndata: {"text":%b}\n\n' % (self._token_head, self._number, _json(event.text))
         retry = b"retry: 2000\n" if self._number == 1 else b""
         name = EVENT_NAMES[type(event)].encode()
@@ -215,7 +229,16 @@ def _without_none(found: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-_json = msgspec.json.Encoder().encode
+def _json(value: Any) -> bytes:
+    """JSON on one line. What no UTF-8 can hold, halves of characters that were escaped, becomes U+FFFD."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def _attachment(item: SentAttachment, position: int) -> Attachment:
@@ -225,12 +248,12 @@ def _attachment(item: SentAttachment, position: int) -> Attachment:
     if item.text is not None:
         return attachment_of(item.name, item.type or "text/plain", item.text.encode(errors="replace"), f"{field}.text")
     assert item.data is not None
-    encoded = item.data.partition(",")[2] if item.data.startswith("data:") else item.data
+    head, _, encoded = item.data.partition(",") if item.data.startswith("data:") else ("", "", item.data)
     try:
-        data = base64.b64decode(encoded, validate=True)
+        data = base64.b64decode("".join(encoded.split()), validate=True)
     except ValueError:
         raise BadRequest("data is not valid base64.", f"{field}.data") from None
-    return attachment_of(item.name, item.type, data, f"{field}.data")
+    return attachment_of(item.name, item.type or head[5:], data, f"{field}.data")
 
 
 def _limits(sent: SentLimits | None, most: Limits) -> Limits:
@@ -258,14 +281,29 @@ def _time_zone(sent: str | None, default: str) -> str:
         raise BadRequest("time_zone must be an IANA name such as Europe/Berlin.", "time_zone") from None
 
 
-def _bad(error: msgspec.ValidationError) -> BadRequest:
+def _bad(error: msgspec.ValidationError, within: str = "") -> BadRequest:
     """The same error in a sentence that names the field."""
     text = str(error)
     found = _FIELD.search(text)
     path = found["path"] if found else ""
     sentence = text[: found.start()] if found else text
     if unknown := re.search(r"unknown field `([^`]*)`", sentence):
-        path = f"{path}.{unknown[1]}".lstrip(".")
+        path = f"{path}.{unknown[1]}"
         sentence = "This field does not exist"
-    path = path.replace("[...]", "[]")
+    elif missing := re.search(r"missing required field `([^`]*)`", sentence):
+        path = f"{path}.{missing[1]}"
+        sentence = "This field is missing"
+    elif sentence.startswith("Invalid enum value"):
+        sentence += f"; allowed: {', '.join(get_args(SyntaxName))}"
+    path = f"{within}.{path}".replace("..", ".").replace("[...]", "[]").replace(".[", "[").strip(".")
     return BadRequest(f"{path}: {sentence}." if path else f"{sentence}.", path or None)
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, UnicodeError):
+        return "it is not UTF-8"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if "truncated" in str(error):
+        return "it ends too early, or in the middle of a character"
+    return str(error).removeprefix("JSON is malformed: ")
