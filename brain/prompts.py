@@ -10,6 +10,9 @@ from brain.specialist import Specialist
 
 CONTINUE = "Continue."
 
+_DEPTH = 6
+"""How far down a schema is shown; some contain themselves without end."""
+
 _HOW = """\
 You can ask specialists for help in the middle of your answer. Write this marker, alone, and stop; the result appears \
 behind it, and you go on with your answer from there:
@@ -92,18 +95,18 @@ def example_values(specialist: Specialist[..., Any]) -> dict[str, Any]:
     return {name: _sample(properties.get(name, {}), specialist.parameters, question) for name in names}
 
 
-def _sample(schema: Any, root: Mapping[str, Any], question: str) -> Any:
+def _sample(schema: Any, root: Mapping[str, Any], question: str, depth: int = 0) -> Any:
     schema = _resolved(schema, root)
-    if schema.get("examples"):
-        return schema["examples"][0]
-    if "enum" in schema:
-        return schema["enum"][0]
-    if schema.get("default") not in (None, False):
-        return schema["default"]
-    for option in schema.get("anyOf", ()):
-        return _sample(option, root, question)
+    for key in ("examples", "enum"):
+        if schema.get(key):
+            return schema[key][0]
+    for key in ("const", "default"):
+        if schema.get(key) not in (None, False):
+            return schema[key]
+    for option in _options(schema) if depth <= _DEPTH else ():
+        return _sample(option, root, question, depth + 1)
     samples: Mapping[str, Any] = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}, "null": None}
-    return samples.get(schema.get("type", "string"), question or "…")
+    return samples.get(str(schema.get("type", "string")), question or "…")
 
 
 def shape(schema: Mapping[str, Any]) -> str:
@@ -113,15 +116,18 @@ def shape(schema: Mapping[str, Any]) -> str:
 
 def _shape(schema: Any, root: Mapping[str, Any], depth: int) -> str:
     schema = _resolved(schema, root)
-    if "enum" in schema:
-        return "|".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
-    if "anyOf" in schema:
-        shapes = [_shape(option, root, depth) for option in schema["anyOf"]]
-        return "|".join(one for one in shapes if one != "null")  # `name?` says that it can be left out
+    if depth > _DEPTH:
+        return str(schema.get("type", "any"))
+    values = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    if values:
+        return "|".join(json.dumps(value, ensure_ascii=False) for value in values)
+    if options := _options(schema):
+        return "|".join(_shape(option, root, depth + 1) for option in options)
     kind = schema.get("type", "any")
     if kind == "array":
-        return _shape(schema.get("items", {}), root, depth + 1) + "[]"
-    if kind != "object" or depth > 3 or "properties" not in schema:
+        shown = _shape(schema.get("items", {}), root, depth + 1)
+        return f"Array<{shown}>" if "|" in shown else f"{shown}[]"
+    if kind != "object" or "properties" not in schema:
         return "{}" if kind == "object" else str(kind)
     required = schema.get("required", ())
     fields = [
@@ -129,6 +135,15 @@ def _shape(schema: Any, root: Mapping[str, Any], depth: int) -> str:
         for name, value in schema["properties"].items()
     ]
     return "{" + ", ".join(fields) + "}"
+
+
+def _options(schema: Mapping[str, Any]) -> list[Any]:
+    """The schemas of which a value meets one; `null` is none of them, as `name?` says that it can be left out."""
+    kinds = schema.get("type")
+    found = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    if isinstance(kinds, list):
+        found = [{**schema, "type": kind} for kind in kinds]
+    return [option for option in found if option != {"type": "null"} and option != {**schema, "type": "null"}]
 
 
 def _meaning(schema: Any) -> str:
