@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -14,7 +15,7 @@ class Pass(msgspec.Struct, forbid_unknown_fields=True):
     """One line of a script: what one pass sends, how long it waits before each chunk, and how it fails, if it does."""
 
     chunks: list[str] = []
-    delay_ms: float = 0
+    delay_ms: Annotated[float, msgspec.Meta(ge=0)] = 0
     error: str | None = None
 
 
@@ -59,10 +60,14 @@ def read(path: Path) -> list[Pass]:
         SettingsError: naming the file, and the line that is wrong.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"MODEL=script:{path}: the file cannot be read: {error}.") from None
-    return [_pass(line, f"{path}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
+        text = path.expanduser().read_text("utf-8-sig")
+    except (OSError, RuntimeError, UnicodeDecodeError) as error:
+        problem = (
+            "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or error
+        )
+        raise SettingsError(f"MODEL=script:{path}: the file cannot be read: {problem}.") from None
+    # Not `splitlines`, which also cuts at characters that may stand in a JSON string.
+    return [_pass(line, f"{path}, line {n}") for n, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
 def _pass(line: str, place: str) -> Pass:
