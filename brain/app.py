@@ -221,7 +221,7 @@ async def _ask(request: Request, house: House) -> Ask:
             elif name in fields:
                 raise BadRequest(f"{name} is given twice.", name)
             else:
-                fields[name] = value
+                fields[name] = value.replace("\r\n", "\n")  # as browsers write line ends in forms
         return native.parse_form(fields, attached, user, house.settings, house.names())
 
 

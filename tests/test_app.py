@@ -529,9 +529,10 @@ def test_a_body_that_announces_too_much_is_not_even_read(server: Server) -> None
 
 def test_forms_hold_what_json_does() -> None:
     with brain_served(registry(length)) as server:
-        server.play(Player(["SPECIALIST_REQUEST[length]"]))
+        player = Player(["SPECIALIST_REQUEST[length]"])
+        server.play(player)
         data = {
-            "message": "read",
+            "message": "read\r\nthem",
             "conversation_id": "form",
             "specialists": "length, weather",
             "limits": '{"calls": 1}',
@@ -544,6 +545,7 @@ def test_forms_hold_what_json_does() -> None:
     assert answer.status == 200, answer.body
     assert answer.events[0].data["conversation_id"] == "form"
     assert answer.events[0].data["limits"]["calls"] == 1
+    assert player.asked[0][-1].content.endswith("read\nthem")
     called = [event.data["text"] for event in answer.events if event.name == "specialist_result"]
     assert called[-1] == "1 note.txt text/plain 2, 2 a b.png image/png 28, 3 c.bin application/octet-stream 3"
 
