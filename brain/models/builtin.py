@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 import sqlite3
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import regex
@@ -17,25 +17,38 @@ from brain.errors import Refused
 from brain.messages import Chunk, Finish, Message, Resume
 
 VOTERS = 3
+WORDS_MOST = 40
 _SIGNATURE = (
     "I am Brain's built-in stand-in, not a language model: I only pick specialists and pass on what they find. "
     "Start Brain with --model ollama:NAME or --model openai:NAME to talk to a real one."
 )
 _BLOCK = re.compile(
-    r"^\[SPECIALIST_RESULT: (?P<name>[^\]\n]+)\]\n(?P<text>.*?)\n\[/SPECIALIST_RESULT\]$"
+    r"^\[SPECIALIST_RESULT: (?P<name>[^\]\n]+)\]\n(?P<text>(?s:.*?))\n\[/SPECIALIST_RESULT\]$"
     r"|^\[SPECIALIST_ERROR: (?P<failed>\S+) failed - (?P<reason>.*)\]$",
-    re.MULTILINE | re.DOTALL,
+    re.MULTILINE,
 )
+_PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 _ATTACHED = re.compile(r"^\(Attached, by image_id: (?P<files>.*)\)$", re.MULTILINE)
 _FILE = re.compile(r'(\d+): "(?:[^"\\]|\\.)*"')
+_CAPS = re.compile(r"^- At most (?P<calls>\d+) calls an answer, (?P<each>\d+) of one", re.MULTILINE)
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
 _PIECE = re.compile(r"\s*\S+\s*")
-_COMMON = frozenset(
+_NAME_BEHIND = r"\b(?:in|for|of|about|at|to|from|near|on|called|named)\s+"
+_PROPER_NAME = regex.compile(rf"(?i:{_NAME_BEHIND})(\p{{Lu}}[\p{{L}}'’.-]*(?:\s+\p{{Lu}}[\p{{L}}'’.-]*)*)")
+_LAST_WORDS = re.compile(rf".*{_NAME_BEHIND}(.+?)[\s?.!]*$", re.IGNORECASE | re.DOTALL)
+_FREE_TEXT = frozenset({"query", "question", "text", "message", "topic", "objective", "prompt", "q"})
+_ABOUT_ME = re.compile(r"\b(?:who|what|which|how)\b[^.?!]{0,20}\bare you\b|\bwhat can you do\b", re.IGNORECASE)
+_POINTING = frozenset(["this", "that", "it", "its", "these", "those", "there", "here", "attached"])
+_LOOKING = frozenset(["say", "says", "see", "show", "shows", "read"])
+"""What is asked of files with few other words."""
+_COMMON = _LOOKING | frozenset(
     _WORD.findall(
-        "a about all am an and any are as at be been but by can could did do does for from get give had has have he "
-        "her him his how i if in into is it its know let like make me my no not of on one or our out please say see "
-        "she should show so some such tell than that the their them then there these they this those to up use was "
-        "we were what when where which who why will with would you your"
+        "a about all also am an and another any are as at be been but by can could did didn do does doesn don for from "
+        "get give good had has have he hello help her hey hi him his how i if in into is isn it its just know let like "
+        "ll make many me more most much my need new no not of on one or other our out own please re she should so some "
+        "someone something such take tell than thank thanks that the their them then there these they thing this those "
+        "to up use used using ve very want was wasn way we were what when where which who why will with won work would "
+        "write you your"
     )
 )
 
@@ -97,24 +110,37 @@ class Builtin:
 
     def _opening(self, question: str, system: str) -> str:
         blocks = list(_BLOCK.finditer(question))
-        files = [int(number) for note in _ATTACHED.findall(question) for number in _FILE.findall(note)[:10] if number]
+        files = [int(number) for note in _ATTACHED.findall(question) for number in _FILE.findall(note)]
         asked = _ATTACHED.sub("", _BLOCK.sub("", question)).strip()
-        allowed = [name for name in self._known if f"- {name}: " in system]
+        listed = "\n" + system.partition("\nRules:")[0]
+        allowed = [name for name in self._known if f"\n- {name}: " in listed]
         name = self._route(asked, allowed, with_files=bool(files))
-        answered = [block["name"] for block in blocks if block["name"]]
-        if name is not None and name not in answered:
-            return f"I will ask {name}. " + "".join(self._markers(name, asked, files))
+        if name is not None and name not in [block["name"] for block in blocks]:
+            return f"I will ask {name}. " + "".join(self._markers(name, asked, files, system))
         if blocks:
             return f"{_worded(blocks)}\n\n{_SIGNATURE}"
-        return f"I found no specialist for this. I can ask: {', '.join(allowed) or 'nobody'}.\n\n{_SIGNATURE}"
+        if not allowed:
+            return f"There is no specialist that I can ask.\n\n{_SIGNATURE}"
+        examples = [f'\n- {one}: "{self._known[one].examples[0]}"' for one in allowed if self._known[one].examples]
+        known = f"I can ask, for example:{''.join(examples)}" if examples else f"I can ask {', '.join(allowed)}."
+        return f"I found no specialist for this. {known}\n\n{_SIGNATURE}"
 
     def _route(self, asked: str, allowed: Sequence[str], *, with_files: bool) -> str | None:
-        """The specialist whose examples are most like the question; without files, one content word must be shared."""
-        words = [word.lower() for word in _WORD.findall(asked)][:40]
-        if with_files:
-            allowed = [name for name in allowed if "image_id" in self._known[name].parameters.get("properties", {})]
-        elif not (words := [word for word in words if word not in _COMMON]):
+        """The specialist whose examples are most like the question, in the words that tell questions apart.
+
+        A question about files may do with few words: `What does it say?`, or only point at them: `What is this?`
+        """
+        if _ABOUT_ME.search(asked):
             return None
+        words = [word.lower() for word in _WORD.findall(asked)][:WORDS_MOST]
+        common = _COMMON - _LOOKING if with_files else _COMMON
+        telling = [word for word in words if word not in common and not word.isdecimal() and not _lone_letter(word)]
+        if telling or not with_files:
+            return self._most_like(telling, allowed)
+        of_files = [name for name in allowed if self._takes_files(name)]
+        return self._most_like(words, of_files) if _POINTING.intersection(words) else None
+
+    def _most_like(self, words: Sequence[str], allowed: Sequence[str]) -> str | None:
         if not words or not allowed:
             return None
         rows = self._examples.execute(
@@ -127,12 +153,16 @@ class Builtin:
             votes[name] = votes.get(name, 0.0) + score / rank
         return max(votes, key=lambda name: votes[name], default=None)
 
-    def _markers(self, name: str, asked: str, files: Sequence[int]) -> list[str]:
-        """One call, or one for each of several files."""
-        parameters = self._known[name].parameters
-        values = _filled(parameters, asked)
-        several = len(files) > 1 and "image_id" in parameters.get("properties", {}) and "image_id" not in values
-        calls = [{**values, "image_id": number} for number in files] if several else [values]
+    def _takes_files(self, name: str) -> bool:
+        return "image_id" in self._known[name].parameters.get("properties", {})
+
+    def _markers(self, name: str, asked: str, files: Sequence[int], system: str) -> list[str]:
+        """One call, or one for each of several files, as many as may be."""
+        values = _filled(self._known[name].parameters, asked)
+        caps = _CAPS.search(system)
+        several = len(files) > 1 and self._takes_files(name) and "image_id" not in values
+        most = max(1, min(int(caps["calls"]), int(caps["each"]))) if caps else len(files)
+        calls = [{**values, "image_id": number} for number in files[:most]] if several else [values]
         return [f"SPECIALIST_REQUEST[{name}:{json.dumps(call, ensure_ascii=False)}]" for call in calls]
 
 
@@ -157,8 +187,10 @@ def _filled(parameters: Mapping[str, Any], asked: str) -> dict[str, Any]:
 
 def _value(name: str, schema: Mapping[str, Any], asked: str, *, required: bool) -> Any:
     word = name.partition("_")[0]
-    kinds = {option.get("type") for option in (schema, *schema.get("anyOf", ())) if isinstance(option, Mapping)}
-    for choice in schema.get("enum", ()):
+    options = [option for option in (schema, *schema.get("anyOf", ())) if isinstance(option, Mapping)]
+    kinds = {option.get("type") for option in options}
+    choices = [choice for option in options for choice in option.get("enum", ())]
+    for choice in choices:
         if isinstance(choice, str) and re.search(rf"\b{re.escape(choice)}\b", asked, re.I):
             return choice
     if "boolean" in kinds:
@@ -167,18 +199,43 @@ def _value(name: str, schema: Mapping[str, Any], asked: str, *, required: bool) 
         found = re.search(rf"\b{re.escape(word)}\s*#?(\d{{1,9}})", asked, re.I)
         found = found or (re.search(r"(-?\d{1,9}(?:\.\d+)?)", asked) if required else None)
         return (float(found[1]) if "number" in kinds else int(float(found[1]))) if found else None
-    if "string" in kinds and required and "enum" not in schema:
-        quoted = re.search(r"[\"“'‘]([^\"”'’]{2,200})[\"”'’]", asked)
-        return quoted[1] if quoted else asked[:500]
+    if "string" in kinds and required and not choices:
+        return _text(name, asked)
     return None
 
 
-def _worded(blocks: Any) -> str:
+def _text(name: str, asked: str) -> str:
+    """What stands in quotes; else the question, or, where that is not what is wanted, what it is about."""
+    quoted = re.search(r"[\"“‘]([^\"”’]{2,200})[\"”’]", asked)
+    if quoted:
+        return quoted[1]
+    about = None if name in _FREE_TEXT else _PROPER_NAME.search(asked[:500]) or _LAST_WORDS.match(asked[:500])
+    return about[1].rstrip(".") if about else asked[:500]
+
+
+def _lone_letter(word: str) -> bool:
+    """What an apostrophe leaves: the `s` of `what's`."""
+    return len(word) == 1 and word.isascii()
+
+
+def _worded(blocks: Iterable[re.Match[str]]) -> str:
     """An answer from blocks: quoted, not understood."""
     sentences = []
     for block in blocks:
         if block["name"]:
-            sentences.append(f"This is what {block['name']} found:\n\n{block['text']}")
+            sentences.append(f"{block['name']} found:\n\n{_quoted(block['text'])}")
         else:
-            sentences.append(f"{block['failed']} could not help: {block['reason']}.")
+            who = "One call" if block["failed"] == "?" else block["failed"]
+            sentences.append(f"{who} could not help: {block['reason'].rstrip('.')}.")
     return "\n\n".join(sentences) or "The specialists found nothing."
+
+
+def _quoted(text: str) -> str:
+    """Numbered passages as quotations under their titles; any other text as it is."""
+    if not _PASSAGE.match(text):
+        return text
+    passages = [
+        f"**{passage['title']}**\n\n" + "\n".join(f"> {line}".rstrip() for line in passage["text"].splitlines())
+        for passage in _PASSAGE.finditer(text)
+    ]
+    return "\n\n".join(passages)
