@@ -1,6 +1,7 @@
 """Rooms: Brain without a server. Wraps a stream of chunks; the specialists are found and run all the same."""
 
 import base64
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from inspect import isawaitable
@@ -13,8 +14,8 @@ from brain.alarm import Alarm
 from brain.ask import Ask, Attachment, Limits, SyntaxName, renumbered, sniff
 from brain.blocks import BLOCK_BYTES
 from brain.calls import Calls, Desk
-from brain.errors import Interrupted, Refused
-from brain.events import Event, SpecialistError, SpecialistResult, Thinking, Token
+from brain.errors import BrainError, Interrupted, Refused
+from brain.events import Error, Event, SpecialistError, SpecialistResult, Thinking, Token
 from brain.messages import Chunk, Finish, Message
 from brain.registry import Registry
 from brain.scanner import Call, Scanner, Stop
@@ -98,25 +99,33 @@ async def _in_place(
     model = _Streams(stream, None)
     desk = Desk.of(ask, registry, model, conversation_id, ask.attachments, BLOCK_BYTES)
     alarm = Alarm(ask.limits.turn_seconds, ask.limits.turn_seconds)
-    scanner = Scanner(SYNTAX, stops=False)
     try:
-        async with aclosing(_iterated(stream)) as chunks:
-            async for chunk in _then_none(chunks):
-                text = _text(chunk)
-                if chunk is not None and text is None:
-                    yield chunk
-                    continue
-                for piece in scanner.close() if text is None else scanner.feed(text):
-                    if isinstance(piece, Stop):
-                        return
-                    if isinstance(piece, Call):
-                        async with aclosing(_answered(piece, desk, alarm)) as answers:
-                            async for answer in answers:
-                                yield answer
-                    else:
-                        yield {"token": piece} if isinstance(piece, str) else {"thinking": piece.text}
+        async with aclosing(_pieces(stream)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, Stop):
+                    return
+                if isinstance(piece, Call):
+                    async with aclosing(_answered(piece, desk, alarm)) as answers:
+                        async for answer in answers:
+                            yield answer
+                elif isinstance(piece, str):
+                    yield {"token": piece}
+                else:
+                    yield {"thinking": piece.text} if isinstance(piece, Thinking) else piece
     finally:
         alarm.close()
+
+
+async def _pieces(stream: AnyStream) -> AsyncGenerator[Any, None]:
+    """What the scanner finds in the stream's text; chunks that are no text, as they are."""
+    scanner = Scanner(SYNTAX, stops=False)
+    async with aclosing(_iterated(stream)) as chunks:
+        async for chunk in chunks:
+            text = _text(chunk)
+            for piece in [chunk] if text is None else scanner.feed(text):
+                yield piece
+    for piece in scanner.close():
+        yield piece
 
 
 async def _answered(call: Call, desk: Desk, alarm: Alarm) -> AsyncGenerator[dict[str, Any], None]:
@@ -144,14 +153,16 @@ async def _resumed(
     turn = Turn(ask, Conversation(conversation_id), model, registry, silence=ask.limits.turn_seconds, one_way=False)
     async with aclosing(turn.events()) as events:
         async for event in events:
+            while model.others:
+                yield model.others.popleft()
             if chunk := _chunk(event):
                 yield chunk
-    if model.error is not None:
-        raise model.error
+            elif isinstance(event, Error):
+                raise model.error or BrainError(event.message)
 
 
 class _Streams:
-    """The caller's streams as a model: the first one, then one for each resume."""
+    """The caller's streams as a model: the first one, then one for each resume; `others` are chunks without text."""
 
     name = "library"
     stand_in = False
@@ -162,10 +173,12 @@ class _Streams:
     def __init__(self, first: AnyStream, resume: Resume | None) -> None:
         self._first = first
         self._resume = resume
+        self.others: deque[Any] = deque()
         self.error: Exception | None = None
 
     async def stream(self, sent: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
         """The next of the caller's streams."""
+        self.error = None
         try:
             stream = self._first
             if turn_pass > 0 and self._resume is not None:
@@ -176,8 +189,8 @@ class _Streams:
                     text = _text(chunk)
                     if text is not None:
                         yield text
-                    elif isinstance(chunk, Mapping) and isinstance(chunk.get("thinking"), str):
-                        yield Thinking(chunk["thinking"])
+                    else:
+                        self.others.append(chunk)
             yield Finish("stop")
         except Exception as error:
             self.error = error  # the caller's own error, raised to the caller as it is
@@ -194,24 +207,19 @@ class _Streams:
 
 async def _iterated(stream: AnyStream) -> AsyncGenerator[Any, None]:
     """Any iterable as an asynchronous one that is closed when it is left."""
-    if not isinstance(stream, AsyncIterable):
-        for chunk in stream:
-            yield chunk
-        return
     try:
-        async for chunk in stream:
-            yield chunk
+        if isinstance(stream, AsyncIterable):
+            async for chunk in stream:
+                yield chunk
+        else:
+            for chunk in stream:
+                yield chunk
     finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
+        close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
+        closing = close() if close is not None else None
+        if isawaitable(closing):
             with anyio.CancelScope(shield=True):
-                await close()
-
-
-async def _then_none(chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
-    async for chunk in chunks:
-        yield chunk
-    yield None
+                await closing
 
 
 def _text(chunk: Any) -> str | None:
@@ -253,7 +261,7 @@ def _ask(context: Mapping[str, Any], calls: int) -> Ask:
     return Ask(
         message=str(context.get("message") or ""),
         user=None if user is None else str(user),
-        limits=Limits(calls=calls),
+        limits=Limits(calls=calls, calls_per_specialist=calls),
         syntax=SYNTAX,
         time_zone=str(context.get("time_zone") or machine_time_zone()),
         attachments=_attachments(context),
@@ -264,7 +272,7 @@ def _attachments(context: Mapping[str, Any]) -> tuple[Attachment, ...]:
     found: list[Attachment] = []
     for key in ("attachments", "media", "ocr_context"):
         value = context.get(key) or ()
-        items = [value] if isinstance(value, Mapping | Attachment | bytes) else value
+        items = [value] if isinstance(value, Mapping | Attachment | bytes | str) else value
         found += [_attachment(item, key) for item in items]
     return renumbered(tuple(found), after=0)
 
@@ -272,11 +280,22 @@ def _attachments(context: Mapping[str, Any]) -> tuple[Attachment, ...]:
 def _attachment(item: Any, key: str) -> Attachment:
     if isinstance(item, Attachment):
         return item
-    fields: Mapping[str, Any] = item if isinstance(item, Mapping) else {"data": item}
-    data = fields.get("data", fields.get("text"))
+    fields: Mapping[str, Any] = (
+        item if isinstance(item, Mapping) else {"text" if isinstance(item, str) else "data": item}
+    )
+    data, text = fields.get("data"), fields.get("text")
     if isinstance(data, str):
-        data = base64.b64decode(data, validate=True) if "data" in fields else data.encode()
+        data = _decoded(data)
+    elif data is None and isinstance(text, str):
+        data = text.encode(errors="replace")
     if not isinstance(data, bytes):
         raise TypeError(f"request_context[{key!r}]: each file needs data (bytes, or base64) or text")
     name = str(fields.get("name") or fields.get("filename") or "file")
     return Attachment(0, name, sniff(data, str(fields.get("type") or "text/plain")), data)
+
+
+def _decoded(data: str) -> bytes | None:
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError:
+        return None

@@ -1,0 +1,89 @@
+import pytest
+
+from brain.ask import Attachment
+from brain.errors import BadRequest
+from brain.messages import Exchange, Said
+from brain.store import memory
+from brain.store.memory import MemoryStore
+
+
+def used(store: MemoryStore, user: str | None, name: str, size: int = 0) -> None:
+    """A turn of this conversation, with a file of this size."""
+    record = store.take(user, name)
+    record.exchanges.append(Exchange("Hi", [Said("Hello", 1)]))
+    if size:
+        record.attachments.append(Attachment(1, "a", "text/plain", b"x" * size))
+    store.give_back(record)
+
+
+def turns(store: MemoryStore, user: str | None, name: str) -> int:
+    """How many turns are kept of it."""
+    record = store.take(user, name)
+    store.give_back(record)
+    return len(record.exchanges)
+
+
+def test_a_conversation_is_found_again() -> None:
+    store = MemoryStore()
+    used(store, "ada", "c")
+    used(store, "ada", "c")
+    assert turns(store, "ada", "c") == 2
+
+
+def test_conversations_belong_to_their_user() -> None:
+    store = MemoryStore()
+    used(store, "ada", "c")
+    used(store, None, "c")
+    assert [turns(store, user, "c") for user in ("ada", None, "eve")] == [1, 1, 0]
+
+
+def test_one_turn_at_a_time() -> None:
+    store = MemoryStore()
+    record = store.take("ada", "c")
+    with pytest.raises(BadRequest) as caught:
+        store.take("ada", "c")
+    assert (caught.value.code, caught.value.status, caught.value.field) == ("busy", 409, "conversation_id")
+    store.take("eve", "c")
+    store.give_back(record)
+    assert store.take("ada", "c").busy
+
+
+def test_a_conversation_without_a_word_is_forgotten() -> None:
+    store = MemoryStore()
+    store.give_back(store.take("ada", "c"))
+    assert len(store) == 0
+    used(store, "ada", "c")
+    store.give_back(store.take("ada", "c"))
+    assert len(store) == 1
+
+
+def test_the_longest_unused_conversation_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CONVERSATIONS_MOST", 2)
+    store = MemoryStore()
+    for name in ("a", "b", "a", "c"):
+        used(store, "ada", name)
+    assert len(store) == 2
+    assert [turns(store, "ada", name) for name in ("a", "c")] == [2, 1]
+    assert turns(store, "ada", "b") == 0
+
+
+def test_files_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "ATTACHED_BYTES_MOST", 100)
+    store = MemoryStore()
+    used(store, "ada", "a", 60)
+    used(store, "ada", "b", 40)
+    assert len(store) == 2
+    used(store, "ada", "c", 1)
+    assert [turns(store, "ada", name) for name in ("b", "c")] == [1, 1]
+    assert turns(store, "ada", "a") == 0
+
+
+def test_what_is_in_use_and_the_last_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CONVERSATIONS_MOST", 1)
+    store = MemoryStore()
+    used(store, "ada", "a")
+    busy = store.take("ada", "a")
+    used(store, "ada", "b")
+    assert len(store) == 2
+    store.give_back(busy)
+    assert len(store) == 1
