@@ -39,6 +39,8 @@ from brain.wire import native
 SHUTDOWN_SECONDS = 5.0
 BEATS_UNREAD = 4
 """A reader that takes not one byte for so many heartbeats is gone, though nobody hung up."""
+BODY_SECONDS = 20.0
+"""How long a body may stop coming before it is given up."""
 FIELDS_MOST = 50
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 SSE_HEADERS = {"Cache-Control": "no-cache, no-transform"}
@@ -226,12 +228,16 @@ async def _ask(request: Request, house: House) -> Ask:
 
 
 def _limited(receive: Receive) -> Receive:
-    """The same body, as long as it is no larger than it may be."""
+    """The same body, as long as it goes on coming and is no larger than it may be."""
     received = 0
 
     async def counted() -> Message:
         nonlocal received
-        message = await receive()
+        try:
+            with anyio.fail_after(BODY_SECONDS):
+                message = await receive()
+        except TimeoutError:
+            raise BadRequest("The body stopped coming.", status=408) from None
         received += len(message.get("body", b""))
         if received > native.BODY_BYTES:
             raise _too_large()

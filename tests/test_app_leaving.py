@@ -168,6 +168,16 @@ def test_leaving_in_the_middle_of_the_body(server: Server) -> None:
     assert free(server)
 
 
+def test_a_body_that_stops_coming_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.app.BODY_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+        connection.sendall(
+            b"POST /v1/chat/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b'Content-Length: 100\r\n\r\n{"message": '
+        )
+        assert connection.recv(65536).startswith(b"HTTP/1.1 408 ")
+
+
 class Endless(Player):
     """Writes for as long as somebody takes it."""
 
@@ -250,12 +260,18 @@ def test_a_server_told_to_stop_says_so_to_its_readers(tmp_path: Path, how: signa
     assert "ERROR" not in err
 
 
-def test_a_server_told_to_stop_ends_running_calls(tmp_path: Path) -> None:
-    (tmp_path / "blocker.py").write_text(
-        "import time\nfrom brain import specialist\n\n"
-        "@specialist(timeout=60)\ndef blocker() -> str:\n    '''Blocks.'''\n    time.sleep(60)\n    return ''\n"
-    )
-    model = script(tmp_path, ["SPECIALIST_REQUEST[blocker]"])
+CALLS = {
+    "blocker": "def blocker() -> str:\n    'Blocks.'\n    time.sleep(60)\n    return ''\n",
+    "deaf": "async def deaf() -> str:\n    'Does not listen.'\n    while True:\n"
+    "        try:\n            await asyncio.sleep(60)\n        except asyncio.CancelledError:\n            pass\n",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_server_told_to_stop_ends_running_calls(tmp_path: Path, name: str) -> None:
+    source = f"import asyncio, time\nfrom brain import specialist\n\n@specialist(timeout=60)\n{CALLS[name]}"
+    (tmp_path / "some.py").write_text(source)
+    model = script(tmp_path, [f"SPECIALIST_REQUEST[{name}]"])
     env = {"BRAIN_SPECIALISTS_FOLDER": str(tmp_path)}
     with Process("serve", "--port", "0", "--model", model, env=env) as brain:
         thread, events = stream_in_thread(brain.url())
@@ -269,6 +285,17 @@ def test_a_server_told_to_stop_ends_running_calls(tmp_path: Path) -> None:
     assert (events[-3].data["code"], events[-1].data["code"]) == ("cancelled", "shutdown")
     assert code == 0
     assert "Traceback" not in err
+
+
+def test_a_turn_that_comes_while_the_server_leaves_is_told_so() -> None:
+    with brain_served() as server:
+        server.play(Player(["unheard", 60.0]))
+        assert server.house.leaving is not None
+        server.loop.call_soon_threadsafe(server.house.leaving.set)
+        time.sleep(0.05)
+        answer = post(server.url, json={"message": "hi"})
+    assert answer.names == ["turn_start", "usage", "error"]
+    assert answer.last["code"] == "shutdown"
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
