@@ -32,7 +32,7 @@ _ATTACHED = re.compile(r"^\(Attached, by image_id: (?P<files>.*)\)$", re.MULTILI
 _FILE = re.compile(r'(\d+): "(?:[^"\\]|\\.)*"')
 _CAPS = re.compile(r"^- At most (?P<calls>\d+) calls an answer, (?P<each>\d+) of one", re.MULTILINE)
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
-_PIECE = re.compile(r"\s*\S+\s*")
+_LINE = re.compile(r"[^\n]+\n*|\n+")
 _NAME_BEHIND = r"\b(?:in|for|of|about|at|to|from|near|on|called|named)\s+"
 _PROPER_NAME = regex.compile(rf"(?i:{_NAME_BEHIND})(\p{{Lu}}[\p{{L}}'’.-]*(?:\s+\p{{Lu}}[\p{{L}}'’.-]*)*)")
 _LAST_WORDS = re.compile(rf".*{_NAME_BEHIND}(.+?)[\s?.!]*$", re.IGNORECASE | re.DOTALL)
@@ -91,9 +91,9 @@ class Builtin:
             text = self._opening(question, system)
         else:
             text = f"{_worded(_BLOCK.finditer(messages[-1].content))}\n\n{_SIGNATURE}"
-        for piece in _PIECE.findall(text):
+        for line in _LINE.findall(text):
             await asyncio.sleep(0)  # so that a long answer shares the loop
-            yield piece
+            yield line
         yield Finish("stop")
 
     async def describe(self, image: bytes, question: str) -> str:

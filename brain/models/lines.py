@@ -40,9 +40,10 @@ class Lines:
             if self._first:
                 lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
                 self._first = False
-        self._rest += rest
-        if len(self._rest) > LINE_BYTES:
-            raise _endless()
+        if rest:
+            self._rest += rest
+            if len(self._rest) > LINE_BYTES:
+                raise _endless()
         return lines
 
     def close(self) -> list[bytes]:
@@ -68,22 +69,17 @@ class ServerSentEvents:
             if not line:
                 if self._data:
                     yield b"\n".join(self._data)
-                    self._data = []
+                    self._data.clear()
                     self._size = 0
-            elif line.startswith(b"data:"):
-                self._add(line[6:] if line[5:6] == b" " else line[5:])
-            elif line == b"data":
-                self._add(b"")
+            elif line.startswith(b"data:") or line == b"data":
+                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self._size += len(line)
+                if self._size > LINE_BYTES:
+                    raise _endless()
 
     def close(self) -> list[bytes]:
         """An event that was not finished is no event."""
         return []
-
-    def _add(self, data: bytes) -> None:
-        self._data.append(data)
-        self._size += len(data) + 1
-        if self._size > LINE_BYTES:
-            raise _endless()
 
 
 def _endless() -> ModelError:

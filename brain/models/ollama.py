@@ -27,12 +27,12 @@ CONTEXT_UNKNOWN = 4096
 ASK_SECONDS = 10.0
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     content: str | None = None
     thinking: str | None = None
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, gc=False):
     message: _Message | None = None
     done: bool = False
     done_reason: str | None = None

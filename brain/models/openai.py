@@ -44,33 +44,33 @@ _BY_ADDRESS = {
 _LENGTHS = ("max_model_len", "context_length", "max_context_length")
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, gc=False):
     content: str | list[Any] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     thinking: str | None = None
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     delta: _Delta | None = None
     finish_reason: str | None = None
 
 
-class _Details(msgspec.Struct):
+class _Details(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
 
 
-class _Timings(msgspec.Struct):
+class _Timings(msgspec.Struct, gc=False):
     cache_n: int | None = None
 
 
-class _Chunk(msgspec.Struct):
+class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     timings: _Timings | None = None
@@ -204,7 +204,7 @@ def parts(data: bytes) -> Sequence[Part]:
     Raises:
         ModelError: when it says that the model failed, or nothing that can be read.
     """
-    if data[:1] != b"{":
+    if not data.startswith(b"{"):
         return _unusual(data)
     chunk = read(data, _decoder)
     if chunk.error:
@@ -232,13 +232,15 @@ def _unusual(data: bytes) -> Sequence[Part]:
 
 
 def _delta(delta: _Delta) -> Sequence[Part]:
-    content = delta.content
     thought = delta.reasoning_content or delta.reasoning or delta.thinking
-    if isinstance(content, str) and content and not thought:
-        return (content,)
+    content = delta.content
     found: list[Part] = [Thinking(thought)] if thought else []
-    for item in (content,) if isinstance(content, str) else content or ():
-        found += _pieces(item)
+    if isinstance(content, str):
+        if content:
+            found.append(content)
+    else:
+        for item in content or ():
+            found += _pieces(item)
     return found
 
 

@@ -73,46 +73,60 @@ class Reply:
 
     def _chunks(self, items: Iterable[bytes]) -> Iterator[Chunk]:
         texts: list[str] = []
-        thinking = False
+        thoughts: list[str] = []  # at most one of the two lists holds anything
         usage = None
-        for part in self._said(items):
-            text = part if isinstance(part, str) else part.text if isinstance(part, Thinking) else None
-            if text is not None and (not texts or isinstance(part, Thinking) is thinking):
-                thinking = isinstance(part, Thinking)
-                texts.append(text)
-                continue
-            if isinstance(part, PassUsage):
-                usage = part
-                continue
-            if texts and (found := self._whole("".join(texts))):
-                yield Thinking(found) if thinking else found
-            texts, thinking = ([], False) if text is None else ([text], isinstance(part, Thinking))
-            if isinstance(part, ModelError):
-                raise part
-            if isinstance(part, Finish | Over) and self._half:
-                self._half = ""
-                yield "\ufffd"
-            if isinstance(part, Finish):
-                yield part
-        if texts and (found := self._whole("".join(texts))):
-            yield Thinking(found) if thinking else found
+        for item in items:
+            if self.over:
+                break
+            for part in self._said(item):
+                if isinstance(part, str):
+                    if thoughts:
+                        yield from self._thought(thoughts)
+                    texts.append(part)
+                elif isinstance(part, Thinking):
+                    if texts:
+                        yield from self._text(texts)
+                    thoughts.append(part.text)
+                elif isinstance(part, PassUsage):
+                    usage = part
+                else:
+                    yield from self._text(texts)
+                    yield from self._thought(thoughts)
+                    yield from self._end(part)
+        if texts:
+            yield from self._text(texts)
+        if thoughts:
+            yield from self._thought(thoughts)
         if usage is not None:
             yield usage
 
-    def _said(self, items: Iterable[bytes]) -> Iterator[Part | ModelError]:
-        """What the items say; an error comes as a value, so that what was said before it can be told first."""
-        for item in items:
-            if self.over:
-                return
-            try:
-                parts = self._parts(item)
-            except ModelError as error:
-                yield error
-                return
-            for part in parts:
-                self.ended = self.ended or isinstance(part, Finish | Over)
-                self.over = self.over or isinstance(part, Over)
-                yield part
+    def _said(self, item: bytes) -> Sequence[Part | ModelError]:
+        """What an item says; an error comes as a value, so that what was said before it can be told first."""
+        try:
+            return self._parts(item)
+        except ModelError as error:
+            return (error,)
+
+    def _text(self, texts: list[str]) -> Iterator[str]:
+        if texts and (whole := self._whole("".join(texts))):
+            yield whole
+        texts.clear()
+
+    def _thought(self, thoughts: list[str]) -> Iterator[Thinking]:
+        if thoughts and (whole := self._whole("".join(thoughts))):
+            yield Thinking(whole)
+        thoughts.clear()
+
+    def _end(self, part: Finish | Over | ModelError) -> Iterator[Chunk]:
+        if isinstance(part, ModelError):
+            raise part
+        self.ended = True
+        self.over = isinstance(part, Over)
+        if self._half:
+            self._half = ""
+            yield "\ufffd"
+        if isinstance(part, Finish):
+            yield part
 
     def _whole(self, text: str) -> str:
         """The text with the halves of characters joined that were cut in two; one without the other is U+FFFD."""
