@@ -302,8 +302,7 @@ class Calls:
 
     def _end(self, opened: _Open, outcome: Outcome, *, cached: bool = False) -> None:
         """Puts the one block of a call, and tells of it."""
-        if opened.part is not None:
-            return
+        assert opened.part is None
         milliseconds = round((time.monotonic() - opened.began) * 1000)
         event: SpecialistResult | SpecialistError
         if isinstance(outcome, Answer):
@@ -319,8 +318,7 @@ class Calls:
         opened.part = Called(
             opened.call_id, opened.name, opened.params, opened.marker, code, block, citations, self._pass
         )
-        if not opened.outcome.done():
-            opened.outcome.set_result(outcome)
+        opened.outcome.set_result(outcome)
         self._events.put_nowait(event)
         self._tell_if_over()
 

@@ -166,8 +166,12 @@ def test_other_chunks_pass(resume: Any) -> None:
     assert wrapped(OTHERS, resume=resume) == OTHERS
 
 
-def test_thinking_in_the_text() -> None:
-    assert wrapped([f"<think>Shall I {ECHO}?</think>No."]) == [{"thinking": f"Shall I {ECHO}?"}, {"token": "No."}]
+@pytest.mark.parametrize("resume", [None, lambda transcript: []])
+def test_thinking_in_the_text(resume: Any) -> None:
+    assert wrapped([f"<think>Shall I {ECHO}?</think>No."], resume=resume) == [
+        {"thinking": f"Shall I {ECHO}?"},
+        {"token": "No."},
+    ]
 
 
 def test_a_forged_block_ends_the_stream() -> None:
