@@ -14,6 +14,8 @@ import httpx
 import pytest
 from serving import Process, post, script
 
+from brain.cli import main
+
 COMMANDS = ["serve", "ask", "specialists", "check"]
 SPECIALISTS = '''\
 """Specialists for these tests."""
@@ -72,9 +74,17 @@ def brain(*arguments: str, env: Mapping[str, str] | None = None, cwd: Path | Non
         return process.end(30)
 
 
+def parsed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str, str]:
+    """The same for arguments that are answered before anything runs."""
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    told = capsys.readouterr()
+    return end.value.code, told.out, told.err
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example(command: str) -> None:
-    code, out, err = brain(command, "--help")
+def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = parsed(capsys, command, "--help")
     assert (code, err) == (0, "")
     assert f"Example: brain {command}" in out
     assert all(option in out for option in ("--config", "--model", "--host", "--port"))
@@ -90,8 +100,8 @@ def test_help_lists_the_commands_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["chat"], ["worker"], ["ask"], ["serve", "--nothing"]])
-def test_what_is_no_command_exits_with_2(arguments: list[str]) -> None:
-    code, out, err = brain(*arguments)
+def test_what_is_no_command_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = parsed(capsys, *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("usage: brain")
 
@@ -337,15 +347,20 @@ def test_a_port_that_is_taken_ends_the_start() -> None:
     ],
     ids=["unknown", "value", "port", "model", "config", "script", "secret"],
 )
-@pytest.mark.parametrize("command", [["serve"], ["ask", "hi"]], ids=["serve", "ask"])
 def test_what_is_set_wrong_stops_the_start(
-    command: list[str], arguments: list[str], env: dict[str, str], sentence: str, tmp_path: Path
+    arguments: list[str], env: dict[str, str], sentence: str, tmp_path: Path
 ) -> None:
-    code, out, err = brain(*command, *arguments, env=env, cwd=tmp_path)
+    code, out, err = brain("serve", *arguments, env=env, cwd=tmp_path)
     assert (code, out) == (1, "")
     assert err.startswith(f"brain: {sentence}")
     assert "Traceback" not in err
     assert "secret" not in err
+
+
+@pytest.mark.parametrize("command", [["ask", "hi"], ["check"]], ids=["ask", "check"])
+def test_it_stops_the_other_commands_too(command: list[str], tmp_path: Path) -> None:
+    sentence = "brain: MODEL=script:none.jsonl: the file cannot be read: No such file or directory.\n"
+    assert brain(*command, "--model", "script:none.jsonl", cwd=tmp_path) == (1, "", sentence)
 
 
 def test_a_settings_file_is_read_and_the_environment_wins(tmp_path: Path) -> None:

@@ -311,7 +311,7 @@ def opened(context: BrowserContext, url: str) -> Iterator[Page]:
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(url)
     yield page
-    page.goto("about:blank")
+    page.close()
     assert errors == []
 
 
