@@ -166,14 +166,13 @@ def test_no_heartbeat_while_something_else_is_sent() -> None:
         assert post(server.url, json={"message": "hi"}).heartbeats == []
 
 
+@pytest.mark.curl
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl_is_a_first_class_client(tmp_path: Path) -> None:
-    curl = shutil.which("curl")
-    if curl is None:
-        pytest.skip("curl is not installed")
     (tmp_path / "scan.png").write_bytes(PNG)
     with brain_served(registry(length)) as server:
         server.play(Player(["SPECIALIST_REQUEST[length]"], ["Read."]))
-        command = [curl, "-sN", "--max-time", "10", f"{server.url}/v1/chat/stream"]
+        command = ["curl", "-sN", "--max-time", "10", f"{server.url}/v1/chat/stream"]
         form = [*command, "-F", "message=what is it", "-F", f"file=@{tmp_path / 'scan.png'}"]
         as_form = subprocess.run(form, capture_output=True, text=True, check=True).stdout
         body = [*command, "-H", "content-type: application/json", "-d", '{"message": "hi"}']
