@@ -42,6 +42,16 @@ class Attachment:
         kind, _, rest = sniff(self.data, self.type).partition("/")
         return "pdf" if rest == "pdf" else kind
 
+    @property
+    def text(self) -> str | None:
+        """Its content, when that is plain text in UTF-8."""
+        if self.kind in ("image", "pdf") or b"\0" in self.data:
+            return None
+        try:
+            return self.data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            return None
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:

@@ -69,6 +69,11 @@ def attachments_note(attachments: Sequence[Attachment]) -> str:
     return f"(Attached, by image_id: {listed})"
 
 
+def attachment_text(attachment: Attachment, text: str) -> str:
+    """The content of a text file, which no specialist has to read first."""
+    return f"(Content of attachment {attachment.id}:)\n{text}\n(End of attachment {attachment.id})"
+
+
 def reason(code: CallCode, limits: Limits, names: Sequence[str] = ()) -> str:
     """What a model is told of a call that was not run."""
     return REASONS[code].format(names=", ".join(names) or "none", each=limits.calls_per_specialist, calls=limits.calls)

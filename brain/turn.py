@@ -183,7 +183,7 @@ class Turn:
         calls = Calls(self._desk, self._passes)
         new = self._ask.attachments
         question = blocks.harmless(self._ask.message)
-        notes = [blocks.harmless(prompts.attachments_note(new))] if new else []
+        notes = [blocks.harmless(prompts.attachments_note(new)), *self._texts(new)] if new else []
         self.exchange.question = "\n\n".join([*notes, question])
         for attachment in new if self._with_one_way else ():
             for specialist in self._registry.usable(self._ask.specialists):
@@ -196,6 +196,14 @@ class Turn:
                     yield event
         finally:
             self.exchange.question = "\n\n".join([*notes, *(part.block for part in calls.parts()), question])
+
+    def _texts(self, attachments: Sequence[Attachment]) -> list[str]:
+        """The text files among them, each as large as a block may be."""
+        return [
+            prompts.attachment_text(attachment, blocks.result_text(text, self._desk.block_bytes))
+            for attachment in attachments
+            if (text := attachment.text)
+        ]
 
     async def _pass(self, alarm: Alarm, calls: Calls) -> AsyncGenerator[Event, None]:
         """One request to the model, and the calls in its answer."""

@@ -227,6 +227,12 @@ def test_blocks_that_stand_before_the_question_answer_it() -> None:
     assert calls(said(f"{ONE}\n\n{OCR_BLOCK}\n\nWhat is in the image?")) == [("vision", {})]
 
 
+def test_an_attached_text_is_shown() -> None:
+    note = '(Attached, by image_id: 1: "notes.txt" (text/plain))'
+    content = "(Content of attachment 1:)\nBuy tea.\n(End of attachment 1)"
+    assert said(f"{note}\n\n{content}\n\nhello") == f"This is attached:\n\nBuy tea.\n\n{SIGNATURE}"
+
+
 def test_it_says_what_it_is_and_whom_it_can_ask() -> None:
     assert said("hello") == (
         "I found no specialist for this. I can ask, for example:\n"

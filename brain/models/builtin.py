@@ -29,6 +29,9 @@ _BLOCK = re.compile(
 )
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 _ATTACHED = re.compile(r"^\(Attached, by image_id: (?P<files>.*)\)$", re.MULTILINE)
+_CONTENT = re.compile(
+    r"^\(Content of attachment (?P<id>\d+):\)\n(?P<text>.*?)\n\(End of attachment (?P=id)\)$", re.MULTILINE | re.DOTALL
+)
 _FILE = re.compile(r'(\d+): "(?:[^"\\]|\\.)*"')
 _CAPS = re.compile(r"^- At most (?P<calls>\d+) calls an answer, (?P<each>\d+) of one", re.MULTILINE)
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
@@ -110,7 +113,10 @@ class Builtin:
 
     def _opening(self, question: str, system: str) -> str:
         blocks = list(_BLOCK.finditer(question))
-        files = [int(number) for note in _ATTACHED.findall(question) for number in _FILE.findall(note)]
+        texts = {content["id"]: content["text"] for content in _CONTENT.finditer(question)}
+        question = _CONTENT.sub("", question)
+        listed_files = [number for note in _ATTACHED.findall(question) for number in _FILE.findall(note)]
+        files = [int(number) for number in listed_files if number not in texts]
         asked = _ATTACHED.sub("", _BLOCK.sub("", question)).strip()
         listed = "\n" + system.partition("\nRules:")[0]
         allowed = [name for name in self._known if f"\n- {name}: " in listed]
@@ -119,6 +125,8 @@ class Builtin:
             return f"I will ask {name}. " + "".join(self._markers(name, asked, files, system))
         if blocks:
             return f"{_worded(blocks)}\n\n{_SIGNATURE}"
+        if texts:
+            return "This is attached:\n\n" + "\n\n".join(texts.values()) + f"\n\n{_SIGNATURE}"
         if not allowed:
             return f"There is no specialist that I can ask.\n\n{_SIGNATURE}"
         examples = [f'\n- {one}: "{self._known[one].examples[0]}"' for one in allowed if self._known[one].examples]
