@@ -16,7 +16,7 @@ from brain.blocks import BLOCK_BYTES
 from brain.calls import Calls, Desk
 from brain.errors import BrainError, Interrupted, Refused
 from brain.events import Error, Event, SpecialistError, SpecialistResult, Thinking, Token
-from brain.messages import Chunk, Finish, Message
+from brain.messages import Chunk, Message
 from brain.registry import Registry
 from brain.scanner import Call, Scanner, Stop
 from brain.schema import Schema
@@ -132,7 +132,6 @@ async def _answered(call: Call, desk: Desk, alarm: Alarm) -> AsyncGenerator[dict
     calls = Calls(desk, turn_pass=0)
     calls.take(call)
     calls.complete()
-    alarm.patient = True
     try:
         async with aclosing(calls.events(alarm)) as events:
             async for event in events:
@@ -178,7 +177,6 @@ class _Streams:
 
     async def stream(self, sent: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
         """The next of the caller's streams."""
-        self.error = None
         try:
             stream = self._first
             if turn_pass > 0 and self._resume is not None:
@@ -191,7 +189,6 @@ class _Streams:
                         yield text
                     else:
                         self.others.append(chunk)
-            yield Finish("stop")
         except Exception as error:
             self.error = error  # the caller's own error, raised to the caller as it is
             raise

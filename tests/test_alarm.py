@@ -101,6 +101,24 @@ def test_an_interruption_leaves_no_cancellation_behind() -> None:
     asyncio.run(main())
 
 
+def test_an_interruption_of_a_task_that_was_cancelled_before_is_one() -> None:
+    async def main() -> None:
+        alarm = Alarm(0.02, LONG)
+
+        async def wait() -> str:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(LONG)
+            return await interrupted(alarm)
+
+        waiting = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        assert await waiting == "deadline"
+        assert waiting.cancelling() == 1
+
+    asyncio.run(main())
+
+
 def test_what_swallows_the_cancellation_is_interrupted_all_the_same() -> None:
     async def main() -> None:
         alarm = Alarm(0.02, LONG)
