@@ -4,6 +4,8 @@ import re
 
 import regex
 
+from brain.unicode import well_formed
+
 BLOCK_BYTES = 8192
 REASON_LENGTH = 400
 
@@ -16,16 +18,13 @@ _DELIMITER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _FULL_WIDTH = {"[": "［", "<": "＜", "@": "＠"}
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAKS = (re.compile(r"\n"), re.compile(r"[.!?][\"'”’)\]]*\s|[。！？][」』”’）]*"), re.compile(r"\s"))
 _GRAPHEME = regex.compile(r"\X")
 
 
 def harmless(text: str) -> str:
     """The same text, with nothing in it that could be taken for a marker or for the delimiter of a block."""
-    if not text.isascii():
-        text = _SURROGATE.sub("\ufffd", text)
-    return _DELIMITER.sub(lambda match: _FULL_WIDTH[match[0]], text)
+    return _DELIMITER.sub(lambda match: _FULL_WIDTH[match[0]], well_formed(text))
 
 
 def result_text(text: str, most: int = BLOCK_BYTES) -> str:

@@ -8,7 +8,6 @@ import asyncio
 import copy
 import inspect
 import logging
-import re
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from brain.events import CallCode, Citation
 from brain.schema import problems
 from brain.specialist import Progress, Result, Specialist
 from brain.threads import NoThread, in_thread
+from brain.unicode import well_formed
 
 CITATIONS_MOST = 50
 LETTING_GO_SECONDS = 0.05
@@ -31,7 +31,6 @@ GIVEN_UP_MOST = 8
 _CITATION_LENGTH = 500
 _URL_LENGTH = 2000
 _PROGRESS_LENGTH = 300
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _given_up: dict[asyncio.Future[Any], str] = {}
 """Tasks that did not end when they were cancelled, with the names of their specialists."""
@@ -254,7 +253,7 @@ def _answer(value: Any) -> Answer:
 def _text(text: Any) -> str:
     if not isinstance(text, str):
         raise TypeError(f"its text is a {type(text).__name__}")
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    return well_formed(text)
 
 
 def _citation(citation: Any) -> Citation:

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from brain.ask import SyntaxName
 from brain.events import Thinking
 from brain.syntax import openers
-from brain.syntax.source import MARKER_LIMIT, Reader, Reading, Source, well_formed
+from brain.syntax.source import MARKER_LIMIT, Reader, Reading, Source
+from brain.unicode import joined
 
 BACKTICK = "`"
 FORGED_OPENERS = ("[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:")
@@ -219,13 +220,7 @@ class Scanner:
 
     def _encodable(self, text: str) -> str:
         """The same text in whole characters; half of one at its end waits for the other half."""
-        text, self._high = self._high + text, ""
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            if "\ud800" <= text[-1] <= "\udbff":
-                text, self._high = text[:-1], text[-1]
-            text = well_formed(text)
+        text, self._high = joined(self._high + text)
         return text
 
 

@@ -14,7 +14,7 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 FLOORS = {
-    "Ground": "alarm ask errors events http messages settings threads transport",
+    "Ground": "alarm ask errors events http messages settings threads transport unicode",
     "Wing": "models wire store",
     "Core": "blocks echo limits prompts registry running scanner schema specialist syntax transcript",
     "Rooms": "calls conversation library turn",

@@ -12,6 +12,7 @@ import msgspec
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, PassUsage
+from brain.unicode import joined
 
 T = TypeVar("T")
 
@@ -130,14 +131,8 @@ class Reply:
 
     def _whole(self, text: str) -> str:
         """The text with the halves of characters joined that were cut in two; one without the other is U+FFFD."""
-        if not self._half and (text.isascii() or not _SURROGATE.search(text)):
-            return text
-        text = self._half + text
-        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
-        return text.removesuffix(self._half).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
+        whole, self._half = joined(self._half + text)
+        return whole
 
 
 async def chunks(

@@ -4,7 +4,8 @@ import json
 import re
 from typing import Any
 
-from brain.syntax.source import Params, Reader, Reading, Source, Steps, well_formed
+from brain.syntax.source import Params, Reader, Reading, Source, Steps
+from brain.unicode import well_formed
 
 OPENERS = ("@",)
 

@@ -11,6 +11,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
+from brain.unicode import well_formed
+
 MARKER_LIMIT = 16_384
 """Characters from the first of the opener to the last of the closer: a model that writes more is not asking."""
 
@@ -137,11 +139,6 @@ class Source:
             if self.offset - start > longest:
                 return ""
         return self.raw()[start:]
-
-
-def well_formed(text: str) -> str:
-    """The same text with surrogate pairs joined and lone surrogates replaced, which UTF-8 cannot carry."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def decode_object(body: str) -> tuple[Params | None, str]:

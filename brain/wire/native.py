@@ -27,6 +27,7 @@ from brain.events import (
     Usage,
 )
 from brain.settings import Settings
+from brain.unicode import well_formed
 
 BODY_BYTES = 20 * 1024 * 1024
 ATTACHMENT_BYTES = 16 * 1024 * 1024
@@ -235,7 +236,7 @@ def _json(value: Any) -> bytes:
         return _encode(value)
     except UnicodeEncodeError:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+        return well_formed(text).encode()
 
 
 _encode = msgspec.json.Encoder().encode
