@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from brain.ask import Attachment, Limits, SyntaxName
@@ -79,6 +80,7 @@ def reason(code: CallCode, limits: Limits, names: Sequence[str] = ()) -> str:
     return REASONS[code].format(names=", ".join(names) or "none", each=limits.calls_per_specialist, calls=limits.calls)
 
 
+@lru_cache(maxsize=1024)
 def _line(specialist: Specialist[..., Any], syntax: SyntaxName) -> str:
     example = example_marker(specialist, syntax)
     return f"- {specialist.name}: {specialist.description} {shape(specialist.parameters)} Example: {example}"

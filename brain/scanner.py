@@ -8,11 +8,12 @@ once by its syntax. Bounded: held back is only what could still become a marker,
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 from brain.ask import SyntaxName
 from brain.events import Thinking
-from brain.syntax import openers
+from brain.syntax import Read, openers
 from brain.syntax.source import MARKER_LIMIT, Reader, Reading, Source
 from brain.unicode import joined
 
@@ -49,6 +50,8 @@ Piece = str | Thinking | Call | Stop
 STOP = Stop()
 FORGED = Call("?", None, "", "forged", "result and error blocks are written by the system only; ask a specialist")
 
+Search = Callable[..., re.Match[str] | None]
+
 _NOT_WHITE = re.compile(r"\S")
 
 
@@ -62,9 +65,7 @@ class Scanner:
     """
 
     def __init__(self, syntaxes: Sequence[SyntaxName], *, stops: bool = True) -> None:
-        self._markers = openers(syntaxes)
-        self._marker_at = re.compile(_pattern(self._markers)).match
-        self._find = re.compile(_pattern((*self._markers, *FORGED_OPENERS, BLOCK_CLOSER)) + rf"|{BACKTICK}\Z").search
+        self._markers, self._marker_at, self._find = _searches(tuple(syntaxes))
         self._stops = stops
         self._called = False
         self._mode: Callable[[str, int, list[Piece]], int] = self._opening
@@ -227,6 +228,14 @@ class Scanner:
 def _show(text: str, pieces: list[Piece]) -> None:
     if text:
         pieces.append(text)
+
+
+@cache
+def _searches(syntaxes: tuple[SyntaxName, ...]) -> tuple[Mapping[str, Read], Search, Search]:
+    """What begins a marker, a match for it, and a search for all that the scanner looks for."""
+    markers = openers(syntaxes)
+    everything = _pattern((*markers, *FORGED_OPENERS, BLOCK_CLOSER)) + rf"|{BACKTICK}\Z"
+    return markers, re.compile(_pattern(markers)).match, re.compile(everything).search
 
 
 def _pattern(delimiters: Iterable[str]) -> str:

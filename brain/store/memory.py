@@ -13,13 +13,14 @@ ATTACHED_BYTES_MOST = 512 * 1024 * 1024
 
 @dataclass(slots=True)
 class Record:
-    """One conversation; `busy` while a turn of it runs."""
+    """One conversation; `busy` while a turn of it runs. The store counted `counted_bytes` for its files."""
 
     user: str | None
     id: str
     exchanges: list[Exchange] = field(default_factory=list)
     attachments: list[Attachment] = field(default_factory=list)
     busy: bool = False
+    counted_bytes: int = 0
 
     @property
     def attached_bytes(self) -> int:
@@ -32,6 +33,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._records: OrderedDict[tuple[str | None, str], Record] = OrderedDict()
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._records)
@@ -54,14 +56,20 @@ class MemoryStore:
     def give_back(self, record: Record) -> None:
         """Ends what `take` began."""
         record.busy = False
+        self._bytes += record.attached_bytes - record.counted_bytes
+        record.counted_bytes = record.attached_bytes
         if not record.exchanges:
-            self._records.pop((record.user, record.id), None)
-        self._make_room()
+            self._forget(record)
+        if len(self._records) > CONVERSATIONS_MOST or self._bytes > ATTACHED_BYTES_MOST:
+            self._make_room(record)
 
-    def _make_room(self) -> None:
-        attached = sum(record.attached_bytes for record in self._records.values())
-        idle = [key for key, record in self._records.items() if not record.busy]
-        for key in idle[:-1]:
-            if len(self._records) <= CONVERSATIONS_MOST and attached <= ATTACHED_BYTES_MOST:
+    def _make_room(self, kept: Record) -> None:
+        """Forgets the longest unused conversations, but not the one just used."""
+        for record in [one for one in self._records.values() if not one.busy and one is not kept]:
+            if len(self._records) <= CONVERSATIONS_MOST and self._bytes <= ATTACHED_BYTES_MOST:
                 return
-            attached -= self._records.pop(key).attached_bytes
+            self._forget(record)
+
+    def _forget(self, record: Record) -> None:
+        del self._records[record.user, record.id]
+        self._bytes -= record.counted_bytes
