@@ -184,7 +184,6 @@ class Turn:
         new = self._ask.attachments
         question = blocks.harmless(self._ask.message)
         notes = [blocks.harmless(prompts.attachments_note(new)), *self._texts(new)] if new else []
-        self.exchange.question = "\n\n".join([*notes, question])
         for attachment in new if self._with_one_way else ():
             for specialist in self._registry.usable(self._ask.specialists):
                 if attachment.kind in specialist.activates_on:

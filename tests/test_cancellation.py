@@ -355,6 +355,29 @@ def test_a_silent_model_is_let_go(end: Ending, chunks: list[Item]) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("end", ENDINGS[:3], ids=lambda end: end.__name__)
+def test_a_call_is_let_go_while_the_stream_behind_it_is_closed(end: Ending) -> None:
+    class Closing(Slowly):
+        async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+            try:
+                async with aclosing(super().stream(*args, **kwargs)) as stream:
+                    async for chunk in stream:
+                        yield chunk
+            finally:
+                await asyncio.sleep(0.05)
+
+    async def main() -> None:
+        session = Session(specialist(timeout=WAIT)(described(for_ever)))
+        session.model = Closing([f"A {marked('for_ever')} x"])
+        turn, _ = session.turn(attached=False)
+        await end(turn, [], 20)
+        await only_this_task()
+        (call,) = [part for part in turn.exchange.parts if isinstance(part, Called)]
+        assert call.outcome == "cancelled"
+
+    asyncio.run(main())
+
+
 def test_a_reader_that_leaves_while_it_sends_cancels_the_turn() -> None:
     async def main() -> None:
         session = Session(obeys, passes=[["Let ", "me ", WAIT]])

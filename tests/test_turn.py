@@ -593,11 +593,14 @@ CONTEXT = ModelError("model_context", "The conversation is too long for the mode
 
 
 @pytest.mark.parametrize(("error", "recoverable"), [(UNREACHABLE, True), (FAILED, True), (CONTEXT, False)])
-def test_a_model_that_fails_before_its_answer(error: ModelError, recoverable: bool) -> None:
+def test_a_model_that_fails_before_its_answer(
+    error: ModelError, recoverable: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     events, turn = failed(error)
     assert events[1:] == [Usage(0, 0, None, False), Error(error.code, error.message, recoverable)]
     assert turn.exchange.parts == []
     assert turn.outcome == f"{error.code}, 0 calls, 1 passes"
+    assert str(error) in caplog.text
 
 
 def test_a_model_that_fails_in_the_middle_of_its_answer() -> None:
@@ -612,9 +615,10 @@ def test_half_a_marker_is_not_shown_when_the_model_fails() -> None:
     assert turn.exchange.visible == "Hello "
 
 
-def test_an_error_of_brains_own_tells_nothing_of_itself() -> None:
+def test_an_error_of_brains_own_tells_the_log_only(caplog: pytest.LogCaptureFixture) -> None:
     events, turn = failed("Hello", RuntimeError("swordfish"))
     assert events[-1] == Error("internal", "Something went wrong on the server; it was logged.", True)
+    assert "swordfish" in caplog.text
     assert turn.exchange.visible == "Hello"
 
 
