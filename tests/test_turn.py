@@ -988,6 +988,10 @@ def test_usage_is_estimated_from_all_that_was_sent_and_heard() -> None:
     assert usage_of([Thinking("Hello "), "wor"], registry=Registry()) == Usage(20, 3, None, True)
 
 
+def test_what_was_compared_with_the_answer_so_far_is_counted_too() -> None:
+    assert usage_of([f"One {ECHO}"], ["On"]).completion_tokens == 7 + 1
+
+
 # Histories
 
 
