@@ -118,6 +118,7 @@ class _Connection(asyncio.Protocol):
         self._head_done = False
         self._without_body = False
         self._until_close = False
+        self._kept_alive = False
         self._error: httpx.TransportError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -131,7 +132,8 @@ class _Connection(asyncio.Protocol):
         """Sends a request, and waits for the head of the response."""
         self._parser = httptools.HttpResponseParser(self)
         self.status, self.headers, self.heard, self.complete = 0, [], False, False
-        self._head_done, self._without_body, self._until_close = False, without_body, False
+        self._head_done, self._without_body = False, without_body
+        self._until_close = self._kept_alive = False
         assert self._transport is not None
         self._transport.write(message)
         while not self._head_done:
@@ -158,7 +160,7 @@ class _Connection(asyncio.Protocol):
     @property
     def reusable(self) -> bool:
         """Whether the response came whole and the server keeps the connection."""
-        return self.complete and not self._until_close and self.open and bool(self._parser.should_keep_alive())
+        return self.complete and self._kept_alive and self.open
 
     def abort(self) -> None:
         """Closes the connection at once."""
@@ -226,6 +228,7 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._head_done:
             self.complete = True
+            self._kept_alive = not self._until_close and bool(self._parser.should_keep_alive())
         else:
             self.headers = []
 
