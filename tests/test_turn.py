@@ -499,6 +499,20 @@ def test_a_model_that_blocks_right_behind_a_call_is_read_for_as_long_as_it_may_b
     assert events[2:] == ["Done.", {"done": "complete", "text": "Done.", "calls": 1, "passes": 2}]
 
 
+def test_a_model_that_sends_white_space_behind_a_call_is_not_silent() -> None:
+    chunks: list[Item] = [ECHO, 0.08, " ", 0.08, "\n", 0.08, 'SPECIALIST_REQUEST[add:{"a":1,"b":2}]']
+    events, _, _ = played(chunks, "Done.", silence=0.15)
+    assert events[2:4] == [
+        {"start": "c2", "name": "add", "params": {"a": 1, "b": 2}},
+        {"result": "c2", "text": "3"},
+    ]
+
+
+def test_a_marker_behind_a_call_that_never_ends_is_malformed() -> None:
+    events, _, _ = played([ECHO, "SPECIALIST_REQUEST[add:{"], "Done.")
+    assert {"error": "c2", "name": "add", "code": "malformed"} in events
+
+
 def test_a_model_that_thinks_behind_a_call_is_closed() -> None:
     events, _, model = played([ECHO, Thinking("Hm, "), "x", WAIT], "Done.")
     assert events == [
