@@ -5,6 +5,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Coroutine, Hashable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -338,7 +339,7 @@ class Calls:
 
 def _asks_for_approval(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> bool:
     try:
-        return specialist.needs_approval(params)
+        return specialist.needs_approval(deepcopy(dict(params)))  # what it changes is its own
     except Exception:
         log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
         return True

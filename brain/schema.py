@@ -119,7 +119,7 @@ def _check_references(schema: Schema) -> None:
             raise RegistrationError("its parameters refer to another document")
         try:
             resolver.lookup(reference)
-        except Unresolvable:
+        except (Unresolvable, ValueError):  # a step into an array that is no number
             raise RegistrationError(f"its parameters refer to {reference}, which is not there") from None
 
 

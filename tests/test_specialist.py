@@ -187,3 +187,13 @@ def test_a_bad_tool_is_refused(name: str, description: str, schema: Any, functio
     with pytest.raises(RegistrationError) as caught:
         from_schema(name, description, schema, function, {})
     assert str(caught.value).startswith(reason)
+
+
+def test_a_reference_into_a_list_by_name_is_refused() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/T/type/x"}},
+        "$defs": {"T": {"type": ["string"]}},
+    }
+    with pytest.raises(RegistrationError, match="refer to #/\\$defs/T/type/x, which is not there"):
+        from_schema("x", "Does.", schema, lambda params: None, {})
