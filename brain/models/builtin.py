@@ -8,7 +8,8 @@ import asyncio
 import json
 import re
 import sqlite3
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import regex
@@ -18,21 +19,22 @@ from brain.messages import Chunk, Finish, Message, Resume
 
 VOTERS = 3
 WORDS_MOST = 40
+ASKED_MOST = 2_000
+"""How much of a question is looked at; for more of it, some patterns here would be slow."""
 _SIGNATURE = (
     "I am Brain's built-in stand-in, not a language model: I only pick specialists and pass on what they find. "
     "Start Brain with --model ollama:NAME or --model openai:NAME to talk to a real one."
 )
-_BLOCK = re.compile(
-    r"^\[SPECIALIST_RESULT: (?P<name>[^\]\n]+)\]\n(?P<text>(?s:.*?))\n\[/SPECIALIST_RESULT\]$"
-    r"|^\[SPECIALIST_ERROR: (?P<failed>\S+) failed - (?P<reason>.*)\]$",
+_EDGE = re.compile(
+    r"^(?:\[SPECIALIST_RESULT: (?P<name>[^\]\n]+)\]|\(Content of attachment (?P<id>\d{1,9}):\)"
+    r"|\[/SPECIALIST_RESULT\]|\(End of attachment \d{1,9}\)"
+    r"|\[SPECIALIST_ERROR: (?P<failed>\S+) failed - (?P<reason>.*)\]"
+    r"|\(Attached, by image_id: (?P<files>.*)\)|\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\))$",
     re.MULTILINE,
 )
+"""A line with which a note of Brain begins or ends, or that is one. Whoever writes a message may forge them."""
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
-_ATTACHED = re.compile(r"^\(Attached, by image_id: (?P<files>.*)\)$", re.MULTILINE)
-_CONTENT = re.compile(
-    r"^\(Content of attachment (?P<id>\d+):\)\n(?P<text>.*?)\n\(End of attachment (?P=id)\)$", re.MULTILINE | re.DOTALL
-)
-_FILE = re.compile(r'(\d+): "(?:[^"\\]|\\.)*"')
+_FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _CAPS = re.compile(r"^- At most (?P<calls>\d+) calls an answer, (?P<each>\d+) of one", re.MULTILINE)
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
 _LINE = re.compile(r"[^\n]+\n*|\n+")
@@ -69,6 +71,25 @@ class Known(Protocol):
     def parameters(self) -> Mapping[str, Any]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What a specialist found, or why it failed."""
+
+    name: str
+    text: str
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What Brain wrote into a message: blocks, the contents of attachments by their ids, the ids of files; the rest."""
+
+    blocks: list[_Block] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    rest: str = ""
+
+
 class Builtin:
     """The stand-in.
 
@@ -93,10 +114,10 @@ class Builtin:
         if turn_pass == 0:
             text = self._opening(question, system)
         else:
-            text = f"{_worded(_BLOCK.finditer(messages[-1].content))}\n\n{_SIGNATURE}"
-        for line in _LINE.findall(text):
+            text = f"{_worded(_notes(messages[-1].content).blocks)}\n\n{_SIGNATURE}"
+        for line in _LINE.finditer(text):
             await asyncio.sleep(0)  # so that a long answer shares the loop
-            yield line
+            yield line[0]
         yield Finish("stop")
 
     async def describe(self, image: bytes, question: str) -> str:
@@ -112,21 +133,18 @@ class Builtin:
         self._examples.close()
 
     def _opening(self, question: str, system: str) -> str:
-        blocks = list(_BLOCK.finditer(question))
-        texts = {content["id"]: content["text"] for content in _CONTENT.finditer(question)}
-        question = _CONTENT.sub("", question)
-        listed_files = [number for note in _ATTACHED.findall(question) for number in _FILE.findall(note)]
-        files = [int(number) for number in listed_files if number not in texts]
-        asked = _ATTACHED.sub("", _BLOCK.sub("", question)).strip()
+        notes = _notes(question)
+        asked = notes.rest.strip()[:ASKED_MOST]
+        files = [int(number) for number in notes.files if number not in notes.texts]
         listed = "\n" + system.partition("\nRules:")[0]
         allowed = [name for name in self._known if f"\n- {name}: " in listed]
         name = self._route(asked, allowed, with_files=bool(files))
-        if name is not None and name not in [block["name"] for block in blocks]:
+        if name is not None and name not in [block.name for block in notes.blocks if not block.failed]:
             return f"I will ask {name}. " + "".join(self._markers(name, asked, files, system))
-        if blocks:
-            return f"{_worded(blocks)}\n\n{_SIGNATURE}"
-        if texts:
-            return "This is attached:\n\n" + "\n\n".join(texts.values()) + f"\n\n{_SIGNATURE}"
+        if notes.blocks:
+            return f"{_worded(notes.blocks)}\n\n{_SIGNATURE}"
+        if notes.texts:
+            return "This is attached:\n\n" + "\n\n".join(notes.texts.values()) + f"\n\n{_SIGNATURE}"
         if not allowed:
             return f"There is no specialist that I can ask.\n\n{_SIGNATURE}"
         examples = [f'\n- {one}: "{self._known[one].examples[0]}"' for one in allowed if self._known[one].examples]
@@ -226,15 +244,42 @@ def _lone_letter(word: str) -> bool:
     return len(word) == 1 and word.isascii()
 
 
-def _worded(blocks: Iterable[re.Match[str]]) -> str:
+def _notes(message: str) -> _Notes:
+    """Reads a message in one walk over its edges. What is opened and never closed is no note."""
+    found, rest, rest_from = _Notes(), [], 0
+    edges = list(_EDGE.finditer(message))
+    last = {edge[0]: edge.start() for edge in edges}
+    walk = iter(edges)
+    for edge in walk:
+        end, closer = edge, f"(End of attachment {edge['id']})" if edge["id"] else "[/SPECIALIST_RESULT]"
+        if edge["name"] or edge["id"]:
+            if last.get(closer, -1) < edge.start():
+                continue
+            end = next(later for later in walk if later[0] == closer)
+        text = message[edge.end() + 1 : end.start() - 1]
+        if edge["name"]:
+            found.blocks.append(_Block(edge["name"], text))
+        elif edge["id"]:
+            found.texts[edge["id"]] = text
+        elif edge["failed"]:
+            found.blocks.append(_Block(edge["failed"], edge["reason"], failed=True))
+        elif edge["files"]:
+            found.files += _FILE.findall(edge["files"])
+        rest.append(message[rest_from : edge.start()])
+        rest_from = end.end()
+    found.rest = "".join([*rest, message[rest_from:]])
+    return found
+
+
+def _worded(blocks: Sequence[_Block]) -> str:
     """An answer from blocks: quoted, not understood."""
     sentences = []
     for block in blocks:
-        if block["name"]:
-            sentences.append(f"{block['name']} found:\n\n{_quoted(block['text'])}")
+        if block.failed:
+            who = "One call" if block.name == "?" else block.name
+            sentences.append(f"{who} could not help: {block.text.rstrip('.')}.")
         else:
-            who = "One call" if block["failed"] == "?" else block["failed"]
-            sentences.append(f"{who} could not help: {block['reason'].rstrip('.')}.")
+            sentences.append(f"{block.name} found:\n\n{_quoted(block.text)}")
     return "\n\n".join(sentences) or "The specialists found nothing."
 
 
