@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import anyio
@@ -26,7 +27,7 @@ from brain.events import (
 from brain.limits import Budget
 from brain.messages import Called
 from brain.registry import Entry, Registry
-from brain.running import Answer, Arguments, Failure, Outcome, prepare, run_prepared
+from brain.running import FAILED, Answer, Arguments, Failure, Outcome, prepare, run_prepared
 from brain.scanner import Call
 from brain.specialist import Context, ModelView, Progress, Specialist
 
@@ -271,6 +272,14 @@ class Calls:
 
     def _spawn(self, opened: _Open, work: Coroutine[Any, Any, None]) -> None:
         opened.task = asyncio.create_task(work, name=f"call {opened.name}")
+        opened.task.add_done_callback(partial(self._check, opened))
+
+    def _check(self, opened: _Open, task: "asyncio.Task[None]") -> None:
+        """Gives a call its block when its task failed; a cancelled one gets it from who cancelled."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and opened.part is None:
+            log.error("the call of specialist %s failed", opened.name, exc_info=error)
+            self._end(opened, FAILED)
 
     async def _answer(
         self, opened: _Open, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]
@@ -339,8 +348,8 @@ class Calls:
 
 def _asks_for_approval(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> bool:
     try:
-        return specialist.needs_approval(deepcopy(dict(params)))  # what it changes is its own
-    except Exception:
+        return bool(specialist.needs_approval(deepcopy(dict(params))))  # what it changes is its own
+    except BaseException:  # a stranger's function, like the one that is to be approved
         log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
         return True
 

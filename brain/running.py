@@ -75,6 +75,14 @@ class Arguments:
 
 def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Arguments | Failure:
     """Checks the parameters; a failure names every problem."""
+    try:
+        return _checked(specialist, params)
+    except BaseException:  # a stranger's classes of parameters are a stranger's code, as its function is
+        log.warning("specialist %s: its parameters could not be made", specialist.name, exc_info=True)
+        return FAILED
+
+
+def _checked(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Arguments | Failure:
     found = problems(specialist.validator, params)
     if found:
         return _invalid("; ".join(found))
@@ -229,15 +237,20 @@ async def _value(
 
 def _outcome(specialist: Specialist[..., Any], task: asyncio.Future[Any]) -> Outcome:
     try:
-        return _answer(task.result())
-    except Refused as refusal:
-        return Failure("refused", refusal.reason if isinstance(refusal.reason, str) else "")
+        return _said(task)
     except NoThread:
         log.warning("specialist %s: all its threads are taken by calls that were given up", specialist.name)
         return BUSY
     except BaseException:  # whatever a stranger's function raises ends its call, not the turn
         log.warning("specialist %s failed", specialist.name, exc_info=True)
         return FAILED
+
+
+def _said(task: asyncio.Future[Any]) -> Outcome:
+    try:
+        return _answer(task.result())
+    except Refused as refusal:
+        return Failure("refused", _text(refusal.reason) if isinstance(refusal.reason, str) else "")
 
 
 def _answer(value: Any) -> Answer:
@@ -251,9 +264,10 @@ def _answer(value: Any) -> Answer:
 
 
 def _text(text: Any) -> str:
+    """A string that is one and no subclass of a stranger's, whose methods could do anything later."""
     if not isinstance(text, str):
         raise TypeError(f"its text is a {type(text).__name__}")
-    return well_formed(text)
+    return well_formed(str.__str__(text))
 
 
 def _citation(citation: Any) -> Citation:
@@ -264,7 +278,8 @@ def _citation(citation: Any) -> Citation:
 
 def _url(url: str | None) -> str | None:
     """An address that can be shown as a link; half of one would lead elsewhere."""
-    return url if url and url.startswith(("https://", "http://")) and len(url) <= _URL_LENGTH else None
+    url = _text(url) if url else ""
+    return url if url.startswith(("https://", "http://")) and len(url) <= _URL_LENGTH else None
 
 
 def _line(text: str) -> str:

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -306,6 +307,62 @@ def test_parameters_come_as_the_annotations_say() -> None:
     assert run(book, {"day": "tomorrow", "seats": [7]})[0] == Failure(
         "invalid_params", "Invalid RFC3339 encoded date - at `$.day`; correct the parameters and ask again"
     )
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit, asyncio.CancelledError])
+def test_a_class_of_parameters_that_raises_fails_the_call(error: type[BaseException]) -> None:
+    @dataclass
+    class Place:
+        name: str
+
+        def __post_init__(self) -> None:
+            raise error
+
+    @specialist
+    async def weather(place: Place) -> str:
+        """Weather."""
+        return place.name
+
+    assert run(weather, {"place": {"name": "Paris"}}) == (FAILED, [])
+
+
+class Odd(str):
+    """A string of a stranger: everything that is done with it fails."""
+
+    def fails(self, *args: Any) -> Any:
+        raise RuntimeError
+
+    strip = split = startswith = isascii = encode = fails  # type: ignore[assignment]
+
+
+def test_a_string_of_a_strangers_class_becomes_a_string() -> None:
+    def answers(params: Any) -> Result:
+        return Result(Odd("text"), [Citation(Odd("1"), Odd("t"), Odd("https://example.org"))])
+
+    def refuses(params: Any) -> str:
+        raise Refused(Odd("no"))
+
+    outcome, _ = run(answers)
+    assert outcome == Answer("text", (Citation("1", "t", "https://example.org"),))
+    assert isinstance(outcome, Answer)
+    assert type(outcome.text) is type(outcome.citations[0].url) is str
+    outcome, _ = run(refuses)
+    assert isinstance(outcome, Failure)
+    assert type(outcome.reason) is str
+
+
+def test_a_refusal_that_cannot_be_read_is_a_failure() -> None:
+    class Broken(Refused):
+        def __init__(self) -> None: ...
+
+        @property
+        def reason(self) -> Any:  # type: ignore[override]
+            raise RuntimeError
+
+    def handler(params: Any) -> str:
+        raise Broken
+
+    assert run(handler) == (FAILED, [])
 
 
 def test_the_model_cannot_give_what_is_injected() -> None:

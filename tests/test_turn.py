@@ -4,8 +4,8 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from brain.events import (
 from brain.messages import Called, Chunk, Exchange, Finish, Message, PassUsage, Resume, Said
 from brain.models.script import Pass, Script
 from brain.registry import Registry
+from brain.running import Answer
 from brain.settings import Settings
 from brain.specialist import Context, Progress, Specialist, specialist
 from brain.transcript import written
@@ -311,6 +312,38 @@ def test_an_answer_is_kept_for_later_turns_of_the_same_user() -> None:
     assert again[0] == {"result": "c1", "text": "news 1", "cached": True}
     assert other[1] == {"result": "c1", "text": "news 2"}
     assert with_file[1] == {"result": "c1", "text": "news 3"}
+
+
+@pytest.mark.parametrize("before", ["", ECHO])
+def test_parameters_that_cannot_be_made_fail_their_call(before: str) -> None:
+    @dataclass
+    class Place:
+        name: str
+
+        def __post_init__(self) -> None:
+            raise RuntimeError
+
+    @specialist
+    async def weather(place: Place) -> str:
+        """Weather."""
+        return place.name
+
+    marker = 'SPECIALIST_REQUEST[weather:{"place":{"name":"Paris"}}]'
+    assert failures(f"{before}{marker}", "Done.", registry=registry_of(weather, echo)) == [("weather", "failed")]
+
+
+def test_whatever_fails_behind_a_specialist_fails_its_call() -> None:
+    class Full(Registry):
+        def keep(self, key: Hashable, answer: Answer, seconds: float) -> None:
+            raise OSError
+
+    @specialist(read_only=True, cache_seconds=60)
+    async def news() -> str:
+        """News."""
+        return "news"
+
+    registry = registry_of(news, registry=Full())
+    assert failures("SPECIALIST_REQUEST[news]", "Done.", registry=registry) == [("news", "failed")]
 
 
 def test_results_bring_their_citations_and_times() -> None:
