@@ -27,7 +27,7 @@ from brain.events import (
 from brain.limits import Budget
 from brain.messages import Called
 from brain.registry import Entry, Registry
-from brain.running import FAILED, Answer, Arguments, Failure, Outcome, prepare, run_prepared
+from brain.running import FAILED, Answer, Arguments, Failure, Outcome, prepare, run
 from brain.scanner import Call
 from brain.specialist import Context, ModelView, Progress, Specialist
 
@@ -37,7 +37,7 @@ PROGRESS_SECONDS = 0.05
 """Progress of one call is told at most so often; what comes in between is left out."""
 
 LETTING_GO_SECONDS = 0.1
-"""How long cancelled calls are waited for: longer than `run_prepared` waits for a specialist that does not listen."""
+"""How long cancelled calls are waited for: longer than `run` waits for a specialist that does not listen."""
 
 
 @dataclass(slots=True)
@@ -293,7 +293,7 @@ class Calls:
                 opened.last_progress = now
                 self._events.put_nowait(SpecialistProgress(opened.call_id, progress.text, progress.fraction))
 
-        outcome = await run_prepared(entry.specialist, arguments, provided, tell, timeout=seconds)
+        outcome = await run(entry.specialist, arguments, provided, tell, timeout=seconds)
         if isinstance(outcome, Answer):
             self._desk.keep(entry, opened, attachments, outcome)
         self._end(opened, outcome)

@@ -61,7 +61,6 @@ class Failure:
 Outcome = Answer | Failure
 
 FAILED = Failure("failed", "it ran into an error of its own; go on without it, or try other parameters")
-CANCELLED = Failure("cancelled", "the turn was stopped before it was done")
 BUSY = Failure("unavailable", "too many earlier calls of it are still running; go on without it")
 
 
@@ -102,28 +101,13 @@ def _invalid(problem: str) -> Failure:
 
 async def run(
     specialist: Specialist[..., Any],
-    params: Mapping[str, Any],
-    provided: Provided,
-    on_progress: OnProgress,
-    *,
-    timeout: float,
-) -> Outcome:
-    """Checks the parameters and runs the call, as `prepare` and `run_prepared` do."""
-    arguments = prepare(specialist, params)
-    if isinstance(arguments, Failure):
-        return arguments
-    return await run_prepared(specialist, arguments, provided, on_progress, timeout=timeout)
-
-
-async def run_prepared(
-    specialist: Specialist[..., Any],
     arguments: Arguments,
     provided: Provided,
     on_progress: OnProgress,
     *,
     timeout: float,
 ) -> Outcome:
-    """Runs the call, for at most `timeout` seconds.
+    """Runs the call that was prepared, for at most `timeout` seconds.
 
     Returns within `LETTING_GO_SECONDS` of a cancellation, whatever the specialist does about it.
     """
@@ -146,7 +130,8 @@ async def run_prepared(
         if not task.done():
             await _let_go(task, specialist.name)
     if not done_in_time:
-        return Failure("timeout", f"it took longer than {watch.seconds:g} seconds; ask for less, or go on without it")
+        longest = f"{watch.seconds:g} second{'' if watch.seconds == 1 else 's'}"
+        return Failure("timeout", f"it took longer than {longest}; ask for less, or go on without it")
     return _outcome(specialist, task)
 
 

@@ -23,7 +23,10 @@ async def outcome_and_progress(
     timeout: float = 2.0,
 ) -> tuple[Outcome, list[Progress]]:
     progress: list[Progress] = []
-    outcome = await running.run(one, params or {}, provided or {}, progress.append, timeout=timeout)
+    arguments = running.prepare(one, params or {})
+    if isinstance(arguments, Failure):
+        return arguments, progress
+    outcome = await running.run(one, arguments, provided or {}, progress.append, timeout=timeout)
     return outcome, progress
 
 
@@ -408,6 +411,16 @@ def test_the_hard_clock() -> None:
     outcome, _ = run(hangs, timeout=0.05)
     assert outcome == Failure("timeout", "it took longer than 0.05 seconds; ask for less, or go on without it")
     assert 0.05 <= time.monotonic() - began < 0.5
+
+
+def test_one_second_is_no_seconds() -> None:
+    async def hangs(params: Any) -> str:
+        await asyncio.sleep(30)
+        return "late"
+
+    assert run(hangs, timeout=1)[0] == Failure(
+        "timeout", "it took longer than 1 second; ask for less, or go on without it"
+    )
 
 
 def test_progress_sets_back_the_idle_clock_and_not_the_hard_one() -> None:
