@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 
 from brain import Attachment, Context, Progress, Specialist
-from brain.running import Answer, Failure, Outcome, run
+from brain.running import Answer, Failure, Outcome, prepare, run
 
 INVOICE = "Invoice 4711\nTotal 129.50 EUR"
 
@@ -57,7 +57,10 @@ def outcome(
     specialist: Specialist[..., Any], params: dict[str, Any], ctx: Context, progress: list[Progress] | None = None
 ) -> Outcome:
     keep = [] if progress is None else progress
-    return asyncio.run(run(specialist, params, {Context: ctx}, keep.append, timeout=50))
+    arguments = prepare(specialist, params)
+    if isinstance(arguments, Failure):
+        return arguments
+    return asyncio.run(run(specialist, arguments, {Context: ctx}, keep.append, timeout=50))
 
 
 def answer(
