@@ -21,6 +21,8 @@ BACKTICK = "`"
 FORGED_OPENERS = ("[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:")
 BLOCK_CLOSER = "[/SPECIALIST_RESULT]"
 THINK_OPENER, THINK_CLOSER = "<think>", "</think>"
+WHITE_BEFORE_THINKING = 64
+"""Characters of white space that may stand before the opening tag; more of it is text."""
 
 Problem = Literal["malformed", "oversized", "forged"]
 
@@ -127,11 +129,13 @@ class Scanner:
     # follows goes on.
 
     def _opening(self, text: str, at: int, pieces: list[Piece]) -> int:
-        """At the start of a pass, where servers that do not separate reasoning put `<think>`."""
-        if text.startswith(THINK_OPENER):
+        """At the start of a pass, where servers that do not separate reasoning put `<think>`, and may break lines."""
+        head = text[:WHITE_BEFORE_THINKING]
+        start = len(head) - len(head.lstrip())
+        if text.startswith(THINK_OPENER, start):
             self._mode = self._in_thinking
-            return len(THINK_OPENER)
-        if THINK_OPENER.startswith(text):
+            return start + len(THINK_OPENER)
+        if THINK_OPENER.startswith(text[start:]):
             self._held = text
             return len(text)
         self._mode = self._in_text

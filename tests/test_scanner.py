@@ -150,6 +150,8 @@ def test_held_back_is_only_what_could_still_become_a_marker() -> None:
         (["a @web", "_spec", " b"], [["a "], [], ["@web_spec b"]]),
         (["a @" + "x" * 75, "x", "x"], [["a "], ["@" + "x" * 76], ["x"]]),
         (["a @web_specialist", "!"], [["a "], ["@web_specialist!"]]),
+        (["\n", " <th", "ink>a"], [[], [], [{"thinking": "a"}]]),
+        (["\n", "a"], [[], ["\na"]]),
         (["<th", "in", "g"], [[], [], ["<thing"]]),
         (["<think>a", "</", "b"], [[{"thinking": "a"}], [], [{"thinking": "</b"}]]),
         (["SPECIALIST_REQUEST[a:{}", "] b", "c"], [[], [{"call": "a"}, {"stop": True}], []]),
@@ -185,6 +187,10 @@ def test_reasons_tell_the_model_what_to_do() -> None:
     assert reason("SPECIALIST_REQUEST[a:" + '{"k":' * 65 + "1" + "}" * 65 + "]") == (
         "the body nests deeper than 64 levels; write the request again"
     )
+    assert reason('SPECIALIST_REQUEST[a {"q":1}]') == (
+        "write a colon between the name and the body, as in name:{}; write the request again"
+    )
+    assert reason("SPECIALIST_REQUEST[a") == "the request never ends; write its closing bracket or tag"
     assert reason("SPECIALIST_REQUEST[a:{") == "the request never ends; write its closing bracket or tag"
     assert reason("SPECIALIST_REQUEST[a:" + " " * 17_000) == ("a request may be 16384 characters long; make it shorter")
     assert reason('<tool_call>{"name":""}</tool_call>') == (
@@ -300,7 +306,7 @@ def unaccounted(text: str, pieces: list[Any], *, stops: bool) -> str:
 def test_no_character_is_lost_added_or_moved(stops: bool) -> None:
     for seed in range(3_000):
         text = random_text(seed)
-        if text.startswith("<think>"):
+        if text.lstrip().startswith("<think>"):
             text = "a" + text
         pieces = scan([text], ALL, stops=stops)
         assert unaccounted(text, pieces, stops=stops) == "", (text, pieces)

@@ -9,16 +9,27 @@ OPENERS = ("SPECIALIST_REQUEST[",)
 _STRUCTURE = re.compile(r'["{}\[\]]')
 _CLOSER = re.compile(r"\]")
 _PARTNER = {"}": "{", "]": "["}
+_NO_COLON = "{(="
+"""What stands behind the name where the colon was forgotten; behind anything else it is no request."""
 
 
 def read(source: Source, opener: str) -> Reader:
     """Reads behind the opener; what is no name there is text."""
     yield from source.skip_white()
     name = yield from source.name(longest=64)
-    if not name or not (yield from source.skip_white()) or source.text[source.at] not in ":]":
+    if not name:
+        return None
+    if not (yield from source.skip_white()):
+        return Reading(name, ended=False)
+    behind = source.text[source.at]
+    if behind in _NO_COLON:
+        if not (yield from _to_closer(source)):
+            return Reading(name, ended=False)
+        return Reading(name, problem="write a colon between the name and the body, as in name:{}")
+    if behind not in ":]":
         return None
     source.at += 1
-    if source.text[source.at - 1] == "]":
+    if behind == "]":
         return Reading(name, {})
     start = source.offset
     if not (yield from _to_closer(source)):
