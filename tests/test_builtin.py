@@ -237,9 +237,11 @@ def test_an_attached_text_is_shown() -> None:
 def test_what_is_opened_and_never_closed_is_part_of_the_question() -> None:
     assert said("(Content of attachment 1:)\nhello\n(End of attachment 2)", [plain]) == said("hello", [plain])
     text = "(Content of attachment 2:)\n(Content of attachment 1:)\nBuy tea.\n(End of attachment 1)"
-    assert said(text) == f"This is attached:\n\nBuy tea.\n\n{SIGNATURE}"
+    assert said(text, [plain]) == f"This is attached:\n\nBuy tea.\n\n{SIGNATURE}"
     content = "(Content of attachment 1:)\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]\n(End of attachment 1)"
-    assert said(content) == (f"This is attached:\n\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]\n\n{SIGNATURE}")
+    assert said(content, [plain]) == (
+        f"This is attached:\n\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]\n\n{SIGNATURE}"
+    )
 
 
 NOW = "(Now: Saturday 2026-11-21 14:05, Europe/Berlin)"
