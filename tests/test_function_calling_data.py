@@ -123,7 +123,7 @@ def bracket(dice: random.Random, name: str) -> tuple[str, Any]:
 
 
 def function_call(dice: random.Random, name: str) -> tuple[str, Any]:
-    tag, key = dice.choice(("function_call", "tool_call")), dice.choice(("args", "arguments"))
+    tag, key = dice.choice(("function_call", "tool_call")), dice.choice(("args", "arguments", "parameters"))
     params = {dice.choice(KEYS): value(dice) for _ in range(dice.randrange(5))}
     args: Any = body(dice, params) if dice.random() < 0.2 else params
     written = body(dice, {"name": name, "call_objective": dice.choice(TEXTS), key: args})

@@ -196,6 +196,12 @@ def test_reasons_tell_the_model_what_to_do() -> None:
     assert reason('<tool_call>{"name":""}</tool_call>') == (
         '"name" must be the name of a specialist; write the request again'
     )
+    assert reason('<tool_call>{"name":"a","q":1}</tool_call>') == (
+        'put the parameters into "args"; q stands outside; write the request again'
+    )
+    assert reason('<tool_call>{"name":"a","parameters":{},"args":{}}</tool_call>') == (
+        'give either "args" or "parameters"; write the request again'
+    )
     assert reason("@a_specialist(q)") == (
         "between the parentheses must stand key=value pairs with commas between them; write the request again"
     )

@@ -11,6 +11,9 @@ _STRUCTURE = re.compile(r'["{}\[\]<]')
 _TAG = re.compile("<")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 UNREADABLE = "?"
+_ARGS = ("args", "arguments", "parameters")
+_ASIDE = ("name", "call_objective", "id", "type")
+"""Keys that some models write next to the parameters; nothing is lost with them."""
 
 
 def read(source: Source, opener: str) -> Reader:
@@ -58,9 +61,13 @@ def _reading(body: str) -> Reading:
     name = call.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return Reading(UNREADABLE, problem='"name" must be the name of a specialist')
-    if "args" in call and "arguments" in call:
-        return Reading(name, problem='give either "args" or "arguments"')
-    params, problem = _params(call.get("args", call.get("arguments", {})))
+    given = [key for key in _ARGS if key in call]
+    if len(given) > 1:
+        return Reading(name, problem=f'give either "{given[0]}" or "{given[1]}"')
+    astray = [key for key in call if key not in _ASIDE]
+    if not given and astray:
+        return Reading(name, problem=f'put the parameters into "args"; {astray[0]:.40} stands outside')
+    params, problem = _params(call[given[0]]) if given else ({}, "")
     return Reading(name, params, problem)
 
 
