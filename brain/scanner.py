@@ -23,6 +23,8 @@ BLOCK_CLOSER = "[/SPECIALIST_RESULT]"
 THINK_OPENER, THINK_CLOSER = "<think>", "</think>"
 WHITE_BEFORE_THINKING = 64
 """Characters of white space that may stand before the opening tag; more of it is text."""
+WHITE_BEHIND_CALL = 64
+"""Characters of white space behind a call that are waited through for another one; some models end in nothing else."""
 
 Problem = Literal["malformed", "oversized", "forged"]
 
@@ -70,6 +72,7 @@ class Scanner:
         self._markers, self._marker_at, self._find = _searches(tuple(syntaxes))
         self._stops = stops
         self._called = False
+        self._white = 0  # characters of white space since the last call
         self._mode: Callable[[str, int, list[Piece]], int] = self._opening
         self._plain = False  # in the answer, with nothing held or quoted: what nearly every read finds
         self._held = ""  # the longest end of the text that could still begin something
@@ -184,6 +187,9 @@ class Scanner:
     def _behind_call(self, text: str, at: int, pieces: list[Piece]) -> int:
         """Behind a call, where only white space and further calls count."""
         character = _NOT_WHITE.search(text, at)
+        self._white += (character.start() if character else len(text)) - at
+        if self._white > WHITE_BEHIND_CALL:
+            return self._stop(text, pieces)
         if character is None:
             return len(text)
         match = self._marker_at(text, character.start())
@@ -214,7 +220,7 @@ class Scanner:
 
     def _took(self, reading: Reading, source: Source, pieces: list[Piece]) -> int:
         pieces.append(_call(reading, source))
-        self._called, self._literal = self._stops, False
+        self._called, self._literal, self._white = self._stops, False, 0
         self._mode = self._behind_call if self._stops else self._in_text
         return source.at
 

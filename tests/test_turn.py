@@ -541,6 +541,16 @@ def test_a_model_that_sends_white_space_behind_a_call_is_not_silent() -> None:
     ]
 
 
+@pytest.mark.parametrize("size", [1, 3, 200])
+@pytest.mark.parametrize(("white", "calls"), [(64, 3), (65, 1)])
+def test_a_model_that_sends_white_space_for_ever_behind_a_call_is_closed(size: int, white: int, calls: int) -> None:
+    text = ECHO + "\n" * white + ECHO + " " * 64 + ECHO + " " * 200
+    chunks: list[Item] = [text[at : at + size] for at in range(0, len(text), size)]
+    events, _, model = played([*chunks, " ", WAIT, "x"], "Done.")
+    assert events[-1] == {"done": "complete", "text": "Done.", "calls": calls, "passes": 2}
+    assert "x" not in model.given[0]
+
+
 def test_a_marker_behind_a_call_that_never_ends_is_malformed() -> None:
     events, _, _ = played([ECHO, "SPECIALIST_REQUEST[add:{"], "Done.")
     assert {"error": "c2", "name": "add", "code": "malformed"} in events
