@@ -35,6 +35,9 @@ CHARACTERS_A_TOKEN = 4
 CLOSING_SECONDS = 0.1
 """How long a model's stream may take to close; one that takes longer is let go."""
 
+LAST_WORD_SECONDS = 2.0
+"""How long a stream may take to tell its usage and to end, once the model has finished."""
+
 
 class Model(ModelView, Protocol):
     """Whatever streams chunks for messages. Its errors are `ModelError`s.
@@ -115,6 +118,7 @@ class Turn:
         self._stopped: Interruption | None = None
         self._passes = 0
         self._finish: StopReason = "complete"
+        self._last_word: float | None = None  # until when a stream whose model has finished is read
         self._first_token: float | None = None
         self._ended = "cancelled"
         self._usage = _Counted()
@@ -208,7 +212,7 @@ class Turn:
         """One request to the model, and the calls in its answer."""
         scanner = Scanner(self._ask.syntax)
         said: list[str] = []
-        self._finish, over = "complete", False
+        self._finish, self._last_word, over = "complete", None, False
         stream, chunk = await self._opened(alarm)
         async with AsyncExitStack() as leaving:
             leaving.callback(self._record, said, calls)
@@ -228,8 +232,7 @@ class Turn:
                         over = True
                         break
                 if not over and not calls:
-                    with alarm:
-                        chunk = await anext(stream, None)
+                    chunk = await self._next(stream, alarm)
             if over:
                 await _closed(stream)
                 calls.complete()
@@ -258,6 +261,19 @@ class Turn:
                 raise
         raise ModelError("model_failed", "The model server refused the request.")
 
+    async def _next(self, stream: AsyncGenerator[Chunk, None], alarm: Alarm) -> Chunk | None:
+        """The next chunk; None at the end, also when a model that has finished leaves its stream open."""
+        if self._last_word is None:
+            with alarm:
+                return await anext(stream, None)
+        try:
+            with alarm:
+                async with asyncio.timeout_at(self._last_word):
+                    return await anext(stream, None)
+        except TimeoutError:
+            log.info("turn %s: the model's stream was left open behind its end", self.id)
+            return None
+
     def _exchanges(self) -> list[Exchange]:
         return [*self._conversation.exchanges, self.exchange]
 
@@ -279,6 +295,8 @@ class Turn:
             self._usage.counted(chunk)
         else:
             self._finish = "length" if chunk.reason == "length" else "complete"
+            now = asyncio.get_running_loop().time()
+            self._last_word = now + min(LAST_WORD_SECONDS, self._silence / 2)
         return ()
 
     async def _read_on(self, stream: AsyncGenerator[Chunk, None], scanner: Scanner, calls: Calls) -> None:
@@ -290,9 +308,9 @@ class Turn:
         try:
             async with asyncio.timeout(self._silence) as silence:
                 async for chunk in stream:
-                    silence.reschedule(clock() + self._silence)
                     if not all(_taken(calls, piece) for piece in self._scanned(scanner, chunk)):
                         return
+                    silence.reschedule(self._last_word or clock() + self._silence)
                 all(_taken(calls, piece) for piece in self._scanned(scanner, None))
         except (ModelError, TimeoutError) as failure:
             log.info("turn %s: the model's stream ended behind a call: %s", self.id, failure)

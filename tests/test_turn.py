@@ -551,6 +551,19 @@ def test_a_model_that_sends_white_space_for_ever_behind_a_call_is_closed(size: i
     assert "x" not in model.given[0]
 
 
+@pytest.mark.parametrize("said", ["Hi", f"{ECHO} and", ECHO])
+def test_a_stream_that_stays_open_behind_its_end_is_closed(said: str) -> None:
+    began = time.monotonic()
+    events, _, model = played([said, Finish("length"), 0.05, PassUsage(1, 2), WAIT, "x"], silence=0.5)
+    assert events[-1]["done"] == ("length" if said == "Hi" else "complete")
+    assert time.monotonic() - began < 5
+    assert "x" not in model.given[0]
+
+
+def test_a_model_that_fails_with_a_timeout_of_its_own_has_failed() -> None:
+    assert played(["Hi", TimeoutError()])[0][-1] == {"failed": "internal"}
+
+
 def test_a_marker_behind_a_call_that_never_ends_is_malformed() -> None:
     events, _, _ = played([ECHO, "SPECIALIST_REQUEST[add:{"], "Done.")
     assert {"error": "c2", "name": "add", "code": "malformed"} in events
