@@ -40,7 +40,8 @@ SHUTDOWN_SECONDS = 5.0
 BEATS_UNREAD = 4
 """A reader that takes not one byte for so many heartbeats is gone, though nobody hung up."""
 BODY_SECONDS = 20.0
-"""How long a body may stop coming before it is given up."""
+BODY_BYTES_A_SECOND = 64 * 1024
+"""How long a body may take: so many seconds, and what it takes at this rate."""
 FIELDS_MOST = 50
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 SSE_HEADERS = {"Cache-Control": "no-cache, no-transform"}
@@ -189,10 +190,14 @@ class _ReaderGone(Exception):
 async def chat_stream(request: Request) -> Response:
     """`POST /v1/chat/stream`: one turn."""
     house = _house(request)
+    if "last-event-id" in request.headers:  # a reader that was cut off; another turn is not what it asks for
+        message = "This turn is no longer kept; ask again without Last-Event-ID."
+        raise BadRequest(message, "last-event-id", code="gone", status=410)
     ask = await _ask(request, house)
     model = house.model(ask.model)
     record = house.store.take(ask.user, ask.conversation_id or conversation.new_id())
     try:
+        record.check_room(ask.message, ask.attachments)
         ask, recalled = conversation.recall(record, ask, model.context_tokens)
         settings = house.settings
         turn = Turn(ask, recalled, model, house.registry, system=settings.system, silence=settings.model_idle_seconds)
@@ -215,7 +220,17 @@ async def _ask(request: Request, house: House) -> Ask:
     if kind != "multipart/form-data":
         message = "Send application/json (curl: -H 'content-type: application/json') or multipart/form-data (curl: -F)."
         raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
-    async with limited.form(max_fields=FIELDS_MOST, max_part_size=native.BODY_BYTES) as form:
+    try:
+        return await _ask_in_form(limited, user, house)
+    except HTTPException as error:  # Starlette's, which knows no field
+        if error.detail.startswith("Too many files"):
+            raise native.too_many() from None
+        raise
+
+
+async def _ask_in_form(request: Request, user: str | None, house: House) -> Ask:
+    most = native.ATTACHMENTS_MOST + 1
+    async with request.form(max_files=most, max_fields=FIELDS_MOST, max_part_size=native.BODY_BYTES) as form:
         fields: dict[str, str] = {}
         attached: list[Attachment] = []
         for name, value in form.multi_items():
@@ -232,16 +247,18 @@ async def _ask(request: Request, house: House) -> Ask:
 
 
 def _limited(receive: Receive) -> Receive:
-    """The same body, as long as it goes on coming and is no larger than it may be."""
+    """The same body, as long as it comes fast enough and is no larger than it may be."""
     received = 0
+    began = anyio.current_time()
 
     async def counted() -> Message:
         nonlocal received
         try:
-            with anyio.fail_after(BODY_SECONDS):
+            left = began + BODY_SECONDS + received / BODY_BYTES_A_SECOND - anyio.current_time()
+            with anyio.fail_after(left):
                 message = await receive()
         except TimeoutError:
-            raise BadRequest("The body stopped coming.", status=408) from None
+            raise BadRequest("The body comes too slowly.", status=408) from None
         received += len(message.get("body", b""))
         if received > native.BODY_BYTES:
             raise _too_large()

@@ -221,6 +221,25 @@ def test_files_stay_with_their_conversation() -> None:
     assert results == ["2 three.txt text/plain 5", "1 one.txt text/plain 3, 2 three.txt text/plain 5"]
 
 
+def test_a_full_conversation_is_said_and_goes_on_without_files(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    monkeypatch.setattr("brain.store.memory.CONVERSATION_BYTES_MOST", MIB)
+    sent = {"message": "m", "conversation_id": "full", "attachments": [{"name": "a.txt", "text": "a" * 600_000}]}
+    assert post(server.url, json=sent).status == 200
+    again = post(server.url, json=sent)
+    assert refused(again) == (413, "too_large", "attachments")
+    assert again.error["message"] == "A conversation may hold 1 MiB with its files; begin a new one."
+    assert post(server.url, json={"message": "m", "conversation_id": "full"}).status == 200
+
+
+def test_who_comes_back_for_a_turn_starts_no_other(server: Server) -> None:
+    player = Player(["Hello."])
+    server.play(player)
+    answer = post(server.url, json={"message": "hi"}, headers={"last-event-id": "t0123456789abcdef.3"})
+    assert refused(answer) == (410, "gone", "last-event-id")
+    assert answer.error["message"] == "This turn is no longer kept; ask again without Last-Event-ID."
+    assert player.asked == []
+
+
 def test_one_turn_at_a_time_in_a_conversation(server: Server) -> None:
     player = Player(["a", 5.0])
     server.play(player)

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,37 @@ def test_a_body_that_stops_coming_is_given_up(server: Server, monkeypatch: pytes
             b'Content-Length: 100\r\n\r\n{"message": '
         )
         assert connection.recv(65536).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_that_comes_in_drops_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.app.BODY_SECONDS", 0.3)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+        connection.sendall(
+            b"POST /v1/chat/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 1000\r\n\r\n"
+        )
+        connection.setblocking(False)
+        answer = b""
+        end = time.monotonic() + 3
+        while not answer and time.monotonic() < end:
+            time.sleep(0.05)
+            connection.send(b" ")
+            with suppress(BlockingIOError):
+                answer = connection.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_large_body_has_more_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.app.BODY_SECONDS", 0.3)
+    pieces = [b'{"message": "hi", "system": "', *[b"a" * 9_000] * 10, b'"}']
+
+    def slowly() -> Iterator[bytes]:
+        for piece in pieces:
+            yield piece
+            time.sleep(0.08)
+
+    answer = post(server.url, content=slowly(), headers={"content-type": "application/json"})
+    assert answer.status == 200
 
 
 class Endless(Player):

@@ -2,7 +2,7 @@ import pytest
 
 from brain.ask import Attachment
 from brain.errors import BadRequest
-from brain.messages import Exchange, Said
+from brain.messages import Called, Exchange, Said
 from brain.store import memory
 from brain.store.memory import MemoryStore
 
@@ -68,14 +68,51 @@ def test_the_longest_unused_conversation_makes_room(monkeypatch: pytest.MonkeyPa
 
 
 def test_files_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "ATTACHED_BYTES_MOST", 100)
+    monkeypatch.setattr(memory, "BYTES_MOST", 10_000)
     store = MemoryStore()
-    used(store, "ada", "a", 60)
-    used(store, "ada", "b", 40)
+    used(store, "ada", "a", 5_000)
+    used(store, "eve", "b", 4_000)
     assert len(store) == 2
-    used(store, "ada", "c", 1)
-    assert [turns(store, "ada", name) for name in ("b", "c")] == [1, 1]
+    used(store, "ada", "c", 1_000)
     assert turns(store, "ada", "a") == 0
+    assert [turns(store, user, name) for user, name in (("eve", "b"), ("ada", "c"))] == [1, 1]
+
+
+@pytest.mark.parametrize("part", ["question", "answer", "marker", "block"])
+def test_text_makes_room_too(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    monkeypatch.setattr(memory, "BYTES_MOST", 10_000)
+    store = MemoryStore()
+    long = {part: "x" * 6_000}
+    for name in ("a", "b"):
+        record = store.take("ada", name)
+        call = Called("c1", "web", {}, long.get("marker", ""), None, long.get("block", ""), (), 1)
+        record.exchanges.append(Exchange(long.get("question", ""), [Said(long.get("answer", ""), 1), call]))
+        store.give_back(record)
+    assert [turns(store, "ada", name) for name in ("a", "b")] == [0, 1]
+
+
+def test_who_keeps_too_much_loses_his_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "USER_BYTES_MOST", 10_000)
+    store = MemoryStore()
+    used(store, "eve", "e", 9_000)
+    for name in ("a", "b", "c"):
+        used(store, "ada", name, 4_500)
+    assert turns(store, "ada", "a") == 0
+    assert [turns(store, user, name) for user, name in (("eve", "e"), ("ada", "b"), ("ada", "c"))] == [1, 1, 1]
+
+
+def test_a_full_conversation_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CONVERSATION_BYTES_MOST", 10_000)
+    store = MemoryStore()
+    used(store, "ada", "c", 6_000)
+    record = store.take("ada", "c")
+    record.check_room("More", [Attachment(1, "a", "text/plain", b"x" * 3_000)])
+    with pytest.raises(BadRequest) as caught:
+        record.check_room("More", [Attachment(1, "a", "text/plain", b"x" * 4_000)])
+    assert (caught.value.code, caught.value.status, caught.value.field) == ("too_large", 413, "attachments")
+    with pytest.raises(BadRequest) as caught:
+        record.check_room("More" * 1_000, [])
+    assert caught.value.field == "conversation_id"
 
 
 def test_what_is_in_use_and_the_last_stay(monkeypatch: pytest.MonkeyPatch) -> None:

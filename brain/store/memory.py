@@ -1,39 +1,56 @@
 """Wing: keeps conversations in this process's memory, as long as there is room."""
 
-from collections import OrderedDict
+import sys
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from brain.ask import Attachment
 from brain.errors import BadRequest
-from brain.messages import Exchange
+from brain.messages import Exchange, Part, Said
 
+MIB = 1024 * 1024
 CONVERSATIONS_MOST = 1000
-ATTACHED_BYTES_MOST = 512 * 1024 * 1024
+CONVERSATION_BYTES_MOST = 64 * MIB
+USER_BYTES_MOST = 256 * MIB
+BYTES_MOST = 512 * MIB
 
 
 @dataclass(slots=True)
 class Record:
-    """One conversation; `busy` while a turn of it runs. The store counted `counted_bytes` for its files."""
+    """One conversation; `busy` while a turn of it runs. The store counted `counted` bytes for it."""
 
     user: str | None
     id: str
     exchanges: list[Exchange] = field(default_factory=list)
     attachments: list[Attachment] = field(default_factory=list)
     busy: bool = False
-    counted_bytes: int = 0
+    counted: int = 0
 
     @property
-    def attached_bytes(self) -> int:
-        """How much its files take."""
-        return sum(len(attachment.data) for attachment in self.attachments)
+    def size(self) -> int:
+        """How many bytes its texts and files take."""
+        texts = sum(sys.getsizeof(one.question) + sum(map(_size, one.parts)) for one in self.exchanges)
+        return texts + _files(self.attachments)
+
+    def check_room(self, message: str, attachments: Iterable[Attachment]) -> None:
+        """Whether there is room for one more message.
+
+        Raises:
+            BadRequest: `too_large`, when there is none.
+        """
+        files = _files(attachments)
+        if self.size + sys.getsizeof(message) + files > CONVERSATION_BYTES_MOST:
+            sentence = f"A conversation may hold {CONVERSATION_BYTES_MOST // MIB} MiB with its files; begin a new one."
+            raise BadRequest(sentence, "attachments" if files else "conversation_id", code="too_large", status=413)
 
 
 class MemoryStore:
-    """Conversations by user and id; the longest unused ones make room."""
+    """Conversations by user and id. The longest unused ones make room, those of a user with too much of it first."""
 
     def __init__(self) -> None:
         self._records: OrderedDict[tuple[str | None, str], Record] = OrderedDict()
-        self._bytes = 0
+        self._bytes: Counter[str | None] = Counter()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -56,20 +73,40 @@ class MemoryStore:
     def give_back(self, record: Record) -> None:
         """Ends what `take` began."""
         record.busy = False
-        self._bytes += record.attached_bytes - record.counted_bytes
-        record.counted_bytes = record.attached_bytes
+        size = record.size
+        self._bytes[record.user] += size - record.counted
+        record.counted = size
         if not record.exchanges:
             self._forget(record)
-        if len(self._records) > CONVERSATIONS_MOST or self._bytes > ATTACHED_BYTES_MOST:
-            self._make_room(record)
+        self._make_room(record)
 
     def _make_room(self, kept: Record) -> None:
         """Forgets the longest unused conversations, but not the one just used."""
-        for record in [one for one in self._records.values() if not one.busy and one is not kept]:
-            if len(self._records) <= CONVERSATIONS_MOST and self._bytes <= ATTACHED_BYTES_MOST:
-                return
-            self._forget(record)
+        while self._bytes[kept.user] > USER_BYTES_MOST and self._forget_oldest(kept, of_user=True):
+            pass
+        while (len(self) > CONVERSATIONS_MOST or self._bytes.total() > BYTES_MOST) and self._forget_oldest(kept):
+            pass
+
+    def _forget_oldest(self, kept: Record, *, of_user: bool = False) -> bool:
+        """Forgets one conversation; false when all are in use."""
+        for record in self._records.values():
+            if not record.busy and record is not kept and (not of_user or record.user == kept.user):
+                self._forget(record)
+                return True
+        return False
 
     def _forget(self, record: Record) -> None:
         del self._records[record.user, record.id]
-        self._bytes -= record.counted_bytes
+        self._bytes[record.user] -= record.counted
+        if not self._bytes[record.user]:
+            del self._bytes[record.user]
+
+
+def _size(part: Part) -> int:
+    if isinstance(part, Said):
+        return sys.getsizeof(part.text)
+    return sys.getsizeof(part.marker) + sys.getsizeof(part.block)
+
+
+def _files(attachments: Iterable[Attachment]) -> int:
+    return sum(len(attachment.data) for attachment in attachments)

@@ -6,6 +6,7 @@ import re
 import zoneinfo
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from datetime import datetime
 from typing import Any, get_args
 
 import msgspec
@@ -159,26 +160,27 @@ def ask_of(
     if len(sent.system) > MESSAGE_LENGTH:
         raise BadRequest(f"system may be {MESSAGE_LENGTH:,} characters long.", "system", code="too_large", status=413)
     if len(attachments) > ATTACHMENTS_MOST:
-        raise BadRequest(
-            f"At most {ATTACHMENTS_MOST} attachments a message.", "attachments", code="too_large", status=413
-        )
+        raise too_many()
     if sent.conversation_id is not None and not _ID.fullmatch(sent.conversation_id):
         raise BadRequest("conversation_id must be 1 to 64 letters, digits, _ or -.", "conversation_id")
     if sent.model is not None and sent.model not in models:
         raise BadRequest(f"model must be one of: {', '.join(sorted(models))}.", "model")
     if sent.syntax is not None and not sent.syntax:
         raise BadRequest("syntax must name one syntax at least.", "syntax")
+    zone = _time_zone(sent.time_zone, settings.time_zone)
     return Ask(
         message=message,
         user=user,
         limits=_limits(sent.limits, settings.limits),
         syntax=tuple(sent.syntax) if sent.syntax else settings.syntax,
-        time_zone=_time_zone(sent.time_zone, settings.time_zone),
+        time_zone=zone,
         conversation_id=sent.conversation_id,
         attachments=tuple(replace(attachment, id=n) for n, attachment in enumerate(attachments, 1)),
         model=sent.model,
         specialists=None if sent.specialists is None else frozenset(sent.specialists),
         system=sent.system,
+        call_seconds=sent.limits.call_seconds if sent.limits else None,
+        now=datetime.now(zoneinfo.ZoneInfo(zone)),
     )
 
 
@@ -196,6 +198,11 @@ def attachment_of(name: str, claimed: str, data: bytes, field: str) -> Attachmen
     media_type = claimed.partition(";")[0].strip().lower()
     claimed = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
     return Attachment(0, " ".join(shown.split())[:200] or "file", sniff(data, claimed), data)
+
+
+def too_many() -> BadRequest:
+    """What is said of a message with too many files."""
+    return BadRequest(f"At most {ATTACHMENTS_MOST} attachments a message.", "attachments", code="too_large", status=413)
 
 
 class Encoder:
