@@ -58,7 +58,7 @@ class Pass:
         echo: whether the started answer is repeated first.
         newline: how lines end.
         piece: how many bytes go into one write; 0 for one frame each, -1 for all at once.
-        status, answer: of a request that is refused.
+        status, answer, kind: of a request that is refused, or not answered with a stream.
     """
 
     said: Iterable[Item] = ()
@@ -71,6 +71,7 @@ class Pass:
     piece: int = 0
     status: int = 200
     answer: Json = None
+    kind: str = "application/json"
 
 
 @dataclass(frozen=True)
@@ -192,8 +193,8 @@ class Server:
             await _send(writer, 400, self.refusal(self._refuses_prefill))
             return
         told = next(self._passes)
-        if told.status != 200:
-            await _send(writer, told.status, told.answer)
+        if told.status != 200 or told.answer is not None:
+            await _send(writer, told.status, told.answer, told.kind)
             return
         served = Served()
         self.served.append(served)
@@ -389,10 +390,10 @@ async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
         await asyncio.sleep(0)
 
 
-async def _send(writer: asyncio.StreamWriter, status: int, answer: Json) -> None:
+async def _send(writer: asyncio.StreamWriter, status: int, answer: Json, kind: str = "application/json") -> None:
     body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
     writer.write(
-        f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+        f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n"
         "connection: close\r\n\r\n".encode()
         + body
     )

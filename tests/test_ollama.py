@@ -182,7 +182,7 @@ def test_requests_literally(show: tuple[int, Any], context: int, sees: bool) -> 
             OllamaServer(Pass(["a"]), Pass(["b"]), answers={"POST /api/show": show}) as server,
             model_of(server, key="k") as model,
         ):
-            assert await model.identify() == f"Ollama server, context of {context} tokens, resumes by prefill"
+            assert await model.identify() == f"Ollama server, context of {context} tokens"
             assert (model.context_tokens, model.sees_images) == (context, sees)
             await heard(model, [*HELLO, Message("user", "See?", (b"??",))])
             await heard(model, STARTED)
@@ -335,6 +335,26 @@ def test_a_model_without_embeddings_says_so(answer: tuple[int, Any]) -> None:
     asyncio.run(main())
 
 
+def test_a_page_is_no_stream() -> None:
+    async def main() -> None:
+        told = Pass(answer=b"<html>", kind="text/html")
+        async with OllamaServer(told) as server, model_of(server) as model:
+            with pytest.raises(ModelError, match="did not answer with a stream; check MODEL_URL"):
+                await heard(model)
+
+    asyncio.run(main())
+
+
+def test_a_model_that_was_removed_is_trouble_and_changes_nothing() -> None:
+    async def main() -> None:
+        async with OllamaServer(answers=LLAMA) as server, model_of(server, identified=True) as model:
+            server._answers.clear()
+            assert await trouble_of(model) == "The model server does not have this model."
+            assert (model.context_tokens, model.sees_images) == (16384, True)
+
+    asyncio.run(main())
+
+
 # Which model is opened
 
 TAGS = {
@@ -460,7 +480,7 @@ def test_several_models_on_offer(tmp_path: Any) -> None:
             found = await opened(read({"BRAIN_MODEL": names, "BRAIN_MODEL_URL": server.url}), ())
             assert [one.model.name for one in found] == ["ollama:m", "builtin", f"script:{tmp_path / 'a.jsonl'}"]
             assert [one.why for one in found] == [
-                "it was asked for; Ollama server, context of 16384 tokens, resumes by prefill",
+                "it was asked for; Ollama server, context of 16384 tokens",
                 "it was asked for",
                 "it was asked for",
             ]
@@ -491,7 +511,8 @@ def test_an_openai_server_is_opened_with_its_dialect_and_the_operators_wish() ->
             environ = {"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url, "BRAIN_MODEL_KEY": "k"}
             for more, said in (({}, "prefill"), ({"BRAIN_MODEL_RESUME": "message"}, "message")):
                 (one,) = await opened(read(environ | more), ())
-                assert one.why == f"it was asked for; vLLM server, resumes by {said}"
+                assert one.why == "it was asked for; vLLM server"
+                assert one.model.resume == said
                 assert server.asked[-1].headers["authorization"] == "Bearer k"
                 await one.model.aclose()
 
@@ -509,7 +530,7 @@ def test_an_address_or_key_that_cannot_be_sent_stops_the_start(name: str, more: 
 def test_a_server_that_does_not_answer_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with OllamaServer(silent=True) as server, model_of(server) as model:
-            monkeypatch.setattr("brain.models.READY_SECONDS", 0.05)
+            monkeypatch.setattr("brain.models.remote.READY_SECONDS", 0.05)
             assert await trouble_of(model) == "The model server does not answer."
 
     asyncio.run(main())

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 from servers import Cut, Item, OpenAIServer, Pass, Raw, Thought, Wait, models
 
@@ -13,10 +14,12 @@ from brain.ask import Ask, Limits
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Done, Error, Event, SpecialistResult, Thinking, Token, Usage
 from brain.messages import Chunk, Exchange, Finish, Message, PassUsage, Resume, Said
+from brain.models import opened
 from brain.models.lines import ServerSentEvents
 from brain.models.openai import OpenAI, parts
 from brain.models.replies import Reply
 from brain.registry import Registry
+from brain.settings import read
 from brain.turn import Conversation, Turn
 
 HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
@@ -262,28 +265,28 @@ def test_the_first_request_literally() -> None:
 @pytest.mark.parametrize(
     ("answers", "said", "resume", "request_fields", "message_fields", "context", "sees"),
     [
-        (LLAMA_CPP, "llama.cpp server, resumes by prefill", "prefill",
+        (LLAMA_CPP, "llama.cpp server", "prefill",
          {"chat_template_kwargs": {"enable_thinking": False}}, {}, 8192, True),
-        (VLLM, "vLLM server, resumes by prefill", "prefill",
+        (VLLM, "vLLM server", "prefill",
          {"continue_final_message": True, "add_generation_prompt": False}, {}, 32768, False),
-        (models("other", "m", owned_by="sglang"), "SGLang server, resumes by prefill", "prefill",
+        (models("other", "m", owned_by="sglang"), "SGLang server", "prefill",
          {"continue_final_message": True, "add_generation_prompt": False}, {}, None, False),
-        (models("m", owned_by="organization_owner"), "unknown server, resumes by message", "message",
+        (models("m", owned_by="organization_owner"), "unknown server", "message",
          {}, {}, None, False),
-        ({}, "unknown server, resumes by message", "message", {}, {}, None, False),
-        ({"GET /v1/models": (200, b"<html>")}, "unknown server, resumes by message", "message", {}, {}, None, False),
-        ({"GET /v1/models": (200, [1])}, "unknown server, resumes by message", "message", {}, {}, None, False),
-        ({"GET /v1/models": (200, {"data": [1, {}]})}, "unknown server, resumes by message", "message",
+        ({}, "unknown server", "message", {}, {}, None, False),
+        ({"GET /v1/models": (200, b"<html>")}, "unknown server", "message", {}, {}, None, False),
+        ({"GET /v1/models": (200, [1])}, "unknown server", "message", {}, {}, None, False),
+        ({"GET /v1/models": (200, {"data": [1, {}]})}, "unknown server", "message",
          {}, {}, None, False),
-        ({"GET /v1/models": (200, {"data": 7})}, "unknown server, resumes by message", "message", {}, {}, None, False),
+        ({"GET /v1/models": (200, {"data": 7})}, "unknown server", "message", {}, {}, None, False),
         (models("m", owned_by="x", max_context_length=131072, capabilities={"vision": True}),
-         "unknown server, resumes by message", "message", {}, {}, 131072, True),
+         "unknown server", "message", {}, {}, 131072, True),
         (models("m", owned_by="x", context_length=9, architecture={"input_modalities": ["text", "image"]}),
-         "unknown server, resumes by message", "message", {}, {}, 9, True),
+         "unknown server", "message", {}, {}, 9, True),
         # what is said of other models is not said of this one
         (models("a", "b", owned_by="x", max_model_len=9, capabilities={"vision": True}),
-         "unknown server, resumes by message", "message", {}, {}, None, False),
-        (models("a", owned_by="llamacpp") | {"GET /props": (404, {})}, "llama.cpp server, resumes by prefill",
+         "unknown server, which does not list m, but a, b", "message", {}, {}, None, False),
+        (models("a", owned_by="llamacpp") | {"GET /props": (404, {})}, "llama.cpp server",
          "prefill", {"chat_template_kwargs": {"enable_thinking": False}}, {}, None, False),
     ],
 )  # fmt: skip
@@ -331,7 +334,7 @@ def test_a_server_is_known_by_free_gets_and_gets_its_dialect(
         ("https://api.deepseek.com/beta/v1", "DeepSeek", {"prefix": True}),
         ("https://api.deepseek.com/v1", "unknown", {}),
         ("https://openrouter.ai/api/v1", "OpenRouter", {}),
-        ("https://api.openai.com/v1", "unknown", {}),
+        ("https://api.openai.com/v1", "OpenAI", {}),
         ("https://api.mistral.ai.example/v1", "unknown", {}),
         ("http://127.0.0.1:1/api.mistral.ai/v1", "unknown", {}),
     ],
@@ -339,11 +342,12 @@ def test_a_server_is_known_by_free_gets_and_gets_its_dialect(
 def test_hosted_servers_are_known_by_their_address(url: str, dialect: str, message_fields: dict[str, Any]) -> None:
     async def main() -> None:
         model = OpenAI("m", url)
-        model._recognise([])
+        await model.aclose()
+        model._http = httpx.AsyncClient(transport=httpx.MockTransport(lambda request: httpx.Response(404)))
+        assert await model.identify() == f"{dialect} server"
         body = json.loads(model._request(STARTED))
         await model.aclose()
-        assert model._dialect.name == dialect
-        assert model.resume == ("message" if dialect == "unknown" else "prefill")
+        assert model.resume == ("message" if dialect in ("unknown", "OpenAI") else "prefill")
         assert body["messages"][-1] == {"role": "assistant", "content": "I will look", **message_fields}
 
     asyncio.run(main())
@@ -505,6 +509,133 @@ def test_a_server_that_comes_late_is_asked_then_what_it_is() -> None:
                 "POST /v1/chat/completions",
                 "POST /v1/chat/completions",
             ]
+
+    asyncio.run(main())
+
+
+def test_what_is_known_stays_when_the_server_stumbles() -> None:
+    async def main() -> None:
+        answers = dict(LLAMA_CPP)
+        async with OpenAIServer(Pass(["a"]), answers=answers) as server, model_of(server) as model:
+            for status in (404, 503):
+                server._answers |= {"GET /v1/models": (status, {})}
+                model._probed = None
+                await model.trouble()
+                assert (model.resume, model.context_tokens, model.sees_images) == ("prefill", 8192, True)
+            await heard(model)  # asks nothing first
+            assert server.lines[-2:] == ["GET /v1/models", "POST /v1/chat/completions"]
+            server._answers |= {**LLAMA_CPP, "GET /props": (503, {})}
+            with pytest.raises(ModelError):
+                await model.identify()
+            assert (model.resume, model.context_tokens, model.sees_images) == ("prefill", 8192, True)
+
+    asyncio.run(main())
+
+
+class Busy(OpenAIServer):
+    """Answers a GET when it is told to."""
+
+    free: asyncio.Event
+
+    async def _answer(self, asked: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if asked.method == "GET":
+            await self.free.wait()
+        await super()._answer(asked, reader, writer)
+
+
+def test_a_pass_does_not_wait_for_a_probe() -> None:
+    async def main() -> None:
+        async with Busy(Pass(["a"]), answers=VLLM) as server, model_of(server, identified=False) as model:
+            server.free = asyncio.Event()
+            probe = asyncio.create_task(model.trouble())
+            await asyncio.sleep(0.02)
+            assert await heard(model) == ["a", Finish("stop"), PassUsage(10, 3)]
+            assert not probe.done()
+            server.free.set()
+            assert await probe is None
+
+    asyncio.run(main())
+
+
+def test_probes_ask_the_server_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with OpenAIServer(answers=VLLM) as server, model_of(server, identified=False) as model:
+            given_up = asyncio.create_task(model.trouble())
+            await asyncio.sleep(0)
+            given_up.cancel()
+            assert await asyncio.gather(*(model.trouble() for _ in range(20))) == [None] * 20
+            asked = len(server.lines)
+            assert asked <= 2
+            server._answers |= {"GET /v1/models": (503, {})}
+            assert await model.trouble() is None
+            monkeypatch.setattr("brain.models.remote.PROBE_SECONDS", 0.0)
+            assert await model.trouble() == "The model server could not answer."
+            assert len(server.lines) == asked + 1
+
+    asyncio.run(main())
+
+
+OTHERS = "does not list m, but a, b"
+
+
+@pytest.mark.parametrize(
+    ("answers", "said", "warning"),
+    [
+        (models("a", "b", owned_by="vllm"), f"vLLM server, which {OTHERS}", f"The model server {OTHERS}."),
+        (models("a", "b", owned_by="sglang"), f"SGLang server, which {OTHERS}", None),
+        (models("a", "b", owned_by="x"), f"unknown server, which {OTHERS}", None),
+        (models(*"abcdefg", owned_by="x"), "unknown server, which does not list m, but a, b, c, d, e and 2 more", None),
+        (models("a", "b", owned_by="llamacpp"), "llama.cpp server", None),
+        (models("a", "m", owned_by="vllm"), "vLLM server", None),
+        (models("a", owned_by="vllm", aliases=["m"]), "vLLM server", None),
+        (models("openai/*", owned_by="x"), "unknown server", None),
+        (models("*", owned_by="vllm"), "vLLM server", None),
+        (models(owned_by="vllm"), "unknown server", None),
+        ({"GET /v1/models": (200, {"data": [{"id": 7, "owned_by": "vllm"}]})}, "vLLM server", None),
+    ],
+)
+def test_a_model_that_is_not_listed(answers: Mapping[str, tuple[int, Any]], said: str, warning: str | None) -> None:
+    async def main() -> None:
+        async with OpenAIServer(answers=answers) as server:
+            settings = read({"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url})
+            (one,) = await opened(settings, ())
+            await one.model.aclose()
+            assert (one.why, one.trouble) == (f"it was asked for; {said}", warning)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("text/html; charset=utf-8", b"<html>Welcome to nginx!</html>"),
+        ("application/json", {"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}),
+        ("application/json", b""),
+        ("text/plain", b"It works!"),
+    ],
+)
+def test_an_answer_that_is_no_stream_says_where_to_look(kind: str, answer: Any) -> None:
+    async def main() -> None:
+        async with (
+            OpenAIServer(Pass(answer=answer, kind=kind)) as server,
+            model_of(server, identified=False) as model,
+        ):
+            with pytest.raises(ModelError) as raised:
+                await heard(model)
+            assert (raised.value.code, raised.value.message) == (
+                "model_failed",
+                "The model server did not answer with a stream; check MODEL_URL.",
+            )
+
+    asyncio.run(main())
+
+
+def test_a_stream_that_ends_before_it_begins_broke_off() -> None:
+    async def main() -> None:
+        told = Pass(answer=b": hold on\n\n", kind="text/event-stream")
+        async with OpenAIServer(told) as server, model_of(server, identified=False) as model:
+            with pytest.raises(ModelError, match="broke off"):
+                await heard(model)
 
     asyncio.run(main())
 

@@ -129,9 +129,9 @@ def test_it_fails_where_its_line_says_so() -> None:
 def test_it_sees_nothing_has_no_vectors_and_no_trouble() -> None:
     async def main() -> None:
         model = Script("script:x", [])
-        with pytest.raises(Refused, match="the model takes no images"):
+        with pytest.raises(Refused, match="no model that sees images is connected"):
             await model.describe(b"", "?")
-        with pytest.raises(Refused, match="the model has no embeddings"):
+        with pytest.raises(Refused, match="no model with embeddings is connected"):
             await model.embed(["a"])
         assert await trouble_of(model) is None
         await model.aclose()

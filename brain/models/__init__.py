@@ -1,6 +1,5 @@
 """Wing: language models. Each module is one kind; this one opens what the settings name."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,11 @@ from brain.models import ollama, script
 from brain.models.builtin import Builtin, Known
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
+from brain.models.remote import Remote
 from brain.models.script import Script
 from brain.settings import Settings
 
 AUTO_SECONDS = 0.25
-READY_SECONDS = 2.0
 
 AnyModel = Builtin | Ollama | OpenAI | Script
 
@@ -45,10 +44,14 @@ async def _opened(name: str, settings: Settings, specialists: Sequence[Known]) -
     if kind == "auto":
         return await _auto(settings, specialists)
     model = (Ollama if kind == "ollama" else OpenAI)(rest, settings.model_url, settings.model_key, resume)
+    return await _identified(model, "it was asked for")
+
+
+async def _identified(model: Ollama | OpenAI, why: str) -> Opened:
     try:
-        return Opened(model, f"it was asked for; {await model.identify()}")
+        return Opened(model, f"{why}; {await model.identify()}", model.warning)
     except ModelError as error:
-        return Opened(model, "it was asked for", error.message)
+        return Opened(model, why, error.message)
 
 
 async def _auto(settings: Settings, specialists: Sequence[Known]) -> Opened:
@@ -63,21 +66,9 @@ async def _auto(settings: Settings, specialists: Sequence[Known]) -> Opened:
     if name is None:
         return Opened(Builtin(specialists), f"Ollama at {url} has no model that can complete")
     model = Ollama(name, url, key, cast(Resume | None, settings.model_resume))
-    try:
-        return Opened(model, f"found on Ollama at {url}; {await model.identify()}")
-    except ModelError as error:
-        return Opened(model, f"found on Ollama at {url}", error.message)
+    return await _identified(model, f"found on Ollama at {url}")
 
 
 async def trouble_of(model: AnyModel) -> str | None:
     """What is wrong with a model's server; None when it answers, or there is none."""
-    if isinstance(model, Builtin | Script):
-        return None
-    try:
-        async with asyncio.timeout(READY_SECONDS):
-            await model.identify()
-    except ModelError as error:
-        return error.message
-    except TimeoutError:
-        return "The model server does not answer."
-    return None
+    return await model.trouble() if isinstance(model, Remote) else None

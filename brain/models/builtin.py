@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import regex
 
-from brain.errors import Refused
 from brain.messages import Chunk, Finish, Message, Resume
+from brain.models.blind import Blind
 
 VOTERS = 3
 WORDS_MOST = 40
@@ -90,7 +90,7 @@ class _Notes:
     rest: str = ""
 
 
-class Builtin:
+class Builtin(Blind):
     """The stand-in.
 
     Args:
@@ -99,8 +99,6 @@ class Builtin:
 
     name = "builtin"
     stand_in = True
-    context_tokens = None
-    sees_images = False
 
     def __init__(self, specialists: Sequence[Known]) -> None:
         self.resume: Resume = "prefill"
@@ -119,14 +117,6 @@ class Builtin:
             await asyncio.sleep(0)  # so that a long answer shares the loop
             yield line[0]
         yield Finish("stop")
-
-    async def describe(self, image: bytes, question: str) -> str:
-        """The stand-in sees nothing."""
-        raise Refused("no model that sees images is connected")
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """The stand-in has no vectors."""
-        raise Refused("no model with embeddings is connected")
 
     async def aclose(self) -> None:
         """Nothing is open but the index."""

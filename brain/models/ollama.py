@@ -2,8 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -11,11 +10,12 @@ import httpx
 import msgspec
 
 from brain import http
-from brain.errors import ModelError, PrefillRefused, Refused
+from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import Chunk, Finish, Message, PassUsage, Resume
+from brain.messages import Finish, Message, PassUsage
 from brain.models.lines import Lines
-from brain.models.replies import Part, Reply, chunks, explained, failing, failure, read
+from brain.models.remote import Remote
+from brain.models.replies import Part, Reply, explained, failing, failure, read
 from brain.settings import LOOPBACK
 
 if TYPE_CHECKING:
@@ -50,64 +50,14 @@ _decoder = msgspec.json.Decoder(_Line)
 _show_decoder = msgspec.json.Decoder(_Shown)
 
 
-class Ollama:
-    """One model of an Ollama server.
+class Ollama(Remote):
+    """One model of an Ollama server; its renderers continue a started answer."""
 
-    Args:
-        name: as Ollama lists it, such as `llama3.2:3b`.
-        url: the server's base URL.
-        resume: overrides `prefill`, which Ollama's renderers do.
-    """
-
-    stand_in = False
-
-    def __init__(self, name: str, url: str | None = None, key: str | None = None, resume: Resume | None = None) -> None:
-        self.name = f"ollama:{name}"
-        self.resume: Resume = resume or "prefill"
-        self.context_tokens: int | None = CONTEXT_UNKNOWN
-        self.sees_images = False
-        self._model = name
-        self._missed = False
-        self._url = (url or DEFAULT_URL).rstrip("/")
-        self._headers = {"Authorization": f"Bearer {key}"} if key else None
-        self._http = http.client(self._url, self._headers)
-
-    async def identify(self) -> str:
-        """Asks the server about the model; a sentence for people.
-
-        Raises:
-            ModelError: when it cannot be reached, or does not have the model.
-        """
-        self._missed = True
-        shown = await _shown(self._http, self._model)
-        lengths = [size for key, size in (shown.model_info or {}).items() if key.endswith(".context_length")]
-        known = [size for size in lengths if isinstance(size, int) and size > 0]
-        self.context_tokens = min(max(known, default=CONTEXT_UNKNOWN), CONTEXT_MOST)
-        self.sees_images = "vision" in (shown.capabilities or ())
-        self._missed = False
-        return f"Ollama server, context of {self.context_tokens} tokens, resumes by {self.resume}"
-
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
-        """One pass over `POST /api/chat`, as much as one read brings in one chunk."""
-        if self._missed:  # it did not answer when it was asked what it is
-            with suppress(ModelError):
-                await self.identify()
-        resumed = messages[-1].role == "assistant"
-        reply = Reply(Lines(), parts)
-        try:
-            async with aclosing(
-                chunks(self._http, "/api/chat", self._request(messages), reply, resumed=resumed)
-            ) as found:
-                async for chunk in found:
-                    yield chunk
-        except PrefillRefused:
-            self.resume = "message"
-            raise
-
-    async def describe(self, image: bytes, question: str) -> str:
-        """What the model sees in an encoded image."""
-        async with aclosing(self.stream([Message("user", question, (image,))])) as found:
-            return "".join([chunk async for chunk in found if isinstance(chunk, str)])
+    context_tokens = CONTEXT_UNKNOWN
+    _kind = "ollama"
+    _path = "/api/chat"
+    _default_url = DEFAULT_URL
+    _usual_resume = "prefill"
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector a text."""
@@ -118,9 +68,19 @@ class Ollama:
             raise Refused("the model server has no embeddings for this model") from None
         return [list(vector) for vector in found.embeddings]
 
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._http.aclose()
+    async def _learn(self) -> str:
+        shown = await _shown(self._http, self._model)
+        lengths = [size for key, size in (shown.model_info or {}).items() if key.endswith(".context_length")]
+        known = [size for size in lengths if isinstance(size, int) and size > 0]
+        self.context_tokens = min(max(known, default=CONTEXT_UNKNOWN), CONTEXT_MOST)
+        self.sees_images = "vision" in (shown.capabilities or ())
+        return f"Ollama server, context of {self.context_tokens} tokens"
+
+    async def _probe(self) -> None:
+        await _shown(self._http, self._model)
+
+    def _reply(self) -> Reply:
+        return Reply(Lines(), parts)
 
     def _request(self, messages: Sequence[Message]) -> bytes:
         return msgspec.json.encode(

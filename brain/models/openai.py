@@ -1,43 +1,49 @@
 """Wing: any server that speaks OpenAI's chat completions: vLLM, llama.cpp, SGLang, LM Studio, hosted ones."""
 
 import base64
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from brain import http
 from brain.ask import sniff
-from brain.errors import ModelError, PrefillRefused, Refused
+from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import Chunk, Finish, Message, PassUsage, Resume
+from brain.messages import Finish, Message, PassUsage, Resume
 from brain.models.lines import ServerSentEvents
-from brain.models.replies import Over, Part, Reply, chunks, explained, failing, failure, read
+from brain.models.remote import Remote
+from brain.models.replies import Over, Part, Reply, explained, failing, failure, read
 
 DEFAULT_URL = "https://api.openai.com/v1"
 IDENTIFY_SECONDS = 2.0
+NAMES_SHOWN = 5
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """How a server goes on with the assistant's own message: fields of the request, and of that message."""
+    """How a server goes on with the assistant's own message: fields of the request, and of that message.
+
+    `strict` says that it refuses a model that it does not list; SGLang and llama.cpp take any name.
+    """
 
     name: str
     resume: Resume
     request: Mapping[str, Any] = {}
     message: Mapping[str, Any] = {}
+    strict: bool = False
 
 
 UNKNOWN = Dialect("unknown", "message")
+LLAMA_CPP = Dialect("llama.cpp", "prefill", {"chat_template_kwargs": {"enable_thinking": False}})
 _VLLM_FIELDS = {"continue_final_message": True, "add_generation_prompt": False}
 _BY_OWNER = {
-    "llamacpp": Dialect("llama.cpp", "prefill", {"chat_template_kwargs": {"enable_thinking": False}}),
-    "vllm": Dialect("vLLM", "prefill", _VLLM_FIELDS),
+    "llamacpp": LLAMA_CPP,
+    "vllm": Dialect("vLLM", "prefill", _VLLM_FIELDS, strict=True),
     "sglang": Dialect("SGLang", "prefill", _VLLM_FIELDS),
 }
 _BY_ADDRESS = {
-    "api.mistral.ai/": Dialect("Mistral", "prefill", message={"prefix": True}),
+    "api.openai.com/": Dialect("OpenAI", "message", strict=True),
+    "api.mistral.ai/": Dialect("Mistral", "prefill", message={"prefix": True}, strict=True),
     "api.deepseek.com/beta/": Dialect("DeepSeek", "prefill", message={"prefix": True}),
     "openrouter.ai/": Dialect("OpenRouter", "prefill"),
 }
@@ -80,65 +86,14 @@ class _Chunk(msgspec.Struct, gc=False):
 _decoder = msgspec.json.Decoder(_Chunk)
 
 
-class OpenAI:
-    """One model of one server.
+class OpenAI(Remote):
+    """One model of a server of this API; `url` goes up to and with `/v1`."""
 
-    Args:
-        name: as the server knows it.
-        url: the base URL, up to and with `/v1`.
-        key: for the Authorization header.
-        resume: overrides what the server's dialect would choose.
-    """
-
-    stand_in = False
-
-    def __init__(self, name: str, url: str | None = None, key: str | None = None, resume: Resume | None = None) -> None:
-        self.name = f"openai:{name}"
-        self.resume: Resume = resume or "message"
-        self.context_tokens: int | None = None
-        self.sees_images = False
-        self._model = name
-        self._wanted_resume = resume
-        self._missed = False
-        self._dialect = UNKNOWN
-        self._url = (url or DEFAULT_URL).rstrip("/")
-        self._http = http.client(self._url, {"Authorization": f"Bearer {key}"} if key else None)
-
-    async def identify(self) -> str:
-        """Asks the server what it is, by free GETs; a sentence for people.
-
-        Raises:
-            ModelError: when it cannot be reached, or does not let us in.
-        """
-        self._missed = True
-        found = await self._get(f"{self._url}/models")
-        models = found.get("data") if isinstance(found, dict) else None
-        self._recognise([model for model in models if isinstance(model, dict)] if isinstance(models, list) else [])
-        if self._dialect.name == "llama.cpp":
-            await self._read_props()
-        self._missed = False
-        return f"{self._dialect.name} server, resumes by {self.resume}"
-
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
-        """One pass over `POST chat/completions`, as much as one read brings in one chunk."""
-        if self._missed:  # it did not answer when it was asked what it is
-            with suppress(ModelError):
-                await self.identify()
-        resumed = messages[-1].role == "assistant"
-        reply = Reply(ServerSentEvents(), parts)
-        try:
-            body = self._request(messages)
-            async with aclosing(chunks(self._http, "chat/completions", body, reply, resumed=resumed)) as found:
-                async for chunk in found:
-                    yield chunk
-        except PrefillRefused:
-            self.resume = self._wanted_resume = "message"
-            raise
-
-    async def describe(self, image: bytes, question: str) -> str:
-        """What the model sees in an encoded image."""
-        async with aclosing(self.stream([Message("user", question, (image,))])) as found:
-            return "".join([chunk async for chunk in found if isinstance(chunk, str)])
+    _kind = "openai"
+    _path = "chat/completions"
+    _default_url = DEFAULT_URL
+    _usual_resume = "message"
+    _dialect = UNKNOWN
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector a text, from `POST embeddings`."""
@@ -149,9 +104,33 @@ class OpenAI:
         except (ValueError, TypeError, LookupError):
             raise Refused("the model server has no embeddings") from None
 
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._http.aclose()
+    async def _learn(self) -> str:
+        models = _listed(await self._get(f"{self._url}/models"))
+        mine = next((model for model in models if model.get("id") == self._model), None)
+        alike = mine or (models[0] if models else {})  # the first one speaks for one that is not listed
+        dialect = self._hosted() or _BY_OWNER.get(str(alike.get("owned_by")), UNKNOWN)
+        props = await self._get(self._url.removesuffix("/v1") + "/props") if dialect is LLAMA_CPP else None
+        unlisted = _unlisted(self._model, models)
+        known = mine or (alike if len(models) == 1 else {})
+        self._dialect = dialect
+        self.resume = self._wanted_resume or dialect.resume
+        if props is None:
+            self.context_tokens, self.sees_images = _length(known), _sees(known)
+        else:
+            self.context_tokens, self.sees_images = _of_props(props)
+        self.warning = f"The model server {unlisted}." if unlisted and dialect.strict else None
+        return f"{dialect.name} server" + (f", which {unlisted}" if unlisted and dialect is not LLAMA_CPP else "")
+
+    async def _probe(self) -> None:
+        await self._get(f"{self._url}/models")
+
+    def _reply(self) -> Reply:
+        return Reply(ServerSentEvents(), parts)
+
+    def _hosted(self) -> Dialect | None:
+        parts = urlsplit(self._url)
+        address = f"{parts.hostname}{parts.path}/"
+        return next((dialect for start, dialect in _BY_ADDRESS.items() if address.startswith(start)), None)
 
     def _request(self, messages: Sequence[Message]) -> bytes:
         sent = [_message(message) for message in messages]
@@ -166,19 +145,6 @@ class OpenAI:
             request |= self._dialect.request
         return msgspec.json.encode(request)
 
-    def _recognise(self, models: Sequence[Mapping[str, Any]]) -> None:
-        """Who the server is, and what it says of the model; the first one listed speaks for one that is not."""
-        mine = next((model for model in models if model.get("id") == self._model), None)
-        alike = mine or (models[0] if models else {})
-        parts = urlsplit(self._url)
-        address = f"{parts.hostname}{parts.path}/"
-        hosted = next((dialect for start, dialect in _BY_ADDRESS.items() if address.startswith(start)), None)
-        self._dialect = hosted or _BY_OWNER.get(str(alike.get("owned_by")), UNKNOWN)
-        self.resume = self._wanted_resume or self._dialect.resume
-        known = mine or (alike if len(models) == 1 else {})
-        self.context_tokens = next(filter(None, (_positive(known.get(key)) for key in _LENGTHS)), None)
-        self.sees_images = _sees(known)
-
     async def _get(self, url: str) -> Any:
         with failing():
             response = await self._http.get(url, timeout=IDENTIFY_SECONDS)
@@ -188,14 +154,6 @@ class OpenAI:
             return response.json() if response.status_code == 200 else {}
         except ValueError:
             return {}
-
-    async def _read_props(self) -> None:
-        props = await self._get(self._url.removesuffix("/v1") + "/props")
-        if isinstance(props, dict):
-            generation = props.get("default_generation_settings")
-            self.context_tokens = _positive(generation.get("n_ctx")) if isinstance(generation, dict) else None
-            modalities = props.get("modalities")
-            self.sees_images = isinstance(modalities, dict) and modalities.get("vision") is True
 
 
 def parts(data: bytes) -> Sequence[Part]:
@@ -212,7 +170,7 @@ def parts(data: bytes) -> Sequence[Part]:
     found: list[Part] = []
     for choice in chunk.choices or ():
         if choice.delta is not None:
-            found += _delta(choice.delta)
+            _read_delta(choice.delta, found)
         if choice.finish_reason:
             found.append(Finish("length" if choice.finish_reason == "length" else "stop"))
     if chunk.usage is not None:
@@ -231,17 +189,16 @@ def _unusual(data: bytes) -> Sequence[Part]:
     return ()
 
 
-def _delta(delta: _Delta) -> Sequence[Part]:
-    thought = delta.reasoning_content or delta.reasoning or delta.thinking
+def _read_delta(delta: _Delta, found: list[Part]) -> None:
+    if thought := delta.reasoning_content or delta.reasoning or delta.thinking:
+        found.append(Thinking(thought))
     content = delta.content
-    found: list[Part] = [Thinking(thought)] if thought else []
     if isinstance(content, str):
         if content:
             found.append(content)
     else:
         for item in content or ():
             found += _pieces(item)
-    return found
 
 
 def _pieces(item: Any) -> Sequence[Part]:
@@ -272,6 +229,37 @@ def _message(message: Message) -> dict[str, Any]:
         url = f"data:{sniff(image, 'image/png')};base64,{base64.b64encode(image).decode()}"
         content.append({"type": "image_url", "image_url": {"url": url}})
     return {"role": message.role, "content": content}
+
+
+def _listed(answer: Any) -> Sequence[Mapping[str, Any]]:
+    data = answer.get("data") if isinstance(answer, dict) else None
+    return [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
+
+
+def _unlisted(name: str, models: Sequence[Mapping[str, Any]]) -> str | None:
+    """Says that a model is not among those listed; None when it is, or when no list or a pattern tells nothing."""
+    names: list[str] = []
+    for model in models:
+        aliases = model.get("aliases")
+        names += [
+            one for one in (model.get("id"), *(aliases if isinstance(aliases, list) else ())) if isinstance(one, str)
+        ]
+    if not names or name in names or any("*" in one for one in names):
+        return None
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f"does not list {name}, but {', '.join(names[:NAMES_SHOWN])}{more}"
+
+
+def _length(model: Mapping[str, Any]) -> int | None:
+    return next(filter(None, (_positive(model.get(key)) for key in _LENGTHS)), None)
+
+
+def _of_props(props: Any) -> tuple[int | None, bool]:
+    """The context of llama.cpp, and whether it takes images."""
+    found = props if isinstance(props, dict) else {}
+    generation, modalities = found.get("default_generation_settings"), found.get("modalities")
+    context = _positive(generation.get("n_ctx")) if isinstance(generation, dict) else None
+    return context, isinstance(modalities, dict) and modalities.get("vision") is True
 
 
 def _sees(model: Mapping[str, Any]) -> bool:

@@ -49,11 +49,13 @@ class Reply:
         parts: what one item says.
 
     Attributes:
+        heard: whether there was any item.
         ended: whether the server said why the model stopped; what fails later does no harm.
         over: whether nothing more will come.
     """
 
     def __init__(self, splitter: Splitter, parts: Callable[[bytes], Sequence[Part]]) -> None:
+        self.heard = False
         self.ended = False
         self.over = False
         self._splitter = splitter
@@ -73,50 +75,42 @@ class Reply:
         return self._chunks(self._splitter.close())
 
     def _chunks(self, items: Iterable[bytes]) -> Iterator[Chunk]:
-        texts: list[str] = []
-        thoughts: list[str] = []  # at most one of the two lists holds anything
+        run: list[str] = []  # neighbouring texts, or neighbouring thoughts
+        kind: type[str | Thinking] = str
         usage = None
         for item in items:
             if self.over:
                 break
             for part in self._said(item):
-                if isinstance(part, str):
-                    if thoughts:
-                        yield from self._thought(thoughts)
-                    texts.append(part)
-                elif isinstance(part, Thinking):
-                    if texts:
-                        yield from self._text(texts)
-                    thoughts.append(part.text)
+                if isinstance(part, (str, Thinking)):
+                    if not isinstance(part, kind):
+                        if chunk := self._joined(run, kind):
+                            yield chunk
+                        run, kind = [], type(part)
+                    run.append(part if isinstance(part, str) else part.text)
                 elif isinstance(part, PassUsage):
                     usage = part
                 else:
-                    yield from self._text(texts)
-                    yield from self._thought(thoughts)
+                    if chunk := self._joined(run, kind):
+                        yield chunk
+                    run = []
                     yield from self._end(part)
-        if texts:
-            yield from self._text(texts)
-        if thoughts:
-            yield from self._thought(thoughts)
+        if chunk := self._joined(run, kind):
+            yield chunk
         if usage is not None:
             yield usage
 
     def _said(self, item: bytes) -> Sequence[Part | ModelError]:
         """What an item says; an error comes as a value, so that what was said before it can be told first."""
+        self.heard = True
         try:
             return self._parts(item)
         except ModelError as error:
             return (error,)
 
-    def _text(self, texts: list[str]) -> Iterator[str]:
-        if texts and (whole := self._whole("".join(texts))):
-            yield whole
-        texts.clear()
-
-    def _thought(self, thoughts: list[str]) -> Iterator[Thinking]:
-        if thoughts and (whole := self._whole("".join(thoughts))):
-            yield Thinking(whole)
-        thoughts.clear()
+    def _joined(self, run: Sequence[str], kind: "type[str | Thinking]") -> str | Thinking | None:
+        whole = self._whole("".join(run)) if run else ""
+        return kind(whole) if whole else None
 
     def _end(self, part: Finish | Over | ModelError) -> Iterator[Chunk]:
         if isinstance(part, ModelError):
@@ -150,6 +144,9 @@ async def chunks(
             async with client.stream("POST", path, content=body, headers=headers) as response:
                 if response.status_code != 200:
                     raise await _refusal(response, resumed=resumed)
+                kind = response.headers.get("Content-Type", "")
+                if kind.startswith("text/html"):
+                    raise _no_stream(kind)
                 async with aclosing(cast(AsyncGenerator[bytes, None], response.aiter_bytes())) as reads:
                     async for data in reads:
                         for chunk in reply.feed(data):
@@ -161,6 +158,8 @@ async def chunks(
     except ModelError:
         if not reply.ended:
             raise
+    if not reply.heard and not kind.startswith("text/event-stream"):
+        raise _no_stream(kind)
     if not reply.ended:
         raise ModelError("model_failed", "The model server broke off in the middle of its answer.", "no end was sent")
 
@@ -215,6 +214,11 @@ def explained(status: int, text: str) -> ModelError:
     if status == 429:
         return ModelError("model_failed", "The model server takes no more requests at the moment.", detail)
     return ModelError("model_failed", "The model server could not answer.", detail)
+
+
+def _no_stream(kind: str) -> ModelError:
+    message = "The model server did not answer with a stream; check MODEL_URL."
+    return ModelError("model_failed", message, f"Content-Type: {kind[:200]}")
 
 
 def _too_long(detail: str) -> ModelError:

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import msgspec
 
-from brain.errors import ModelError, Refused, SettingsError
+from brain.errors import ModelError, SettingsError
 from brain.messages import Chunk, Finish, Message, Resume
+from brain.models.blind import Blind
 
 
 class Pass(msgspec.Struct, forbid_unknown_fields=True):
@@ -19,12 +20,10 @@ class Pass(msgspec.Struct, forbid_unknown_fields=True):
     error: str | None = None
 
 
-class Script:
+class Script(Blind):
     """A script: one line a pass. Past the last line a pass is empty."""
 
     stand_in = False
-    context_tokens = None
-    sees_images = False
 
     def __init__(self, name: str, passes: Sequence[Pass], resume: Resume = "prefill") -> None:
         self.name = name
@@ -40,14 +39,6 @@ class Script:
         if played.error is not None:
             raise ModelError("model_failed", "The model failed in the middle of its answer.", played.error)
         yield Finish("stop")
-
-    async def describe(self, image: bytes, question: str) -> str:
-        """A script sees nothing."""
-        raise Refused("the model takes no images")
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """A script has no vectors."""
-        raise Refused("the model has no embeddings")
 
     async def aclose(self) -> None:
         """Nothing is open."""

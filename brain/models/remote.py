@@ -1,0 +1,125 @@
+"""Wing: what the models share that a server has: to ask what it is, to ask whether it answers, and one pass."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+
+from brain import http
+from brain.errors import ModelError, PrefillRefused
+from brain.messages import Chunk, Message, Resume
+from brain.models.replies import Reply, chunks
+
+READY_SECONDS = 2.0
+PROBE_SECONDS = 1.0
+"""How long an answer to `trouble` is kept, so that those who want to know cannot load the server."""
+
+
+class Remote(ABC):
+    """One model of one server.
+
+    Args:
+        name: as the server knows it.
+        url: the server's base URL.
+        key: for the Authorization header.
+        resume: overrides what would be chosen for the server.
+
+    Attributes:
+        warning: what the server's own words say against the model, if anything.
+    """
+
+    stand_in = False
+    context_tokens: int | None = None
+    _kind: str
+    _path: str
+    _default_url: str
+    _usual_resume: Resume
+
+    def __init__(self, name: str, url: str | None = None, key: str | None = None, resume: Resume | None = None) -> None:
+        self.name = f"{self._kind}:{name}"
+        self.resume: Resume = resume or self._usual_resume
+        self.sees_images = False
+        self.warning: str | None = None
+        self._model = name
+        self._wanted_resume = resume
+        self._missed = False
+        self._url = (url or self._default_url).rstrip("/")
+        self._headers = {"Authorization": f"Bearer {key}"} if key else None
+        self._http = http.client(self._url, self._headers)
+        self._probing = asyncio.Lock()
+        self._probed: tuple[float, str | None] | None = None
+
+    async def identify(self) -> str:
+        """Asks the server what it and the model are, by free requests; a sentence for people.
+
+        What was known before is kept until all of it is answered.
+
+        Raises:
+            ModelError: when it cannot be reached, does not let us in, or does not have the model.
+        """
+        try:
+            said = await self._learn()
+        except ModelError:
+            self._missed = True
+            raise
+        self._missed = False
+        return said
+
+    async def trouble(self) -> str | None:
+        """What is wrong with the server; None when it answers. It changes nothing for the passes that run meanwhile."""
+        clock = asyncio.get_running_loop().time
+        async with self._probing:
+            if self._probed is None or clock() - self._probed[0] > PROBE_SECONDS:
+                found = await self._trouble()
+                self._probed = clock(), found
+            return self._probed[1]
+
+    async def _trouble(self) -> str | None:
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self._probe()
+        except ModelError as error:
+            return error.message
+        except TimeoutError:
+            return "The model server does not answer."
+        return None
+
+    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+        """One pass over the server's chat API, as much as one read brings in one chunk."""
+        if self._missed:  # it did not answer when it was asked what it is
+            with suppress(ModelError):
+                await self.identify()
+        resumed = messages[-1].role == "assistant"
+        body = self._request(messages)
+        try:
+            async with aclosing(chunks(self._http, self._path, body, self._reply(), resumed=resumed)) as found:
+                async for chunk in found:
+                    yield chunk
+        except PrefillRefused:
+            self.resume = self._wanted_resume = "message"
+            raise
+
+    async def describe(self, image: bytes, question: str) -> str:
+        """What the model sees in an encoded image."""
+        async with aclosing(self.stream([Message("user", question, (image,))])) as found:
+            return "".join([chunk async for chunk in found if isinstance(chunk, str)])
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    @abstractmethod
+    async def _learn(self) -> str:
+        """Asks first, then changes the attributes in one step."""
+
+    @abstractmethod
+    async def _probe(self) -> None:
+        """One free request that changes nothing."""
+
+    @abstractmethod
+    def _reply(self) -> Reply:
+        """A reader for one answer."""
+
+    @abstractmethod
+    def _request(self, messages: Sequence[Message]) -> bytes:
+        """The body that asks for one pass."""
