@@ -1,17 +1,22 @@
-"""Built in: opens attached images and PDFs. The bytes are a stranger's: every decoder here is fenced in.
+"""Built in: opens attached images and PDFs. The bytes are a stranger's: every decoder here is fenced in, PDFium in a
+process of its own.
 
 What comes out is an upright RGB image on a ground its text can be seen on, or a `Refused` that names the file.
 """
 
+import json
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from brain import Attachment, Context, Refused
+from specialists import _pdf_page
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -19,13 +24,13 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP")
 PIXELS_MOST = 50_000_000
 SIDE_MOST = 4000
-PDF_DPI = 150
-_POINTS_PER_INCH = 72
-_RENDERED_PIXELS_MOST = 12_000_000
+PDF_SECONDS = 15.0
+WAITING_SECONDS = 20.0
+"""For a place to open a file at."""
 _NAME_LENGTH = 80
 _LIGHT = 170
 
-_pdfium = threading.Lock()  # PDFium is not safe in threads, not even with one document each
+_pdf_places = threading.BoundedSemaphore(2)
 
 
 def picked(context: Context, image_id: int | None) -> Attachment:
@@ -51,39 +56,88 @@ def shown(name: str) -> str:
     return (line if len(line) <= _NAME_LENGTH else line[: _NAME_LENGTH - 1] + "…") or "unnamed"
 
 
-@dataclass(frozen=True, slots=True)
 class Document:
-    """An attachment as pages, counted from 1. Everything raises `Refused` for a file that cannot be read."""
+    """An attachment as pages, counted from 1. Everything raises `Refused` for a file that cannot be read.
 
-    attachment: Attachment
+    Args:
+        first: the page from which text layers are read.
+        most: how many of them.
+    """
 
-    @property
-    def name(self) -> str:
-        return shown(self.attachment.name)
+    def __init__(self, attachment: Attachment, first: int = 1, most: int = 0) -> None:
+        self.attachment = attachment
+        self.name = shown(attachment.name)
+        self._first = first
+        self._most = most
+        self._given_up = False
 
     def count(self) -> int:
         """How many pages there are; an animation is one page."""
         if self.attachment.kind == "pdf":
-            with _pdf(self.attachment) as pdf:
-                return len(pdf)
+            return self._layer[0]
         with opened(self.attachment) as image:
             return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
     def text(self, page: int) -> str:
         """The text layer of a PDF page, empty when it has none."""
-        if self.attachment.kind != "pdf":
+        if self.attachment.kind != "pdf" or not self._most:
             return ""
-        with _pdf(self.attachment) as pdf:
-            text = str(pdf[page - 1].get_textpage().get_text_bounded())
+        texts = self._layer[1]
+        if page - self._first >= len(texts):
+            raise Refused(_late(self.name))
+        text = texts[page - self._first]
+        if text is None:
+            raise Refused(_unreadable(self.name))
         return "\n".join(line.rstrip() for line in text.splitlines()).strip()
 
     def image(self, page: int) -> "Image":
         """The page as an upright RGB image."""
         if self.attachment.kind == "pdf":
-            with _pdf(self.attachment) as pdf:
-                return _rendered(pdf[page - 1])
+            return self._rendered(page)
         with opened(self.attachment, page) as image:
             return upright(image)
+
+    @cached_property
+    def _layer(self) -> tuple[int, list[str | None]]:
+        """The number of pages, and the text of those that were read in time."""
+        pages, rest = self._of_pdf("text", self._first, self._most)
+        return pages, [json.loads(line) for line in rest.split(b"\n")[:-1]]
+
+    def _rendered(self, page: int) -> "Image":
+        from PIL import Image
+
+        _, rest = self._of_pdf("image", page)
+        if self._given_up:
+            raise Refused(_late(self.name))
+        head, _, pixels = rest.partition(b"\n")
+        width, height, stride = json.loads(head)
+        return Image.frombytes("RGB", (width, height), pixels, "raw", "RGB", stride)
+
+    def _of_pdf(self, wanted: str, *numbers: int) -> tuple[int, bytes]:
+        """The number of pages, and what else the child process said until it was done or killed.
+
+        A PDF that once took too long is not tried again.
+        """
+        if self._given_up:
+            raise Refused(_late(self.name))
+        command = [sys.executable, "-P", _pdf_page.__file__, wanted, *map(str, numbers)]
+        with _place(_pdf_places, self.name):
+            try:
+                done = subprocess.run(
+                    command, input=self.attachment.data, capture_output=True, timeout=PDF_SECONDS, check=True
+                )
+                said = done.stdout
+            except subprocess.TimeoutExpired as expired:
+                said, self._given_up = expired.stdout or b"", True
+            except subprocess.CalledProcessError as error:
+                raise Refused(_unreadable(self.name)) from error
+        first, end, rest = said.partition(b"\n")
+        if not end:
+            raise Refused(_late(self.name))
+        pages = json.loads(first)
+        if pages == "encrypted":
+            raise Refused(f"'{self.name}' is encrypted; ask the user for a copy without a password")
+        return pages, rest
 
 
 @contextmanager
@@ -143,30 +197,13 @@ def _opaque(image: "Image") -> "Image":
 
 
 @contextmanager
-def _pdf(attachment: Attachment) -> Iterator[Any]:
-    import pypdfium2
-
-    name = shown(attachment.name)
-    with _pdfium, _refusing(name):
-        try:
-            pdf = pypdfium2.PdfDocument(attachment.data)
-        except pypdfium2.PdfiumError as error:
-            if error.err_code == pypdfium2.raw.FPDF_ERR_PASSWORD:
-                raise Refused(f"'{name}' is encrypted; ask the user for a copy without a password") from error
-            raise
-        try:
-            yield pdf
-        finally:
-            pdf.close()
-
-
-def _rendered(page: Any) -> "Image":
-    width, height = page.get_size()
-    fitting = (_RENDERED_PIXELS_MOST / max(width * height, 1)) ** 0.5
-    bitmap = page.render(scale=min(PDF_DPI / _POINTS_PER_INCH, fitting, SIDE_MOST / max(width, height, 1)))
-    image: Image = bitmap.to_pil().convert("RGB").copy()  # its own memory: the bitmap's goes now
-    bitmap.close()
-    return image
+def _place(places: threading.BoundedSemaphore, name: str) -> Iterator[None]:
+    if not places.acquire(timeout=WAITING_SECONDS):
+        raise Refused(f"'{name}' could not be read in time: other files are being opened; ask again in a minute")
+    try:
+        yield
+    finally:
+        places.release()
 
 
 @contextmanager
@@ -181,8 +218,15 @@ def _refusing(name: str) -> Iterator[None]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise Refused(_too_large(name)) from error
     except Exception as error:
-        formats = ", ".join(FORMATS)
-        raise Refused(f"'{name}' cannot be read: it is damaged, or none of {formats} and PDF") from error
+        raise Refused(_unreadable(name)) from error
+
+
+def _unreadable(name: str) -> str:
+    return f"'{name}' cannot be read: it is damaged, or none of {', '.join(FORMATS)} and PDF"
+
+
+def _late(name: str) -> str:
+    return f"'{name}' could not be read in time; ask the user for a simpler copy, such as a scan"
 
 
 def _too_large(name: str) -> str:

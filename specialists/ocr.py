@@ -79,7 +79,7 @@ def ocr(
     """
     _reading.engines(language)
     attachment = picked(context, image_id)
-    document = Document(attachment)
+    document = Document(attachment, max(1, page or 1), 0 if enhance else 1 if page else PAGES_MOST)
     count = document.count()
     wanted = _wanted(document.name, count, page)
     pages: list[PageText] = []
@@ -107,7 +107,7 @@ def _wanted(name: str, count: int, page: int | None) -> Sequence[int]:
 def _page(document: Document, number: int, language: str, enhance: bool, seconds: float, *, alone: bool) -> PageText:
     """One page; one that cannot be read is said to be so when there are others."""
     try:
-        text = "" if enhance else document.text(number)
+        text = document.text(number)
         if text:
             return PageText(number, text, TEXT_LAYER)
         image = document.image(number)

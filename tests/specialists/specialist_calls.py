@@ -96,25 +96,45 @@ def file(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
 
 def text_pdf(*pages: str, encrypted: bool = False) -> bytes:
     """A PDF with one line of text a page; the encrypted one opens with no password."""
-    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
+    drawings = [f"BT /F1 24 Tf 20 50 Td ({text}) Tj ET" for text in pages]
+    lock = f"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'11' * 32}> /U <{'22' * 32}> >> /ID [<33> <33>]"
+    return pdf(drawings, "<< /Font << /F1 3 0 R >> >>", lock if encrypted else "")
+
+
+def nested_pdf(levels: int, *texts: str) -> bytes:
+    """A small PDF that takes for ever: pages of text, then one of forms that each draw the next one twelve times."""
+    drawings = [*(f"BT /F1 24 Tf 20 50 Td ({text}) Tj ET" for text in texts), "/X0 Do"]
+    first = 4 + 2 * len(drawings)
+    forms = []
+    for level in range(levels):
+        last = level == levels - 1
+        drawing = "0 0 400 100 re f" if last else f"/X{level + 1} Do " * 12
+        inner = "" if last else f"/Resources << /XObject << /X{level + 1} {first + level + 1} 0 R >> >>"
+        forms.append(
+            f"<< /Type /XObject /Subtype /Form /BBox [0 0 400 100] {inner} /Length {len(drawing)} >>\n"
+            f"stream\n{drawing}\nendstream"
+        )
+    return pdf(drawings, f"<< /Font << /F1 3 0 R >> /XObject << /X0 {first} 0 R >> >>", "", forms)
+
+
+def pdf(drawings: Sequence[str], resources: str, trailing: str, more: Sequence[str] = ()) -> bytes:
+    """A PDF with a page a drawing; object 3 is a font, and `more` follows the pages."""
+    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(drawings)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {len(drawings)} >>",
         "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
     ]
-    for n, text in enumerate(pages):
-        drawing = f"BT /F1 24 Tf 20 50 Td ({text}) Tj ET"
+    for n, drawing in enumerate(drawings):
         objects.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 400 100] /Contents {5 + 2 * n} 0 R"
-            " /Resources << /Font << /F1 3 0 R >> >> >>"
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 400 100] /Contents {5 + 2 * n} 0 R /Resources {resources} >>"
         )
         objects.append(f"<< /Length {len(drawing)} >>\nstream\n{drawing}\nendstream")
     body, offsets = "%PDF-1.4\n", []
-    for number, content in enumerate(objects, 1):
+    for number, content in enumerate([*objects, *more], 1):
         offsets.append(len(body))
         body += f"{number} 0 obj\n{content}\nendobj\n"
-    lock = f"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'11' * 32}> /U <{'22' * 32}> >> /ID [<33> <33>]"
     table = "".join(f"{offset:010} 00000 n \n" for offset in offsets)
-    trailer = f"<< /Size {len(objects) + 1} /Root 1 0 R {lock if encrypted else ''} >>"
+    trailer = f"<< /Size {len(offsets) + 1} /Root 1 0 R {trailing} >>"
     end = f"trailer\n{trailer}\nstartxref\n{len(body)}\n%%EOF\n"
-    return f"{body}xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}{end}".encode("ascii")
+    return f"{body}xref\n0 {len(offsets) + 1}\n0000000000 65535 f \n{table}{end}".encode("ascii")

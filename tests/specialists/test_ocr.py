@@ -1,21 +1,23 @@
 """`ocr`: what it reads, from which files, by which engine, and what it refuses."""
 
+import json
 import random
 import shutil
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from specialist_calls import INVOICE, answer, context, file, outcome, refusal, text_pdf, written
+from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome, refusal, text_pdf, written
 
 from brain import Progress, Registry
 from brain.running import Failure
-from specialists import _reading
+from specialists import _images, _pdf_page, _reading
 from specialists.ocr import enhanced, ocr
 
 UNREADABLE = "cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP and PDF"
@@ -256,7 +258,10 @@ def test_reads_the_pages_of_a_tiff() -> None:
     )
 
 
-@pytest.mark.parametrize(("page", "data", "has"), [(3, text_pdf("a", "b"), "2 pages"), (0, text_pdf("a"), "1 page")])
+@pytest.mark.parametrize(
+    ("page", "data", "has"),
+    [(3, text_pdf("a", "b"), "2 pages"), (0, text_pdf("a"), "1 page"), (-2, text_pdf("a"), "1 page")],
+)
 def test_refuses_a_page_that_is_not_there(page: int, data: bytes, has: str) -> None:
     assert refusal(ocr, {"page": page}, context(("a.pdf", data))) == f"'a.pdf' has no page {page}; it has {has}"
 
@@ -357,6 +362,50 @@ def test_refuses_an_encrypted_pdf() -> None:
     assert refusal(ocr, {}, context(("secret.pdf", text_pdf("a", encrypted=True)))) == (
         "'secret.pdf' is encrypted; ask the user for a copy without a password"
     )
+
+
+def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_images, "PDF_SECONDS", 1.0)
+    files = (("next.pdf", text_pdf("next")), ("hostile.pdf", nested_pdf(12)))
+    late = "'hostile.pdf' could not be read in time; ask the user for a simpler copy, such as a scan"
+    started = time.monotonic()
+    assert refusal(ocr, {}, context(*files)) == late
+    assert refusal(ocr, {"enhance": True}, context(*files)) == late
+    assert body(answer(ocr, {"image_id": 1}, context(*files))) == "next"
+    assert time.monotonic() - started < 8
+
+
+def test_what_comes_before_the_page_that_takes_for_ever_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_images, "PDF_SECONDS", 1.0)
+    text = answer(ocr, {}, context(("hostile.pdf", nested_pdf(12, "one", "two"))))
+    assert body(text) == (
+        "## Page 1 of 3\n\none\n\n## Page 2 of 3\n\ntwo\n\n## Page 3 of 3\n\n"
+        "(not read: 'hostile.pdf' could not be read in time; ask the user for a simpler copy, such as a scan)"
+    )
+
+
+def test_refuses_while_all_places_for_pdfs_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_images, "WAITING_SECONDS", 0.1)
+    with _images._pdf_places, _images._pdf_places:
+        reason = refusal(ocr, {}, context(("a.pdf", text_pdf("a"))))
+    assert reason == "'a.pdf' could not be read in time: other files are being opened; ask again in a minute"
+
+
+def test_the_text_of_a_pdf_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_pdf_page, "TEXT_MOST", 5)
+    assert list(_pdf_page.answer(text_pdf("one page", "another"), "text", 1, 50)) == [
+        b"2\n",
+        b'"one p"\n',
+        b'"anoth"\n',
+    ]
+
+
+def test_a_page_of_any_size_becomes_a_picture_of_bounded_size() -> None:
+    data = text_pdf("a").replace(b"[0 0 400 100]", b"[0 0 9999 999]")
+    _, size, pixels = _pdf_page.answer(data, "image", 1)
+    width, height, stride = json.loads(size)
+    assert (width, height) == (4000, 400)
+    assert len(pixels) == height * stride
 
 
 @pytest.mark.parametrize(

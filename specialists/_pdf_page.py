@@ -1,0 +1,82 @@
+"""Built in: reads one PDF in a process of its own, which can be killed: PDFium cannot be stopped from inside.
+
+A program that imports nothing of Brain. The PDF comes in on stdin, `text FIRST MOST` or `image PAGE` as arguments.
+Out on stdout goes a line of JSON with the number of pages, or `"encrypted"`; then the text of each page as a line
+of JSON, null for a damaged one; or a line with width, height and stride, and the pixels as RGB.
+"""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+MEMORY_MOST = 1 << 30
+CPU_SECONDS_MOST = 60
+"""The end of a process whose parent went away."""
+SIDE_MOST = 4000
+PIXELS_MOST = 12_000_000
+TEXT_MOST = 50_000
+"""Characters a page."""
+DPI = 150
+_POINTS_PER_INCH = 72
+
+
+def answer(data: bytes, wanted: str, *numbers: int) -> Iterator[bytes]:
+    """What goes to stdout, piece by piece."""
+    import pypdfium2
+
+    try:
+        pdf = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        if error.err_code != pypdfium2.raw.FPDF_ERR_PASSWORD:
+            raise
+        yield _line("encrypted")
+        return
+    with contextlib.closing(pdf):
+        yield _line(len(pdf))
+        if wanted == "image":
+            yield from _pixels(pdf[numbers[0] - 1])
+        else:
+            first, most = numbers
+            for page in range(first - 1, min(first - 1 + most, len(pdf))):
+                yield _line(_text(pdf, page))
+
+
+def _text(pdf: Any, page: int) -> str | None:
+    import pypdfium2
+
+    try:
+        return str(pdf[page].get_textpage().get_text_bounded())[:TEXT_MOST]
+    except pypdfium2.PdfiumError:
+        return None
+
+
+def _pixels(page: Any) -> Iterator[bytes]:
+    width, height = page.get_size()
+    fitting = (PIXELS_MOST / max(width * height, 1)) ** 0.5
+    scale = min(DPI / _POINTS_PER_INCH, fitting, SIDE_MOST / max(width, height, 1))
+    bitmap = page.render(scale=scale, rev_byteorder=True)
+    yield _line([bitmap.width, bitmap.height, bitmap.stride])
+    yield bytes(bitmap.buffer)
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def _bounded() -> None:
+    """Limits what this process may take, where the system knows such limits."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MOST, CPU_SECONDS_MOST))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MOST, MEMORY_MOST))
+
+
+if __name__ == "__main__":
+    _bounded()
+    for piece in answer(sys.stdin.buffer.read(), sys.argv[1], *map(int, sys.argv[2:])):
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
