@@ -320,7 +320,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._hosts = frozenset(host.lower().strip("[]") for host in (*LOOPBACK, settings.host, *settings.hosts))
-        self._origins = frozenset(_origins(settings))
+        self._origins = frozenset(settings.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers who may not come in; hands on everybody else."""
@@ -376,11 +376,6 @@ def _is_guarded(scope: Scope) -> bool:
         return False
     path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
     return path not in OPEN_PATHS
-
-
-def _origins(settings: Settings) -> list[str]:
-    """Origins as browsers write them."""
-    return [origin.rstrip("/").lower() for origin in settings.origins]
 
 
 def _refusal(error: BadRequest) -> JSONResponse:
@@ -439,7 +434,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
 
     cors = Middleware(
         CORSMiddleware,
-        allow_origins=_origins(settings),
+        allow_origins=settings.origins,
         allow_methods=["GET", "POST"],
         allow_headers=["authorization", "content-type", "last-event-id"],
     )

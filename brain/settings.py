@@ -1,5 +1,6 @@
 """Ground: what the operator sets, read once into one frozen object. The table in the docs is made from it."""
 
+import ipaddress
 import re
 import tomllib
 import zoneinfo
@@ -16,6 +17,9 @@ SPECIALIST_PREFIX = "BRAIN_SPECIALIST_"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
 
+SPECIALIST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_HOST_NAME = re.compile(r"\w(?:[\w.-]{0,251}\w)?\.?", re.ASCII)
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]+)(?::[0-9]{1,5})?/?", re.IGNORECASE)
 _COUNT = re.compile(r"\s*[0-9]{1,6}\s*")
 _SECONDS_WRITTEN = re.compile(r"\s*[0-9]{1,6}(?:\.[0-9]{1,20})?\s*")
 
@@ -38,6 +42,39 @@ def _text(value: Any) -> str:
 def _names(value: Any) -> tuple[str, ...]:
     items = value if isinstance(value, list) else _text(value).split(",")
     return tuple(item for item in (_text(item) for item in items) if item)
+
+
+def _specialists(value: Any) -> tuple[str, ...]:
+    names = _names(value)
+    if not all(map(SPECIALIST_NAME.fullmatch, names)):
+        raise ValueError
+    return names
+
+
+def _host(value: Any) -> str:
+    """A host name or an address; one of IPv6 may stand in brackets."""
+    host = _text(value)
+    if ":" in host:
+        host = host.removeprefix("[").removesuffix("]")
+        ipaddress.IPv6Address(host)
+    elif not _HOST_NAME.fullmatch(host):
+        raise ValueError
+    return host
+
+
+def _hosts(value: Any) -> tuple[str, ...]:
+    return tuple(map(_host, _names(value)))
+
+
+def _origins(value: Any) -> tuple[str, ...]:
+    """Origins as browsers write them."""
+    names = _names(value)
+    for name in names:
+        found = _ORIGIN.fullmatch(name)
+        if found is None:
+            raise ValueError
+        _host(found["host"])
+    return tuple(name.removesuffix("/").lower() for name in names)
 
 
 def _count(least: int, most: int) -> Parse:
@@ -154,7 +191,7 @@ class Settings:
     )
     host: str = _setting(
         "127.0.0.1",
-        _text,
+        _host,
         "an address of this machine",
         "where to listen; an address other than loopback needs KEYS. 0.0.0.0 when plain `PORT` is used",
     )
@@ -165,11 +202,14 @@ class Settings:
         "where to listen. Plain `PORT` (as process managers set it) is read when `BRAIN_PORT` is not",
     )
     hosts: tuple[str, ...] = _setting(
-        (), _names, "host names, comma-separated", "accepted Host names, besides loopback names and HOST"
+        (),
+        _hosts,
+        "host names or addresses without a port, comma-separated",
+        "accepted Host names, besides loopback names and HOST",
     )
     origins: tuple[str, ...] = _setting(
         (),
-        _names,
+        _origins,
         "origins such as https://chat.example, comma-separated",
         "origins that may call from a browser (also the CORS list)",
     )
@@ -196,7 +236,7 @@ class Settings:
         "which request syntaxes are read",
     )
     allowed_specialists: tuple[str, ...] = _setting(
-        (), _names, "names, comma-separated", "the only specialists that may be called", "all"
+        (), _specialists, "names, comma-separated", "the only specialists that may be called", "all"
     )
     specialists_folder: Path | None = _setting(
         None, _folder, "a folder", "a folder of single files with specialists, besides the installed ones"

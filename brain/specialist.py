@@ -1,7 +1,6 @@
 """Core: what a specialist is. The decorator makes one of a function, `from_schema` of a tool that brings a schema."""
 
 import inspect
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -15,11 +14,11 @@ from brain.ask import Attachment
 from brain.errors import RegistrationError
 from brain.events import Citation
 from brain.schema import Injected, Schema, injected_of, signature_of, validator_of
+from brain.settings import SPECIALIST_NAME
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 Approval = Literal["never", "always"] | Callable[[Mapping[str, Any]], bool]
 
 
@@ -228,7 +227,7 @@ def _made(
     unknown = rest.keys() - Options.__annotations__.keys()
     if unknown:
         raise RegistrationError(f"unknown option {', '.join(sorted(unknown))}")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not SPECIALIST_NAME.fullmatch(name):
         raise RegistrationError("its name must be a letter, then letters, digits, _ or -, at most 64")
     for key in ("timeout", "idle_timeout", "cache_seconds"):
         if key in rest and (isinstance(rest[key], bool) or not isinstance(rest[key], int | float) or not rest[key] > 0):
