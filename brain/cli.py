@@ -39,6 +39,7 @@ from brain.wire import native
 
 HEALTH_SECONDS = 10.0
 LINGER_SECONDS = 1.0
+EVERY_ADDRESS = ("0.0.0.0", "::")
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
 
@@ -193,10 +194,17 @@ def _leave(number: int, frame: Any) -> None:
 def _greet(settings: Settings, port: int, models: Sequence[Opened], registry: Registry) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     lines = [f"Brain listens on http://{host}:{port}"]
+    if settings.host in EVERY_ADDRESS and not settings.hosts:
+        lines.append("Only loopback names are accepted as Host until BRAIN_HOSTS names the public one.")
     for one in models:
         lines.append(f"Model: {one.model.name} ({one.why})" + (f" - {one.trouble}" if one.trouble else ""))
     lines.append(f"Specialists: {', '.join(one.name for one in registry.usable()) or 'none'}")
     lines += [f"Unavailable: {e.specialist.name}: {e.missing}" for e in registry.values() if e.missing]
+    lines += [
+        f"Not there: {name}, which ALLOWED_SPECIALISTS names"
+        for name in settings.allowed_specialists
+        if name not in registry
+    ]
     lines += [f"Refused: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]
     print("\n".join(lines), file=sys.stderr, flush=True)
 

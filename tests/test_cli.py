@@ -308,6 +308,21 @@ def test_serve_listens_beyond_loopback_only_with_keys() -> None:
     assert err.startswith("brain: HOST=0.0.0.0 is not loopback, so anybody who reaches it could call: set BRAIN_KEYS")
     with Process("serve", "--host", "0.0.0.0", "--port", "0", env={"BRAIN_KEYS": "k:u"}) as process:
         assert process.url().startswith("http://0.0.0.0:")
+        assert "Only loopback names are accepted as Host until BRAIN_HOSTS names the public one." in process.said(
+            "Only"
+        )
+    env = {"BRAIN_KEYS": "k:u", "BRAIN_HOSTS": "chat.example"}
+    with Process("serve", "--host", "0.0.0.0", "--port", "0", env=env) as process:
+        process.url()
+        assert "loopback" not in process.stderr.decode()
+
+
+def test_serve_says_whom_it_would_allow_and_does_not_have() -> None:
+    env = {"BRAIN_ALLOWED_SPECIALISTS": "docs,wether", "BRAIN_MODEL": "builtin"}
+    with Process("serve", "--port", "0", env=env) as process:
+        said = process.said("Not there:")
+    assert "Not there: wether, which ALLOWED_SPECIALISTS names\n" in said
+    assert "Not there: docs" not in said
 
 
 def test_plain_port_opens_to_the_world_and_so_needs_keys(tmp_path: Path) -> None:
