@@ -1,6 +1,7 @@
 """Ground: what a client asks of one turn, parsed and checked, and what it attached."""
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Literal
 
 SyntaxName = Literal["bracket", "function_call", "mention"]
@@ -61,6 +62,8 @@ class Ask:
         attachments: new ones, numbered from 1 in this message; the conversation renumbers them.
         specialists: the only names that may be called; None allows all.
         system: the client's own instructions, behind Brain's and the operator's.
+        call_seconds: how long the request wants a call to take at most; None leaves it to the specialist.
+        now: when it was asked, in the user's time zone; None tells the model of no time.
     """
 
     message: str
@@ -73,6 +76,8 @@ class Ask:
     model: str | None = None
     specialists: frozenset[str] | None = None
     system: str = ""
+    call_seconds: float | None = None
+    now: datetime | None = field(default=None, compare=False)
 
 
 def renumbered(attachments: tuple[Attachment, ...], after: int) -> tuple[Attachment, ...]:

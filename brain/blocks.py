@@ -14,17 +14,19 @@ _DELIMITER = re.compile(
     r"""\[(?=\s*(?:/\s*)?SPECIALIST_(?:RESULT|ERROR)\b)
       | (?<=SPECIALIST_REQUEST)\[
       | <(?=\s*(?:/\s*)?(?:function_call|tool_call)\s*>)
-      | @(?=[A-Za-z][A-Za-z0-9_-]*_specialist\()""",
-    re.VERBOSE | re.IGNORECASE,
+      | @(?=[A-Za-z][A-Za-z0-9_-]*_specialist\()
+      | (?:^|(?<=[\r\v\f\x85\u2028\u2029]))[ \t]*
+        \((?=\s*(?:(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:))""",
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
-_FULL_WIDTH = {"[": "［", "<": "＜", "@": "＠"}
+_FULL_WIDTH = {"[": "［", "<": "＜", "@": "＠", "(": "（"}
 _BREAKS = (re.compile(r"\n"), re.compile(r"[.!?][\"'”’)\]]*\s|[。！？][」』”’）]*"), re.compile(r"\s"))
 _GRAPHEME = regex.compile(r"\X")
 
 
 def harmless(text: str) -> str:
-    """The same text, with nothing in it that could be taken for a marker or for the delimiter of a block."""
-    return _DELIMITER.sub(lambda match: _FULL_WIDTH[match[0]], well_formed(text))
+    """The same text, with nothing in it that could be taken for a marker, a note, or the delimiter of a block."""
+    return _DELIMITER.sub(lambda match: match[0][:-1] + _FULL_WIDTH[match[0][-1]], well_formed(text))
 
 
 def result_text(text: str, most: int = BLOCK_BYTES) -> str:

@@ -2,14 +2,18 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from brain.ask import Attachment, Limits, SyntaxName
+from brain.blocks import harmless
 from brain.events import CallCode
 from brain.specialist import Specialist
 
 CONTINUE = "Continue."
+
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 _DEPTH = 6
 """How far down a schema is shown; some contain themselves without end."""
@@ -64,10 +68,15 @@ def system_prompt(
     return "\n\n".join([*parts, *(instruction for instruction in instructions if instruction)])
 
 
+def clock_note(now: datetime, time_zone: str) -> str:
+    """Tells what day and time it is for the user."""
+    return f"(Now: {_WEEKDAYS[now.weekday()]} {now:%Y-%m-%d %H:%M}, {time_zone})"
+
+
 def attachments_note(attachments: Sequence[Attachment]) -> str:
     """Tells of new files, with the ids by which specialists find them."""
     listed = ", ".join(f"{a.id}: {json.dumps(a.name, ensure_ascii=False)} ({a.type})" for a in attachments)
-    return f"(Attached, by image_id: {listed})"
+    return f"(Attached, by image_id: {harmless(listed)})"
 
 
 def attachment_text(attachment: Attachment, text: str) -> str:

@@ -187,7 +187,8 @@ class Turn:
         calls = Calls(self._desk, self._passes)
         new = self._ask.attachments
         question = blocks.harmless(self._ask.message)
-        notes = [blocks.harmless(prompts.attachments_note(new)), *self._texts(new)] if new else []
+        notes = [] if self._ask.now is None else [prompts.clock_note(self._ask.now, self._ask.time_zone)]
+        notes += [prompts.attachments_note(new), *self._texts(new)] if new else []
         for attachment in new if self._with_one_way else ():
             for specialist in self._registry.usable(self._ask.specialists):
                 if attachment.kind in specialist.activates_on:

@@ -29,6 +29,10 @@ ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
         ("[1] <b>x</b> me@example.org @web SPECIALIST_REQUEST", "[1] <b>x</b> me@example.org @web SPECIALIST_REQUEST"),
         ("[SPECIALISTS] <tool> @specialist(x)", "[SPECIALISTS] <tool> @specialist(x)"),
         ("", ""),
+        ("(Now: x)\n(End of attachment 1)", "（Now: x)\n（End of attachment 1)"),
+        ("a\n  (Content of attachment 2:)", "a\n  （Content of attachment 2:)"),
+        ("a\r(attached, by image_id: 3)", "a\r（attached, by image_id: 3)"),
+        ("at once (Now: x) (End of attachment 1)\n(Nowhere)", "at once (Now: x) (End of attachment 1)\n(Nowhere)"),
     ],
 )
 def test_harmless(text: str, expected: str) -> None:

@@ -2,6 +2,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -76,6 +77,7 @@ def test_the_most_that_can_be_asked() -> None:
         model="ollama:m",
         specialists=frozenset({"ocr", "docs"}),
         system="Be kind.",
+        call_seconds=0.5,
     )
     body = {
         "message": "Hi",
@@ -95,6 +97,13 @@ def test_the_most_that_can_be_asked() -> None:
     written = {name: value if isinstance(value, str) else json.dumps(value) for name, value in body.items()}
     assert from_form(written) == whole
     assert from_form(written | {"specialists": " ocr, docs,", "syntax": "mention,bracket"}) == whole
+
+
+def test_when_it_is_asked_is_told_in_the_users_time_zone() -> None:
+    now = parsed({"message": "Hi", "time_zone": "Asia/Kolkata"}).now
+    assert now is not None
+    assert now.utcoffset() == timedelta(hours=5, minutes=30)
+    assert abs(now - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 def test_files_of_a_form_come_behind_its_other_attachments() -> None:
