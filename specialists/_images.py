@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP")
-PIXELS_MOST = 50_000_000
+DECODED_BYTES_MOST = 150_000_000
+"""A page of A4 at 600 dpi in colour takes 140 million."""
 SIDE_MOST = 4000
 PDF_SECONDS = 15.0
 WAITING_SECONDS = 20.0
@@ -31,6 +32,7 @@ _NAME_LENGTH = 80
 _LIGHT = 170
 
 _pdf_places = threading.BoundedSemaphore(2)
+_image_places = threading.BoundedSemaphore(1)  # one takes up to three times DECODED_BYTES_MOST until it is small
 
 
 def picked(context: Context, image_id: int | None) -> Attachment:
@@ -142,26 +144,35 @@ class Document:
 
 @contextmanager
 def opened(attachment: Attachment, page: int = 1) -> Iterator["Image"]:
-    """An image whose header is read and found fit for decoding, which happens inside the block."""
+    """An image of which only the header is read. `upright`, inside the block, decodes it."""
     from PIL import Image
 
     name = shown(attachment.name)
-    with _refusing(name), Image.open(BytesIO(attachment.data), formats=FORMATS) as image:
+    with (
+        _place(_image_places, name),
+        _refusing(name),
+        Image.open(BytesIO(attachment.data), formats=FORMATS) as image,
+    ):
         if page > 1:
             image.seek(page - 1)
-        if image.width * image.height > PIXELS_MOST:
-            raise Refused(_too_large(name))
         yield image
 
 
 def upright(image: "Image") -> "Image":
-    """An RGB copy, turned as its camera was held, at most `SIDE_MOST` pixels a side."""
-    from PIL import ImageOps
+    """An RGB copy, turned as its camera was held, at most `SIDE_MOST` pixels a side; the image itself shrinks too.
 
-    image.draft("RGB", (SIDE_MOST, SIDE_MOST))  # lets the JPEG decoder shrink while it reads
-    turned = ImageOps.exif_transpose(image)
-    turned.thumbnail((SIDE_MOST, SIDE_MOST))
-    return _opaque(_eight_bit(turned))
+    Raises:
+        DecompressionBombError: when decoding it takes too much memory.
+    """
+    from PIL import Image, ImageOps
+
+    shrink = min(1.0, SIDE_MOST / max(image.size))
+    if not image.info.get("progressive"):  # of which the JPEG decoder must keep all, whatever it shrinks
+        image.draft("RGB", (max(1, int(image.width * shrink)), max(1, int(image.height * shrink))))
+    if image.width * image.height * _pixel_bytes(image) > DECODED_BYTES_MOST:
+        raise Image.DecompressionBombError
+    image.thumbnail((SIDE_MOST, SIDE_MOST))
+    return _opaque(_eight_bit(ImageOps.exif_transpose(image)))
 
 
 def encoded(image: "Image") -> bytes:
@@ -169,6 +180,11 @@ def encoded(image: "Image") -> bytes:
     out = BytesIO()
     image.save(out, "PNG")
     return out.getvalue()
+
+
+def _pixel_bytes(image: "Image") -> int:
+    """What Pillow keeps for a pixel: four bytes for several bands and for wide ones, at most two otherwise."""
+    return 4 if len(image.getbands()) > 1 or image.mode in ("I", "F") else 2
 
 
 def _eight_bit(image: "Image") -> "Image":
@@ -230,4 +246,6 @@ def _late(name: str) -> str:
 
 
 def _too_large(name: str) -> str:
-    return f"'{name}' has more than {PIXELS_MOST // 1_000_000} million pixels; ask the user for a smaller copy"
+    return (
+        f"'{name}' takes more than {DECODED_BYTES_MOST // 1_000_000} MB to be opened; ask the user for a smaller copy"
+    )

@@ -98,8 +98,8 @@ def _picture(attachment: Attachment) -> Picture:
         return Picture(document.image(1), f"File: PDF, page 1 of {document.count()}", [])
     with opened(attachment) as image:
         file = f"File: {image.format}, {image.width} × {image.height} pixels, mode {image.mode}{_frames(image)}"
-        camera = _facts.camera(image.getexif())
-        return Picture(upright(image), file, camera)
+        pixels = upright(image)  # first, for to read the notes of a PNG is to decode it
+        return Picture(pixels, file, _facts.camera(image.getexif()))
 
 
 def _frames(image: "Image") -> str:

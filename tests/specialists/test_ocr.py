@@ -354,8 +354,29 @@ def test_refuses_what_cannot_be_read(name: str, data: bytes) -> None:
 @pytest.mark.parametrize("side", [8_000, 10_000, 60_000])
 def test_refuses_a_bomb_by_its_header(side: int) -> None:
     assert refusal(ocr, {}, context(("bomb.png", png_header(side, side)))) == (
-        "'bomb.png' has more than 50 million pixels; ask the user for a smaller copy"
+        "'bomb.png' takes more than 150 MB to be opened; ask the user for a smaller copy"
     )
+
+
+def test_opens_a_large_photo_whose_decoder_can_shrink_it() -> None:
+    photo = Image.new("RGB", (8064, 6048), "white")
+    ctx = context(("a.jpg", file(photo, "JPEG")), ("b.jpg", file(photo, "JPEG", progressive=True)))
+    assert _images.Document(ctx.attachments[0]).image(1).size == (4000, 3000)
+    assert refusal(ocr, {}, ctx) == "'b.jpg' takes more than 150 MB to be opened; ask the user for a smaller copy"
+
+
+def test_refuses_by_what_decoding_takes_and_not_by_pixels() -> None:
+    grey, colour = (Image.new(mode, (6300, 6300)) for mode in ("1", "RGB"))
+    ctx = context(("grey.png", file(grey)), ("colour.png", file(colour)))
+    assert _images.Document(ctx.attachments[0]).image(1).size == (4000, 4000)
+    assert refusal(ocr, {}, ctx) == "'colour.png' takes more than 150 MB to be opened; ask the user for a smaller copy"
+
+
+def test_images_are_opened_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_images, "WAITING_SECONDS", 0.1)
+    with _images._image_places:
+        reason = refusal(ocr, {}, context(("a.png", file(written("a")))))
+    assert reason == "'a.png' could not be read in time: other files are being opened; ask again in a minute"
 
 
 def test_refuses_an_encrypted_pdf() -> None:

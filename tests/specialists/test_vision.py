@@ -112,6 +112,12 @@ def test_tells_what_the_camera_noted_but_not_where() -> None:
     assert "Kind: photo (a guess)" in text
 
 
+def test_tells_what_a_png_notes_of_the_camera() -> None:
+    text = answer(vision, {}, context(("p.png", file(Image.new("RGB", (4200, 30)), exif=photo_exif()))))
+    assert "\nFile: PNG, 4200 × 30 pixels, mode RGB\n" in text
+    assert "\nCamera: Canon EOS R6\n" in text
+
+
 def test_senseless_camera_notes_are_left_out() -> None:
     exif = Image.Exif()
     exif[0x010F] = "a\nb" + "c" * 200
