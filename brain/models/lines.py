@@ -28,8 +28,9 @@ class Lines:
             return []
         if self._after_cr:
             data = data.removeprefix(b"\n")
-        self._after_cr = data.endswith(b"\r")
+            self._after_cr = False
         if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         lines = data.split(b"\n")
         rest = lines.pop()
@@ -72,7 +73,7 @@ class ServerSentEvents:
                     self._data.clear()
                     self._size = 0
             elif line.startswith(b"data:") or line == b"data":
-                self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
                 self._size += len(line)
                 if self._size > LINE_BYTES:
                     raise _endless()

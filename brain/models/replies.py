@@ -75,42 +75,42 @@ class Reply:
         return self._chunks(self._splitter.close())
 
     def _chunks(self, items: Iterable[bytes]) -> Iterator[Chunk]:
-        run: list[str] = []  # neighbouring texts, or neighbouring thoughts
-        kind: type[str | Thinking] = str
+        run: list[Any] = []  # neighbouring texts, or neighbouring thoughts
+        kind: type = str
         usage = None
         for item in items:
             if self.over:
                 break
-            for part in self._said(item):
-                if isinstance(part, (str, Thinking)):
-                    if not isinstance(part, kind):
-                        if chunk := self._joined(run, kind):
-                            yield chunk
-                        run, kind = [], type(part)
-                    run.append(part if isinstance(part, str) else part.text)
+            self.heard = True
+            said: Sequence[Part | ModelError]
+            try:
+                said = self._parts(item)
+            except ModelError as error:
+                said = (error,)  # what was said before it is told first
+            for part in said:
+                if type(part) is kind:
+                    run.append(part)
                 elif isinstance(part, PassUsage):
                     usage = part
                 else:
-                    if chunk := self._joined(run, kind):
+                    if run and (chunk := self._joined(run)):
                         yield chunk
-                    run = []
-                    yield from self._end(part)
-        if chunk := self._joined(run, kind):
+                    if isinstance(part, (str, Thinking)):
+                        run, kind = [part], type(part)
+                    else:
+                        run = []
+                        yield from self._end(part)
+        if run and (chunk := self._joined(run)):
             yield chunk
         if usage is not None:
             yield usage
 
-    def _said(self, item: bytes) -> Sequence[Part | ModelError]:
-        """What an item says; an error comes as a value, so that what was said before it can be told first."""
-        self.heard = True
-        try:
-            return self._parts(item)
-        except ModelError as error:
-            return (error,)
-
-    def _joined(self, run: Sequence[str], kind: "type[str | Thinking]") -> str | Thinking | None:
-        whole = self._whole("".join(run)) if run else ""
-        return kind(whole) if whole else None
+    def _joined(self, run: Sequence[Any]) -> str | Thinking | None:
+        """The run as one, if it is not empty; halves of characters wait for the other half, or become U+FFFD."""
+        thoughts = isinstance(run[0], Thinking)
+        text = "".join([thought.text for thought in run] if thoughts else run)
+        whole, self._half = joined(self._half + text)
+        return Thinking(whole) if thoughts and whole else whole
 
     def _end(self, part: Finish | Over | ModelError) -> Iterator[Chunk]:
         if isinstance(part, ModelError):
@@ -122,11 +122,6 @@ class Reply:
             yield "\ufffd"
         if isinstance(part, Finish):
             yield part
-
-    def _whole(self, text: str) -> str:
-        """The text with the halves of characters joined that were cut in two; one without the other is U+FFFD."""
-        whole, self._half = joined(self._half + text)
-        return whole
 
 
 async def chunks(
