@@ -26,6 +26,8 @@ from brain.specialist import Context, Options, Specialist, from_schema
 Package = importlib.metadata.Distribution | None
 ENTRY_POINTS = "brain.specialists"
 ANSWERS_KEPT = 256
+_WORDS = {"`int`": "a whole number", "`float`": "a number", "`bool`": "true or false", "`str`": "text"}
+"""What msgspec calls a type, and what an operator does."""
 
 log = logging.getLogger("brain")
 
@@ -91,6 +93,7 @@ class Registry(Mapping[str, Entry]):
         self._settings = settings or Settings()
         self._entries: dict[str, Entry] = {}
         self._answers: OrderedDict[Hashable, tuple[float, Answer]] = OrderedDict()
+        self._settable: dict[str, set[str]] = {}  # by specialist, refused ones too: the variables that it reads
         self.provided: Mapping[type, Any] = {type(value): value for value in provide}
         self.refused: list[Refusal] = []
 
@@ -130,6 +133,12 @@ class Registry(Mapping[str, Entry]):
         name = specialist.name
         if name in self._entries:
             raise RegistrationError(f"specialist {name} from {origin}: {self[name].origin} already brings this name")
+        self._settable[name] = _environ_names(name, specialist)
+        if isinstance(specialist.needs, str) and package is None:
+            raise RegistrationError(
+                f"specialist {name} from {origin}: needs names an extra of a package, and it comes with none: "
+                "give a function that says what is missing"
+            )
         for parameter, wanted in specialist.injected.items():
             if not wanted.optional and not any(kind in self.provided or kind is Context for kind in wanted.types):
                 kinds = " or ".join(kind.__name__ for kind in wanted.types) or "no type"
@@ -158,9 +167,9 @@ class Registry(Mapping[str, Entry]):
         for path in sorted(folder.glob("*.py")) if folder else ():
             if not path.name.startswith("_"):
                 self._take(path.stem, path.name, partial(_module, path))
-        for name in sorted(set(self._settings.specialist_settings) - set(self._entries)):
+        for name in sorted(set(self._settings.specialist_settings) - set(self._settable)):
             log.warning("settings for specialist %s, which is not there", name)
-        known = {key for name, entry in self._entries.items() for key in _environ_names(name, entry.specialist)}
+        known = set().union(*self._settable.values())
         for key in sorted(set(self._settings.specialist_environ) - known):
             log.warning("%s is no setting of a specialist that is there", key)
         return self
@@ -221,7 +230,22 @@ class Registry(Mapping[str, Entry]):
         try:
             return msgspec.convert({k: v for k, v in found.items() if k in known}, kind, strict=False)
         except (msgspec.ValidationError, TypeError) as error:
-            raise RegistrationError(f"specialist {specialist.name}: its settings: {error}") from None
+            problem = self._bad_setting(specialist.name, found, str(error))
+            raise RegistrationError(f"specialist {specialist.name}: its settings: {problem}") from None
+
+    def _bad_setting(self, name: str, found: Mapping[str, Any], error: str) -> str:
+        """What is wrong with a setting: where it was set, its value and what it must be."""
+        problem, _, path = error.partition(" - at `$.")
+        key = path.partition(".")[0].partition("[")[0].removesuffix("`")
+        if key not in found:
+            return error
+        variable = environ_name(name, key)
+        said_as = variable if variable in self._settings.specialist_environ else f"{key} in [specialists.{name}]"
+        expected = problem.removeprefix("Expected ").partition(", got ")[0]
+        wanted = " or ".join(_WORDS.get(kind, kind) for kind in expected.split(" | ") if kind != "`null`")
+        must = f"it must be {wanted}" if problem.startswith("Expected ") else problem
+        value = "(not shown)" if wanted == "text" else repr(found[key])  # it may be a key
+        return f"{said_as}={value} is not allowed: {must}"
 
 
 def _specialists_in(loaded: Any) -> list[Specialist[..., Any]]:
@@ -267,7 +291,7 @@ def _missing(specialist: Specialist[..., Any], package: Package) -> str | None:
 
 def _environ_names(name: str, specialist: Specialist[..., Any]) -> set[str]:
     kind = specialist.settings
-    return {environ_name(name, f.name) for f in fields(kind)} if kind is not None else set()
+    return {environ_name(name, f.name) for f in fields(kind)} if is_dataclass(kind) else set()
 
 
 async def _stop(name: str, life: AbstractAsyncContextManager[Any]) -> None:
