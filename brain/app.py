@@ -44,6 +44,7 @@ BODY_BYTES_A_SECOND = 64 * 1024
 """How long a body may take: so many seconds, and what it takes at this rate."""
 FIELDS_MOST = 50
 OPEN_PATHS = ("/", "/healthz", "/readyz")
+LAST = (Done, Error)
 SSE_HEADERS = {"Cache-Control": "no-cache, no-transform"}
 
 log = logging.getLogger("brain")
@@ -155,7 +156,7 @@ class TurnResponse(EventSourceResponse):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._turn.events()) as events:
             async for event in events:
-                if isinstance(event, Done | Error):
+                if isinstance(event, LAST):
                     self._settle()  # before its reader can ask again
                 self._sent = time.monotonic()
                 await send({"type": "http.response.body", "body": encode(event), "more_body": True})
