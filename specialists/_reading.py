@@ -25,7 +25,7 @@ from specialists._images import encoded
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-REMEDY = "pip install 'brain-sse[ocr]', or install tesseract-ocr"
+MISSING = "no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install Tesseract"
 CLEAN = 0.92
 """Mean confidence from which a text is taken as it is; below it, Tesseract may have left out half of a skewed page."""
 TURNED = 0.85
@@ -82,8 +82,8 @@ Engine = Callable[["Image", str, float], Reading]
 
 
 def missing() -> str | None:
-    """What to install when there is no engine at all."""
-    return None if has_tesseract() or has_rapidocr() else f"no OCR engine is installed: {REMEDY}"
+    """What to do when there is no engine at all."""
+    return None if has_tesseract() or has_rapidocr() else MISSING
 
 
 def has_tesseract() -> bool:
@@ -101,8 +101,11 @@ def engines(language: str) -> list[Engine]:
         language: two letters, with or without a region, or Tesseract's own code.
 
     Raises:
-        Refused: when there is none, naming the languages that can be read.
+        Refused: when there is none, naming the languages that can be read, or what to install.
     """
+    lacking = missing()
+    if lacking:
+        raise Refused(lacking)
     code = _two_letters(language)
     found: list[Engine] = [tesseract] if _tesseract_code(code) in tesseract_languages() else []
     if has_rapidocr() and code in RAPIDOCR_LANGUAGES:

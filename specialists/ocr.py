@@ -31,12 +31,11 @@ class PageText:
 
 
 @specialist(
-    needs=_reading.missing,
     activates_on=("image", "pdf"),
     read_only=True,
     timeout=120,
     idle_timeout=60,
-    cache_seconds=3600,
+    health=_reading.missing,
     tags=("image", "pdf", "text", "documents"),
     examples=(
         "what does the scan say",
@@ -77,7 +76,6 @@ def ocr(
 
     Reads the newest attached image or PDF unless `image_id` names another, and then says which others there are.
     """
-    _reading.engines(language)
     attachment = picked(context, image_id)
     document = Document(attachment, max(1, page or 1), 0 if enhance else 1 if page else PAGES_MOST)
     count = document.count()

@@ -190,20 +190,53 @@ def test_a_hanging_tesseract_is_killed(tmp_path: Path, monkeypatch: pytest.Monke
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
+NO_ENGINE = "no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install Tesseract"
+
+
 @pytest.mark.usefixtures("no_tesseract", "no_rapidocr")
-def test_without_an_engine_it_is_unavailable_with_the_remedy() -> None:
+def test_a_text_layer_needs_no_engine() -> None:
     registry = Registry()
     registry.add(ocr)
-    assert registry["ocr"].missing == (
-        "no OCR engine is installed: pip install 'brain-sse[ocr]', or install tesseract-ocr"
+    assert registry.usable() == [ocr]
+    ctx = context(("a.pdf", text_pdf("from the layer")))
+    assert body(answer(ocr, {}, ctx)) == "from the layer"
+    assert body(answer(ocr, {"language": "ru"}, ctx)) == "from the layer"
+
+
+@pytest.mark.usefixtures("no_tesseract", "no_rapidocr")
+@pytest.mark.parametrize(
+    ("name", "data", "params"),
+    [
+        ("a.png", file(written("a")), {}),
+        ("dot.png", file(Image.new("RGB", (3, 3))), {}),
+        ("scan.pdf", file(written("a"), "PDF"), {}),
+        ("layer.pdf", text_pdf("a"), {"enhance": True}),
+    ],
+)
+def test_what_needs_an_engine_is_refused_with_the_remedy(name: str, data: bytes, params: dict[str, Any]) -> None:
+    assert refusal(ocr, params, context((name, data))) == NO_ENGINE
+
+
+@pytest.mark.usefixtures("no_tesseract", "no_rapidocr")
+def test_only_the_pages_that_need_an_engine_say_so() -> None:
+    assert body(answer(ocr, {}, context(("a.pdf", text_pdf("one", "", "three"))))) == (
+        f"## Page 1 of 3\n\none\n\n## Page 2 of 3\n\n(not read: {NO_ENGINE})\n\n## Page 3 of 3\n\nthree"
     )
 
 
-def test_with_an_engine_it_is_available() -> None:
-    registry = Registry()
-    registry.add(ocr)
-    assert registry["ocr"].missing is None
-    assert registry.usable() == [ocr]
+@pytest.mark.usefixtures("no_tesseract", "no_rapidocr")
+def test_the_operator_is_told_that_there_is_no_engine() -> None:
+    assert ocr.health is not None
+    assert ocr.health() == NO_ENGINE
+
+
+def test_with_an_engine_the_operator_is_told_nothing() -> None:
+    assert ocr.health is not None
+    assert ocr.health() is None
+
+
+def test_a_text_cut_short_is_not_given_again_from_a_cache() -> None:
+    assert ocr.cache_seconds == 0
 
 
 @pytest.mark.usefixtures("no_tesseract")
