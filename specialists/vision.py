@@ -1,14 +1,14 @@
 """Built in: `vision`, what an attached image shows: by the model's own eyes where it has some, else by measurement."""
 
-import asyncio
+from collections.abc import Awaitable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
 from brain import Attachment, Context, Refused, Result, specialist
 from specialists import _facts, _reading
-from specialists._images import Document, encoded, opened, picked, upright
+from specialists._images import Document, encoded, opened, picked, shown, upright
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -41,7 +41,6 @@ class Picture:
 @specialist(
     read_only=True,
     timeout=60,
-    cache_seconds=3600,
     tags=("image", "vision"),
     examples=(
         "what is in this image",
@@ -57,7 +56,7 @@ class Picture:
         "was ist auf dem Foto zu sehen",
     ),
 )
-async def vision(
+def vision(
     focus: Annotated[
         str,
         Meta(
@@ -72,18 +71,37 @@ async def vision(
     ] = None,
     *,
     context: Context,
-) -> Result:
+) -> Result | Awaitable[Result]:
     """Looks at an attached image, or the first page of a PDF: content, colours, sharpness, QR and bar codes."""
     attachment = picked(context, image_id)
-    picture = await asyncio.to_thread(_picture, attachment)
-    codes = await asyncio.to_thread(_facts.codes, picture.pixels)
+    name = shown(attachment.name)
+    picture = _picture(attachment)
+    codes = _facts.codes(picture.pixels)
     if context.model.sees_images:
-        image = await asyncio.to_thread(_reduced, picture.pixels)
-        seen = await context.model.describe(image, question(focus))
-        lines = [seen.strip() or "The model gave no description.", "", picture.file, *codes]
-    else:
-        lines = await asyncio.to_thread(_measured, picture, codes, min(context.seconds_left, READING_SECONDS))
-    return Result(f"👁️ VISUAL ANALYSIS from '{Document(attachment).name}'\n\n" + "\n".join(lines))
+        return _Description(context, _reduced(picture.pixels), question(focus), name, [picture.file, *codes])
+    return _result(name, _measured(picture, codes, min(context.seconds_left, READING_SECONDS)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Description:
+    """What is still to be awaited, on the loop; a coroutine would warn if nobody did, since the call was given up."""
+
+    context: Context
+    image: bytes
+    asked: str
+    name: str
+    facts: list[str]
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self._described().__await__()
+
+    async def _described(self) -> Result:
+        seen = await self.context.model.describe(self.image, self.asked)
+        return _result(self.name, [seen.strip() or "The model gave no description.", "", *self.facts])
+
+
+def _result(name: str, lines: list[str]) -> Result:
+    return Result(f"👁️ VISUAL ANALYSIS from '{name}'\n\n" + "\n".join(lines))
 
 
 def question(focus: str) -> str:
@@ -131,9 +149,6 @@ def _measured(picture: Picture, codes: list[str], seconds: float) -> list[str]:
 
 
 def _text(pixels: "Image", seconds: float) -> list[str]:
-    lacking = _reading.missing()
-    if lacking:
-        return [f"Text: not read, {lacking}"]
     try:
         reading = _reading.read(pixels, "en", seconds)
     except Refused as refusal:

@@ -1,6 +1,10 @@
 """`vision`: what a model that sees is shown and asked, and what is measured without one."""
 
+import asyncio
+import gc
 import sys
+import threading
+import time
 from io import BytesIO
 from typing import Any
 
@@ -10,8 +14,10 @@ import zxingcpp
 from PIL import Image, ImageDraw, ImageFilter
 from specialist_calls import INVOICE, Eyes, answer, context, file, outcome, refusal, text_pdf, written
 
-from brain.running import Failure
-from specialists import _reading
+from brain import Context
+from brain.running import Failure, prepare, run
+from brain.threads import abandoned
+from specialists import _images, _reading
 from specialists.vision import vision
 
 NO_MODEL = "These are measured facts; no vision model is connected, so nothing here says what the image depicts."
@@ -155,7 +161,8 @@ def test_says_when_there_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     assert (
-        "\nText: not read, no OCR engine is installed: pip install 'brain-sse[ocr]', or install tesseract-ocr\n"
+        "\nText: not read, no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install "
+        "Tesseract\n"
     ) in answer(vision, {}, context(("x.png", file(flag()))))
 
 
@@ -282,3 +289,29 @@ def test_a_focus_of_many_words_is_too_long() -> None:
     found = outcome(vision, {"focus": "x" * 301}, context(("x.png", file(flag()))))
     assert isinstance(found, Failure)
     assert found.code == "invalid_params"
+
+
+def test_is_never_answered_from_a_cache() -> None:
+    assert vision.cache_seconds == 0
+
+
+@pytest.mark.parametrize("eyes", [Eyes(), Eyes(says="Something.")], ids=["blind", "seeing"])
+def test_a_call_given_up_holds_neither_the_loop_nor_its_end(eyes: Eyes) -> None:
+    async def given_up() -> set[str]:
+        ctx = context(("x.png", file(flag())), eyes=eyes)
+        arguments = prepare(vision, {})
+        assert not isinstance(arguments, Failure)
+        call = asyncio.create_task(run(vision, arguments, {Context: ctx}, print, timeout=50))
+        await asyncio.sleep(0.2)
+        call.cancel()
+        await asyncio.wait({call})
+        return {thread.name for thread in threading.enumerate() if not thread.daemon}
+
+    with _images._image_places:
+        started = time.monotonic()
+        assert asyncio.run(given_up()) == {"MainThread"}
+        assert time.monotonic() - started < 2
+    while abandoned():
+        time.sleep(0.01)
+    gc.collect()
+    assert not eyes.shown
