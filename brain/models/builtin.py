@@ -278,7 +278,7 @@ def _quoted(text: str) -> str:
     if not _PASSAGE.match(text):
         return text
     passages = [
-        f"**{passage['title']}**\n\n" + "\n".join(f"> {line}".rstrip() for line in passage["text"].splitlines())
+        f"**{passage['title']}**\n\n> " + "\n> ".join(passage["text"].splitlines()).replace("> \n", ">\n")
         for passage in _PASSAGE.finditer(text)
     ]
     return "\n\n".join(passages)
