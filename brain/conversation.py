@@ -8,7 +8,8 @@ from typing import Protocol
 from brain.ask import Ask, Attachment, renumbered
 from brain.messages import Exchange
 from brain.transcript import written
-from brain.turn import CHARACTERS_A_TOKEN, Conversation
+from brain.turn import Conversation
+from brain.usage import BYTES_A_TOKEN, size
 
 ANSWER_SHARE = 0.5
 """The part of a model's context that is left to the new question, its blocks and the answer."""
@@ -46,10 +47,10 @@ def _window(exchanges: Sequence[Exchange], context_tokens: int | None) -> Sequen
     """The newest exchanges that fit into their share of the context."""
     if context_tokens is None:
         return tuple(exchanges)
-    room = context_tokens * CHARACTERS_A_TOKEN * (1 - ANSWER_SHARE)
+    room = context_tokens * BYTES_A_TOKEN * (1 - ANSWER_SHARE)
     kept: list[Exchange] = []
     for exchange in reversed(exchanges):
-        room -= len(exchange.question) + len(written(exchange.parts))
+        room -= size(exchange.question) + size(written(exchange.parts))
         if room < 0:
             break
         kept.insert(0, exchange)

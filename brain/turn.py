@@ -21,19 +21,20 @@ from brain.ask import Ask, Attachment
 from brain.calls import Calls, Desk
 from brain.echo import Echo
 from brain.errors import Interrupted, Interruption, ModelError, PrefillRefused
-from brain.events import Done, Error, Event, Notice, StopReason, Thinking, Token, TurnStart, Usage
+from brain.events import Done, Error, Event, Notice, StopReason, Thinking, Token, TurnStart
 from brain.messages import Chunk, Exchange, Message, PassUsage, Resume, Said
 from brain.registry import Registry
 from brain.scanner import Call, Piece, Scanner
 from brain.specialist import ModelView
+from brain.usage import BYTES_A_TOKEN, Counted, size
 
 log = logging.getLogger("brain")
 
-CHARACTERS_A_TOKEN = 4
-"""For estimates only, where a server does not count."""
-
 CLOSING_SECONDS = 0.1
 """How long a model's stream may take to close; one that takes longer is let go."""
+
+LEAST_OF_A_FILE = 256
+"""Bytes of a text file that a model reads at least, however many there are."""
 
 LAST_WORD_SECONDS = 2.0
 """How long a stream may take to tell its usage and to end, once the model has finished."""
@@ -103,6 +104,7 @@ class Turn:
         self.exchange = Exchange(question="")
         self._ask = ask
         self._conversation = conversation
+        self._earlier = list(conversation.exchanges)
         self._model = model
         self._registry = registry
         self._silence = silence
@@ -121,7 +123,7 @@ class Turn:
         self._last_word: float | None = None  # until when a stream whose model has finished is read
         self._first_token: float | None = None
         self._ended = "cancelled"
-        self._usage = _Counted()
+        self._usage = Counted()
 
     def stop(self, reason: Interruption) -> None:
         """Ends the turn with an event that says why, at its next wait."""
@@ -140,8 +142,7 @@ class Turn:
         if self._model.stand_in:
             yield Notice("stand_in", "No language model is connected: a rule-based stand-in answers.")
         if self._conversation.trimmed:
-            left_out = f"The oldest {self._conversation.trimmed} messages no longer fit and were left out."
-            yield Notice("trimmed", left_out)
+            yield _left_out(self._conversation.trimmed)
         self._alarm = Alarm(self._ask.limits.turn_seconds, self._silence)
         if self._stopped is not None:
             self._alarm.ring(self._stopped)
@@ -202,12 +203,14 @@ class Turn:
             self.exchange.question = "\n\n".join([*notes, *(part.block for part in calls.parts()), question])
 
     def _texts(self, attachments: Sequence[Attachment]) -> list[str]:
-        """The text files among them, each as large as a block may be."""
-        return [
-            prompts.attachment_text(attachment, blocks.result_text(text, self._desk.block_bytes))
-            for attachment in attachments
-            if (text := attachment.text)
-        ]
+        """The text files among them, all together about as large as a block may be."""
+        texts = [(attachment, text) for attachment in attachments if (text := attachment.text)]
+        found, room = [], self._desk.block_bytes
+        for n, (attachment, text) in enumerate(texts):
+            shown = blocks.result_text(text, max(LEAST_OF_A_FILE, room // (len(texts) - n)))
+            room -= size(shown)
+            found.append(prompts.attachment_text(attachment, shown))
+        return found
 
     async def _pass(self, alarm: Alarm, calls: Calls) -> AsyncGenerator[Event, None]:
         """One request to the model, and the calls in its answer."""
@@ -219,6 +222,8 @@ class Turn:
             leaving.callback(self._record, said, calls)
             leaving.push_async_callback(calls.stop, "cancelled")
             leaving.push_async_callback(_closed, stream)
+            if self._passes == 1 and len(self._earlier) < len(self._conversation.exchanges):
+                yield _left_out(len(self._conversation.exchanges) - len(self._earlier))
             while not over and not calls:
                 over = chunk is None
                 for piece in self._scanned(scanner, chunk):
@@ -245,7 +250,10 @@ class Turn:
                     yield event
 
     async def _opened(self, alarm: Alarm) -> tuple[AsyncGenerator[Chunk, None], Chunk | None]:
-        """The model's stream and its first chunk; asked once more when the server does not continue an answer."""
+        """The model's stream and its first chunk.
+
+        Asked once more when the server does not continue an answer, or has no room for all that was said before.
+        """
         for _ in range(2):
             messages = transcript.messages(self._system, self._exchanges(), self._model.resume)
             resumed = messages[-1].role == "assistant"
@@ -256,10 +264,13 @@ class Turn:
                 with alarm:
                     return stream, await anext(stream, None)
             except PrefillRefused:
-                log.info("model %s does not continue a started answer; it is asked to go on instead", self._model.name)
-            except BaseException:
                 await _closed(stream)
-                raise
+                log.info("model %s does not continue a started answer; it is asked to go on instead", self._model.name)
+            except BaseException as error:
+                await _closed(stream)
+                if not (isinstance(error, ModelError) and error.code == "model_context" and self._trim()):
+                    raise
+                log.info("turn %s: its history was too long for the model", self.id)
         raise ModelError("model_failed", "The model server refused the request.")
 
     async def _next(self, stream: AsyncGenerator[Chunk, None], alarm: Alarm) -> Chunk | None:
@@ -276,7 +287,14 @@ class Turn:
             return None
 
     def _exchanges(self) -> list[Exchange]:
-        return [*self._conversation.exchanges, self.exchange]
+        return [*self._earlier, self.exchange]
+
+    def _trim(self) -> bool:
+        """Leaves out the older half of the history when it was the first to be asked with, once; whether it did."""
+        if self._passes > 1 or len(self._earlier) < max(1, len(self._conversation.exchanges)):
+            return False
+        self._earlier = self._earlier[(len(self._earlier) + 1) // 2 :]
+        return True
 
     def _scanned(self, scanner: Scanner, chunk: Chunk | None) -> Sequence[Piece]:
         """The pieces that a chunk, or the end of the pass, settles."""
@@ -356,42 +374,8 @@ class Turn:
         )
 
 
-class _Counted:
-    """Tokens over all passes: as the server counted them, or estimated."""
-
-    def __init__(self) -> None:
-        self._prompt = self._completion = 0
-        self._reused: int | None = None
-        self._estimated = False
-        self._asked_characters = self._heard_characters = 0
-        self._of_pass: PassUsage | None = None
-
-    def asked(self, messages: Sequence[Message]) -> None:
-        self._asked_characters = sum(len(message.content) for message in messages)
-        self._heard_characters = 0
-
-    def heard(self, text: str) -> None:
-        self._heard_characters += len(text)
-
-    def counted(self, usage: PassUsage) -> None:
-        self._of_pass = usage
-
-    def pass_ended(self) -> None:
-        usage, self._of_pass = self._of_pass, None
-        if usage is None:
-            self._estimated = True
-            usage = PassUsage(_tokens(self._asked_characters), _tokens(self._heard_characters))
-        self._prompt += usage.prompt
-        self._completion += usage.completion
-        if usage.reused is not None:
-            self._reused = (self._reused or 0) + usage.reused
-
-    def total(self) -> Usage:
-        return Usage(self._prompt, self._completion, self._reused, self._estimated)
-
-
-def _tokens(characters: int) -> int:
-    return -(-characters // CHARACTERS_A_TOKEN)
+def _left_out(trimmed: int) -> Notice:
+    return Notice("trimmed", f"The oldest {trimmed} messages no longer fit and were left out.")
 
 
 def _taken(calls: Calls, piece: Piece) -> bool:
@@ -419,7 +403,7 @@ def _block_bytes(context_tokens: int | None) -> int:
     """How large a block may be: a fifth of the model's context, if that is less than the usual."""
     if context_tokens is None:
         return blocks.BLOCK_BYTES
-    return min(blocks.BLOCK_BYTES, max(512, context_tokens * CHARACTERS_A_TOKEN // 5))
+    return min(blocks.BLOCK_BYTES, max(512, context_tokens * BYTES_A_TOKEN // 5))
 
 
 def _interruption_error(interruption: Interrupted) -> Error:

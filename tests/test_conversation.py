@@ -51,6 +51,12 @@ def test_the_oldest_make_room(tokens: int | None, kept: int) -> None:
     assert len(record.exchanges) == 3
 
 
+def test_a_language_of_longer_characters_needs_more_room() -> None:
+    record = Record("ada", "c", [said("你好吗", "我很好") for _ in range(3)])  # 18 bytes each
+    assert recall(record, ask_for(), 27)[1].trimmed == 0
+    assert recall(record, ask_for(), 26)[1].trimmed == 1
+
+
 def test_attachments_count_through_the_conversation() -> None:
     record = Record("ada", "c", [], [picture("a.png"), picture("b.png", 2)])
     ask = ask_for(attachments=(picture("c.png"), picture("d.png", 2)))

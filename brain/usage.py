@@ -1,0 +1,61 @@
+"""Core: how many tokens a turn takes, as the server counted them or estimated from the bytes of the texts.
+
+Bytes and not characters: a Chinese character is about a token, as three bytes nearly are; four letters of English are
+one too.
+"""
+
+from collections.abc import Sequence
+
+from brain.events import Usage
+from brain.messages import Message, PassUsage
+
+BYTES_A_TOKEN = 4
+"""For estimates only, where a server does not count."""
+
+
+def size(text: str) -> int:
+    """The bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+class Counted:
+    """Tokens over all passes of a turn."""
+
+    def __init__(self) -> None:
+        self._prompt = self._completion = 0
+        self._reused: int | None = None
+        self._estimated = False
+        self._asked_bytes = self._heard_bytes = 0
+        self._of_pass: PassUsage | None = None
+
+    def asked(self, messages: Sequence[Message]) -> None:
+        """A pass begins with these messages."""
+        self._asked_bytes = sum(size(message.content) for message in messages)
+        self._heard_bytes = 0
+
+    def heard(self, text: str) -> None:
+        """The model said this in the pass."""
+        self._heard_bytes += size(text)
+
+    def counted(self, usage: PassUsage) -> None:
+        """The server told what the pass took."""
+        self._of_pass = usage
+
+    def pass_ended(self) -> None:
+        """The pass is over, however it ended; what the server did not tell of it is estimated."""
+        usage, self._of_pass = self._of_pass, None
+        if usage is None:
+            self._estimated = True
+            usage = PassUsage(_tokens(self._asked_bytes), _tokens(self._heard_bytes))
+        self._prompt += usage.prompt
+        self._completion += usage.completion
+        if usage.reused is not None:
+            self._reused = (self._reused or 0) + usage.reused
+
+    def total(self) -> Usage:
+        """The sum over the passes so far."""
+        return Usage(self._prompt, self._completion, self._reused, self._estimated)
+
+
+def _tokens(size_in_bytes: int) -> int:
+    return -(-size_in_bytes // BYTES_A_TOKEN)
