@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from jsonschema import Draft202012Validator
@@ -41,8 +41,11 @@ class Signature(msgspec.Struct, frozen=True):
     injected: Mapping[str, Injected]
 
 
-def signature_of(function: Callable[..., Any]) -> Signature:
+def signature_of(function: Callable[..., Any], given: tuple[type, ...] = ()) -> Signature:
     """Reads a function's parameters.
+
+    Args:
+        given: types that no model can give, so that their parameters must be keyword-only.
 
     Raises:
         RegistrationError: for a parameter without annotation, of a type that JSON has no word for, or without a name.
@@ -59,6 +62,12 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         if parameter.name not in hints:
             raise RegistrationError(f"parameter {parameter.name} has no annotation")
         kind = hints[parameter.name]
+        for option in get_args(kind) or (kind,):
+            if option in given:
+                raise RegistrationError(
+                    f"parameter {parameter.name} is none of the model's; "
+                    f"make it keyword-only (*, {parameter.name}: {option.__name__})"
+                )
         fields.append(
             (parameter.name, kind)
             if parameter.default is parameter.empty
@@ -72,9 +81,29 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         raise RegistrationError(f"its parameters cannot be described in JSON Schema: {reason}") from error
     schema = dict(components.pop(top["$ref"].rpartition("/")[2]))
     schema.pop("title", None)
+    for name, described in schema["properties"].items():
+        _restore_order(described, _literals(hints.get(name)))
     if components:
         schema["$defs"] = components
     return Signature(struct, schema, injected_of(function))
+
+
+def _literals(hint: Any) -> list[Any]:
+    """The values of the Literals in an annotation, as they stand there; msgspec sorts them."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [value for inner in get_args(hint) for value in _literals(inner)]
+
+
+def _restore_order(described: Any, order: list[Any]) -> None:
+    if isinstance(described, list):
+        for item in described:
+            _restore_order(item, order)
+    elif isinstance(described, dict):
+        if order and isinstance(described.get("enum"), list):
+            described["enum"].sort(key=lambda value: order.index(value) if value in order else len(order))
+        for key in ("items", "anyOf", "additionalProperties", "prefixItems"):
+            _restore_order(described.get(key), order)
 
 
 def injected_of(function: Callable[..., Any]) -> Mapping[str, Injected]:

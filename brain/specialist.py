@@ -180,7 +180,7 @@ def specialist_of(function: Callable[P, R], options: FunctionOptions) -> Special
     name = options.get("name", getattr(function, "__name__", ""))
     description = " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
     try:
-        signature = signature_of(function)
+        signature = signature_of(function, (Context,))
         if not description:
             raise RegistrationError("it has no docstring, so no model would know what it is for")  # noqa: TRY301
         rest: Any = {key: value for key, value in options.items() if key != "name"}

@@ -57,7 +57,7 @@ behind it, and you go on with your answer from there:
 SPECIALIST_REQUEST[name:{"parameter":"value"}]
 Specialists:
 - beeps: Beeps. {} Example: SPECIALIST_REQUEST[beeps:{}]
-- weather: Current weather for a city. {city: string (A city, or a place.), units?: "imperial"|"metric"} \
+- weather: Current weather for a city. {city: string (A city, or a place.), units?: "metric"|"imperial"} \
 Example: SPECIALIST_REQUEST[weather:{"city":"weather in Paris"}]
 Rules:
 - At most 5 calls an answer, 3 of one specialist. Do not repeat a call. Call only what you need; without need, just \
@@ -212,7 +212,7 @@ async def travels(
 def test_the_shape_of_parameters() -> None:
     place = "{name: string, near?: {name: string, near?: object[]}[]}"
     assert shape(travels.parameters) == (
-        f'{{to: {place}, days: integer, price: number, flexible: boolean, tags: Array<"city"|"sea">, '
+        f'{{to: {place}, days: integer, price: number, flexible: boolean, tags: Array<"sea"|"city">, '
         "extra: {}, guide: string|integer, note?: string}"
     )
 

@@ -44,6 +44,19 @@ def everything(
 ) -> None: ...
 
 
+def test_the_words_of_a_literal_stay_in_their_order() -> None:
+    def forecast(
+        units: Literal["metric", "imperial"] = "metric",
+        days: list[Literal[3, 1, 2]] = [],  # noqa: B006
+        sky: Literal["sun", "rain", "fog"] | None = None,
+    ) -> None: ...
+
+    properties = signature_of(forecast).schema["properties"]
+    assert properties["units"] == {"enum": ["metric", "imperial"], "default": "metric"}
+    assert properties["days"]["items"] == {"enum": [3, 1, 2]}
+    assert "['sun', 'rain', 'fog'" in str(properties["sky"])
+
+
 def test_the_schema_comes_from_the_annotations() -> None:
     assert signature_of(everything).schema == {
         "type": "object",

@@ -25,7 +25,7 @@ def test_name_description_and_schema_come_from_the_function() -> None:
         "type": "object",
         "properties": {
             "city": {"type": "string"},
-            "units": {"enum": ["imperial", "metric"], "default": "metric"},
+            "units": {"enum": ["metric", "imperial"], "default": "metric"},
         },
         "required": ["city"],
         "additionalProperties": False,
@@ -197,3 +197,20 @@ def test_a_reference_into_a_list_by_name_is_refused() -> None:
     }
     with pytest.raises(RegistrationError, match="refer to #/\\$defs/T/type/x, which is not there"):
         from_schema("x", "Does.", schema, lambda params: None, {})
+
+
+def test_a_context_among_the_parameters_is_told_where_it_belongs() -> None:
+    async def asks(question: str, context: Context) -> str:
+        """Asks."""
+        return question
+
+    async def may_ask(context: Context | None = None) -> str:
+        """May ask."""
+        return ""
+
+    for name, function in (("asks", asks), ("may_ask", may_ask)):
+        with pytest.raises(RegistrationError) as caught:
+            specialist(function)
+        assert str(caught.value) == (
+            f"specialist {name}: parameter context is none of the model's; make it keyword-only (*, context: Context)"
+        )
