@@ -17,7 +17,7 @@ FLOORS = {
     "Ground": "alarm ask errors events http messages settings threads transport unicode",
     "Wing": "models wire store",
     "Core": "blocks echo limits prompts registry running scanner schema specialist syntax transcript usage",
-    "Rooms": "calls conversation library turn",
+    "Rooms": "calls conversation desk library turn",
     "Roof": "app cli __main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""
