@@ -150,6 +150,7 @@ def test_texts_of_one_read_are_one_chunk() -> None:
         (Pass(["Hel", "lo"], piece=-1), ["Hello", Finish("stop"), PassUsage(10, 3)]),
         (Pass(["Hello"], finish="length"), ["Hello", Finish("length"), PassUsage(10, 3)]),
         (Pass(["Hello"], usage=None), ["Hello", Finish("stop"), PassUsage(0, 0)]),
+        (Pass([Raw(lines(text("Hello"), END).rstrip())], finish=None), ["Hello", Finish("stop"), PassUsage(0, 2)]),
         (Pass([Thought("hm"), "Hello"]), [Thinking("hm"), "Hello", Finish("stop"), PassUsage(10, 3)]),
         (Pass([Raw(lines(text("Hello"), END)), Cut()]), ["Hello", Finish("stop"), PassUsage(0, 2)]),
         (Pass([Raw(lines(text("Hello"), END)), Cut(reset=True)]), ["Hello", Finish("stop"), PassUsage(0, 2)]),

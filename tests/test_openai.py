@@ -136,6 +136,7 @@ DONE = b"[DONE]"
         (frames(delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]),
                 delta(content=[{"type": "text", "text": "a"}, {"type": "reference"}]), delta(content="b"), STOP),
          [Thinking("hm"), "ab", Finish("stop")]),
+        (frames(delta(content=["a", "", 7, {"thinking": "b"}]), STOP), ["a", Finish("stop")]),
         # text and reason in one chunk
         (frames({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}, DONE), ["a", Finish("stop")]),
         (frames(delta(content="a"), finish("content_filter")), ["a", Finish("stop")]),
@@ -153,6 +154,7 @@ DONE = b"[DONE]"
         (b'id: 1\nretry: 5\nevent: message\ndata: {"choices":\r\ndata: [{"delta":\rdata: {"content":"a"}}]}\n\n',
          ["a"]),
         (b"data:" + json.dumps(delta(content="a")).encode() + b"\r\n\r\n", ["a"]),
+        (b"data:  " + json.dumps(delta(content="a")).encode() + b"\n\n", ["a"]),
         (b"\xef\xbb\xbf" + frames(delta(content="a"), STOP), ["a", Finish("stop")]),
         # characters
         (b'data: {"choices":[{"delta":{"content":"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\xe2\x80\xa8\xc2\x85"}}]}\n\n',
@@ -636,6 +638,20 @@ def test_a_stream_that_ends_before_it_begins_broke_off() -> None:
         async with OpenAIServer(told) as server, model_of(server, identified=False) as model:
             with pytest.raises(ModelError, match="broke off"):
                 await heard(model)
+
+    asyncio.run(main())
+
+
+def test_a_server_that_takes_no_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with OpenAIServer(silent=True) as server, model_of(server, identified=False) as model:
+            monkeypatch.setattr("brain.models.openai.IDENTIFY_SECONDS", 0.05)
+            with pytest.raises(ModelError) as raised:
+                await model.identify()
+            assert (raised.value.code, raised.value.message) == (
+                "model_unreachable",
+                "The model server does not answer.",
+            )
 
     asyncio.run(main())
 
