@@ -1,20 +1,20 @@
 """Rooms: the calls of one pass. Each is admitted or refused, runs beside the others, and ends in exactly one block."""
 
 import asyncio
-import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import anyio
 
-from brain import blocks, prompts
+from brain import blocks
 from brain.alarm import Alarm
-from brain.ask import Ask, Attachment, Limits
+from brain.ask import Attachment
+from brain.desk import Desk, identity
 from brain.events import (
     CallCode,
     Event,
@@ -24,12 +24,11 @@ from brain.events import (
     SpecialistResult,
     SpecialistStart,
 )
-from brain.limits import Budget
 from brain.messages import Called
-from brain.registry import Entry, Registry
+from brain.registry import Entry
 from brain.running import FAILED, Answer, Arguments, Failure, Outcome, prepare, run
 from brain.scanner import Call
-from brain.specialist import Context, ModelView, Progress, Specialist
+from brain.specialist import Context, Progress, Specialist
 
 log = logging.getLogger("brain")
 
@@ -38,120 +37,6 @@ PROGRESS_SECONDS = 0.05
 
 LETTING_GO_SECONDS = 0.1
 """How long cancelled calls are waited for: longer than `run` waits for a specialist that does not listen."""
-
-
-@dataclass(slots=True)
-class Desk:
-    """What all calls of a turn share: whom they serve, what they may do, and what was answered already."""
-
-    registry: Registry
-    limits: Limits
-    user: str | None
-    conversation_id: str
-    message: str
-    attachments: Sequence[Attachment]
-    time_zone: str
-    model: ModelView
-    wanted: frozenset[str] | None
-    block_bytes: int
-    deadline: float
-    budget: Budget = field(init=False)
-    answered: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
-    numbered: int = 0
-
-    def __post_init__(self) -> None:
-        self.budget = Budget(self.limits)
-
-    @classmethod
-    def of(
-        cls,
-        ask: Ask,
-        registry: Registry,
-        model: ModelView,
-        conversation_id: str,
-        attachments: Sequence[Attachment],
-        block_bytes: int,
-    ) -> "Desk":
-        """The desk for what was asked."""
-        return cls(
-            registry=registry,
-            limits=ask.limits,
-            user=ask.user,
-            conversation_id=conversation_id,
-            message=ask.message,
-            attachments=attachments,
-            time_zone=ask.time_zone,
-            model=model,
-            wanted=ask.specialists,
-            block_bytes=block_bytes,
-            deadline=time.monotonic() + ask.limits.turn_seconds,
-        )
-
-    def next_id(self) -> str:
-        """A call id, unique in the turn."""
-        self.numbered += 1
-        return f"c{self.numbered}"
-
-    def names(self) -> list[str]:
-        """The specialists that can be called in this turn."""
-        return [specialist.name for specialist in self.registry.usable(self.wanted)]
-
-    def refusal(self, call: Call) -> Failure | None:
-        """Why a call of the model is not run, if so."""
-        code: CallCode | None = self.budget.count()
-        if code is None and call.problem is not None:
-            return Failure(call.problem, call.reason)
-        entry = self.registry.get(call.name)
-        if code is None:
-            code = self.barred(call.name, entry)
-        if code is None and entry is not None and entry.missing is not None:
-            return Failure("unavailable", f"{entry.missing.partition(':')[0]}; go on without it")
-        code = code or self.budget.admit(call.name, _identity(call.name, call.params))
-        return self.failure(code) if code else None
-
-    def failure(self, code: CallCode) -> Failure:
-        """The failure of this code, in the words a model reads."""
-        return Failure(code, prompts.reason(code, self.limits, self.names()))
-
-    def barred(self, name: str, entry: Entry | None) -> CallCode | None:
-        """Why nobody may call it in this turn, if so."""
-        if entry is None:
-            return "unknown"
-        if not self.registry.allowed(name) or (self.wanted is not None and name not in self.wanted):
-            return "denied"
-        return "unauthorized" if entry.specialist.requires_user and self.user is None else None
-
-    def seconds_for(self, specialist: Specialist[..., Any]) -> float:
-        """How long a call of it may take: its own word or the operator's, but never longer than the client allows."""
-        most = self.registry.call_seconds
-        wanted = specialist.timeout if specialist.timeout is not None else most
-        return min(wanted, self.limits.call_seconds) if self.limits.call_seconds < most else wanted
-
-    def kept(self, entry: Entry, opened: "_Open", attachments: Sequence[Attachment]) -> Answer | None:
-        """An answer of an earlier turn that may be given again."""
-        return self.registry.recall(self._key(opened, attachments)) if entry.specialist.cache_seconds else None
-
-    def keep(self, entry: Entry, opened: "_Open", attachments: Sequence[Attachment], answer: Answer) -> None:
-        """Keeps an answer for later turns, if its specialist allows."""
-        if entry.specialist.cache_seconds:
-            self.registry.keep(self._key(opened, attachments), answer, entry.specialist.cache_seconds)
-
-    def _key(self, opened: "_Open", attachments: Sequence[Attachment]) -> Hashable:
-        files = tuple((a.id, a.name, len(a.data), hash(a.data)) for a in attachments)
-        return self.user, _identity(opened.name, opened.params), files
-
-    def context(self, entry: Entry, attachments: Sequence[Attachment], seconds: float) -> Context:
-        """What surrounds one call."""
-        return Context(
-            user=self.user,
-            conversation_id=self.conversation_id,
-            message=self.message,
-            attachments=attachments,
-            time_zone=self.time_zone,
-            deadline=min(time.monotonic() + seconds, self.deadline),
-            settings=entry.settings,
-            model=self.model,
-        )
 
 
 @dataclass(slots=True)
@@ -244,7 +129,7 @@ class Calls:
     def _start(self, opened: _Open, entry: Entry, attachments: Sequence[Attachment]) -> None:
         """Runs a call of the model, unless an identical one was answered or is being answered."""
         assert opened.params is not None
-        key = _identity(opened.name, opened.params)
+        key = identity(opened.name, opened.params)
         earlier = self._desk.answered.get(key)
         if earlier is not None and not (earlier.done() and isinstance(earlier.result(), Failure)):
             self._spawn(opened, self._answer_again(opened, entry, earlier))
@@ -263,7 +148,7 @@ class Calls:
         if _asks_for_approval(entry.specialist, params):
             self._end(opened, self._desk.failure("declined"))
             return
-        kept = self._desk.kept(entry, opened, attachments)
+        kept = self._desk.kept(entry, opened.params, attachments)
         if kept is not None:
             self._end(opened, kept, cached=True)
             return
@@ -295,7 +180,7 @@ class Calls:
 
         outcome = await run(entry.specialist, arguments, provided, tell, timeout=seconds)
         if isinstance(outcome, Answer):
-            self._desk.keep(entry, opened, attachments, outcome)
+            self._desk.keep(entry, opened.params, attachments, outcome)
         self._end(opened, outcome)
 
     async def _answer_again(self, opened: _Open, entry: Entry, earlier: "asyncio.Future[Outcome]") -> None:
@@ -352,7 +237,3 @@ def _asks_for_approval(specialist: Specialist[..., Any], params: Mapping[str, An
     except BaseException:  # a stranger's function, like the one that is to be approved
         log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
         return True
-
-
-def _identity(name: str, params: Mapping[str, Any] | None) -> Hashable:
-    return name, json.dumps(params, sort_keys=True, ensure_ascii=True)

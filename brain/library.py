@@ -13,7 +13,8 @@ from brain import messages
 from brain.alarm import Alarm
 from brain.ask import Ask, Attachment, Limits, SyntaxName, renumbered, sniff
 from brain.blocks import BLOCK_BYTES
-from brain.calls import Calls, Desk
+from brain.calls import Calls
+from brain.desk import Desk
 from brain.errors import BrainError, Interrupted, Refused
 from brain.events import Error, Event, SpecialistError, SpecialistResult, Thinking, Token
 from brain.messages import Chunk, Message
@@ -97,7 +98,7 @@ async def _in_place(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Each result stands where its marker stood; the same stream goes on behind it."""
     model = _Streams(stream, None)
-    desk = Desk.of(ask, registry, model, conversation_id, ask.attachments, BLOCK_BYTES)
+    desk = Desk(ask, registry, model, conversation_id, ask.attachments, BLOCK_BYTES)
     alarm = Alarm(ask.limits.turn_seconds, ask.limits.turn_seconds)
     try:
         async with aclosing(_pieces(stream)) as pieces:

@@ -18,7 +18,8 @@ import anyio
 from brain import blocks, prompts, transcript
 from brain.alarm import Alarm
 from brain.ask import Ask, Attachment
-from brain.calls import Calls, Desk
+from brain.calls import Calls
+from brain.desk import Desk
 from brain.echo import Echo
 from brain.errors import Interrupted, Interruption, ModelError, PrefillRefused
 from brain.events import Done, Error, Event, Notice, StopReason, Thinking, Token, TurnStart
@@ -115,7 +116,7 @@ class Turn:
             registry.usable(ask.specialists), ask.limits, ask.syntax, system, blocks.harmless(ask.system)
         )
         attachments = (*conversation.attachments, *ask.attachments)
-        self._desk = Desk.of(ask, registry, model, conversation.id, attachments, _block_bytes(model.context_tokens))
+        self._desk = Desk(ask, registry, model, conversation.id, attachments, _block_bytes(model.context_tokens))
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
         self._passes = 0
@@ -217,7 +218,11 @@ class Turn:
         scanner = Scanner(self._ask.syntax)
         said: list[str] = []
         self._finish, self._last_word, over = "complete", None, False
-        stream, chunk = await self._opened(alarm)
+        try:
+            stream, chunk = await self._opened(alarm)
+        except BaseException:
+            self._usage.pass_ended()
+            raise
         async with AsyncExitStack() as leaving:
             leaving.callback(self._record, said, calls)
             leaving.push_async_callback(calls.stop, "cancelled")

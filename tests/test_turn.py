@@ -315,6 +315,41 @@ def test_an_answer_is_kept_for_later_turns_of_the_same_user() -> None:
     assert with_file[1] == {"result": "c1", "text": "news 3"}
 
 
+@pytest.mark.parametrize(("name", "sees_images"), [("other", False), ("player", True)])
+def test_an_answer_is_kept_for_the_model_it_was_made_with(name: str, sees_images: bool) -> None:
+    @specialist(read_only=True, cache_seconds=60)
+    async def looks(*, context: Context) -> str:
+        """Looks."""
+        return f"{context.model.sees_images}"
+
+    registry = registry_of(looks)
+    marker = "SPECIALIST_REQUEST[looks]"
+    assert played(marker, "Done.", registry=registry)[0][1] == {"result": "c1", "text": "False"}
+    model = Player(marker, "Done.")
+    model.name, model.sees_images = name, sees_images
+    assert short(asyncio.run(read(turn_of(model, registry))))[1] == {"result": "c1", "text": f"{sees_images}"}
+
+
+def test_no_more_is_kept_of_an_answer_than_a_block_holds() -> None:
+    class Kept(Registry):
+        answers: list[Answer] = []
+
+        def keep(self, key: Hashable, answer: Answer, seconds: float) -> None:
+            self.answers.append(answer)
+            super().keep(key, answer, seconds)
+
+    @specialist(read_only=True, cache_seconds=60)
+    async def talks() -> str:
+        """Talks."""
+        return "word " * 100_000
+
+    registry = registry_of(talks, registry=Kept())
+    first = played("SPECIALIST_REQUEST[talks]", "Done.", registry=registry)[0][1]
+    again = played("SPECIALIST_REQUEST[talks]", "Done.", registry=registry)[0][0]
+    assert [len(answer.text) <= 8192 for answer in Kept.answers] == [True]
+    assert again == {**first, "cached": True}
+
+
 @pytest.mark.parametrize("before", ["", ECHO])
 def test_parameters_that_cannot_be_made_fail_their_call(before: str) -> None:
     @dataclass
@@ -392,17 +427,18 @@ def test_a_specialist_knows_what_surrounds_it() -> None:
 @pytest.mark.parametrize(
     ("declared", "operator", "request_seconds", "expected"),
     [
-        (None, 5.0, 5.0, 5.0),
-        (0.5, 5.0, 5.0, 0.5),
-        (10.0, 5.0, 5.0, 10.0),
+        (None, 5.0, None, 5.0),
+        (0.5, 5.0, None, 0.5),
+        (10.0, 5.0, None, 10.0),
+        (10.0, 5.0, 5.0, 5.0),
         (10.0, 5.0, 2.0, 2.0),
         (1.0, 5.0, 2.0, 1.0),
-        (None, 20.0, 20.0, 20.0),
+        (None, 20.0, None, 20.0),
         (None, 20.0, 3.0, 3.0),
     ],
 )
 def test_how_long_a_call_may_take(
-    declared: float | None, operator: float, request_seconds: float, expected: float
+    declared: float | None, operator: float, request_seconds: float | None, expected: float
 ) -> None:
     seen = []
 
@@ -413,8 +449,8 @@ def test_how_long_a_call_may_take(
 
     made: Specialist[..., Any] = specialist(looks) if declared is None else specialist(timeout=declared)(looks)
     registry = registry_of(made, registry=Registry(Settings(call_seconds=operator)))
-    limits = Limits(call_seconds=request_seconds)
-    played("SPECIALIST_REQUEST[looks]", registry=registry, ask=ask_for(limits=limits))
+    asked = replace(ask_for(), call_seconds=request_seconds)
+    played("SPECIALIST_REQUEST[looks]", registry=registry, ask=asked)
     assert expected - 0.5 < seen[0] <= expected
 
 
@@ -668,7 +704,11 @@ def test_a_model_that_fails_before_its_answer(
     error: ModelError, recoverable: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     events, turn = failed(error)
-    assert events[1:] == [Usage(0, 0, None, False), Error(error.code, error.message, recoverable)]
+    *_, usage, last = events
+    assert isinstance(usage, Usage)
+    assert usage.prompt_tokens > 200
+    assert last == Error(error.code, error.message, recoverable)
+    assert len(events) == 3
     assert turn.exchange.parts == []
     assert turn.outcome == f"{error.code}, 0 calls, 1 passes"
     assert str(error) in caplog.text
@@ -1080,6 +1120,14 @@ def test_usage_is_estimated_from_all_that_was_sent_and_heard() -> None:
     # What is sent is the line about files and pages (75 characters) and "Hi".
     assert usage_of(["Hello wor"], registry=Registry()) == Usage(20, 3, None, True)
     assert usage_of([Thinking("Hello "), "wor"], registry=Registry()) == Usage(20, 3, None, True)
+
+
+def test_a_pass_that_fails_at_once_was_asked_all_the_same() -> None:
+    failed = ModelError("model_failed", "It failed.")
+    assert usage_of([failed], registry=Registry()) == Usage(20, 0, None, True)
+    usage = usage_of([ECHO, PassUsage(10, 2)], [failed])
+    assert usage.estimated
+    assert usage.prompt_tokens > 10 + 200
 
 
 def test_what_was_compared_with_the_answer_so_far_is_counted_too() -> None:

@@ -1,0 +1,121 @@
+"""Rooms: what all calls of a turn share. Whom they serve, what they may do, and what was answered already."""
+
+import asyncio
+import json
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from brain import blocks, prompts
+from brain.ask import Ask, Attachment
+from brain.events import CallCode
+from brain.limits import Budget
+from brain.registry import Entry, Registry
+from brain.running import Answer, Failure, Outcome
+from brain.scanner import Call
+from brain.specialist import Context, ModelView, Specialist
+
+
+class Asked(ModelView, Protocol):
+    """What calls may ask of the model, and what they must know of it."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(slots=True)
+class Desk:
+    """The desk of one turn; `attachments` are all of its conversation's."""
+
+    ask: Ask
+    registry: Registry
+    model: Asked
+    conversation_id: str
+    attachments: Sequence[Attachment]
+    block_bytes: int
+    deadline: float = field(init=False)
+    budget: Budget = field(init=False)
+    answered: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
+    numbered: int = 0
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.ask.limits)
+        self.deadline = time.monotonic() + self.ask.limits.turn_seconds
+
+    def next_id(self) -> str:
+        """A call id, unique in the turn."""
+        self.numbered += 1
+        return f"c{self.numbered}"
+
+    def names(self) -> list[str]:
+        """The specialists that can be called in this turn."""
+        return [specialist.name for specialist in self.registry.usable(self.ask.specialists)]
+
+    def refusal(self, call: Call) -> Failure | None:
+        """Why a call of the model is not run, if so."""
+        code: CallCode | None = self.budget.count()
+        if code is None and call.problem is not None:
+            return Failure(call.problem, call.reason)
+        entry = self.registry.get(call.name)
+        if code is None:
+            code = self.barred(call.name, entry)
+        if code is None and entry is not None and entry.missing is not None:
+            return Failure("unavailable", f"{entry.missing.partition(':')[0]}; go on without it")
+        code = code or self.budget.admit(call.name, identity(call.name, call.params))
+        return self.failure(code) if code else None
+
+    def failure(self, code: CallCode) -> Failure:
+        """The failure of this code, in the words a model reads."""
+        return Failure(code, prompts.reason(code, self.ask.limits, self.names()))
+
+    def barred(self, name: str, entry: Entry | None) -> CallCode | None:
+        """Why nobody may call it in this turn, if so."""
+        if entry is None:
+            return "unknown"
+        wanted = self.ask.specialists
+        if not self.registry.allowed(name) or (wanted is not None and name not in wanted):
+            return "denied"
+        return "unauthorized" if entry.specialist.requires_user and self.ask.user is None else None
+
+    def seconds_for(self, specialist: Specialist[..., Any]) -> float:
+        """How long a call of it may take: its own word or the operator's, but never longer than the request wants."""
+        seconds = self.registry.call_seconds if specialist.timeout is None else specialist.timeout
+        return seconds if self.ask.call_seconds is None else min(seconds, self.ask.call_seconds)
+
+    def kept(self, entry: Entry, params: Mapping[str, Any] | None, attachments: Sequence[Attachment]) -> Answer | None:
+        """An answer of an earlier turn that may be given again."""
+        if not entry.specialist.cache_seconds:
+            return None
+        return self.registry.recall(self._key(entry.specialist.name, params, attachments))
+
+    def keep(
+        self, entry: Entry, params: Mapping[str, Any] | None, attachments: Sequence[Attachment], answer: Answer
+    ) -> None:
+        """Keeps an answer for later turns, if its specialist allows; no more of it than a block can hold."""
+        if entry.specialist.cache_seconds:
+            key = self._key(entry.specialist.name, params, attachments)
+            shown = replace(answer, text=blocks.result_text(answer.text))
+            self.registry.keep(key, shown, entry.specialist.cache_seconds)
+
+    def _key(self, name: str, params: Mapping[str, Any] | None, attachments: Sequence[Attachment]) -> Hashable:
+        files = tuple((a.id, a.name, len(a.data), hash(a.data)) for a in attachments)
+        return self.ask.user, identity(name, params), files, self.model.name, self.model.sees_images
+
+    def context(self, entry: Entry, attachments: Sequence[Attachment], seconds: float) -> Context:
+        """What surrounds one call."""
+        return Context(
+            user=self.ask.user,
+            conversation_id=self.conversation_id,
+            message=self.ask.message,
+            attachments=attachments,
+            time_zone=self.ask.time_zone,
+            deadline=min(time.monotonic() + seconds, self.deadline),
+            settings=entry.settings,
+            model=self.model,
+        )
+
+
+def identity(name: str, params: Mapping[str, Any] | None) -> Hashable:
+    """The same for identical calls."""
+    return name, json.dumps(params, sort_keys=True, ensure_ascii=True)
