@@ -14,14 +14,16 @@ from brain import Citation, Result, specialist
 
 PASSAGES_GIVEN = 3
 PASSAGE_LENGTH = 1200
+_WEIGHTS = "12.0, 4.0, 1.0"
+"""Of a passage's own heading, those above it and its text: a page's introduction goes before its sections."""
 _HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _WORD = re.compile(r"\w+")
 _ASKING = frozenset({
     "a", "about", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "get",
-    "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "of", "on", "or", "our", "should", "so",
-    "that", "the", "their", "them", "then", "there", "these", "this", "to", "was", "we", "what", "when", "where",
-    "which", "who", "why", "will", "with", "you", "your",
+    "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "of", "on", "or", "our", "own", "should",
+    "so", "that", "the", "their", "them", "then", "there", "these", "this", "to", "was", "we", "what", "when", "where",
+    "which", "who", "why", "will", "with", "work", "you", "your",
 })  # fmt: skip
 """Words of questions. Manuals hardly use them, so that they would outweigh what is asked about."""
 
@@ -59,10 +61,10 @@ class Handbook:
         self._lock = threading.Lock()
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         self._index.execute(
-            "CREATE VIRTUAL TABLE passage USING fts5(title, text, tokenize='porter unicode61 remove_diacritics 2')"
+            "CREATE VIRTUAL TABLE passage USING fts5(own, above, text, tokenize='porter unicode61 remove_diacritics 2')"
         )
-        rows = ((number, passage.title, passage.text) for number, passage in enumerate(self.passages))
-        self._index.executemany("INSERT INTO passage (rowid, title, text) VALUES (?, ?, ?)", rows)
+        rows = ((n, p.heading[-1], " ".join(p.heading[:-1]), p.text) for n, p in enumerate(self.passages))
+        self._index.executemany("INSERT INTO passage (rowid, own, above, text) VALUES (?, ?, ?, ?)", rows)
 
     def search(self, query: str, section: str | None = None) -> list[Passage]:
         """The passages that fit best, those of one page or heading if a section is named."""
@@ -71,7 +73,7 @@ class Handbook:
         if not telling:
             return []
         match = " OR ".join(f'"{word}"' for word in telling)
-        ranked = "SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, 8.0, 1.0)"
+        ranked = f"SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, {_WEIGHTS})"
         with self._lock:
             found = [self.passages[number] for (number,) in self._index.execute(ranked, (match,))]
         return [passage for passage in found if section is None or _within(passage, section)][:PASSAGES_GIVEN]
@@ -93,7 +95,7 @@ class Handbook:
         "what is the syntax of a specialist request",
         "which settings are there and what are their defaults",
         "how do I use it as a library without the server",
-        "how do I run several replicas of the server",
+        "how do I run Brain behind a proxy",
     ),
 )
 def docs(

@@ -94,6 +94,29 @@ def test_the_words_of_a_question_do_not_count() -> None:
     assert [passage.title for passage in Handbook(pages).search("how do you")] == ["Chat"]
 
 
+@pytest.mark.parametrize("query", ["how do I write a guide", "how do I write my own guide", "writing guides"])
+def test_the_introduction_of_a_page_about_it_comes_first(query: str) -> None:
+    guide = (
+        f"# Writing a guide\n\nLook: {'an example of it, ' * 40}\n\n"
+        "## Testing\n\nTest a guide: write one.\n\n## Sharing\n\nA guide can be shared."
+    )
+    others = {f"page{n}": "# Something else\n\nIt is about other things." for n in range(9)}
+    assert Handbook({"guide": guide} | others).search(query)[0].title == "Writing a guide"
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("how do I write a specialist", "Writing a specialist"),
+        ("how do I write my own specialist", "Writing a specialist"),
+        ("how do I run Brain behind a proxy", "Operations › Behind a proxy"),
+        ("what is Brain and how does it work", "Brain"),
+    ],
+)
+def test_answers_about_brain_begin_with_what_was_asked(query: str, first: str) -> None:
+    assert answer(docs, {"query": query}, context()).startswith(f"[1] {first}\n")
+
+
 @pytest.mark.parametrize(
     "query", ['"', "title:calls", "calls NOT turn", "calls*", "NEAR(a b)", "(", "a AND", "-", "", "\0"]
 )
