@@ -1,9 +1,8 @@
-"""Roof: the routes. The only importer of Starlette and sse_starlette; pure ASGI throughout."""
+"""Roof: the routes, and the only importer of sse_starlette; pure ASGI throughout."""
 
 import asyncio
 import base64
 import hashlib
-import hmac
 import logging
 import re
 import time
@@ -16,22 +15,23 @@ from typing import Any
 import anyio
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from brain import conversation
 from brain.ask import Ask, Attachment
+from brain.door import Guard, Keys, refusal
 from brain.errors import BadRequest
 from brain.events import Done, Error
 from brain.models import AnyModel, Opened, opened, trouble_of
 from brain.registry import Registry
-from brain.settings import LOOPBACK, Settings, read
+from brain.settings import Settings, read
 from brain.store.memory import MemoryStore, Record
 from brain.turn import Turn
 from brain.wire import native
@@ -43,7 +43,6 @@ BODY_SECONDS = 20.0
 BODY_BYTES_A_SECOND = 64 * 1024
 """How long a body may take: so many seconds, and what it takes at this rate."""
 FIELDS_MOST = 50
-OPEN_PATHS = ("/", "/healthz", "/readyz")
 LAST = (Done, Error)
 SSE_HEADERS = {"Cache-Control": "no-cache, no-transform"}
 
@@ -105,17 +104,6 @@ class House:
             if name in (None, wanted, one.model.name):
                 return one.model
         raise BadRequest(f"model must be one of: {', '.join(sorted(self.names()))}.", "model")
-
-    def user(self, headers: Headers) -> str | None:
-        """Who asks, by the key in the Authorization header; without keys, the one local user."""
-        if not self.settings.keys:
-            return "local"
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        found = None
-        for key, user in self.settings.keys:  # all are compared, so that time tells nothing
-            if hmac.compare_digest(key.encode(), given.strip().encode("latin-1")) and scheme.lower() == "bearer":
-                found = user
-        return found
 
 
 class TurnResponse(EventSourceResponse):
@@ -315,87 +303,16 @@ async def readyz(request: Request) -> Response:
     return JSONResponse(status, 503 if trouble else 200)
 
 
-class Guard:
-    """Lets in who may come in, by Host and by Origin. A pure ASGI middleware, as `Keys` is."""
-
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
-        self._hosts = frozenset(host.lower().strip("[]") for host in (*LOOPBACK, settings.host, *settings.hosts))
-        self._origins = frozenset(settings.origins)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers who may not come in; hands on everybody else."""
-        refused = self._refused(Headers(scope=scope)) if _is_guarded(scope) else None
-        await (self._app if refused is None else _refusal(refused))(scope, receive, send)
-
-    def _refused(self, headers: Headers) -> BadRequest | None:
-        host = headers.get("host", "").lower()
-        named = _HOST.fullmatch(host)
-        if named is None or named["name"].strip("[]") not in self._hosts:
-            message = "This Host name is not known here; the operator lists others in HOSTS."
-            return BadRequest(message, "host", code="forbidden_host", status=403)
-        if not self._same_origin(headers, host):
-            message = "This origin may not call; the operator lists others in ORIGINS."
-            return BadRequest(message, "origin", code="forbidden_origin", status=403)
-        return None
-
-    def _same_origin(self, headers: Headers, host: str) -> bool:
-        """Whether the call is none of another site's page; what sends neither header is a program."""
-        origin = headers.get("origin")
-        if origin is not None:
-            return origin.lower() in self._origins or origin.lower() in (f"http://{host}", f"https://{host}")
-        return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
-
-
-class Keys:
-    """Lets in who has a key, and puts the key's user into the scope."""
-
-    def __init__(self, app: ASGIApp, house: House) -> None:
-        self._app = app
-        self._house = house
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers who has no key; hands on everybody else."""
-        if not _is_guarded(scope):
-            await self._app(scope, receive, send)
-            return
-        user = self._house.user(Headers(scope=scope))
-        if user is None:
-            message = "Send your key: Authorization: Bearer KEY."
-            refused = BadRequest(message, "authorization", code="unauthorized", status=401)
-            await _refusal(refused)(scope, receive, send)
-            return
-        scope["brain.user"] = user
-        await self._app(scope, receive, send)
-
-
-_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:@/\[\]]+)(:\d{1,5})?")
-
-
-def _is_guarded(scope: Scope) -> bool:
-    if scope["type"] != "http":
-        return False
-    path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
-    return path not in OPEN_PATHS
-
-
-def _refusal(error: BadRequest) -> JSONResponse:
-    body = {"code": error.code, "message": error.message}
-    if error.field is not None:
-        body["field"] = error.field
-    return JSONResponse({"error": body}, error.status, {"WWW-Authenticate": "Bearer"} if error.status == 401 else None)
-
-
 async def _on_bad_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, BadRequest)
-    return _refusal(error)
+    return refusal(error)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     codes = {404: "not_found", 405: "method_not_allowed"}
     code = codes.get(error.status_code, "bad_request")
-    response = _refusal(BadRequest(error.detail, code=code, status=error.status_code))
+    response = refusal(BadRequest(error.detail, code=code, status=error.status_code))
     response.headers.update(error.headers or {})
     return response
 
@@ -406,7 +323,7 @@ async def _on_disconnect(request: Request, error: Exception) -> Response:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     message = "Something went wrong on the server; it was logged."
-    return _refusal(BadRequest(message, code="internal", status=500))
+    return refusal(BadRequest(message, code="internal", status=500))
 
 
 def _house(request: Request) -> House:
@@ -450,7 +367,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         middleware=[
             Middleware(Guard, settings=settings),
             *([cors] if settings.origins else []),  # around the keys, so that a page can read that its key is wrong
-            Middleware(Keys, house=house),
+            Middleware(Keys, settings=settings),
         ],
         exception_handlers={
             BadRequest: _on_bad_request,

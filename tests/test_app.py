@@ -123,7 +123,7 @@ data: {{"text":"It is “fine”."}}
 
 event: usage
 id: TURN.6
-data: {{"prompt_tokens":0,"completion_tokens":19,"estimated":true}}
+data: {{"prompt_tokens":0,"completion_tokens":21,"estimated":true}}
 
 event: done
 id: TURN.7
