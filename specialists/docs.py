@@ -15,7 +15,7 @@ from brain import Citation, Result, specialist
 PASSAGES_GIVEN = 3
 PASSAGE_LENGTH = 1200
 _WEIGHTS = "12.0, 4.0, 1.0"
-"""Of a passage's own heading, those above it and its text: a page's introduction goes before its sections."""
+"""Of a passage's own heading, those above it and its text."""
 _HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _WORD = re.compile(r"\w+")
@@ -67,15 +67,19 @@ class Handbook:
         self._index.executemany("INSERT INTO passage (rowid, own, above, text) VALUES (?, ?, ?, ?)", rows)
 
     def search(self, query: str, section: str | None = None) -> list[Passage]:
-        """The passages that fit best, those of one page or heading if a section is named."""
+        """The passages that fit best, those of one page or heading if a section is named.
+
+        Those whose own heading says all that is asked about go first, so a page's introduction before its sections.
+        """
         words = _WORD.findall(query.lower())
         telling = [word for word in words if word not in _ASKING] or words
         if not telling:
             return []
-        match = " OR ".join(f'"{word}"' for word in telling)
+        any_of, headed = " OR ".join(f'"{w}"' for w in telling), " AND ".join(f'own : "{w}"' for w in telling)
         ranked = f"SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, {_WEIGHTS})"
         with self._lock:
-            found = [self.passages[number] for (number,) in self._index.execute(ranked, (match,))]
+            numbers = [n for match in (headed, any_of) for (n,) in self._index.execute(ranked, (match,))]
+        found = [self.passages[number] for number in dict.fromkeys(numbers)]
         return [passage for passage in found if section is None or _within(passage, section)][:PASSAGES_GIVEN]
 
 
