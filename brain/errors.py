@@ -53,12 +53,14 @@ class ModelError(BrainError):
         code: what kind of failure it is, as clients see it.
         message: a sentence for clients: no address, no key, nothing the server said.
         detail: what happened, for the log only.
+        recoverable: whether asking again may help; never where there is no room.
     """
 
-    def __init__(self, code: ModelErrorCode, message: str, detail: str = "") -> None:
+    def __init__(self, code: ModelErrorCode, message: str, detail: str = "", *, recoverable: bool = True) -> None:
         super().__init__(f"{message} ({detail})" if detail else message)
         self.code: ModelErrorCode = code
         self.message = message
+        self.recoverable = recoverable and code != "model_context"
 
 
 class PrefillRefused(ModelError):

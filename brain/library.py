@@ -59,7 +59,7 @@ def list_specialists() -> list[dict[str, Any]]:
 
 async def stream_with_specialists(
     base_stream: AnyStream,
-    request_context: Mapping[str, Any],
+    request_context: Mapping[str, Any] | None,
     max_specialist_calls: int = 5,
     *,
     resume: Resume | None = None,
@@ -68,9 +68,10 @@ async def stream_with_specialists(
     """Runs the specialists that a model's stream asks for, and gives the stream with their results.
 
     Args:
-        base_stream: an iterable, asynchronous or not, of texts or of chunks with a `token`. Other chunks pass.
+        base_stream: an iterable, asynchronous or not, of texts or of chunks with a `token`, of which only the text
+            is kept. Other chunks pass as they are.
         request_context: what specialists may know: `attachments` (or `media`, `ocr_context`), `user`,
-            `conversation_id`, `message`, `time_zone`. It never overrides parameters.
+            `conversation_id`, `message`, `time_zone`; None tells them nothing. It never overrides parameters.
         max_specialist_calls: how many calls are run.
         resume: called with the assistant's message so far, blocks and all; gives the stream that goes on from there.
             The first stream is then closed at its first call. Without it the result stands where the marker stood, and
@@ -80,10 +81,16 @@ async def stream_with_specialists(
     Yields:
         `{"token": …}`, `{"thinking": …}`, and `{"type": "specialist_result" | "specialist_error", "name", "call_id",
         "params", "text"?, "citations"?, "code"?, "reason"?}`.
+
+    Raises:
+        ValueError: when `max_specialist_calls` is negative.
     """
+    if max_specialist_calls < 0:
+        raise ValueError(f"max_specialist_calls is {max_specialist_calls}; it must be 0 or more")
+    context = request_context or {}
     registry = _registry(specialists)
-    ask = _ask(request_context, max_specialist_calls)
-    conversation_id = str(request_context.get("conversation_id") or "library")
+    ask = _ask(context, max_specialist_calls)
+    conversation_id = str(context.get("conversation_id") or "library")
     if resume is None:
         chunks = _in_place(base_stream, registry, ask, conversation_id)
     else:

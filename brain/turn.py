@@ -159,7 +159,7 @@ class Turn:
                 error = _interruption_error(interruption)
         except ModelError as failure:
             log.warning("turn %s: %s", self.id, failure)
-            error = Error(failure.code, failure.message, recoverable=failure.code != "model_context")
+            error = Error(failure.code, failure.message, recoverable=failure.recoverable)
         except Exception:
             log.exception("turn %s failed", self.id)
             error = Error("internal", "Something went wrong on the server; it was logged.", recoverable=True)

@@ -33,7 +33,7 @@ def wrapped(stream: Any, context: Mapping[str, Any] | None = None, *args: Any, *
 
     async def main() -> list[Any]:
         options.setdefault("specialists", registry_of())
-        chunks = [chunk async for chunk in stream_with_specialists(stream, context or {}, *args, **options)]
+        chunks = [chunk async for chunk in stream_with_specialists(stream, context, *args, **options)]
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return chunks
 
@@ -277,6 +277,19 @@ def test_what_a_specialist_knows_of_nothing() -> None:
     for answer in (context.model.describe(PNG, "what"), context.model.embed(["a"])):
         with pytest.raises(brain.Refused, match="no model"):
             asyncio.run(answer)
+
+
+def test_no_context_is_an_empty_one() -> None:
+    assert wrapped(["SPECIALIST_REQUEST[looks]"], None, specialists=[looks])[0]["type"] == "specialist_result"
+
+
+def test_a_negative_number_of_calls_is_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match="max_specialist_calls is -1"):
+        wrapped(["x"], None, -1)
+
+
+def test_only_the_text_of_a_chunk_with_text_is_kept() -> None:
+    assert wrapped([{"token": "x", "id": 7}, {"id": 8}]) == [{"token": "x"}, {"id": 8}]
 
 
 def test_the_context_never_overrides_parameters() -> None:

@@ -696,10 +696,13 @@ def failed(*items: Item, **options: Any) -> tuple[list[Event], Turn]:
 
 UNREACHABLE = ModelError("model_unreachable", "The model server does not answer.", "connection refused 10.0.0.7")
 FAILED = ModelError("model_failed", "The model failed in the middle of its answer.")
+DENIED = ModelError("model_failed", "The model server refused the key.", recoverable=False)
 CONTEXT = ModelError("model_context", "The conversation is too long for the model.")
 
 
-@pytest.mark.parametrize(("error", "recoverable"), [(UNREACHABLE, True), (FAILED, True), (CONTEXT, False)])
+@pytest.mark.parametrize(
+    ("error", "recoverable"), [(UNREACHABLE, True), (FAILED, True), (CONTEXT, False), (DENIED, False)]
+)
 def test_a_model_that_fails_before_its_answer(
     error: ModelError, recoverable: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
