@@ -71,7 +71,7 @@ class Document:
         self.name = shown(attachment.name)
         self._first = first
         self._most = most
-        self._given_up = False
+        self._given_up: str | None = None
 
     def count(self) -> int:
         """How many pages there are; an animation is one page."""
@@ -86,7 +86,7 @@ class Document:
             return ""
         texts = self._layer[1]
         if page - self._first >= len(texts):
-            raise Refused(_late(self.name))
+            raise Refused(self._given_up or _unreadable(self.name))
         text = texts[page - self._first]
         if text is None:
             raise Refused(_unreadable(self.name))
@@ -110,7 +110,7 @@ class Document:
 
         _, rest = self._of_pdf("image", page)
         if self._given_up:
-            raise Refused(_late(self.name))
+            raise Refused(self._given_up)
         head, _, pixels = rest.partition(b"\n")
         width, height, stride = json.loads(head)
         return Image.frombytes("RGB", (width, height), pixels, "raw", "RGB", stride)
@@ -118,10 +118,10 @@ class Document:
     def _of_pdf(self, wanted: str, *numbers: int) -> tuple[int, bytes]:
         """The number of pages, and what else the child process said until it was done or killed.
 
-        A PDF that once took too long is not tried again.
+        A PDF that once took too long or broke it is not tried again.
         """
         if self._given_up:
-            raise Refused(_late(self.name))
+            raise Refused(self._given_up)
         command = [sys.executable, "-P", _pdf_page.__file__, wanted, *map(str, numbers)]
         with _place(_pdf_places, self.name):
             try:
@@ -130,12 +130,12 @@ class Document:
                 )
                 said = done.stdout
             except subprocess.TimeoutExpired as expired:
-                said, self._given_up = expired.stdout or b"", True
+                said, self._given_up = expired.stdout or b"", _late(self.name)
             except subprocess.CalledProcessError as error:
-                raise Refused(_unreadable(self.name)) from error
+                said, self._given_up = error.stdout, _unreadable(self.name)
         first, end, rest = said.partition(b"\n")
         if not end:
-            raise Refused(_late(self.name))
+            raise Refused(self._given_up or _unreadable(self.name))
         pages = json.loads(first)
         if pages == "encrypted":
             raise Refused(f"'{self.name}' is encrypted; ask the user for a copy without a password")

@@ -438,6 +438,14 @@ def test_what_comes_before_the_page_that_takes_for_ever_is_read(monkeypatch: pyt
     )
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere memory is not limited")
+def test_what_comes_before_the_page_that_takes_all_memory_is_read() -> None:
+    text = answer(ocr, {}, context(("hostile.pdf", nested_pdf(9, "one", "two"))))
+    assert body(text) == (
+        f"## Page 1 of 3\n\none\n\n## Page 2 of 3\n\ntwo\n\n## Page 3 of 3\n\n(not read: 'hostile.pdf' {UNREADABLE})"
+    )
+
+
 def test_refuses_while_all_places_for_pdfs_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_images, "WAITING_SECONDS", 0.1)
     with _images._pdf_places, _images._pdf_places:
