@@ -12,29 +12,23 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
+from zoneinfo import ZoneInfo
 
 from brain import conversation, threads
 from brain.ask import Ask, Attachment
 from brain.errors import BadRequest, BrainError, SettingsError
-from brain.events import (
-    Done,
-    Error,
-    Event,
-    Notice,
-    SpecialistError,
-    SpecialistProgress,
-    SpecialistResult,
-    SpecialistStart,
-    Token,
-)
+from brain.events import Error
 from brain.models import AnyModel, Opened, opened, trouble_of
 from brain.prompts import shape
 from brain.registry import Entry, Registry
 from brain.settings import LOOPBACK, Settings, read
+from brain.terminal import Terminal
 from brain.turn import Conversation, Turn
+from brain.unicode import well_formed
 from brain.wire import native
 
 HEALTH_SECONDS = 10.0
@@ -103,8 +97,8 @@ def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", type=Path, metavar="FILE", help="settings file, such as brain.toml")
     common.add_argument("--model", metavar="MODEL", help="auto, builtin, ollama:NAME, openai:NAME or script:FILE")
-    common.add_argument("--host", help="address to listen on (127.0.0.1)")
-    common.add_argument("--port", help="port to listen on (8000)")
+    common.add_argument("--host", help="address that serve listens on (127.0.0.1)")
+    common.add_argument("--port", help="port that serve listens on (8000)")
     parser = argparse.ArgumentParser(
         prog="brain",
         description="Streaming middleware that lets any text model call specialists in the middle of its answer.",
@@ -230,6 +224,7 @@ async def _ask(given: argparse.Namespace, settings: Settings) -> int:
             limits=settings.limits,
             syntax=settings.syntax,
             time_zone=settings.time_zone,
+            now=datetime.now(ZoneInfo(settings.time_zone)),
             attachments=tuple(_attachment(path, n) for n, path in enumerate(given.file, 1)),
         )
         return await _print_turn(_turn(asked, models[0].model, registry, settings), as_json=given.json)
@@ -244,7 +239,7 @@ def _turn(asked: Ask, model: AnyModel, registry: Registry, settings: Settings) -
 
 
 async def _print_turn(turn: Turn, *, as_json: bool) -> int:
-    printed = _Terminal(sys.stdout, sys.stderr)
+    printed = Terminal(sys.stdout, sys.stderr)
     number = 0
     failed = False
     async with aclosing(turn.events()) as events:
@@ -252,52 +247,12 @@ async def _print_turn(turn: Turn, *, as_json: bool) -> int:
             number += 1
             failed = isinstance(event, Error)
             if as_json:
-                line = {"event": native.EVENT_NAMES[type(event)], "id": f"{turn.id}.{number}"}
-                print(json.dumps({**line, "data": native.plain(event)}, ensure_ascii=False), flush=True)
+                line: dict[str, Any] = {"event": native.EVENT_NAMES[type(event)], "id": f"{turn.id}.{number}"}
+                line["data"] = native.plain(event)
+                print(well_formed(json.dumps(line, ensure_ascii=False)), flush=True)
             else:
                 printed.show(event)
     return FAILED if failed else DONE
-
-
-class _Terminal:
-    """Shows a turn to a person: the answer on one stream, what happens on the other."""
-
-    def __init__(self, answer: TextIO, aside: TextIO) -> None:
-        self._answer = answer
-        self._aside = aside
-        self._dim, self._plain = ("\033[2m", "\033[0m") if aside.isatty() else ("", "")
-        self._in_line = False
-
-    def show(self, event: Event) -> None:
-        """Shows one event; those a person does not need are left out."""
-        match event:
-            case Token(text=text):
-                self._answer.write(text)
-                self._answer.flush()
-                self._in_line = not text.endswith("\n")
-            case SpecialistStart(name=name, params=params):
-                self._say(f"… {name} {json.dumps(params, ensure_ascii=False) if params else ''}".rstrip())
-            case SpecialistProgress(text=text, fraction=fraction):
-                self._say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
-            case SpecialistResult(name=name, ms=ms, cached=cached):
-                self._say(f"✓ {name}, {ms} ms" + (", from before" if cached else ""))
-            case SpecialistError(name=name, code=code, reason=reason):
-                self._say(f"✗ {name}: {code}: {reason}")
-            case Notice(text=text):
-                self._say(text)
-            case Error(code=code, message=message):
-                self._say(f"Error: {message} ({code})")
-            case Done(stop_reason=reason):
-                self._say("" if reason == "complete" else f"(ended: {reason})")
-
-    def _say(self, text: str) -> None:
-        if self._in_line:
-            self._answer.write("\n")
-            self._answer.flush()
-            self._in_line = False
-        if text:
-            self._aside.write(f"{self._dim}{text}{self._plain}\n")
-            self._aside.flush()
 
 
 def _attachment(path: Path, number: int) -> Attachment:

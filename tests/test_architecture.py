@@ -18,7 +18,7 @@ FLOORS = {
     "Wing": "models wire store",
     "Core": "blocks echo limits prompts registry running scanner schema specialist syntax transcript usage",
     "Rooms": "calls conversation desk library turn",
-    "Roof": "app cli door __main__",
+    "Roof": "app cli door terminal __main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""
 

@@ -147,6 +147,19 @@ def test_json_prints_one_event_a_line(tmp_path: Path) -> None:
     assert [event["id"] for event in events] == [f"{turn}.{n}" for n in (1, 2, 3, 4)]
 
 
+def test_json_holds_what_utf_8_can_carry(tmp_path: Path) -> None:
+    (tmp_path / "half.py").write_text(
+        "from brain import Progress, specialist\n\n"
+        "@specialist\nasync def half():\n    'Halves.'\n    yield Progress('a\\ud83d')\n    yield 'b\\ud83d'\n"
+    )
+    model = script(tmp_path, ["SPECIALIST_REQUEST[half]"], ["Done."])
+    code, out, err = brain("ask", "--json", "--model", model, "x", env={"BRAIN_SPECIALISTS_FOLDER": str(tmp_path)})
+    assert (code, err) == (0, "")
+    data = {event["event"]: event["data"] for event in map(json.loads, out.splitlines())}
+    assert data["specialist_progress"]["text"] == "a\ufffd"
+    assert data["specialist_result"]["text"] == "b\ufffd"
+
+
 def test_json_of_a_failed_answer_ends_with_the_error(tmp_path: Path) -> None:
     code, out, _ = brain("ask", "--json", "--model", script(tmp_path, {"error": "secret"}), "hello")
     assert code == 1
