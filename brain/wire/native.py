@@ -301,6 +301,8 @@ def _bad(error: msgspec.ValidationError, within: str = "") -> BadRequest:
     elif missing := re.search(r"missing required field `([^`]*)`", sentence):
         path = f"{path}.{missing[1]}"
         sentence = "This field is missing"
+    elif sentence.startswith("Expected `array"):
+        sentence = "This must be a list"
     elif sentence.startswith("Invalid enum value"):
         sentence += f"; allowed: {', '.join(get_args(SyntaxName))}"
     path = f"{within}.{path}".replace("..", ".").replace("[...]", "[]").replace(".[", "[").strip(".")
