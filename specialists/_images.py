@@ -112,6 +112,8 @@ class Document:
         if self._given_up:
             raise Refused(self._given_up)
         head, _, pixels = rest.partition(b"\n")
+        if not pixels:
+            raise Refused(_unreadable(self.name))
         width, height, stride = json.loads(head)
         return Image.frombytes("RGB", (width, height), pixels, "raw", "RGB", stride)
 

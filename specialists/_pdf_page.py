@@ -2,7 +2,7 @@
 
 A program that imports nothing of Brain. The PDF comes in on stdin, `text FIRST MOST` or `image PAGE` as arguments.
 Out on stdout goes a line of JSON with the number of pages, or `"encrypted"`; then the text of each page as a line
-of JSON, null for a damaged one; or a line with width, height and stride, and the pixels as RGB.
+of JSON, null for a damaged one; or a line with width, height and stride, and the pixels as RGB, nothing if damaged.
 """
 
 import contextlib
@@ -36,7 +36,8 @@ def answer(data: bytes, wanted: str, *numbers: int) -> Iterator[bytes]:
     with contextlib.closing(pdf):
         yield _line(len(pdf))
         if wanted == "image":
-            yield from _pixels(pdf[numbers[0] - 1])
+            with contextlib.suppress(pypdfium2.PdfiumError):
+                yield from _pixels(pdf[numbers[0] - 1])
         else:
             first, most = numbers
             for page in range(first - 1, min(first - 1 + most, len(pdf))):

@@ -322,6 +322,14 @@ def test_a_bad_page_does_not_take_the_others_with_it() -> None:
     assert f"## Page 1 of 2\n\n(not read: 'a.tiff' {UNREADABLE})\n\n## Page 2 of 2\n\n(no text was found)" in text
 
 
+@pytest.mark.parametrize("enhance", [False, True])
+def test_a_bad_page_of_a_pdf_does_not_take_the_others_with_it(enhance: bool) -> None:
+    data = text_pdf("one", "two").replace(b"[4 0 R 6 0 R]", b"[9 0 R 6 0 R]")
+    assert body(answer(ocr, {"enhance": enhance}, context(("a.pdf", data)))) == (
+        f"## Page 1 of 2\n\n(not read: 'a.pdf' {UNREADABLE})\n\n## Page 2 of 2\n\ntwo"
+    )
+
+
 def test_enhancing_reads_through_specks() -> None:
     image = Image.new("L", (220, 44), 235)
     ImageDraw.Draw(image).text((10, 10), "Order 2024 paid", font=ImageFont.load_default(size=20), fill=150)
