@@ -2,6 +2,7 @@
 
 import re
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -60,6 +61,7 @@ class Handbook:
         self.passages = [passage for name, text in pages.items() for passage in passages(name, text)]
         self._lock = threading.Lock()
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        weakref.finalize(self, self._index.close)
         self._index.execute(
             "CREATE VIRTUAL TABLE passage USING fts5(own, above, text, tokenize='porter unicode61 remove_diacritics 2')"
         )

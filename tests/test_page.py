@@ -102,9 +102,19 @@ class Conductor(Player):
             self.closed.append(time.monotonic())
 
     def question(self, number: int = -1) -> str:
-        """What the model was asked, by the newest message."""
+        """What the model was asked, by the newest message, behind the note of the time."""
         assert self.open.wait(5)
-        return self.asked[number][-1].content
+        return _behind_clock(self.asked[number][-1].content)
+
+    def questions(self) -> list[str]:
+        """All that the user said, in the newest request."""
+        return [_behind_clock(message.content) for message in self.asked[-1] if message.role == "user"]
+
+
+def _behind_clock(content: str) -> str:
+    clock, _, question = content.partition("\n\n")
+    assert clock.startswith("(Now: ")
+    return question
 
 
 library_opens = threading.Event()
@@ -415,7 +425,7 @@ def test_stop_ends_the_turn_and_the_conversation_goes_on(page: Page, model: Cond
     answer = ask(page, "go on")
     model.says("and on")
     expect(answer).to_have_text("and on")
-    assert [message.content for message in model.asked[-1] if message.role == "user"] == ["hello", "go on"]
+    assert model.questions() == ["hello", "go on"]
 
 
 def test_new_conversation_forgets_the_old_one(page: Page, model: Conductor, running_brain: Server) -> None:
@@ -429,7 +439,7 @@ def test_new_conversation_forgets_the_old_one(page: Page, model: Conductor, runn
     model.says("In Switzerland.")
     model.ends()
     idle(page)
-    assert [message.content for message in model.asked[-1] if message.role == "user"] == ["where is Bern"]
+    assert model.questions() == ["where is Bern"]
     expect(page.get_by_role("article")).to_have_count(2)
 
 

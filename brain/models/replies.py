@@ -203,9 +203,9 @@ def explained(status: int, text: str) -> ModelError:
     if status in _CONTEXT_STATUS and _CONTEXT.search(text):
         return _too_long(detail)
     if status in (401, 403):
-        return ModelError("model_failed", "The model server refused Brain's key.", detail)
+        return ModelError("model_failed", "The model server refused Brain's key.", detail, recoverable=False)
     if status == 404:
-        return ModelError("model_failed", "The model server does not have this model.", detail)
+        return ModelError("model_failed", "The model server does not have this model.", detail, recoverable=False)
     if status == 429:
         return ModelError("model_failed", "The model server takes no more requests at the moment.", detail)
     return ModelError("model_failed", "The model server could not answer.", detail)
@@ -213,7 +213,7 @@ def explained(status: int, text: str) -> ModelError:
 
 def _no_stream(kind: str) -> ModelError:
     message = "The model server did not answer with a stream; check MODEL_URL."
-    return ModelError("model_failed", message, f"Content-Type: {kind[:200]}")
+    return ModelError("model_failed", message, f"Content-Type: {kind[:200]}", recoverable=False)
 
 
 def _too_long(detail: str) -> ModelError:
