@@ -1,0 +1,62 @@
+"""Hosted servers, which no machine of ours reaches: known by their addresses, asked in their dialects."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import aclosing
+from typing import Any
+
+import httpx
+import pytest
+import respx
+
+from brain.messages import Chunk, Finish, Message
+from brain.models.openai import OpenAI
+
+ANSWER = (
+    b'data: {"choices":[{"delta":{"content":" on."},"finish_reason":null}]}\n\n'
+    b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+STARTED = [Message("user", "Hi"), Message("assistant", "Go")]
+
+
+@pytest.fixture
+def router(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.MockRouter]:
+    """Every request of a model's client goes here."""
+    with respx.MockRouter() as found:
+        monkeypatch.setattr("brain.http._proxied", lambda url: False)
+        monkeypatch.setattr("brain.http.Transport", lambda: httpx.MockTransport(found.async_handler))
+        yield found
+
+
+async def gone_on(url: str) -> tuple[str, list[Chunk]]:
+    """How a server says it resumes, and what it answers to a started answer."""
+    model = OpenAI("m", url, "secret")
+    try:
+        await model.identify()
+        async with aclosing(model.stream(STARTED)) as stream:
+            return model.resume, [chunk async for chunk in stream]
+    finally:
+        await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "resume", "last"),
+    [
+        ("https://api.mistral.ai/v1", "prefill", {"role": "assistant", "content": "Go", "prefix": True}),
+        ("https://api.deepseek.com/beta", "prefill", {"role": "assistant", "content": "Go", "prefix": True}),
+        ("https://openrouter.ai/api/v1", "prefill", {"role": "assistant", "content": "Go"}),
+        ("https://api.openai.com/v1", "message", {"role": "assistant", "content": "Go"}),
+    ],
+)
+def test_a_hosted_server_is_known_by_its_address(
+    router: respx.MockRouter, url: str, resume: str, last: dict[str, Any]
+) -> None:
+    models = router.get(f"{url}/models").respond(json={"data": [{"id": "m"}]})
+    asked = router.post(f"{url}/chat/completions").respond(content=ANSWER, content_type="text/event-stream")
+    assert asyncio.run(gone_on(url)) == (resume, [" on.", Finish("stop")])
+    assert (models.call_count, asked.call_count) == (1, 1)
+    request = asked.calls.last.request
+    assert request.headers["authorization"] == "Bearer secret"
+    assert json.loads(request.content)["messages"] == [{"role": "user", "content": "Hi"}, last]
