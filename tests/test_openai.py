@@ -736,6 +736,7 @@ def test_cancelling_a_wait_closes_the_connection() -> None:
             await server.marked.wait()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled()
             await asyncio.wait_for(server.served[0].closed.wait(), 1)
 
     asyncio.run(main())

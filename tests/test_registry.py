@@ -172,7 +172,9 @@ def test_what_has_a_default_need_not_be_provided() -> None:
         """Cooks."""
         return "x"
 
-    Registry().add(cook)
+    registry = Registry()
+    registry.add(cook)
+    assert registry.usable() == [cook]
 
 
 def test_a_missing_extra_makes_it_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
