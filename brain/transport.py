@@ -6,14 +6,17 @@ A connection whose response was not read to its end is aborted, so that the serv
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import httptools
 import httpx
 
-BUFFERED_BYTES_MOST = 256 * 1024
+UNREAD_BYTES_MOST = 256 * 1024
 IDLE_CONNECTIONS_MOST = 64
+
+READS = "reads"
+"""The extension of a response that is its body as it comes, when nothing is to be decoded."""
 
 Origin = tuple[bool, str, int]
 
@@ -66,7 +69,9 @@ class Transport(httpx.AsyncBaseTransport):
             connection.abort()
             raise
         body = _Body(connection, self, timeouts.get("read"))
-        return httpx.Response(connection.status, headers=connection.headers, stream=body, request=request)
+        headers = httpx.Headers(connection.headers)
+        extensions = {} if "Content-Encoding" in headers else {READS: body}
+        return httpx.Response(connection.status, headers=headers, stream=body, request=request, extensions=extensions)
 
     def _kept(self, origin: Origin) -> "_Connection | None":
         idle = self._idle.get(origin, [])
@@ -113,7 +118,8 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
         self._parts: list[bytes] = []
-        self._buffered = 0
+        self.on_body = self._parts.append  # httptools calls it for each chunk of each read
+        self._unread = 0
         self._paused = False
         self._head_done = False
         self._without_body = False
@@ -142,16 +148,21 @@ class _Connection(asyncio.Protocol):
             await self._more()
 
     async def read(self) -> bytes:
-        """All that has come of the body; empty at its end."""
+        """All that has come of the body.
+
+        Raises:
+            StopAsyncIteration: at its end.
+            httpx.TransportError: when it breaks off.
+        """
         while not self._parts:
             if self.complete:
-                return b""
+                raise StopAsyncIteration
             if self._error is not None:
                 raise self._error
             await self._more()
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
-        self._buffered = 0
+        self._unread = 0
         if self._paused and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
@@ -189,12 +200,13 @@ class _Connection(asyncio.Protocol):
             self.abort()
             return
         self.heard = True
+        self._unread += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._error = httpx.RemoteProtocolError(f"not HTTP: {error}")
             self.abort()
-        if self._buffered > BUFFERED_BYTES_MOST and not self._paused and self._transport is not None:
+        if self._unread > UNREAD_BYTES_MOST and not self._paused and self._transport is not None:
             self._paused = True
             self._transport.pause_reading()
         self._wake()
@@ -204,6 +216,7 @@ class _Connection(asyncio.Protocol):
             self.complete = True
         elif self._error is None:
             self._error = httpx.RemoteProtocolError("the server closed the connection")
+        self._parser = None  # which knows us: the two would wait for the garbage collector
         self._wake()
 
     # httptools calls these
@@ -220,10 +233,6 @@ class _Connection(asyncio.Protocol):
         self._head_done = True
         if self._without_body:
             self.complete = True
-
-    def on_body(self, body: bytes) -> None:
-        self._parts.append(body)
-        self._buffered += len(body)
 
     def on_message_complete(self) -> None:
         if self._head_done:
@@ -245,18 +254,15 @@ class _Body(httpx.AsyncByteStream):
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
-    async def __anext__(self) -> bytes:
-        if self._seconds is None:
-            data = await self._connection.read()
-        else:
-            try:
-                async with asyncio.timeout(self._seconds):
-                    data = await self._connection.read()
-            except TimeoutError as error:
-                raise httpx.ReadTimeout("nothing came in time") from error
-        if not data:
-            raise StopAsyncIteration
-        return data
+    def __anext__(self) -> Awaitable[bytes]:
+        return self._connection.read() if self._seconds is None else self._read_in_time(self._seconds)
+
+    async def _read_in_time(self, seconds: float) -> bytes:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._connection.read()
+        except TimeoutError as error:
+            raise httpx.ReadTimeout("nothing came in time") from error
 
     async def aclose(self) -> None:
         """Keeps the connection when the response was read to its end, else aborts it."""

@@ -14,12 +14,10 @@ from brain.ask import Ask, Limits
 from brain.errors import ModelError, PrefillRefused, Refused, SettingsError
 from brain.events import Done, Error, Event, SpecialistResult, Thinking, Token, Usage
 from brain.messages import Chunk, Finish, Message, PassUsage, Resume
-from brain.models import Opened, opened, trouble_of
+from brain.models import Opened, ollama, opened, trouble_of
 from brain.models.builtin import Builtin
-from brain.models.lines import Lines
-from brain.models.ollama import Ollama, parts
+from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
-from brain.models.replies import Reply
 from brain.registry import Registry
 from brain.settings import read
 from brain.turn import Conversation, Turn
@@ -76,14 +74,11 @@ def joined(chunks: Sequence[Chunk]) -> list[Chunk]:
 
 def decoded(pieces: Sequence[bytes]) -> list[Chunk]:
     """What the decoder makes of a body that comes in these pieces; an error as its code."""
-    reply, found, error = Reply(Lines(), parts), list[Chunk](), None
-    try:
-        for piece in pieces:
-            found += reply.feed(piece)
-        found += reply.close()
-    except ModelError as raised:
-        error = raised.code
-    return [*joined(found), f"<{error}>"] if error else joined(found)
+    reply, found = ollama.reply(), list[Chunk]()
+    for piece in pieces:
+        found += reply.feed(piece)
+    found += reply.close()
+    return [*joined(found), f"<{reply.error.code}>"] if reply.error else joined(found)
 
 
 def splits(data: bytes) -> Iterator[list[bytes]]:
@@ -139,7 +134,7 @@ def test_a_body_is_read_the_same_however_it_is_cut(body: bytes, expected: list[A
 
 def test_texts_of_one_read_are_one_chunk() -> None:
     body = lines(text("", thinking="a"), text("", thinking="b"), text("c"), text("d"), END)
-    assert list(Reply(Lines(), parts).feed(body)) == [Thinking("ab"), "cd", Finish("stop"), PassUsage(0, 2)]
+    assert list(ollama.reply().feed(body)) == [Thinking("ab"), "cd", Finish("stop"), PassUsage(0, 2)]
 
 
 @pytest.mark.parametrize(

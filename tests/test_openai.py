@@ -14,10 +14,8 @@ from brain.ask import Ask, Limits
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Done, Error, Event, SpecialistResult, Thinking, Token, Usage
 from brain.messages import Chunk, Exchange, Finish, Message, PassUsage, Resume, Said
-from brain.models import opened
-from brain.models.lines import ServerSentEvents
-from brain.models.openai import OpenAI, parts
-from brain.models.replies import Reply
+from brain.models import openai, opened
+from brain.models.openai import OpenAI
 from brain.registry import Registry
 from brain.settings import read
 from brain.turn import Conversation, Turn
@@ -68,14 +66,11 @@ def joined(chunks: Sequence[Chunk]) -> list[Chunk]:
 
 def decoded(pieces: Sequence[bytes]) -> list[Chunk | str]:
     """What the decoder makes of a body that comes in these pieces; an error as its code."""
-    reply, found, error = Reply(ServerSentEvents(), parts), list[Chunk](), None
-    try:
-        for piece in pieces:
-            found += reply.feed(piece)
-        found += reply.close()
-    except ModelError as raised:
-        error = raised.code
-    return [*joined(found), f"<{error}>"] if error else list(joined(found))
+    reply, found = openai.reply(), list[Chunk]()
+    for piece in pieces:
+        found += reply.feed(piece)
+    found += reply.close()
+    return [*joined(found), f"<{reply.error.code}>"] if reply.error else list(joined(found))
 
 
 def splits(data: bytes) -> Iterator[list[bytes]]:
@@ -199,7 +194,7 @@ def test_a_body_whose_json_has_no_end_of_depth_fails_in_a_sentence() -> None:
 
 
 def test_texts_of_one_read_are_one_chunk() -> None:
-    reply = Reply(ServerSentEvents(), parts)
+    reply = openai.reply()
     body = frames(delta(reasoning="a"), delta(reasoning="b"), delta(content="c"), delta(content="d"), STOP, usage())
     assert list(reply.feed(body)) == [Thinking("ab"), "cd", Finish("stop"), PassUsage(7, 2)]
 

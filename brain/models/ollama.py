@@ -80,7 +80,7 @@ class Ollama(Remote):
         await _shown(self._http, self._model)
 
     def _reply(self) -> Reply:
-        return Reply(Lines(), parts)
+        return reply()
 
     def _request(self, messages: Sequence[Message]) -> bytes:
         return msgspec.json.encode(
@@ -156,6 +156,11 @@ async def _ask(answer: Any) -> Any:
         raise ModelError("model_unreachable", "The model server cannot be reached.", repr(error)) from error
     except ValueError as error:  # neither JSON nor what the package expects in it
         raise ModelError("model_failed", "The model server is no Ollama server.", repr(error)[:500]) from error
+
+
+def reply() -> Reply:
+    """A reader for one answer."""
+    return Reply(Lines(), parts)
 
 
 def parts(data: bytes) -> Sequence[Part]:

@@ -11,6 +11,7 @@ from brain.ask import sniff
 from brain.errors import ModelError, Refused
 from brain.events import Thinking
 from brain.messages import Finish, Message, PassUsage, Resume
+from brain.models.frames import Frame
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
 from brain.models.replies import Over, Part, Reply, explained, failing, failure, read
@@ -125,7 +126,7 @@ class OpenAI(Remote):
         await self._get(f"{self._url}/models")
 
     def _reply(self) -> Reply:
-        return Reply(ServerSentEvents(), parts)
+        return reply()
 
     def _hosted(self) -> Dialect | None:
         parts = urlsplit(self._url)
@@ -154,6 +155,11 @@ class OpenAI(Remote):
             return response.json() if response.status_code == 200 else {}
         except ValueError:
             return {}
+
+
+def reply() -> Reply:
+    """A reader for one answer."""
+    return Reply(ServerSentEvents(), Frame("content", parts).parts)
 
 
 def parts(data: bytes) -> Sequence[Part]:

@@ -4,12 +4,14 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 
 from brain import http
 from brain.errors import ModelError, PrefillRefused
 from brain.messages import Chunk, Message, Resume
-from brain.models.replies import Reply, chunks
+from brain.models.replies import Answer, Reply, answered, chunks
 
+JSON = {"Content-Type": "application/json"}
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
 """How long an answer to `trouble` is kept, so that those who want to know cannot load the server."""
@@ -46,6 +48,7 @@ class Remote(ABC):
         self._url = (url or self._default_url).rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"} if key else None
         self._http = http.client(self._url, self._headers)
+        self._chat = self._http.build_request("POST", self._path).url  # joined and parsed once
         self._probing = asyncio.Lock()
         self._probed: tuple[float, str | None] | None = None
 
@@ -84,17 +87,19 @@ class Remote(ABC):
             return "The model server does not answer."
         return None
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
         """One pass over the server's chat API, as much as one read brings in one chunk."""
+        return chunks(partial(self._answer, messages), self._reply())
+
+    async def _answer(self, messages: Sequence[Message]) -> Answer:
+        """The server's answer, from its first byte on."""
         if self._missed:  # it did not answer when it was asked what it is
             with suppress(ModelError):
                 await self.identify()
-        resumed = messages[-1].role == "assistant"
-        body = self._request(messages)
+        request = self._http.build_request("POST", self._chat, content=self._request(messages), headers=JSON)
         try:
-            async with aclosing(chunks(self._http, self._path, body, self._reply(), resumed=resumed)) as found:
-                async for chunk in found:
-                    yield chunk
+            response = await self._http.send(request, stream=True)
+            return await answered(response, resumed=messages[-1].role == "assistant")
         except PrefillRefused:
             self.resume = self._wanted_resume = "message"
             raise

@@ -2,15 +2,16 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import httpx
 import msgspec
 
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Thinking
+from brain.http import Reads, reads
 from brain.messages import Chunk, Finish, PassUsage
 from brain.unicode import joined
 
@@ -34,11 +35,15 @@ class Over:
 Part = Chunk | Over
 
 
+Answer = tuple[Reads, str]
+"""The body of an answer, and its content type."""
+
+
 class Splitter(Protocol):
     """Finds the items (lines, events) in a stream of bytes."""
 
-    def feed(self, data: bytes, /) -> Iterable[bytes]: ...
-    def close(self) -> Iterable[bytes]: ...
+    def feed(self, data: bytes, /) -> Sequence[bytes]: ...
+    def close(self) -> Sequence[bytes]: ...
 
 
 class Reply:
@@ -46,117 +51,139 @@ class Reply:
 
     Args:
         splitter: finds the items in the bytes.
-        parts: what one item says.
+        parts: what one item says; a single text, which most are, may stand for itself.
 
     Attributes:
         heard: whether there was any item.
         ended: whether the server said why the model stopped; what fails later does no harm.
         over: whether nothing more will come.
+        error: what the server says that failed, or that it said nothing that can be read; it is over then.
     """
 
-    def __init__(self, splitter: Splitter, parts: Callable[[bytes], Sequence[Part]]) -> None:
+    def __init__(self, splitter: Splitter, parts: Callable[[bytes], str | Sequence[Part]]) -> None:
         self.heard = False
         self.ended = False
         self.over = False
+        self.error: ModelError | None = None
         self._splitter = splitter
         self._parts = parts
         self._half = ""
 
-    def feed(self, data: bytes) -> Iterator[Chunk]:
-        """Takes what one read brought. What was said before an error comes before the error.
+    def feed(self, data: bytes) -> Sequence[Chunk]:
+        """Takes what one read brought; what was said before an error is said."""
+        try:
+            return self._chunks(self._splitter.feed(data))
+        except ModelError as error:
+            return self._failed(error)
 
-        Raises:
-            ModelError: when the server says that it failed, or nothing that can be read.
-        """
-        return self._chunks(self._splitter.feed(data))
-
-    def close(self) -> Iterator[Chunk]:
+    def close(self) -> Sequence[Chunk]:
         """Says that the body ended."""
         return self._chunks(self._splitter.close())
 
-    def _chunks(self, items: Iterable[bytes]) -> Iterator[Chunk]:
-        run: list[Any] = []  # neighbouring texts, or neighbouring thoughts
-        kind: type = str
-        usage = None
+    def _chunks(self, items: Sequence[bytes]) -> Sequence[Chunk]:
+        found: list[Chunk] = []
+        texts: list[str] = []
         for item in items:
             if self.over:
                 break
             self.heard = True
-            said: Sequence[Part | ModelError]
             try:
                 said = self._parts(item)
             except ModelError as error:
-                said = (error,)  # what was said before it is told first
+                self._failed(error)
+                break
+            if isinstance(said, str):
+                texts.append(said)
+                continue
             for part in said:
-                if type(part) is kind:
-                    run.append(part)
-                elif isinstance(part, PassUsage):
-                    usage = part
+                if isinstance(part, str):
+                    texts.append(part)
                 else:
-                    if run and (chunk := self._joined(run)):
-                        yield chunk
-                    if isinstance(part, (str, Thinking)):
-                        run, kind = [part], type(part)
-                    else:
-                        run = []
-                        yield from self._end(part)
-        if run and (chunk := self._joined(run)):
-            yield chunk
-        if usage is not None:
-            yield usage
+                    self._say(texts, found)
+                    self._tell(part, found)
+        self._say(texts, found)
+        if len(found) > 1:
+            found.sort(key=_is_usage)  # a turn wants to know why it ended before what it took
+        return found
 
-    def _joined(self, run: Sequence[Any]) -> str | Thinking | None:
-        """The run as one, if it is not empty; halves of characters wait for the other half, or become U+FFFD."""
-        thoughts = isinstance(run[0], Thinking)
-        text = "".join([thought.text for thought in run] if thoughts else run)
-        whole, self._half = joined(self._half + text)
-        return Thinking(whole) if thoughts and whole else whole
+    def _say(self, texts: list[str], found: list[Chunk]) -> None:
+        """Adds the texts as one; halves of characters wait for the other half, or become U+FFFD."""
+        if texts:
+            text, self._half = joined(self._half + "".join(texts))
+            texts.clear()
+            if text:
+                found.append(text)
 
-    def _end(self, part: Finish | Over | ModelError) -> Iterator[Chunk]:
-        if isinstance(part, ModelError):
-            raise part
-        self.ended = True
-        self.over = isinstance(part, Over)
-        if self._half:
-            self._half = ""
-            yield "\ufffd"
-        if isinstance(part, Finish):
-            yield part
+    def _tell(self, part: Thinking | PassUsage | Finish | Over, found: list[Chunk]) -> None:
+        if isinstance(part, PassUsage):
+            found.append(part)
+        elif isinstance(part, Thinking):
+            text, self._half = joined(self._half + part.text)
+            if found and isinstance(last := found[-1], Thinking):
+                text = last.text + text
+                found.pop()
+            if text:
+                found.append(Thinking(text))
+        else:
+            self.ended = True
+            self.over = isinstance(part, Over)
+            if self._half:
+                self._half = ""
+                found.append("\ufffd")
+            if isinstance(part, Finish):
+                found.append(part)
+
+    def _failed(self, error: ModelError) -> Sequence[Chunk]:
+        self.over, self.error = True, error
+        return ()
 
 
-async def chunks(
-    client: httpx.AsyncClient, path: str, body: bytes, reply: Reply, *, resumed: bool
-) -> AsyncGenerator[Chunk, None]:
-    """One pass: posts `body`, gives what the answer says. Closing the generator closes the connection.
+def _is_usage(chunk: Chunk) -> bool:
+    return isinstance(chunk, PassUsage)
+
+
+async def chunks(answer: Callable[[], Awaitable[Answer]], reply: Reply) -> AsyncGenerator[Chunk, None]:
+    """One pass: asks for an answer, gives what it says. Closing the generator closes the connection.
 
     Raises:
         ModelError: when there is no answer, or only a part of one.
-        PrefillRefused: when the server does not go on with a started answer.
     """
-    headers = {"Content-Type": "application/json"}
-    try:
-        with failing():
-            async with client.stream("POST", path, content=body, headers=headers) as response:
-                if response.status_code != 200:
-                    raise await _refusal(response, resumed=resumed)
-                kind = response.headers.get("Content-Type", "")
-                if kind.startswith("text/html"):
-                    raise _no_stream(kind)
-                async with aclosing(cast(AsyncGenerator[bytes, None], response.aiter_bytes())) as reads:
-                    async for data in reads:
-                        for chunk in reply.feed(data):
-                            yield chunk
-                        if reply.over:
-                            return
-            for chunk in reply.close():
-                yield chunk
-    except ModelError:
-        if not reply.ended:
-            raise
+    with failing():
+        reads, kind = await answer()
+        async with aclosing(reads):
+            try:
+                async for data in reads:
+                    for chunk in reply.feed(data):
+                        yield chunk
+                    if reply.over:
+                        break
+            except httpx.HTTPError:
+                if not reply.ended:
+                    raise
+    for chunk in reply.close():
+        yield chunk
+    if reply.ended:
+        return
+    if reply.error is not None:
+        raise reply.error
     if not reply.heard and not kind.startswith("text/event-stream"):
         raise _no_stream(kind)
-    if not reply.ended:
-        raise ModelError("model_failed", "The model server broke off in the middle of its answer.", "no end was sent")
+    raise ModelError("model_failed", "The model server broke off in the middle of its answer.", "no end was sent")
+
+
+async def answered(response: httpx.Response, *, resumed: bool) -> Answer:
+    """What is to be read of a streamed response, and of which type it is.
+
+    Raises:
+        ModelError: when it is no answer; it is closed then.
+        PrefillRefused: when the server does not go on with a started answer.
+    """
+    body = reads(response)
+    kind = response.headers.get("Content-Type", "")
+    if response.status_code == 200 and not kind.startswith("text/html"):
+        return body, kind
+    async with aclosing(body):
+        raise _no_stream(kind) if response.status_code == 200 else await _refusal(response.status_code, body, resumed)
 
 
 def read(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
@@ -221,15 +248,13 @@ def _too_long(detail: str) -> ModelError:
     return ModelError("model_context", message, detail)
 
 
-async def _refusal(response: httpx.Response, *, resumed: bool) -> ModelError:
+async def _refusal(status: int, reads: Reads, resumed: bool) -> ModelError:
     body = b""
-    async with aclosing(cast(AsyncGenerator[bytes, None], response.aiter_bytes())) as reads:
-        async for data in reads:
-            body += data
-            if len(body) >= REFUSAL_BYTES:
-                break
-    text = body[:REFUSAL_BYTES].decode(errors="replace")
-    error = explained(response.status_code, text)
-    if resumed and response.status_code in _PREFILL_STATUS and error.code != "model_context":
+    async for data in reads:
+        body += data
+        if len(body) >= REFUSAL_BYTES:
+            break
+    error = explained(status, body[:REFUSAL_BYTES].decode(errors="replace"))
+    if resumed and status in _PREFILL_STATUS and error.code != "model_context":
         return PrefillRefused(error.args[0])
     return error
