@@ -1,0 +1,139 @@
+"""What Brain costs, next to other ways of doing the same, in one run. Linux, two cores or more.
+
+The model server and the client run on the first core, the server that is measured alone on the second; its cost is its
+processes' time on CPU, so that what else runs on the machine matters little.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import growth
+import pieces
+import whole
+from chart import draw
+from load import Failed
+from tables import Table
+from targets import HERE, KINDS, NGINX, Bench
+from whole import Run, say
+
+MEASURES: Mapping[str, Callable[[Run], Table | None]] = {
+    "scanner": pieces.scanner,
+    "decode": pieces.decode,
+    "encode": pieces.encode,
+    "turn": pieces.turn,
+    "cpu": whole.cpu,
+    "latency": whole.latency,
+    "capacity": whole.capacity,
+    "memory": whole.memory,
+    "leaving": whole.leaving,
+    "marker": whole.marker,
+    "length": growth.length,
+    "streams": growth.streams,
+    "specialists": growth.specialists,
+    "history": growth.history,
+}
+PACKAGES = ["uvloop", "httptools", "msgspec", "starlette", "sse-starlette", "uvicorn", "httpx", "ollama", "openai"]
+
+out = sys.stdout.write
+
+
+def main() -> int:
+    given = _parser().parse_args()
+    names = [name for name in KINDS if name in given.targets]
+    skipped = {name: why for name in names if (why := KINDS[name].missing)}
+    names = [name for name in names if name not in skipped]
+    kept = json.loads(given.json.read_text("utf-8")) if given.json and given.json.exists() else {}
+    tables = {name: Table(**table) for name, table in kept.items()}
+    out(_head(names, skipped))
+    code = 0
+    with Bench() as bench:
+        run = Run(bench, names, 1 if given.quick else given.rounds, given.quick)
+        for name in given.only:
+            began = time.monotonic()
+            try:
+                table = MEASURES[name](run)
+            except Failed as error:
+                say(f"{name} failed: {error}")
+                code = 1
+                continue
+            say(f"{name}: {time.monotonic() - began:.0f} s")
+            if table is not None:
+                tables[name] = table
+                out(f"{table}\n")
+                sys.stdout.flush()
+    if given.json:
+        given.json.write_text(json.dumps({name: asdict(table) for name, table in tables.items()}, indent=1), "utf-8")
+    if given.chart:
+        draw(tables, given.chart)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python tests/bench", description=__doc__.partition("\n\n")[0])
+
+    def names(option: str, known: Sequence[str], what: str) -> None:
+        helped = f"{what}: {', '.join(known)}"
+        parser.add_argument(option, nargs="+", choices=known, default=list(known), metavar="NAME", help=helped)
+
+    names("--only", list(MEASURES), "what is measured")
+    names("--targets", list(KINDS), "the servers that whole servers are measured of")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each (3)")
+    parser.add_argument("--quick", action="store_true", help="one short round: whether it works, not what it costs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the figures there, beside those it has")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw cpu and capacity (SVG, PNG)")
+    return parser
+
+
+def _head(names: Sequence[str], skipped: Mapping[str, str]) -> str:
+    """Command, date, machine, versions, and what the names stand for."""
+    versions = {"Brain": f"{importlib.metadata.version('brain-sse')} at {_said('git', 'rev-parse', '--short', 'HEAD')}"}
+    versions["Python"] = platform.python_version()
+    versions |= {name: found for name in PACKAGES if (found := _version(name))}
+    if NGINX:
+        versions["nginx"] = _said(NGINX, "-v").rpartition("/")[2]
+    lines = [
+        f"    python tests/bench {' '.join(sys.argv[1:])}",
+        "",
+        f"{time.strftime('%Y-%m-%d')}, {_processor()}, {os.cpu_count()} cores, Linux {platform.release()}; "
+        + ", ".join(f"{name} {version}" for name, version in versions.items())
+        + ".",
+        "",
+        *(f"- {name}: {KINDS[name].what}" for name in names),
+        *(f"- {name}: skipped, {why}" for name, why in skipped.items()),
+    ]
+    return "\n".join(lines) + "\n\n"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _said(*command: str) -> str:
+    try:
+        run = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
+    except OSError:
+        return "?"
+    return (run.stdout + run.stderr).strip() or "?"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""What a token and a reply cost when everything around them grows; each is to stay flat."""
+
+import time
+from collections.abc import Sequence
+
+from load import Play
+from tables import Table, quantile
+from targets import KINDS, Target
+from whole import MILLION, Run, busy, paced, say
+
+A_TOKEN, A_REPLY = "µs a token", "µs a reply of one token"
+LATE = "late, ms p99"
+TOKENS = 2_000
+
+
+def length(run: Run) -> Table:
+    """The longer the answer, the less of its price is that of the reply itself."""
+    table = Table("Growth with the length of the answer: µs on CPU a token, as fast as it goes", [A_TOKEN], "tokens")
+    target = run.bench.target("brain")
+    for _ in range(run.rounds):
+        for tokens in (100, 1_000, 10_000) if run.quick else (100, 1_000, 10_000, 100_000):
+            say(f"length: {tokens}")
+            replies = max(2, run.less(100_000, 10_000) // tokens)
+            table.add(f"{tokens:,}", A_TOKEN, busy(target, [Play(tokens)] * replies, at_once=2))
+    return table
+
+
+def streams(run: Run) -> Table:
+    """Streams side by side, of 20 tokens a second, while none begins or ends; nginx tells what any server pays."""
+    names = [name for name in ("brain", "nginx") if not KINDS[name].missing]
+    columns = [f"{name}, {what}" for name in names for what in (A_TOKEN, LATE)]
+    table = Table("Growth with the number of streams of 20 tokens/s", columns, "streams")
+    for _ in range(run.rounds):
+        for count in (1, 20) if run.quick else (1, 20, 200, 1_000):
+            say(f"streams: {count}")
+            for name in names:
+                used, outcome = paced(run.bench.target(name), count, 5 if count == 1 else 2, rate=20)
+                table.add(f"{count:,}", f"{name}, {A_TOKEN}", used)
+                table.add(f"{count:,}", f"{name}, {LATE}", quantile(outcome.late, 0.99) / MILLION)
+    table.notes.append(f"Without any stream Brain takes {_idle(run.bench.target('brain')):.1f} ms of a second.")
+    return table
+
+
+def _idle(target: Target, seconds: float = 2.0) -> float:
+    """Milliseconds on CPU a second, with nothing to do."""
+    before = target.cpu()
+    time.sleep(seconds)
+    return (target.cpu() - before) / MILLION / seconds
+
+
+def specialists(run: Run) -> Table:
+    """More registered specialists make a longer prompt, which every request carries; a token knows nothing of it."""
+    table = Table("Growth with the number of specialists", [A_TOKEN, A_REPLY], "registered")
+    for more in (0, 10) if run.quick else (0, 10, 100, 300):
+        say(f"specialists: {more} more")
+        with run.bench.fresh("brain", more) as target:
+            for _ in range(run.rounds):
+                _costs(table, f"3 + {more}", target, [None] * run.less(100, 20))
+    return table
+
+
+def history(run: Run) -> Table:
+    """Earlier exchanges of a conversation, of 100 tokens each, which every request carries."""
+    table = Table("Growth with the length of the history", [A_TOKEN, A_REPLY], "earlier exchanges")
+    target = run.bench.target("brain")
+    for n in range(run.rounds):
+        for earlier in (0, 10) if run.quick else (0, 10, 100):
+            say(f"history: {earlier}")
+            talks = [f"h{n}-{earlier}-{talk}" for talk in range(run.less(40, 10))]
+            for _ in range(earlier):
+                target.run([Play(100, conversation=talk) for talk in talks], at_once=8)
+            _costs(table, f"{earlier}", target, talks)
+    return table
+
+
+def _costs(table: Table, row: str, target: Target, talks: Sequence[str | None]) -> None:
+    """What a reply costs, and a token more of it."""
+    a_reply = busy(target, [Play(1, conversation=talk) for talk in talks], at_once=1)
+    long = busy(target, [Play(TOKENS, conversation=talk) for talk in talks[:24]], at_once=8) * TOKENS
+    table.add(row, A_TOKEN, (long - a_reply) / (TOKENS - 1))
+    table.add(row, A_REPLY, a_reply)

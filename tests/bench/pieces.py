@@ -1,0 +1,233 @@
+"""The pieces of the way of a token, each by itself and in this process, next to what is usual for it."""
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from importlib.util import find_spec
+from itertools import cycle, islice
+from time import process_time_ns
+from typing import Any, TypeVar
+
+import httpx
+import ollama
+import scanner as scanning
+from sse_starlette import ServerSentEvent
+from tables import Table
+from targets import TARGET_CORE
+from upstream import TOKENS, ollama_line, openai_event
+from whole import Run, say
+
+from brain.ask import Ask, Limits
+from brain.errors import Refused
+from brain.events import Token
+from brain.messages import Chunk, Finish, Message, Resume
+from brain.models.lines import ServerSentEvents
+from brain.models.openai import parts
+from brain.models.replies import Reply
+from brain.registry import Registry
+from brain.turn import Conversation, Turn
+from brain.wire.native import Encoder
+
+T = TypeVar("T")
+ONE, SIXTEEN = "a token a read", "16 tokens a read"
+READS = {ONE: 1, SIXTEEN: 16}
+MARKER = re.compile(r"SPECIALIST_REQUEST\[(\w+):(.*?)\]", re.DOTALL)
+SHORT = 2_000
+"""Tokens of an answer, for what grows with its length or is too slow for more."""
+
+
+def words(count: int) -> list[str]:
+    return list(islice(cycle(TOKENS), count))
+
+
+def joined(items: Sequence[str], size: int) -> list[str]:
+    """What arrives together, as one."""
+    return ["".join(items[at : at + size]) for at in range(0, len(items), size)]
+
+
+def on_core() -> None:
+    os.sched_setaffinity(0, {TARGET_CORE})
+
+
+def nanoseconds(work: Callable[[T], object], given: T, tokens: int) -> float:
+    """Of the second time, when all that is loaded on first use is there."""
+    work(given)
+    began = process_time_ns()
+    work(given)
+    return (process_time_ns() - began) / tokens
+
+
+def nanoseconds_of(work: Callable[[T], Coroutine[Any, Any, None]], given: T, tokens: int) -> float:
+    """The same of what awaits."""
+
+    async def twice() -> float:
+        await work(given)
+        began = process_time_ns()
+        await work(given)
+        return (process_time_ns() - began) / tokens
+
+    return asyncio.run(twice())
+
+
+def scanner(run: Run) -> None:
+    """It has a table, and a command, of its own."""
+    on_core()
+    scanning.main()
+
+
+# decode
+
+
+def decode(run: Run) -> Table:
+    """From the model's bytes to text."""
+    on_core()
+    table = Table("Decode: ns a token", list(READS), "reader")
+    for _ in range(run.rounds):
+        for column, size in READS.items():
+            say(f"decode: {column}")
+            openai_reads = _reads([openai_event(word) for word in words(SHORT)], size)
+            ollama_reads = _reads([ollama_line(word) for word in words(SHORT)], size)
+            table.add("brain", column, nanoseconds(_heard, openai_reads, SHORT))
+            table.add("json.loads", column, nanoseconds(_loaded, openai_reads, SHORT))
+            table.add("ollama client", column, nanoseconds_of(_ollama_client, ollama_reads, SHORT))
+            if find_spec("openai"):
+                whole = [*openai_reads, b"data: [DONE]\n\n"]
+                table.add("openai client", column, nanoseconds_of(_openai_client, whole, SHORT))
+    return table
+
+
+def _reads(items: Sequence[str], size: int) -> list[bytes]:
+    return [text.encode() for text in joined(items, size)]
+
+
+def _heard(reads: Sequence[bytes]) -> None:
+    reply = Reply(ServerSentEvents(), parts)
+    for data in reads:
+        for _ in reply.feed(data):
+            pass
+
+
+def _loaded(reads: Sequence[bytes]) -> None:
+    for data in reads:
+        for event in data.split(b"\n\n"):
+            if event:
+                json.loads(event[6:])["choices"][0]["delta"]["content"]
+
+
+async def _body(reads: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for data in reads:
+        yield data
+
+
+def _answering(library: Any, reads: Sequence[bytes], media_type: str) -> Any:
+    """A transport whose response is these reads, of `httpx` or of its like."""
+    headers = {"Content-Type": media_type}
+    return library.MockTransport(lambda request: library.Response(200, headers=headers, content=_body(reads)))
+
+
+async def _ollama_client(reads: Sequence[bytes]) -> None:
+    client = ollama.AsyncClient(transport=_answering(httpx, reads, "application/x-ndjson"))
+    async for part in await client.chat(model="fake", messages=[{"role": "user", "content": "hi"}], stream=True):
+        part.message.content  # noqa: B018 - what a program reads
+
+
+async def _openai_client(reads: Sequence[bytes]) -> None:
+    import httpx2
+    import openai
+
+    http = httpx2.AsyncClient(transport=_answering(httpx2, reads, "text/event-stream"))
+    client = openai.AsyncOpenAI(api_key="-", base_url="http://fake/v1", http_client=http)
+    asked = [{"role": "user", "content": "hi"}]
+    async for chunk in await client.chat.completions.create(model="fake", messages=asked, stream=True):  # type: ignore
+        chunk.choices[0].delta.content  # noqa: B018 - what a program reads
+
+
+# encode
+
+
+def encode(run: Run) -> Table:
+    """From text to the bytes of an event."""
+    on_core()
+    table = Table("Encode: ns a token", list(READS), "writer")
+    ways: dict[str, Callable[[str], object]] = {
+        "json.dumps": lambda text: f"event: token\nid: t.1\ndata: {json.dumps({'text': text})}\n\n".encode(),
+        "sse-starlette": lambda text: ServerSentEvent(json.dumps({"text": text}), event="token", id="t.1").encode(),
+    }
+    count = run.less(50_000, 2_000)
+    for _ in range(run.rounds):
+        for column, size in READS.items():
+            texts = joined(words(count), size)
+            events = [Token(text) for text in texts]
+            encoder = Encoder("t0123456789abcdef")
+            table.add("brain", column, nanoseconds(_each(encoder.encode), events, count))
+            for name, way in ways.items():
+                table.add(name, column, nanoseconds(_each(way), texts, count))
+    return table
+
+
+def _each(way: Callable[[T], object]) -> Callable[[Sequence[T]], object]:
+    return lambda items: [way(item) for item in items]
+
+
+# turn
+
+
+def turn(run: Run) -> Table:
+    """From the model's texts to encoded events, by the turn; next to a loop that searches all the text every time."""
+    on_core()
+    columns = (*READS, "a turn of one token, µs")
+    table = Table(f"Turn and encode: ns a token of an answer of {SHORT:,}", columns, "loop")
+    for _ in range(run.rounds):
+        for column, size in READS.items():
+            say(f"turn: {column}")
+            texts = joined(words(SHORT), size)
+            table.add("brain", column, nanoseconds_of(_turn, texts, SHORT))
+            table.add("usual", column, nanoseconds_of(_usual, texts, SHORT))
+        table.add("brain", columns[-1], nanoseconds_of(_turns, 100, 100) / 1000)
+    return table
+
+
+class Player:
+    """A model that says these texts."""
+
+    name, stand_in, context_tokens, sees_images = "player", False, None, False
+    resume: Resume = "message"
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+
+    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+        for text in self._texts:
+            yield text
+        yield Finish("stop")
+
+    async def describe(self, image: bytes, question: str) -> str:
+        raise Refused("the model takes no images")
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        raise Refused("the model has no embeddings")
+
+
+async def _turn(texts: Sequence[str]) -> None:
+    asked = Ask("hi", None, Limits(), ("bracket", "function_call"), "UTC")
+    one = Turn(asked, Conversation("c"), Player(texts), Registry())
+    encoder = Encoder(one.id)
+    async with aclosing(one.events()) as events:
+        async for event in events:
+            encoder.encode(event)
+
+
+async def _turns(count: int) -> None:
+    for _ in range(count):
+        await _turn(["hi"])
+
+
+async def _usual(texts: Sequence[str]) -> None:
+    said = ""
+    for text in texts:
+        said += text
+        if MARKER.search(said) is None:
+            ServerSentEvent(json.dumps({"text": text}), event="token").encode()

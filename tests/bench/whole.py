@@ -1,0 +1,212 @@
+"""Whole servers next to each other: processor, latency, capacity, memory, and how soon they notice."""
+
+import math
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from load import Failed, Outcome, Play, Window
+from tables import Table, quantile, rotated
+from targets import Bench, Target
+
+RATE = 50
+"""Tokens a second of a paced stream."""
+LATE = 0.050
+"""Seconds: a stream whose tokens come later than that is felt to stutter."""
+MILLION = 1e6
+
+
+@dataclass
+class Run:
+    """What was asked for on the command line."""
+
+    bench: Bench
+    names: Sequence[str]
+    rounds: int
+    quick: bool
+
+    def in_turn(self, *without: str) -> list[str]:
+        return list(rotated([name for name in self.names if name not in without], self.rounds))
+
+    def less(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def cpu(run: Run) -> Table:
+    """Time on CPU a token: as fast as it goes, paced, and what a reply costs however short it is."""
+    columns = ("burst", f"20 × {RATE}/s", f"200 × {RATE}/s", "a reply of one token")
+    table = Table("Processor: µs on CPU a token", columns, "server")
+    for name in run.in_turn("direct"):
+        say(f"cpu: {name}")
+        target = run.bench.target(name)
+        replies = 4 if run.quick else 8 if target.kind.slow else 24
+        table.add(name, columns[0], busy(target, [Play(2_000)] * replies))
+        table.add(name, columns[1], paced(target, 20, run.less(2, 1))[0])
+        if not run.quick:
+            table.add(name, columns[2], paced(target, 200, 2)[0])
+        table.add(name, columns[3], busy(target, [Play(1)] * run.less(200, 50), at_once=1))
+    return table
+
+
+def busy(target: Target, plays: Sequence[Play], at_once: int = 8) -> float:
+    """Microseconds on CPU a token of these replies, from their requests to their ends."""
+    before = target.cpu()
+    outcome = target.run(plays, at_once)
+    return (target.cpu() - before) / outcome.tokens / 1000
+
+
+def paced(target: Target, streams: int, seconds: float, rate: int = RATE) -> tuple[float, Outcome]:
+    """Microseconds on CPU a token while so many streams run and none begins or ends, and how late tokens were."""
+    spread = max(0.5, streams / 400)
+    window = Window(spread + 0.3, spread + 0.3 + seconds, target.cpu)
+    tokens = math.ceil((spread + 0.5 + seconds) * rate)
+    outcome = target.run([Play(tokens, rate)] * streams, spread=spread, window=window)
+    return window.used / max(1, window.tokens) / 1000, outcome
+
+
+def latency(run: Run) -> Table:
+    """How much later a token leaves than it came, and how long the first one takes."""
+    quiet, first, many = "quiet stream", "first token", f"first token, {run.less(1_000, 100):,} at once"
+    columns = [f"{what}, {share}" for what in (quiet, first, many) for share in ("p50", "p99")]
+    table = Table("Latency: ms", columns, "server")
+    for name in run.in_turn():
+        say(f"latency: {name}")
+        target = run.bench.target(name)
+        _, outcome = paced(target, 1, run.less(3, 1), rate=100)
+        one = target.run([Play(1)] * run.less(200, 50), at_once=1)
+        all_at_once = target.run([Play(1)] * run.less(1_000, 100))
+        for what, nanoseconds in ((quiet, outcome.late), (first, firsts(one)), (many, firsts(all_at_once))):
+            table.add(name, f"{what}, p50", quantile(nanoseconds, 0.5) / MILLION)
+            table.add(name, f"{what}, p99", quantile(nanoseconds, 0.99) / MILLION)
+    return table
+
+
+def firsts(outcome: Outcome) -> list[int]:
+    return [stream.first - stream.began for stream in outcome.streams]
+
+
+def capacity(run: Run) -> Table:
+    """The most paced streams without stutter: doubled until there is one, then halved; one round, for it is long."""
+    column = f"streams of {RATE} tokens/s"
+    table = Table(f"Capacity: the most streams whose tokens are late by less than {LATE * 1000:.0f} ms, p99", [column])
+    table.first = "server"
+    most = run.less(6_400, 200)
+    for name in sorted(run.names, key="direct".__ne__):
+        found = _most_streams(run.bench.target(name), most)
+        table.add(name, column, found)
+        if name == "direct":
+            most = found
+    if "direct" in table.rows:
+        table.notes.append("As many as direct is as many as the tools bear: the server may bear more.")
+    return table
+
+
+def _most_streams(target: Target, most: int) -> int:
+    good, bad = 0, most + 1
+    trial = min(most, 100)
+    while good < most and bad - good > max(4, good // 10):
+        fluent = _fluent(target, trial)
+        say(f"capacity: {target.name}: {trial} streams {'run' if fluent else 'stutter'}")
+        good, bad = (trial, bad) if fluent else (good, trial)
+        trial = min(most, 2 * trial) if bad > most else (good + bad) // 2
+    return good
+
+
+def _fluent(target: Target, streams: int) -> bool:
+    try:
+        _, outcome = paced(target, streams, 2)
+    except Failed:
+        return False
+    return quantile(outcome.late, 0.99) < LATE * 1e9
+
+
+def memory(run: Run) -> Table:
+    """What an open stream holds, in a process that has done little before: memory given back would hide the next."""
+    silent, spoken = "a waiting stream, KiB", "one that has spoken 2,000 tokens, KiB"
+    table = Table("Memory", ("process, MiB", silent, spoken), "server")
+    for name in run.names:
+        if name == "direct":
+            continue
+        say(f"memory: {name}")
+        for column, tokens, streams in ((silent, 1, run.less(500, 50)), (spoken, 2_000, run.less(100, 10))):
+            with run.bench.fresh(name) as target:
+                before = target.memory()
+                outcome = target.run([Play(tokens, how="stay")] * streams, at_once=10)
+                time.sleep(0.5)
+                table.add(name, column, (target.memory() - before) / streams)
+                outcome.close()
+            if column == silent:
+                table.add(name, "process, MiB", before / 1024)
+    return table
+
+
+def leaving(run: Run) -> Table:
+    """From a client's leaving to the close of the model's connection, while other streams run."""
+    others, probes = run.less(100, 20), run.less(50, 10)
+    columns = ("p50", "p99")
+    table = Table(f"Leaving: ms until the model's stream is closed, beside {others} streams", columns, "server")
+    for name in run.in_turn():
+        say(f"leaving: {name}")
+        target = run.bench.target(name)
+        run.bench.log()
+        plays = [Play(400, RATE, label=f"leaver{n}", leave=5) for n in range(probes)]
+        outcome = target.run(_beside(others, plays), spread=2)
+        time.sleep(0.5)
+        closed = {label: at for what, label, at in run.bench.log() if what == "closed"}
+        took = [
+            closed.get(stream.play.label, math.inf) - stream.left
+            for stream in outcome.streams
+            if stream.play.leave is not None
+        ]
+        for column, share in zip(columns, (0.5, 0.99), strict=True):
+            table.add(name, column, quantile(took, share) / MILLION)
+    return table
+
+
+def marker(run: Run) -> Table:
+    """From a marker's end to the specialist and to the close of the model's stream, and on to the next request."""
+    columns = ("marker → specialist", "marker → closed", "next text → closed", "specialist → next request")
+    table = Table("Marker: ms, each of many calls", columns, "the model goes on")
+    calls = run.less(50, 5)
+    with run.bench.fresh("brain", specialists=1) as target:
+        for row, rate, others in (
+            ("at once", 0, 0),
+            (f"at {RATE} tokens/s", RATE, 0),
+            (f"at {RATE} tokens/s, 100 other streams", RATE, 100),
+        ):
+            say(f"marker: {row}")
+            run.bench.log()
+            plays = [Play(20, rate, "call", f"m{n}", keep=True) for n in range(calls)]
+            outcome = target.run(_beside(others, plays), spread=2 if others else 0, at_once=0 if others else 1)
+            for times in _marker_times(outcome, run.bench.log()):
+                for column, nanoseconds in zip(columns, times, strict=True):
+                    table.add(row, column, nanoseconds / MILLION)
+    table.notes.append("Behind a marker the model's stream is read until it says anything else than a further call.")
+    return table
+
+
+def _marker_times(outcome: Outcome, log: Sequence[tuple[str, str, int]]) -> list[tuple[int, int, int, int]]:
+    at = {(what, label): time for what, label, time in log}
+    found = []
+    for stream in outcome.streams:
+        if not stream.play.label:
+            continue
+        label, ran = stream.play.label, re.search(rb"at (\d+) ns", stream.body)
+        if ran is None or ("closed", label) not in at:
+            raise Failed(f"brain: the call of {label} was not run: {stream.body[-300:]!r}")
+        called, closed, asked = (at[what, label] for what in ("called", "closed", "asked"))
+        behind = at.get(("behind", label), closed)
+        found.append((int(ran[1]) - called, closed - called, closed - behind, asked - int(ran[1])))
+    return found
+
+
+def _beside(others: int, plays: Sequence[Play]) -> list[Play]:
+    """These plays behind so many others, which are paced and outlast them."""
+    return [Play(4 * RATE, RATE)] * others + list(plays)
