@@ -1,19 +1,17 @@
-"""Roof: the routes, and the only importer of sse_starlette; pure ASGI throughout."""
+"""Roof: the routes; pure ASGI throughout."""
 
-import asyncio
 import base64
 import hashlib
 import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
 import anyio
-from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -22,158 +20,28 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message, Receive
 
 from brain import conversation
 from brain.ask import Ask, Attachment
 from brain.door import Guard, Keys, refusal
 from brain.errors import BadRequest
-from brain.events import Done, Error
-from brain.models import AnyModel, Opened, opened, trouble_of
+from brain.house import SHUTDOWN_SECONDS as SHUTDOWN_SECONDS
+from brain.house import House as House
+from brain.models import trouble_of
 from brain.registry import Registry
+from brain.response import TurnResponse
 from brain.settings import Settings, read
-from brain.store.memory import MemoryStore, Record
+from brain.store.memory import Record
 from brain.turn import Turn
 from brain.wire import native
 
-SHUTDOWN_SECONDS = 5.0
-BEATS_UNREAD = 4
-"""A reader that takes not one byte for so many heartbeats is gone, though nobody hung up."""
 BODY_SECONDS = 20.0
 BODY_BYTES_A_SECOND = 64 * 1024
 """How long a body may take: so many seconds, and what it takes at this rate."""
 FIELDS_MOST = 50
-LAST = (Done, Error)
-SSE_HEADERS = {"Cache-Control": "no-cache, no-transform"}
 
 log = logging.getLogger("brain")
-
-
-@dataclass(eq=False)
-class House:
-    """What the routes share, from the start of the server to its end."""
-
-    settings: Settings
-    registry: Registry
-    store: MemoryStore = field(default_factory=MemoryStore)
-    models: list[Opened] = field(default_factory=list)
-    turns: set[Turn] = field(default_factory=set)
-    leaving: anyio.Event | None = None
-    closing: AsyncExitStack | None = None
-
-    async def open(self) -> None:
-        """Opens the models, and starts the specialists that have something to start."""
-        if self.closing is not None:
-            return
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.registry.running())
-            self.models = await opened(self.settings, self.registry.usable())
-            for one in self.models:
-                stack.push_async_callback(one.model.aclose)
-            self.leaving = anyio.Event()
-            watcher = asyncio.create_task(self._say_farewell(self.leaving), name="farewell")
-            stack.callback(watcher.cancel)
-            self.closing = stack.pop_all()
-
-    async def close(self) -> None:
-        """Closes what `open` opened."""
-        if self.closing is not None:
-            closing, self.closing = self.closing, None
-            await closing.aclose()
-
-    def start(self, turn: Turn) -> None:
-        """Takes note of a turn; one that comes while the server is leaving is told so at once."""
-        self.turns.add(turn)
-        if self.leaving is not None and self.leaving.is_set():
-            turn.stop("shutdown")
-
-    async def _say_farewell(self, leaving: anyio.Event) -> None:
-        await leaving.wait()
-        for turn in list(self.turns):
-            turn.stop("shutdown")
-
-    def names(self) -> frozenset[str]:
-        """The models a request may name."""
-        return frozenset(self.settings.model) | {one.model.name for one in self.models}
-
-    def model(self, name: str | None) -> AnyModel:
-        """The model of this name; the default without one."""
-        if not self.models:
-            raise BadRequest("The server is not ready yet.", code="unavailable", status=503)
-        for wanted, one in zip(self.settings.model, self.models, strict=True):
-            if name in (None, wanted, one.model.name):
-                return one.model
-        raise BadRequest(f"model must be one of: {', '.join(sorted(self.names()))}.", "model")
-
-
-class TurnResponse(EventSourceResponse):
-    """The SSE response of one turn. It holds the conversation until the turn has ended or the reader is gone."""
-
-    def __init__(self, house: House, turn: Turn, ask: Ask, record: Record) -> None:
-        super().__init__(
-            iter(()),  # it streams by itself
-            headers=SSE_HEADERS,
-            ping=0,  # theirs come whether or not anything else was sent
-            data_sender_callable=self._beat,
-            shutdown_event=house.leaving,
-            shutdown_grace_period=SHUTDOWN_SECONDS,
-        )
-        self._house = house
-        self._turn = turn
-        self._ask = ask
-        self._record: Record | None = record
-        self._began = self._sent = time.monotonic()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers; whatever happens, the turn is recorded and the conversation given back."""
-        self._send = send
-        self._house.start(self._turn)
-        try:
-            await super().__call__(scope, receive, send)
-        except _ReaderGone:
-            log.info("turn %s: its reader takes nothing", self._turn.id)
-        finally:
-            self._house.turns.discard(self._turn)
-            self._settle()
-            milliseconds = (time.monotonic() - self._began) * 1000
-            log.info("turn %s of %s: %s, %.0f ms", self._turn.id, self._ask.user, self._turn.outcome, milliseconds)
-
-    async def _stream_response(self, send: Send) -> None:
-        """As the inherited one, but without a timer and a log record for each event, which cost more than the event."""
-        encode = native.Encoder(self._turn.id).encode
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with aclosing(self._turn.events()) as events:
-            async for event in events:
-                if isinstance(event, LAST):
-                    self._settle()  # before its reader can ask again
-                self._sent = time.monotonic()
-                await send({"type": "http.response.body", "body": encode(event), "more_body": True})
-        self.active = False
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _beat(self) -> None:
-        """Sends a comment whenever nothing else was sent for so long."""
-        seconds = self._house.settings.heartbeat_seconds
-        while self.active:
-            left = self._sent + seconds - time.monotonic()
-            if left > 0:
-                await anyio.sleep(left)
-                continue
-            self._sent = time.monotonic()
-            with anyio.move_on_after(seconds * BEATS_UNREAD) as waiting:
-                await self._send({"type": "http.response.body", "body": native.HEARTBEAT, "more_body": True})
-            if waiting.cancelled_caught:
-                raise _ReaderGone
-
-    def _settle(self) -> None:
-        record, self._record = self._record, None
-        if record is not None:
-            conversation.keep(record, self._ask, self._turn.exchange)
-            self._house.store.give_back(record)
-
-
-class _ReaderGone(Exception):
-    """Nothing can be sent any more."""
 
 
 async def chat_stream(request: Request) -> Response:
@@ -190,10 +58,20 @@ async def chat_stream(request: Request) -> Response:
         ask, recalled = conversation.recall(record, ask, model.context_tokens)
         settings = house.settings
         turn = Turn(ask, recalled, model, house.registry, system=settings.system, silence=settings.model_idle_seconds)
-        return TurnResponse(house, turn, ask, record)
     except BaseException:
         house.store.give_back(record)
         raise
+    if house.leaving:
+        turn.stop("shutdown")
+    settle = partial(_settle, house, turn, ask, record)
+    return TurnResponse(turn, open_ones=house.answers, heartbeat=settings.heartbeat_seconds, settle=settle)
+
+
+def _settle(house: House, turn: Turn, ask: Ask, record: Record) -> None:
+    conversation.keep(record, ask, turn.exchange)
+    house.store.give_back(record)
+    milliseconds = (time.monotonic() - turn.began) * 1000
+    log.info("turn %s of %s: %s, %.0f ms", turn.id, ask.user, turn.outcome, milliseconds)
 
 
 async def _ask(request: Request, house: House) -> Ask:

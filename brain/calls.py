@@ -15,6 +15,7 @@ from brain import blocks
 from brain.alarm import Alarm
 from brain.ask import Attachment
 from brain.desk import Desk, identity
+from brain.errors import Interrupted
 from brain.events import (
     CallCode,
     Event,
@@ -96,13 +97,26 @@ class Calls:
         self._tell_if_over()
 
     async def events(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
-        """What happens, as it happens, until no call is open and none will come."""
-        while True:
-            with alarm:
-                event = await self._events.get()
-            if event is None:
-                return
-            yield event
+        """What happens, as it happens, until no call is open and none will come.
+
+        Raises:
+            Interrupted: when the alarm rings, after the events of how each call ended then.
+        """
+        alarm.patient = True
+        try:
+            while True:
+                with alarm:
+                    event = await self._events.get()
+                if event is None:
+                    return
+                yield event
+        except Interrupted as interruption:
+            for event in await self.stop("deadline" if interruption.reason == "deadline" else "cancelled"):
+                yield event
+            raise
+        finally:
+            alarm.patient = False
+            await self.stop("cancelled")
 
     async def stop(self, code: CallCode) -> list[Event]:
         """Ends what still runs, with this code; the events of it."""

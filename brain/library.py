@@ -3,7 +3,7 @@
 import base64
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from inspect import isawaitable
 from typing import Any, Unpack
 
@@ -140,17 +140,11 @@ async def _answered(call: Call, desk: Desk, alarm: Alarm) -> AsyncGenerator[dict
     calls = Calls(desk, turn_pass=0)
     calls.take(call)
     calls.complete()
-    try:
+    with suppress(Interrupted):  # the calls said how they ended
         async with aclosing(calls.events(alarm)) as events:
             async for event in events:
                 if chunk := _chunk(event):
                     yield chunk
-    except Interrupted:
-        for event in await calls.stop("deadline"):
-            if chunk := _chunk(event):
-                yield chunk
-    finally:
-        await calls.stop("cancelled")
 
 
 async def _resumed(

@@ -4,64 +4,29 @@
 blocks behind it. Cancelling is task cancellation from outside; `stop` ends a turn with a last event of its own.
 """
 
-import asyncio
 import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol
-
-import anyio
 
 from brain import blocks, prompts, transcript
 from brain.alarm import Alarm
 from brain.ask import Ask, Attachment
 from brain.calls import Calls
 from brain.desk import Desk
-from brain.echo import Echo
-from brain.errors import Interrupted, Interruption, ModelError, PrefillRefused
-from brain.events import Done, Error, Event, Notice, StopReason, Thinking, Token, TurnStart
-from brain.messages import Chunk, Exchange, Message, PassUsage, Resume, Said
+from brain.errors import Interrupted, Interruption, ModelError
+from brain.events import Done, Error, Event, Notice, StopReason, TurnStart
+from brain.messages import Exchange, Message
+from brain.passes import Model, Pass
 from brain.registry import Registry
-from brain.scanner import Call, Piece, Scanner
-from brain.specialist import ModelView
 from brain.usage import BYTES_A_TOKEN, Counted, size
 
 log = logging.getLogger("brain")
 
-CLOSING_SECONDS = 0.1
-"""How long a model's stream may take to close; one that takes longer is let go."""
-
 LEAST_OF_A_FILE = 256
 """Bytes of a text file that a model reads at least, however many there are."""
-
-LAST_WORD_SECONDS = 2.0
-"""How long a stream may take to tell its usage and to end, once the model has finished."""
-
-
-class Model(ModelView, Protocol):
-    """Whatever streams chunks for messages. Its errors are `ModelError`s.
-
-    Attributes:
-        name: as it is configured, such as `ollama:llama3`.
-        stand_in: whether it is no language model.
-        resume: how it goes on after a block; it may change when the server refuses.
-        context_tokens: the room for prompt and answer, when known.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def stand_in(self) -> bool: ...
-    @property
-    def resume(self) -> Resume: ...
-    @property
-    def context_tokens(self) -> int | None: ...
-
-    def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
-        """Pass number `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +52,7 @@ class Turn:
 
     Attributes:
         exchange: question and answer so far, to be recorded however the turn ends.
+        began: when, as `time.monotonic` tells it.
     """
 
     def __init__(
@@ -110,8 +76,7 @@ class Turn:
         self._registry = registry
         self._silence = silence
         self._with_one_way = one_way
-        self._echo = Echo("")
-        self._began = time.monotonic()
+        self.began = time.monotonic()
         self._system = prompts.system_prompt(
             registry.usable(ask.specialists), ask.limits, ask.syntax, system, blocks.harmless(ask.system)
         )
@@ -121,9 +86,9 @@ class Turn:
         self._stopped: Interruption | None = None
         self._passes = 0
         self._finish: StopReason = "complete"
-        self._last_word: float | None = None  # until when a stream whose model has finished is read
         self._first_token: float | None = None
         self._ended = "cancelled"
+        self._left_out = 0  # exchanges, of which is still to be told
         self._usage = Counted()
 
     def stop(self, reason: Interruption) -> None:
@@ -138,20 +103,38 @@ class Turn:
         return f"{self._ended}, {self._desk.budget.calls} calls, {self._passes} passes"
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """The turn, as it happens. Closing the generator ends everything that runs for it."""
-        yield TurnStart(self.id, self._conversation.id, self._model.name, "mono", self._ask.limits)
-        if self._model.stand_in:
-            yield Notice("stand_in", "No language model is connected: a rule-based stand-in answers.")
-        if self._conversation.trimmed:
-            yield _left_out(self._conversation.trimmed)
-        self._alarm = Alarm(self._ask.limits.turn_seconds, self._silence)
+        """The turn, event by event. Closing the generator ends everything that runs for it."""
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+
+    async def batches(self) -> AsyncGenerator[Sequence[Event], None]:
+        """The turn, as it happens: the events that came together. Closing the generator ends all that runs for it."""
+        yield self._beginning()
+        self._alarm = alarm = Alarm(self._ask.limits.turn_seconds, self._silence)
         if self._stopped is not None:
-            self._alarm.ring(self._stopped)
+            alarm.ring(self._stopped)
         error = None
         try:
-            async with aclosing(self._work(self._alarm)) as work:
-                async for event in work:
-                    yield event
+            async with aclosing(self._one_way(alarm)) as before:
+                async for event in before:
+                    yield (event,)
+            more = True
+            while more:
+                overdrawn = self._desk.budget.overdrawn
+                self._passes += 1
+                one = self._pass(alarm)
+                try:
+                    async with one:
+                        while events := await one.read():
+                            yield [*self._trimmed(), *events]
+                        async with aclosing(one.told()) as told:
+                            async for event in told:
+                                yield (event,)
+                finally:
+                    self._record(one)
+                more = one.calls is not None and not overdrawn
         except Interrupted as interruption:
             if interruption.reason == "deadline":
                 self._finish = "deadline"
@@ -164,40 +147,37 @@ class Turn:
             log.exception("turn %s failed", self.id)
             error = Error("internal", "Something went wrong on the server; it was logged.", recoverable=True)
         finally:
-            self._alarm.close()
+            alarm.close()
         last = error or self._done()
         self._ended = last.code if isinstance(last, Error) else last.stop_reason
-        yield self._usage.total()
-        yield last
+        yield self._usage.total(), last
 
-    async def _work(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
-        async with aclosing(self._one_way(alarm)) as before:
-            async for event in before:
-                yield event
-        while True:
-            overdrawn = self._desk.budget.overdrawn
-            self._passes += 1
-            calls = Calls(self._desk, self._passes)
-            async with aclosing(self._pass(alarm, calls)) as events:
-                async for event in events:
-                    yield event
-            if not calls or overdrawn:
-                return
+    def _beginning(self) -> Sequence[Event]:
+        """What can be told before anything is asked."""
+        events: list[Event] = [TurnStart(self.id, self._conversation.id, self._model.name, "mono", self._ask.limits)]
+        if self._model.stand_in:
+            events.append(Notice("stand_in", "No language model is connected: a rule-based stand-in answers."))
+        if self._conversation.trimmed:
+            events.append(_left_out(self._conversation.trimmed))
+        return events
 
     async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
         """What attachments ask for by themselves; its blocks stand before the user's text."""
-        calls = Calls(self._desk, self._passes)
         new = self._ask.attachments
         question = blocks.harmless(self._ask.message)
         notes = [] if self._ask.now is None else [prompts.clock_note(self._ask.now, self._ask.time_zone)]
-        notes += [prompts.attachments_note(new), *self._texts(new)] if new else []
+        self.exchange.question = "\n\n".join([*notes, question])
+        if not new:
+            return
+        notes += [prompts.attachments_note(new), *self._texts(new)]
+        calls = Calls(self._desk, self._passes)
         for attachment in new if self._with_one_way else ():
             for specialist in self._registry.usable(self._ask.specialists):
                 if attachment.kind in specialist.activates_on:
                     calls.take_one_way(specialist.name, attachment)
         calls.complete()
         try:
-            async with aclosing(self._told(calls, alarm)) as events:
+            async with aclosing(calls.events(alarm)) as events:
                 async for event in events:
                     yield event
         finally:
@@ -213,157 +193,34 @@ class Turn:
             found.append(prompts.attachment_text(attachment, shown))
         return found
 
-    async def _pass(self, alarm: Alarm, calls: Calls) -> AsyncGenerator[Event, None]:
-        """One request to the model, and the calls in its answer."""
-        scanner = Scanner(self._ask.syntax)
-        said: list[str] = []
-        self._finish, self._last_word, over = "complete", None, False
-        try:
-            stream, chunk = await self._opened(alarm)
-        except BaseException:
-            self._usage.pass_ended()
-            raise
-        async with AsyncExitStack() as leaving:
-            leaving.callback(self._record, said, calls)
-            leaving.push_async_callback(calls.stop, "cancelled")
-            leaving.push_async_callback(_closed, stream)
-            if self._passes == 1 and len(self._earlier) < len(self._conversation.exchanges):
-                yield _left_out(len(self._conversation.exchanges) - len(self._earlier))
-            while not over and not calls:
-                over = chunk is None
-                for piece in self._scanned(scanner, chunk):
-                    if isinstance(piece, str):
-                        if self._first_token is None:
-                            self._first_token = time.monotonic()
-                        said.append(piece)
-                        yield Token(piece)
-                    elif isinstance(piece, Thinking):
-                        yield piece
-                    elif not _taken(calls, piece):
-                        over = True
-                        break
-                if not over and not calls:
-                    chunk = await self._next(stream, alarm)
-            if over:
-                await _closed(stream)
-                calls.complete()
-            else:
-                reader = asyncio.create_task(self._read_on(stream, scanner, calls), name="read on")
-                leaving.push_async_callback(_ended, reader)
-            async with aclosing(self._told(calls, alarm)) as events:
-                async for event in events:
-                    yield event
+    def _pass(self, alarm: Alarm) -> Pass:
+        return Pass(
+            self._passes, self._model, self._messages, self._trim, self._desk, alarm, self._usage, self._silence
+        )
 
-    async def _opened(self, alarm: Alarm) -> tuple[AsyncGenerator[Chunk, None], Chunk | None]:
-        """The model's stream and its first chunk.
-
-        Asked once more when the server does not continue an answer, or has no room for all that was said before.
-        """
-        for _ in range(2):
-            messages = transcript.messages(self._system, self._exchanges(), self._model.resume)
-            resumed = messages[-1].role == "assistant"
-            self._echo = Echo(messages[-1].content if resumed else "")
-            self._usage.asked(messages)
-            stream = self._model.stream(messages, self._passes - 1)
-            try:
-                with alarm:
-                    return stream, await anext(stream, None)
-            except PrefillRefused:
-                await _closed(stream)
-                log.info("model %s does not continue a started answer; it is asked to go on instead", self._model.name)
-            except BaseException as error:
-                await _closed(stream)
-                if not (isinstance(error, ModelError) and error.code == "model_context" and self._trim()):
-                    raise
-                log.info("turn %s: its history was too long for the model", self.id)
-        raise ModelError("model_failed", "The model server refused the request.")
-
-    async def _next(self, stream: AsyncGenerator[Chunk, None], alarm: Alarm) -> Chunk | None:
-        """The next chunk; None at the end, also when a model that has finished leaves its stream open."""
-        if self._last_word is None:
-            with alarm:
-                return await anext(stream, None)
-        try:
-            with alarm:
-                async with asyncio.timeout_at(self._last_word):
-                    return await anext(stream, None)
-        except TimeoutError:
-            log.info("turn %s: the model's stream was left open behind its end", self.id)
-            return None
-
-    def _exchanges(self) -> list[Exchange]:
-        return [*self._earlier, self.exchange]
+    def _messages(self) -> list[Message]:
+        return transcript.messages(self._system, [*self._earlier, self.exchange], self._model.resume)
 
     def _trim(self) -> bool:
         """Leaves out the older half of the history when it was the first to be asked with, once; whether it did."""
         if self._passes > 1 or len(self._earlier) < max(1, len(self._conversation.exchanges)):
             return False
         self._earlier = self._earlier[(len(self._earlier) + 1) // 2 :]
+        self._left_out = len(self._conversation.exchanges) - len(self._earlier)
         return True
 
-    def _scanned(self, scanner: Scanner, chunk: Chunk | None) -> Sequence[Piece]:
-        """The pieces that a chunk, or the end of the pass, settles."""
-        if isinstance(chunk, str):
-            if not self._echo.settled:
-                chunk = self._echo.feed(chunk)
-            self._usage.heard(chunk)
-            return scanner.feed(chunk)
-        if chunk is None:
-            held = self._echo.close()
-            self._usage.heard(held)
-            return [*scanner.feed(held), *scanner.close()]
-        if isinstance(chunk, Thinking):
-            self._usage.heard(chunk.text)
-            return (chunk,)
-        if isinstance(chunk, PassUsage):
-            self._usage.counted(chunk)
-        else:
-            self._finish = "length" if chunk.reason == "length" else "complete"
-            now = asyncio.get_running_loop().time()
-            self._last_word = now + min(LAST_WORD_SECONDS, self._silence / 2)
-        return ()
+    def _trimmed(self) -> Sequence[Event]:
+        """Tells once what was left out."""
+        left_out, self._left_out = self._left_out, 0
+        return (_left_out(left_out),) if left_out else ()
 
-    async def _read_on(self, stream: AsyncGenerator[Chunk, None], scanner: Scanner, calls: Calls) -> None:
-        """Behind a call: reads on for further calls, until something else comes.
-
-        What fails here fails behind a complete call, and ends the pass as a closing would.
-        """
-        clock = asyncio.get_running_loop().time
-        try:
-            async with asyncio.timeout(self._silence) as silence:
-                async for chunk in stream:
-                    if not all(_taken(calls, piece) for piece in self._scanned(scanner, chunk)):
-                        return
-                    silence.reschedule(self._last_word or clock() + self._silence)
-                all(_taken(calls, piece) for piece in self._scanned(scanner, None))
-        except (ModelError, TimeoutError) as failure:
-            log.info("turn %s: the model's stream ended behind a call: %s", self.id, failure)
-        except Exception:
-            log.exception("turn %s: the model's stream failed behind a call", self.id)
-        finally:
-            await _closed(stream)
-            calls.complete()
-
-    async def _told(self, calls: Calls, alarm: Alarm) -> AsyncGenerator[Event, None]:
-        """What happens to the calls; when the turn is interrupted, how each of them ended."""
-        alarm.patient = True
-        try:
-            async with aclosing(calls.events(alarm)) as events:
-                async for event in events:
-                    yield event
-        except Interrupted as interruption:
-            for event in await calls.stop("deadline" if interruption.reason == "deadline" else "cancelled"):
-                yield event
-            raise
-        finally:
-            alarm.patient = False
-            await calls.stop("cancelled")
-
-    def _record(self, said: list[str], calls: Calls) -> None:
-        if said:
-            self.exchange.parts.append(Said("".join(said), self._passes))
-        self.exchange.parts += calls.parts()
+    def _record(self, one: Pass) -> None:
+        """Keeps what a pass said, however it ended."""
+        self.exchange.parts += one.parts()
         self._usage.pass_ended()
+        self._finish = one.finish
+        if self._first_token is None:
+            self._first_token = one.first_text
 
     def _done(self) -> Done:
         now = time.monotonic()
@@ -374,34 +231,13 @@ class Turn:
             text=self.exchange.visible,
             calls=self._desk.budget.calls,
             passes=self._passes,
-            first_token_ms=None if first is None else round((first - self._began) * 1000),
-            total_ms=round((now - self._began) * 1000),
+            first_token_ms=None if first is None else round((first - self.began) * 1000),
+            total_ms=round((now - self.began) * 1000),
         )
 
 
 def _left_out(trimmed: int) -> Notice:
     return Notice("trimmed", f"The oldest {trimmed} messages no longer fit and were left out.")
-
-
-def _taken(calls: Calls, piece: Piece) -> bool:
-    """Takes on a call; false when the pass is over: at whatever is none, or with a call over the cap."""
-    return isinstance(piece, Call) and calls.take(piece)
-
-
-async def _closed(stream: AsyncGenerator[Chunk, None]) -> None:
-    """Closes a stream, also when whoever waits is being cancelled; how its closing fails matters to nobody."""
-    with anyio.move_on_after(CLOSING_SECONDS, shield=True):
-        try:
-            await stream.aclose()
-        except Exception:
-            log.warning("a model's stream failed while it was closed", exc_info=True)
-
-
-async def _ended(reader: "asyncio.Task[None]") -> None:
-    """Cancels the reader unless it is done, and waits until it is."""
-    reader.cancel()
-    with anyio.CancelScope(shield=True):
-        await asyncio.wait({reader})
 
 
 def _block_bytes(context_tokens: int | None) -> int:

@@ -1,0 +1,70 @@
+"""Roof: what the routes share, from the start of the server to its end."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+from brain.errors import BadRequest
+from brain.models import AnyModel, Opened, opened
+from brain.registry import Registry
+from brain.response import TurnResponse, server_stops
+from brain.settings import Settings
+from brain.store.memory import MemoryStore
+
+SHUTDOWN_SECONDS = 5.0
+
+
+@dataclass(eq=False)
+class House:
+    """What the routes share, from the start of the server to its end."""
+
+    settings: Settings
+    registry: Registry
+    store: MemoryStore = field(default_factory=MemoryStore)
+    models: list[Opened] = field(default_factory=list)
+    answers: set[TurnResponse] = field(default_factory=set)
+    leaving: bool = False
+    closing: AsyncExitStack | None = None
+
+    async def open(self) -> None:
+        """Opens the models, and starts the specialists that have something to start."""
+        if self.closing is not None:
+            return
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.registry.running())
+            self.models = await opened(self.settings, self.registry.usable())
+            for one in self.models:
+                stack.push_async_callback(one.model.aclose)
+            self.leaving = False
+            watcher = asyncio.create_task(self._say_farewell(), name="farewell")
+            stack.callback(watcher.cancel)
+            self.closing = stack.pop_all()
+
+    async def close(self) -> None:
+        """Closes what `open` opened."""
+        if self.closing is not None:
+            closing, self.closing = self.closing, None
+            await closing.aclose()
+
+    async def _say_farewell(self) -> None:
+        """When the server is told to stop: ends all answers in a sentence, then those that did not listen."""
+        await server_stops()
+        self.leaving = True
+        for answer in list(self.answers):
+            answer.turn.stop("shutdown")
+        await asyncio.sleep(SHUTDOWN_SECONDS)
+        for answer in list(self.answers):
+            answer.leave()
+
+    def names(self) -> frozenset[str]:
+        """The models a request may name."""
+        return frozenset(self.settings.model) | {one.model.name for one in self.models}
+
+    def model(self, name: str | None) -> AnyModel:
+        """The model of this name; the default without one."""
+        if not self.models:
+            raise BadRequest("The server is not ready yet.", code="unavailable", status=503)
+        for wanted, one in zip(self.settings.model, self.models, strict=True):
+            if name in (None, wanted, one.model.name):
+                return one.model
+        raise BadRequest(f"model must be one of: {', '.join(sorted(self.names()))}.", "model")

@@ -1,0 +1,261 @@
+"""Rooms: one pass of a turn. A request to the model, its answer scanned read by read, and the calls in it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from io import StringIO
+from types import TracebackType
+from typing import Protocol, Self
+
+import anyio
+
+from brain.alarm import Alarm
+from brain.calls import Calls
+from brain.desk import Desk
+from brain.echo import Echo
+from brain.errors import ModelError, PrefillRefused
+from brain.events import Event, StopReason, Thinking, Token
+from brain.messages import Chunk, Message, Part, PassUsage, Resume, Said
+from brain.scanner import Call, Piece, Scanner
+from brain.specialist import ModelView
+from brain.usage import Counted
+
+log = logging.getLogger("brain")
+
+CLOSING_SECONDS = 0.1
+"""How long a model's stream may take to close; one that takes longer is let go."""
+
+LAST_WORD_SECONDS = 2.0
+"""How long a stream may take to tell its usage and to end, once the model has finished."""
+
+
+class Model(ModelView, Protocol):
+    """Whatever streams chunks for messages. Its errors are `ModelError`s.
+
+    Attributes:
+        name: as it is configured, such as `ollama:llama3`.
+        stand_in: whether it is no language model.
+        resume: how it goes on after a block; it may change when the server refuses.
+        context_tokens: the room for prompt and answer, when known.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def stand_in(self) -> bool: ...
+    @property
+    def resume(self) -> Resume: ...
+    @property
+    def context_tokens(self) -> int | None: ...
+
+    def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+        """Pass number `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server."""
+
+
+class Pass:
+    """One pass: `read` until it is over, then `told` of the calls. Leaving closes the stream and ends the calls.
+
+    Args:
+        number: counts the passes of the turn from 1.
+        messages: what the model is asked, as it resumes at the moment.
+        trim: leaves out a part of the history; false when there is nothing left to leave out.
+        silence: seconds without anything from the model behind a call, after which the pass ends.
+
+    Attributes:
+        calls: those that the model made, if any.
+        finish: why the model stopped.
+        first_text: when the first text came (`time.monotonic`), if any did.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        model: Model,
+        messages: Callable[[], list[Message]],
+        trim: Callable[[], bool],
+        desk: Desk,
+        alarm: Alarm,
+        usage: Counted,
+        silence: float,
+    ) -> None:
+        self.calls: Calls | None = None
+        self.finish: StopReason = "complete"
+        self.first_text: float | None = None
+        self._number = number
+        self._model = model
+        self._messages = messages
+        self._trim = trim
+        self._desk = desk
+        self._alarm = alarm
+        self._usage = usage
+        self._silence = silence
+        self._stream: AsyncGenerator[Chunk, None] | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._scanner = Scanner(desk.ask.syntax)
+        self._echo = Echo("")
+        self._said = StringIO()  # a list would keep each read's text as an object of its own
+        self._over = False
+        self._last_word: float | None = None  # until when a stream whose model has finished is read
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        try:
+            await self._close()
+        finally:
+            if self.calls is not None:
+                await self.calls.stop("cancelled")
+
+    async def read(self) -> Sequence[Event]:
+        """What the model says, as much as comes at once; nothing when it is over or made a call."""
+        while not self._over and self.calls is None:
+            chunk = await (self._opened() if self._stream is None else self._next(self._stream))
+            if events := self._heard(chunk):
+                return events
+        return ()
+
+    async def told(self) -> AsyncGenerator[Event, None]:
+        """What happens to the calls; meanwhile the stream is read on for further ones."""
+        if self.calls is None:
+            return
+        if self._over:
+            await self._close()
+            self.calls.complete()
+        elif self._stream is not None:
+            self._reader = asyncio.create_task(self._read_on(self._stream, self.calls), name="read on")
+        async with aclosing(self.calls.events(self._alarm)) as events:
+            async for event in events:
+                yield event
+
+    def parts(self) -> list[Part]:
+        """What was said, and the calls with their blocks."""
+        said = self._said.getvalue()
+        return [*([Said(said, self._number)] if said else ()), *(self.calls.parts() if self.calls is not None else ())]
+
+    async def _opened(self) -> Chunk | None:
+        """The first chunk of the model's stream.
+
+        Asked once more when the server does not continue an answer, or has no room for all that was said before.
+        """
+        for _ in range(2):
+            messages = self._messages()
+            self._echo = Echo(messages[-1].content if messages[-1].role == "assistant" else "")
+            self._usage.asked(messages)
+            stream = self._stream = self._model.stream(messages, self._number - 1)
+            try:
+                with self._alarm:
+                    return await anext(stream, None)
+            except PrefillRefused:
+                await _closed(stream)
+                log.info("model %s does not continue a started answer; it is asked to go on instead", self._model.name)
+            except ModelError as error:
+                await _closed(stream)
+                if error.code != "model_context" or not self._trim():
+                    raise
+                log.info("the history was too long for the model")
+        raise ModelError("model_failed", "The model server refused the request.")
+
+    async def _next(self, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
+        """The next chunk; None at the end, also when a model that has finished leaves its stream open."""
+        if self._last_word is None:
+            with self._alarm:
+                return await anext(stream, None)
+        try:
+            with self._alarm:
+                async with asyncio.timeout_at(self._last_word):
+                    return await anext(stream, None)
+        except TimeoutError:
+            log.info("the model's stream was left open behind its end")
+            return None
+
+    def _heard(self, chunk: Chunk | None) -> Sequence[Event]:
+        """What a chunk, or the end of the stream, lets happen; calls are taken on."""
+        events: list[Event] = []
+        self._over = chunk is None
+        for piece in self._scanned(chunk):
+            if isinstance(piece, str):
+                if self.first_text is None:
+                    self.first_text = time.monotonic()
+                self._said.write(piece)
+                events.append(Token(piece))
+            elif isinstance(piece, Thinking):
+                events.append(piece)
+            elif not self._taken(piece):
+                self._over = True
+                break
+        return events
+
+    def _scanned(self, chunk: Chunk | None) -> Sequence[Piece]:
+        """The pieces that a chunk, or the end of the stream, settles."""
+        if isinstance(chunk, str):
+            if not self._echo.settled:
+                chunk = self._echo.feed(chunk)
+            self._usage.heard(chunk)
+            return self._scanner.feed(chunk)
+        if chunk is None:
+            held = self._echo.close()
+            self._usage.heard(held)
+            return [*self._scanner.feed(held), *self._scanner.close()]
+        if isinstance(chunk, Thinking):
+            self._usage.heard(chunk.text)
+            return (chunk,)
+        if isinstance(chunk, PassUsage):
+            self._usage.counted(chunk)
+        else:
+            self.finish = "length" if chunk.reason == "length" else "complete"
+            now = asyncio.get_running_loop().time()
+            self._last_word = now + min(LAST_WORD_SECONDS, self._silence / 2)
+        return ()
+
+    def _taken(self, piece: Piece) -> bool:
+        """Takes on a call; false when the pass is over: at whatever is none, or with a call over the cap."""
+        if not isinstance(piece, Call):
+            return False
+        if self.calls is None:
+            self.calls = Calls(self._desk, self._number)
+        return self.calls.take(piece)
+
+    async def _read_on(self, stream: AsyncGenerator[Chunk, None], calls: Calls) -> None:
+        """Behind a call: reads on for further calls, until something else comes.
+
+        What fails here fails behind a complete call, and ends the pass as a closing would.
+        """
+        clock = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(self._silence) as silence:
+                async for chunk in stream:
+                    if not all(self._taken(piece) for piece in self._scanned(chunk)):
+                        return
+                    silence.reschedule(self._last_word or clock() + self._silence)
+                all(self._taken(piece) for piece in self._scanned(None))
+        except (ModelError, TimeoutError) as failure:
+            log.info("the model's stream ended behind a call: %s", failure)
+        except Exception:
+            log.exception("the model's stream failed behind a call")
+        finally:
+            await _closed(stream)
+            calls.complete()
+
+    async def _close(self) -> None:
+        """Closes the stream, by its reader if there is one."""
+        if self._reader is not None:
+            self._reader.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({self._reader})
+        elif self._stream is not None:
+            await _closed(self._stream)
+            self._stream = None
+
+
+async def _closed(stream: AsyncGenerator[Chunk, None]) -> None:
+    """Closes a stream, also when whoever waits is being cancelled; how its closing fails matters to nobody."""
+    with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+        try:
+            await stream.aclose()
+        except Exception:
+            log.warning("a model's stream failed while it was closed", exc_info=True)
