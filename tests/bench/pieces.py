@@ -140,8 +140,8 @@ async def _openai_client(reads: Sequence[bytes]) -> None:
 
     http = httpx2.AsyncClient(transport=_answering(httpx2, reads, "text/event-stream"))
     client = openai.AsyncOpenAI(api_key="-", base_url="http://fake/v1", http_client=http)
-    asked = [{"role": "user", "content": "hi"}]
-    async for chunk in await client.chat.completions.create(model="fake", messages=asked, stream=True):  # type: ignore
+    asked: Any = [{"role": "user", "content": "hi"}]
+    async for chunk in await client.chat.completions.create(model="fake", messages=asked, stream=True):
         chunk.choices[0].delta.content  # noqa: B018 - what a program reads
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from load import Client, Failed, Outcome, Play, Window
 
 HERE = Path(__file__).parent
-TOOLS_CORE, TARGET_CORE = 0, 1
+CORES = sorted(os.sched_getaffinity(0))
+TOOLS_CORE, TARGET_CORE = CORES[0], CORES[-1]
 START_SECONDS = 30.0
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 import openai
 from starlette.applications import Starlette
@@ -14,8 +15,8 @@ client = openai.AsyncOpenAI(base_url=os.environ.get("UPSTREAM", "") + "/v1", api
 
 
 async def events(message: str) -> AsyncIterator[bytes]:
-    asked = [{"role": "user", "content": message}]
-    async for chunk in await client.chat.completions.create(model="fake", messages=asked, stream=True):  # type: ignore
+    asked: Any = [{"role": "user", "content": message}]
+    async for chunk in await client.chat.completions.create(model="fake", messages=asked, stream=True):
         if text := chunk.choices[0].delta.content:
             yield b"data: " + json.dumps({"text": text}).encode() + b"\n\n"
 
