@@ -4,7 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
+from typing import Any
 
+import anyio
 from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
@@ -23,9 +25,10 @@ log = logging.getLogger("brain")
 class TurnResponse(EventSourceResponse):
     """The response of one turn.
 
-    The inherited one runs each response as a group of five tasks, with a timer and a log record for each event. That
-    takes twice the time and the memory of all the rest, so here is one task that sends, one that waits for the reader
-    to hang up, and one timer for heartbeats.
+    The inherited one runs each response as a group of five tasks, with a timer and a log record for each event, which
+    takes more time and memory than all the rest. Here the server's task waits for the reader to hang up, one task of
+    its own sends (so that a token wakes this task alone, and not each layer of the application), and one timer sees to
+    heartbeats.
 
     Args:
         open_ones: where the response stands while it runs.
@@ -44,29 +47,28 @@ class TurnResponse(EventSourceResponse):
         self._settle: Callable[[], None] | None = settle
         self._loop = asyncio.get_running_loop()
         self._sent = self._loop.time()
+        self._waiting: asyncio.Task[Any] | None = None
         self._beat: asyncio.Task[None] | None = None
-        self._gone = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers; whatever happens, the turn is recorded and all that runs for it is ended."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        watcher = asyncio.create_task(self._watch(receive), name="reader")
+        self._waiting = waiting = asyncio.current_task()
+        assert waiting is not None
+        self._sending = asyncio.create_task(self._stream_response(send), name="turn")
+        self._sending.add_done_callback(self._wake)
         self._timer = self._loop.call_later(self._heartbeat, self._check, send)
         self._open_ones.add(self)
         try:
-            await self._stream_response(send)
+            while (await receive())["type"] != "http.disconnect":
+                pass
         except asyncio.CancelledError:
-            if not self._gone or task.uncancel():
-                raise  # somebody else wants this task to end, too
+            if not self._sending.done() or waiting.uncancel():
+                raise  # not ours alone
         finally:
-            self._open_ones.discard(self)
-            self._timer.cancel()
-            watcher.cancel()
-            if self._beat is not None:
-                self._beat.cancel()
-            self._settled()
+            self._waiting = None
+            await self._end()
+        if not self._sending.cancelled():
+            self._sending.result()
 
     async def _stream_response(self, send: Send) -> None:
         """Sends what came together in one piece."""
@@ -89,15 +91,24 @@ class TurnResponse(EventSourceResponse):
 
     def leave(self) -> None:
         """Ends the response without a word."""
-        if not self._gone:
-            self._gone = True
-            self._task.cancel()
+        self._sending.cancel()
 
-    async def _watch(self, receive: Receive) -> None:
-        """Leaves when the reader hangs up."""
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self.leave()
+    def _wake(self, sending: "asyncio.Task[None]") -> None:
+        """Nobody waits for the reader any more when all is sent."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def _end(self) -> None:
+        """Cancels what still runs, and waits until the turn is over."""
+        self._timer.cancel()
+        if self._beat is not None:
+            self._beat.cancel()
+        if not self._sending.done():
+            self._sending.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait({self._sending})
+        self._open_ones.discard(self)
+        self._settled()
 
     def _check(self, send: Send) -> None:
         """Lets a heartbeat be sent when nothing else was."""
