@@ -4,13 +4,10 @@ import argparse
 import asyncio
 import inspect
 import json
-import logging
 import mimetypes
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from datetime import datetime
 from importlib.metadata import version
@@ -20,27 +17,25 @@ from zoneinfo import ZoneInfo
 
 from brain import conversation, threads
 from brain.ask import Ask, Attachment
-from brain.errors import BadRequest, BrainError, SettingsError
+from brain.errors import BadRequest, BrainError
 from brain.events import Error
-from brain.models import AnyModel, Opened, opened, trouble_of
+from brain.models import AnyModel, opened, trouble_of
+from brain.process import DONE, FAILED, INTERRUPTED, completed, log_to_stderr
 from brain.prompts import shape
 from brain.registry import Entry, Registry
-from brain.settings import LOOPBACK, Settings, read
+from brain.settings import Settings, read
 from brain.terminal import Terminal
 from brain.turn import Conversation, Turn
 from brain.unicode import well_formed
 from brain.wire import native
 
 HEALTH_SECONDS = 10.0
-LINGER_SECONDS = 1.0
-EVERY_ADDRESS = ("0.0.0.0", "::")
-DONE, FAILED, INTERRUPTED = 0, 1, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code is 0 when all went well, 1 when not, 130 after Ctrl-C."""
     given = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    log_to_stderr()
     code = _run(given)
     if threads.taken():  # by foreign code that nobody can stop, and that may not survive the interpreter's end
         sys.stdout.flush()
@@ -62,37 +57,6 @@ def _run(given: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
-def _completed(
-    command: Coroutine[Any, Any, int], stopped: int = INTERRUPTED, loop_factory: Callable[[], Any] | None = None
-) -> int:
-    """Runs a command to its end; `stopped` is the exit code when a signal ends it.
-
-    Closing the loop waits for every task, also for a specialist's that does not listen to its cancellation; so a timer
-    ends the process when that takes too long.
-    """
-    code = stopped
-    timer = threading.Timer(LINGER_SECONDS, lambda: os._exit(code))
-    timer.daemon = True
-
-    async def timed() -> int:
-        nonlocal code
-        try:
-            code = await command
-        finally:
-            timer.start()
-        return code
-
-    try:
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(timed())
-    except KeyboardInterrupt:
-        return stopped
-    except SystemExit as end:
-        return FAILED if end.code else stopped
-    finally:
-        timer.cancel()
-
-
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", type=Path, metavar="FILE", help="settings file, such as brain.toml")
@@ -112,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
         one.set_defaults(command=function)
         return one
 
-    command("serve", serve, "Run the server.", "brain serve --model ollama:llama3.2 --port 8080")
+    served = command("serve", serve, "Run the server.", "brain serve --model ollama:llama3.2 --port 8080")
+    served.add_argument("--workers", metavar="N", help="processes that share the port, for more cores (1)")
     asked = command("ask", ask, "Ask once, and stream the answer.", 'brain ask --file scan.png "What does it say?"')
     asked.add_argument("message", help="what to ask")
     asked.add_argument("--file", action="append", default=[], type=Path, metavar="F", help="attach a file (repeatable)")
@@ -124,7 +89,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(given: argparse.Namespace) -> Settings:
-    overrides = {key.upper(): getattr(given, key) for key in ("model", "host", "port") if getattr(given, key)}
+    flags = ("model", "host", "port", "workers")
+    overrides = {key.upper(): getattr(given, key) for key in flags if getattr(given, key, None)}
     return read(os.environ, given.config, overrides)
 
 
@@ -133,74 +99,9 @@ def _settings(given: argparse.Namespace) -> Settings:
 
 def serve(given: argparse.Namespace, settings: Settings) -> int:
     """Runs the server until it is told to stop."""
-    import uvicorn  # with the app, which imports sse_starlette: only who serves pays for them
+    from brain import serving  # with uvicorn, and the app, which imports sse_starlette: only who serves pays for them
 
-    from brain.app import SHUTDOWN_SECONDS, House, create_app
-
-    if settings.host not in LOOPBACK and not settings.keys:
-        raise SettingsError(
-            f"HOST={settings.host} is not loopback, so anybody who reaches it could call: "
-            "set BRAIN_KEYS=key:user, or BRAIN_HOST=127.0.0.1 (plain PORT alone means 0.0.0.0)."
-        )
-    logging.getLogger("brain").setLevel(logging.INFO)
-    app = create_app(settings)
-    house: House = app.state.house
-
-    class Server(uvicorn.Server):
-        """Says where it listens, and on whom, as soon as it does."""
-
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            if self.started:
-                bound = [address for server in self.servers for address in server.sockets]
-                port = bound[0].getsockname()[1] if bound else settings.port
-                _greet(settings, port, house.models, house.registry)
-
-    config = uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        backlog=4096,
-        timeout_graceful_shutdown=int(SHUTDOWN_SECONDS) + 1,
-    )
-
-    async def opened_and_served() -> int:
-        try:
-            await house.open()  # not in uvicorn's lifespan: what is wrong with it is to be said in a sentence
-            await Server(config).serve()
-        finally:
-            await house.close()
-        return DONE
-
-    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again when it is done
-    return _completed(opened_and_served(), DONE, config.get_loop_factory())
-
-
-def _leave(number: int, frame: Any) -> None:
-    raise SystemExit(DONE)
-
-
-def _greet(settings: Settings, port: int, models: Sequence[Opened], registry: Registry) -> None:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    lines = [f"Brain listens on http://{host}:{port}"]
-    if settings.host in EVERY_ADDRESS and not settings.hosts:
-        lines.append("Only loopback names are accepted as Host until BRAIN_HOSTS names the public one.")
-    for one in models:
-        lines.append(f"Model: {one.model.name} ({one.why})" + (f" - {one.trouble}" if one.trouble else ""))
-    lines.append(f"Specialists: {', '.join(one.name for one in registry.usable()) or 'none'}")
-    lines += [f"Unavailable: {e.specialist.name}: {e.missing}" for e in registry.values() if e.missing]
-    lines += [
-        f"Not there: {name}, which ALLOWED_SPECIALISTS names"
-        for name in settings.allowed_specialists
-        if name not in registry
-    ]
-    lines += [f"Refused: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    return serving.serve(settings)
 
 
 # ask
@@ -208,7 +109,7 @@ def _greet(settings: Settings, port: int, models: Sequence[Opened], registry: Re
 
 def ask(given: argparse.Namespace, settings: Settings) -> int:
     """Asks once, and streams the answer to standard output."""
-    return _completed(_ask(given, settings))
+    return completed(_ask(given, settings))
 
 
 async def _ask(given: argparse.Namespace, settings: Settings) -> int:
@@ -295,7 +196,7 @@ def specialists(given: argparse.Namespace, settings: Settings) -> int:
 
 def check(given: argparse.Namespace, settings: Settings) -> int:
     """Says whether the model answers, how it resumes, and whether each specialist loads and is healthy."""
-    return _completed(_check(settings))
+    return completed(_check(settings))
 
 
 async def _check(settings: Settings) -> int:

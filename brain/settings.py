@@ -201,6 +201,12 @@ class Settings:
         "a port from 0 to 65535",
         "where to listen. Plain `PORT` (as process managers set it) is read when `BRAIN_PORT` is not",
     )
+    workers: int = _setting(
+        1,
+        _count(1, 256),
+        "a whole number from 1 to 256",
+        "processes that serve on this port, for more cores. They share nothing else: see Several cores",
+    )
     hosts: tuple[str, ...] = _setting(
         (),
         _hosts,

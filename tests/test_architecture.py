@@ -17,8 +17,8 @@ FLOORS = {
     "Ground": "alarm ask errors events http messages settings threads transport unicode",
     "Wing": "models wire store",
     "Core": "blocks echo limits prompts registry running scanner schema specialist syntax transcript usage",
-    "Rooms": "calls conversation desk library turn",
-    "Roof": "app cli door terminal __main__",
+    "Rooms": "calls conversation desk library passes turn",
+    "Roof": "app cli door house process response serving terminal __main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""
 
@@ -26,9 +26,9 @@ FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.spl
 ORDER = list(FLOORS)
 
 OWNERS = {
-    "starlette": {"brain.app", "brain.door"},
-    "sse_starlette": {"brain.app"},
-    "uvicorn": {"brain.cli"},
+    "starlette": {"brain.app", "brain.door", "brain.response"},
+    "sse_starlette": {"brain.response"},
+    "uvicorn": {"brain.serving"},
     "httpx": {"brain.http", "brain.transport", "brain.models.ollama", "brain.models.replies"},
     "ollama": {"brain.models.ollama"},
     "jsonschema": {"brain.schema", "brain.specialist"},

@@ -368,12 +368,15 @@ def test_a_port_that_is_taken_ends_the_start() -> None:
         ([], {"BRAIN_MODLE": "builtin"}, "BRAIN_MODLE is not a setting"),
         ([], {"BRAIN_CALLS": "many"}, "BRAIN_CALLS='many' is not allowed. Allowed: a whole number from 0 to 100."),
         (["--port", "x"], {}, "--port='x' is not allowed. Allowed: a port from 0 to 65535."),
+        (["--workers", "0"], {}, "--workers='0' is not allowed. Allowed: a whole number from 1 to 256."),
+        (["--workers", "-1"], {}, "--workers='-1' is not allowed. Allowed: a whole number from 1 to 256."),
+        ([], {"BRAIN_WORKERS": "two"}, "BRAIN_WORKERS='two' is not allowed. Allowed: a whole number from 1 to 256."),
         (["--model", "gpt"], {}, "--model='gpt' is not allowed."),
         (["--config", "none.toml"], {}, "--config none.toml: cannot be read: No such file or directory."),
         (["--model", "script:none.jsonl"], {}, "MODEL=script:none.jsonl: "),
         ([], {"BRAIN_KEYS": "secret"}, "BRAIN_KEYS=(not shown) is not allowed."),
     ],
-    ids=["unknown", "value", "port", "model", "config", "script", "secret"],
+    ids=["unknown", "value", "port", "no workers", "-1 workers", "workers", "model", "config", "script", "secret"],
 )
 def test_what_is_set_wrong_stops_the_start(
     arguments: list[str], env: dict[str, str], sentence: str, tmp_path: Path

@@ -18,7 +18,7 @@ def file(folder: Path, text: str) -> Path:
 def test_defaults() -> None:
     settings = read({})
     assert settings.model == ("auto",)
-    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+    assert (settings.host, settings.port, settings.workers) == ("127.0.0.1", 8000, 1)
     assert settings.limits == Limits(calls=5, calls_per_specialist=3, turn_seconds=600.0, call_seconds=5.0)
     assert settings.syntax == ("bracket", "function_call")
     assert (settings.model_idle_seconds, settings.heartbeat_seconds) == (60.0, 15.0)
@@ -49,6 +49,7 @@ GOOD: Mapping[str, tuple[str, str, Any]] = {
     "zone": ("TIME_ZONE", "Europe/Berlin", "Europe/Berlin"),
     "no calls": ("CALLS", "0", 0),
     "any port": ("PORT", "0", 0),
+    "workers": ("WORKERS", "4", 4),
     "keys": ("KEYS", "k1:ann, k2 : bob:x ", (("k1", "ann"), ("k2", "bob:x"))),
     "syntax": ("SYNTAX", "mention, bracket", ("mention", "bracket")),
     "hosts": ("HOSTS", "chat.example, 10.0.0.1,[::1],fe80::1", ("chat.example", "10.0.0.1", "::1", "fe80::1")),
@@ -93,6 +94,9 @@ BAD = [
     ("PORT", "-1"),
     ("PORT", "80.5"),
     ("PORT", "٣"),
+    ("WORKERS", "0"),
+    ("WORKERS", "257"),
+    ("WORKERS", "1.5"),
     ("CALLS", "101"),
     ("CALLS", "many"),
     ("CALLS_PER_SPECIALIST", "1e2"),

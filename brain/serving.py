@@ -1,0 +1,255 @@
+"""Roof: the server, as one process or as several workers on one port; the only importer of uvicorn."""
+
+import asyncio
+import gc
+import itertools
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from brain.app import create_app
+from brain.errors import SettingsError
+from brain.house import SHUTDOWN_SECONDS, House
+from brain.models import Opened, opened
+from brain.process import DONE, FAILED, completed, log_to_stderr
+from brain.registry import Registry
+from brain.settings import LOOPBACK, Settings
+
+BACKLOG = 4096
+HUNG_SECONDS = 10
+"""A worker whose threads do not run for so long is replaced."""
+EVERY_ADDRESS = ("0.0.0.0", "::")
+
+log = logging.getLogger("brain")
+
+
+def serve(settings: Settings) -> int:
+    """Serves until it is told to stop; the exit code.
+
+    Raises:
+        BrainError: what is set does not let it start.
+    """
+    if settings.host not in LOOPBACK and not settings.keys:
+        raise SettingsError(
+            f"HOST={settings.host} is not loopback, so anybody who reaches it could call: "
+            "set BRAIN_KEYS=key:user, or BRAIN_HOST=127.0.0.1 (plain PORT alone means 0.0.0.0)."
+        )
+    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again when it is done
+    return _in_workers(settings) if settings.workers > 1 else _alone(settings)
+
+
+def _leave(number: int, frame: Any) -> None:
+    raise SystemExit(DONE)
+
+
+def _config(settings: Settings, app: Any, **more: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        ws="none",
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=int(SHUTDOWN_SECONDS) + 1,
+        **more,
+    )
+
+
+@asynccontextmanager
+async def _open(house: House) -> AsyncIterator[None]:
+    """The house from before the first request to behind the last."""
+    log.setLevel(logging.INFO)
+    try:
+        await house.open()
+        _spare_the_collector()
+        yield
+    finally:
+        await house.close()
+
+
+def _spare_the_collector() -> None:
+    """What is loaded by now stays to the end. A full collection would walk all of it, and every stream would stand."""
+    gc.collect()
+    gc.freeze()
+
+
+# One process
+
+
+def _alone(settings: Settings) -> int:
+    app = create_app(settings)
+    house: House = app.state.house
+
+    class Server(uvicorn.Server):
+        """Says where it listens, and on whom, as soon as it does."""
+
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                bound = [address for server in self.servers for address in server.sockets]
+                port = bound[0].getsockname()[1] if bound else settings.port
+                _greet(settings, port, house.models, _lines(settings, house.registry))
+
+    config = _config(settings, app, lifespan="off")
+
+    async def opened_and_served() -> int:
+        async with _open(house):  # not in uvicorn's lifespan: what is wrong with it is to be said in a sentence
+            await Server(config).serve()
+        return DONE
+
+    return completed(opened_and_served(), DONE, config.get_loop_factory())
+
+
+# Several
+
+
+def _in_workers(settings: Settings) -> int:
+    """This process opens the port, starts the workers and starts them anew; they do the rest."""
+    try:
+        models = asyncio.run(_models(settings))
+    except KeyboardInterrupt:
+        return DONE
+    pairs = zip(settings.model, models, strict=True)
+    decided = replace(settings, model=tuple(one.model.name if name == "auto" else name for name, one in pairs))
+    told, tell = multiprocessing.Pipe(duplex=False)
+    config = _config(
+        settings,
+        partial(_worker, decided, tell),
+        factory=True,
+        lifespan="on",
+        workers=settings.workers,
+        timeout_worker_healthcheck=HUNG_SECONDS,
+    )
+    with _listening(settings) as listening:
+        port = listening.getsockname()[1]
+        threading.Thread(target=_greet_when_up, args=(settings, port, models, told), daemon=True).start()
+        supervisor = _Supervisor(config, [listening])
+        supervisor.run()
+    return FAILED if any(one.exitcode == STARTUP_FAILURE for one in supervisor.processes) else DONE
+
+
+async def _models(settings: Settings) -> list[Opened]:
+    """What the settings name, looked at once for all workers: they are not to decide differently on `auto`."""
+    models = await opened(settings, ())
+    for one in models:
+        await one.model.aclose()
+    return models
+
+
+def _listening(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" (")[0].lower()  # without the address, which follows
+        raise SettingsError(f"HOST={settings.host} PORT={settings.port} cannot be listened on: {reason}.") from None
+
+
+def _greet_when_up(settings: Settings, port: int, models: Sequence[Opened], told: Connection) -> None:
+    for number in itertools.count(1):  # those that come later take the place of others
+        lines = told.recv()
+        if number == settings.workers:
+            _greet(settings, port, models, lines)
+
+
+class _Supervisor(Multiprocess):
+    """Uvicorn's. Only this process listens to the terminal; the workers end when it tells them."""
+
+    def init_processes(self) -> None:
+        with _terminal_held():
+            super().init_processes()
+
+    def keep_subprocess_alive(self) -> None:
+        before = self.processes.copy()
+        with _terminal_held():
+            super().keep_subprocess_alive()
+        for old, new in zip(before, self.processes, strict=True):
+            if old is not new:
+                log.warning("worker %s ended (exit code %s), %s takes its place", old.pid, old.exitcode, new.pid)
+
+    def handle_hup(self) -> None:
+        """A terminal that is closed ends the server, of one process or of several."""
+        self.handle_term()
+
+    def terminate_all(self) -> None:
+        for one in self.sockets:
+            one.close()  # who comes now is refused, and does not wait for a worker that never comes
+        super().terminate_all()
+
+
+@contextmanager
+def _terminal_held() -> Iterator[None]:
+    """Holds back the terminal's signals; processes that are started meanwhile hold them back for ever."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+def _worker(settings: Settings, tell: Connection) -> Any:
+    """The application in a process of its own, which tells the first one when its house is open."""
+    log_to_stderr()
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    app = create_app(settings)
+    house: House = app.state.house
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[None]:
+        async with _open(house):
+            tell.send(_lines(settings, house.registry))  # all write to one pipe, which keeps so little together
+            yield
+
+    app.router.lifespan_context = lifespan
+    return app
+
+
+def _leave_with_parent() -> None:
+    """Nobody is left to hold the port when the first process was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+# What it says
+
+
+def _lines(settings: Settings, registry: Registry) -> list[str]:
+    lines = [f"Specialists: {', '.join(one.name for one in registry.usable()) or 'none'}"]
+    lines += [f"Unavailable: {e.specialist.name}: {e.missing}" for e in registry.values() if e.missing]
+    lines += [
+        f"Not there: {name}, which ALLOWED_SPECIALISTS names"
+        for name in settings.allowed_specialists
+        if name not in registry
+    ]
+    lines += [f"Refused: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]
+    return lines
+
+
+def _greet(settings: Settings, port: int, models: Sequence[Opened], more: Sequence[str]) -> None:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    lines = [f"Brain listens on http://{host}:{port}"]
+    if settings.workers > 1:
+        lines.append(f"Workers: {settings.workers}, which share only the port: each has its own conversations")
+    if settings.host in EVERY_ADDRESS and not settings.hosts:
+        lines.append("Only loopback names are accepted as Host until BRAIN_HOSTS names the public one.")
+    for one in models:
+        lines.append(f"Model: {one.model.name} ({one.why})" + (f" - {one.trouble}" if one.trouble else ""))
+    print("\n".join([*lines, *more]), file=sys.stderr, flush=True)
