@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import growth
@@ -67,8 +67,9 @@ def main() -> int:
                 continue
             say(f"{name}: {time.monotonic() - began:.0f} s")
             if table is not None:
-                tables[name] = table
                 out(f"{table}\n")
+                kept_rows = tables[name].rows if name in tables else {}
+                tables[name] = replace(table, rows=kept_rows | table.rows)
                 sys.stdout.flush()
     if given.json:
         given.json.write_text(json.dumps({name: asdict(table) for name, table in tables.items()}, indent=1), "utf-8")
@@ -88,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     names("--targets", list(KINDS), "the servers that whole servers are measured of")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each (3)")
     parser.add_argument("--quick", action="store_true", help="one short round: whether it works, not what it costs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the figures there, beside those it has")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the figures there, beside those of other runs")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw cpu and capacity (SVG, PNG)")
     return parser
 

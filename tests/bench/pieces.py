@@ -24,9 +24,7 @@ from brain.ask import Ask, Limits
 from brain.errors import Refused
 from brain.events import Token
 from brain.messages import Chunk, Finish, Message, Resume
-from brain.models.lines import ServerSentEvents
-from brain.models.openai import parts
-from brain.models.replies import Reply
+from brain.models.openai import reply
 from brain.registry import Registry
 from brain.turn import Conversation, Turn
 from brain.wire.native import Encoder
@@ -104,9 +102,9 @@ def _reads(items: Sequence[str], size: int) -> list[bytes]:
 
 
 def _heard(reads: Sequence[bytes]) -> None:
-    reply = Reply(ServerSentEvents(), parts)
+    answer = reply()
     for data in reads:
-        for _ in reply.feed(data):
+        for _ in answer.feed(data):
             pass
 
 

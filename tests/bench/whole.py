@@ -64,7 +64,7 @@ def busy(target: Target, plays: Sequence[Play], at_once: int = 8) -> float:
 
 def paced(target: Target, streams: int, seconds: float, rate: int = RATE) -> tuple[float, Outcome]:
     """Microseconds on CPU a token while so many streams run and none begins or ends, and how late tokens were."""
-    spread = max(0.5, streams / 400)
+    spread = max(0.5, streams / 1_000)
     window = Window(spread + 0.3, spread + 0.3 + seconds, target.cpu)
     tokens = math.ceil((spread + 0.5 + seconds) * rate)
     outcome = target.run([Play(tokens, rate)] * streams, spread=spread, window=window)
@@ -97,7 +97,7 @@ def capacity(run: Run) -> Table:
     column = f"streams of {RATE} tokens/s"
     table = Table(f"Capacity: the most streams whose tokens are late by less than {LATE * 1000:.0f} ms, p99", [column])
     table.first = "server"
-    most = run.less(6_400, 200)
+    most = run.less(3_200, 200)
     for name in sorted(run.names, key="direct".__ne__):
         found = _most_streams(run.bench.target(name), most)
         table.add(name, column, found)

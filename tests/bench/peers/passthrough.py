@@ -12,7 +12,7 @@ from starlette.routing import Route
 client = httpx.AsyncClient(
     base_url=os.environ.get("UPSTREAM", ""),
     timeout=None,
-    limits=httpx.Limits(max_connections=None),
+    limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
     trust_env=False,
 )
 
