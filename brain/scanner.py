@@ -1,8 +1,9 @@
 """Core: finds calls in a model's text. Text in, pieces out; no clock, no I/O.
 
 A pure function of the characters: any split of the same text gives the same pieces once neighbouring texts are joined.
-Linear: ordinary text is searched once for openers and for the beginning of one at its end, a marker's body is walked
-once by its syntax. Bounded: held back is only what could still become a marker, at most `MARKER_LIMIT` characters.
+Linear: ordinary text is searched once for openers and for the beginning of one at its end, a beginning that grows is
+looked up whole, a marker's body is walked once by its syntax. Bounded: held back is only what could still become a
+marker, at most `MARKER_LIMIT` characters.
 """
 
 import re
@@ -14,8 +15,8 @@ from typing import Any, Literal
 from brain.ask import SyntaxName
 from brain.events import Thinking
 from brain.syntax import Read, openers
-from brain.syntax.source import MARKER_LIMIT, Reader, Reading, Source
-from brain.unicode import joined
+from brain.syntax.source import MARKER_LIMIT, Reader, Reading, Source, resumed
+from brain.unicode import halved, joined
 
 BACKTICK = "`"
 FORGED_OPENERS = ("[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:")
@@ -54,9 +55,20 @@ Piece = str | Thinking | Call | Stop
 STOP = Stop()
 FORGED = Call("?", None, "", "forged", "result and error blocks are written by the system only; ask a specialist")
 
+_Mode = Callable[["Scanner", str, int, list[Piece]], int]
 Search = Callable[..., re.Match[str] | None]
 
 _NOT_WHITE = re.compile(r"\S")
+
+
+@dataclass(frozen=True, slots=True)
+class _Delimiters:
+    """What is looked for. `find` and `opener_at` also match the beginning of a delimiter that the text ends with."""
+
+    openers: Mapping[str, Read]
+    opener_at: Search
+    find: Search
+    beginnings: frozenset[str]
 
 
 class Scanner:
@@ -68,33 +80,62 @@ class Scanner:
             beginning of another call. If not, the text goes on behind each call.
     """
 
+    __slots__ = (
+        "_beginnings",
+        "_called",
+        "_delimiters",
+        "_find",
+        "_held",
+        "_high",
+        "_literal",
+        "_marker",
+        "_mode",
+        "_plain",
+        "_stops",
+        "_white",
+    )
+
     def __init__(self, syntaxes: Sequence[SyntaxName], *, stops: bool = True) -> None:
-        self._markers, self._marker_at, self._find = _searches(tuple(syntaxes))
+        self._delimiters = _delimiters(tuple(syntaxes))
+        self._find = self._delimiters.find
         self._stops = stops
         self._called = False
         self._white = 0  # characters of white space since the last call
-        self._mode: Callable[[str, int, list[Piece]], int] = self._opening
-        self._plain = False  # in the answer, with nothing held or quoted: what nearly every read finds
+        self._mode: _Mode = Scanner._opening
+        self._plain = (
+            False  # in the answer, with nothing held or quoted, no half character: what nearly every read finds
+        )
         self._held = ""  # the longest end of the text that could still begin something
+        self._beginnings: frozenset[str] = (
+            frozenset()
+        )  # what held text may grow into and still be held; none before the answer
         self._literal = False  # the next character begins nothing: it is quoted, or was tried before
         self._high = ""  # a high surrogate whose partner may come with the next text
         self._marker: tuple[Source, Reader] | None = None
 
     def feed(self, text: str) -> Sequence[Piece]:
         """Takes the next characters; gives what they settle."""
+        if self._plain and (text.isascii() or not halved(text)):
+            find = self._find
+            if find(text) is None:
+                return (text,) if text else ()
         if self._high or not text.isascii():
             text = self._encodable(text)
-        if self._plain and text and self._find(text) is None:
-            return (text,)
+        if self._held:
+            text = self._held + text
+            if text in self._beginnings:
+                self._held = text
+                return ()
+            self._held = ""
+        elif self._marker is not None and not self._marker[0].feed(text):
+            return ()
         pieces: list[Piece] = []
         self._plain = False
         if self._marker is not None:
             text = self._read_on(*self._marker, text, pieces)
-        elif self._held:
-            text, self._held = self._held + text, ""
         at = 0
         while at < len(text):
-            at = self._mode(text, at, pieces)
+            at = self._mode(self, text, at, pieces)
         return pieces
 
     def close(self) -> Sequence[Piece]:
@@ -104,19 +145,18 @@ class Scanner:
             self._high = ""
             pieces += self.feed("\ufffd")
         while self._marker is not None:
-            self._marker[0].closed = True
+            self._marker[0].close()
             pieces += self.feed("")
-        if self._held and self._mode == self._in_thinking:
+        if self._held and self._mode is Scanner._in_thinking:
             pieces.append(Thinking(self._held))
         elif self._held and not self._called:
             pieces.append(self._held)
-        self._mode, self._held, self._plain = self._over, "", False
+        self._mode, self._held, self._plain = Scanner._over, "", False
         return pieces
 
     def _read_on(self, source: Source, reader: Reader, text: str, pieces: list[Piece]) -> str:
         """Goes on with a marker that began in an earlier text; returns what is left for the mode that follows."""
-        source.feed(text)
-        reading, waits = _step(reader)
+        reading, waits = resumed(reader, source)
         if waits:
             return ""
         self._marker = None
@@ -136,52 +176,57 @@ class Scanner:
         head = text[:WHITE_BEFORE_THINKING]
         start = len(head) - len(head.lstrip())
         if text.startswith(THINK_OPENER, start):
-            self._mode = self._in_thinking
+            self._mode = Scanner._in_thinking
             return start + len(THINK_OPENER)
         if THINK_OPENER.startswith(text[start:]):
             self._held = text
             return len(text)
-        self._mode = self._in_text
+        self._begin_answer()
         return at
 
     def _in_thinking(self, text: str, at: int, pieces: list[Piece]) -> int:
-        end = text.find(THINK_CLOSER, at)
-        if end >= 0:
-            self._mode = self._in_text
-            then = end + len(THINK_CLOSER)
-        else:
-            self._held = _beginning_at_end(text, THINK_CLOSER)
-            end, then = len(text) - len(self._held), len(text)
+        match = _find_think_closer(text, at)
+        end, then = match.span() if match is not None else (len(text), len(text))
         if end > at:
             pieces.append(Thinking(text[at:end]))
+        if match is not None and match[0] == THINK_CLOSER:
+            self._begin_answer()
+        else:
+            self._held = text[end:]
         return then
+
+    def _begin_answer(self) -> None:
+        """Behind the thinking: there, `<t` would not begin a marker."""
+        self._mode, self._beginnings = Scanner._in_text, self._delimiters.beginnings
 
     def _in_text(self, text: str, at: int, pieces: list[Piece]) -> int:
         """In the answer, where calls and delimiters are looked for."""
-        settled = at
-        while (match := self._find(text, at)) is not None:
+        find, settled = self._find, at
+        while (match := find(text, at)) is not None:
             start, found = match.start(), match[0]
             at = start + 1
             if text[start - 1] == BACKTICK if start > settled else self._literal:
                 continue
-            if found in self._markers:
+            if found in self._beginnings:
+                if start > settled:
+                    pieces.append(text[settled:start])
+                self._held, self._literal = found, False
+                return len(text)
+            if found in self._delimiters.openers:
                 after = self._marker_from(text, start, found, settled, pieces)
                 if after is not None:
                     return after
+            elif found in FORGED_OPENERS:
+                _show(text[settled:start], pieces)
+                pieces.append(FORGED)
+                return self._stop(text, pieces)
             elif found == BLOCK_CLOSER:
                 _show(text[settled:start], pieces)
                 settled = at = match.end()
                 self._literal = False
-            elif found != BACKTICK:
-                _show(text[settled:start], pieces)
-                if found in FORGED_OPENERS:
-                    pieces.append(FORGED)
-                    return self._stop(text, pieces)
-                self._held, self._literal = found, False
-                return len(text)
         _show(text[settled:], pieces)
         self._literal = text[-1] == BACKTICK
-        self._plain = not self._literal
+        self._plain = not self._literal and not self._high
         return len(text)
 
     def _behind_call(self, text: str, at: int, pieces: list[Piece]) -> int:
@@ -192,10 +237,10 @@ class Scanner:
             return self._stop(text, pieces)
         if character is None:
             return len(text)
-        match = self._marker_at(text, character.start())
+        match = self._delimiters.opener_at(text, character.start())
         if match is None:
             return self._stop(text, pieces)
-        if match[0] not in self._markers:
+        if match[0] not in self._delimiters.openers:
             self._held = match[0]
             return len(text)
         after = self._marker_from(text, match.start(), match[0], match.start(), pieces)
@@ -208,8 +253,8 @@ class Scanner:
     def _marker_from(self, text: str, start: int, opener: str, settled: int, pieces: list[Piece]) -> int | None:
         """Reads the marker that begins at `start`, as far as it has come; None, and nothing shown, if it is none."""
         source = Source(text, start, start + len(opener))
-        reader = self._markers[opener](source, opener)
-        reading, waits = _step(reader)
+        reader = self._delimiters.openers[opener](source, opener)
+        reading, waits = resumed(reader, source)
         if not waits and reading is None:
             return None
         _show(text[settled:start], pieces)
@@ -221,12 +266,12 @@ class Scanner:
     def _took(self, reading: Reading, source: Source, pieces: list[Piece]) -> int:
         pieces.append(_call(reading, source))
         self._called, self._literal, self._white = self._stops, False, 0
-        self._mode = self._behind_call if self._stops else self._in_text
+        self._mode = Scanner._behind_call if self._stops else Scanner._in_text
         return source.at
 
     def _stop(self, text: str, pieces: list[Piece]) -> int:
         pieces.append(STOP)
-        self._mode = self._over
+        self._mode = Scanner._over
         return len(text)
 
     def _encodable(self, text: str) -> str:
@@ -241,11 +286,15 @@ def _show(text: str, pieces: list[Piece]) -> None:
 
 
 @cache
-def _searches(syntaxes: tuple[SyntaxName, ...]) -> tuple[Mapping[str, Read], Search, Search]:
-    """What begins a marker, a match for it, and a search for all that the scanner looks for."""
+def _delimiters(syntaxes: tuple[SyntaxName, ...]) -> _Delimiters:
     markers = openers(syntaxes)
-    everything = _pattern((*markers, *FORGED_OPENERS, BLOCK_CLOSER)) + rf"|{BACKTICK}\Z"
-    return markers, re.compile(_pattern(markers)).match, re.compile(everything).search
+    delimiters = (*markers, *FORGED_OPENERS, BLOCK_CLOSER)
+    return _Delimiters(
+        markers,
+        re.compile(_pattern(markers)).match,
+        re.compile(_pattern(delimiters) + rf"|{BACKTICK}\Z").search,
+        frozenset(delimiter[:length] for delimiter in delimiters for length in range(1, len(delimiter))),
+    )
 
 
 def _pattern(delimiters: Iterable[str]) -> str:
@@ -258,21 +307,7 @@ def _pattern(delimiters: Iterable[str]) -> str:
     )
 
 
-def _beginning_at_end(text: str, delimiter: str) -> str:
-    """The longest end of `text` that begins `delimiter` and is not all of it."""
-    for length in range(min(len(text), len(delimiter) - 1), 0, -1):
-        if text.endswith(delimiter[:length]):
-            return delimiter[:length]
-    return ""
-
-
-def _step(reader: Reader) -> tuple[Reading | None, bool]:
-    """Lets a reader read what is there: its reading, and whether it waits for more."""
-    try:
-        next(reader)
-    except StopIteration as end:
-        return end.value, False
-    return None, True
+_find_think_closer = re.compile(_pattern([THINK_CLOSER])).search
 
 
 def _call(reading: Reading, source: Source) -> Call:

@@ -2,7 +2,8 @@
 
 import re
 
-_HALF = re.compile("[\ud800-\udfff]")
+halved = re.compile("[\ud800-\udfff]").search
+"""Finds the first half of a character."""
 
 
 def joined(text: str) -> tuple[str, str]:
@@ -10,7 +11,7 @@ def joined(text: str) -> tuple[str, str]:
 
     A first half at the very end is given apart: its partner may come with the next text.
     """
-    if text.isascii() or not _HALF.search(text):
+    if text.isascii() or not halved(text):
         return text, ""
     half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
     return text.removesuffix(half).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"), half

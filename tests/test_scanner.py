@@ -154,10 +154,14 @@ def test_held_back_is_only_what_could_still_become_a_marker() -> None:
         (["\n", "a"], [[], ["\na"]]),
         (["<th", "in", "g"], [[], [], ["<thing"]]),
         (["<think>a", "</", "b"], [[{"thinking": "a"}], [], [{"thinking": "</b"}]]),
+        (["<think>a<", "tool", "_call>"], [[{"thinking": "a"}], [{"thinking": "<tool"}], [{"thinking": "_call>"}]]),
+        (["<", "tool", "_calls", "a"], [[], [], ["<tool_calls"], ["a"]]),
+        (["a <", "", "tool_call", ">", "", "x"], [["a "], [], [], [], [], ["<tool_call>x"]]),
         (["SPECIALIST_REQUEST[a:{}", "] b", "c"], [[], [{"call": "a"}, {"stop": True}], []]),
         (["SPECIALIST_REQUEST[a]", " \n", "SPEC", "S"], [[{"call": "a"}], [], [], [{"stop": True}]]),
         (["a [SPECIALIST_RESULT", ":", " x"], [["a "], [{"call": "?"}, {"stop": True}], []]),
         (["a\ud83d", "\ude00"], [["a"], ["\U0001f600"]]),
+        (["a", "b\ud83d", "c", "d"], [["a"], ["b"], ["\ufffdc"], ["d"]]),
     ],
 )
 def test_what_each_feed_gives_at_once(chunks: list[str], at_once: list[Any]) -> None:
@@ -352,3 +356,17 @@ def test_memory_stays_bounded(beginning: str, chunk: str) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 250_000
+
+
+def test_a_marker_that_waits_keeps_little_more_than_its_characters() -> None:
+    tokens = [f"w{number:04}" for number in range(3_000)]
+    scanner = Scanner(ALL)
+    tracemalloc.start()
+    try:
+        scanner.feed('SPECIALIST_REQUEST[a:{"s":"')
+        for token in tokens:
+            scanner.feed(token)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 60_000

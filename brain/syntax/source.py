@@ -1,14 +1,15 @@
 """Core: the characters of one possible marker, and the steps a reader takes along them.
 
-A reader is a generator that reads top to bottom and yields whenever it needs more characters; it is resumed with
-more of them, or with the knowledge that none will come. So each syntax is one function without states, and any cut
-of the text gives the same reading.
+A reader is a generator that reads top to bottom. Where it needs more characters it yields the pattern that it waits
+for; it is resumed with the first match, or with None when none will come. So each syntax is one function without
+states, any cut of the text gives the same reading, and characters that it does not wait for never wake it.
 """
 
 import json
 import re
 from collections.abc import Generator
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 from brain.unicode import well_formed
@@ -19,12 +20,13 @@ MARKER_LIMIT = 16_384
 DEPTH_LIMIT = 64
 
 Params = dict[str, Any]
-Steps = Generator[None, None, bool]
+Steps = Generator[re.Pattern[str], re.Match[str] | None, bool]
 """A step along the source; its value says whether it arrived before the characters ended."""
 
+_ANY = re.compile(r"(?s).")
 _LETTER = re.compile(r"[A-Za-z]")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_WHITE = re.compile(r"\s+")
+_NOT_WHITE = re.compile(r"\S")
 _STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
 
 
@@ -41,75 +43,78 @@ class Reading:
     ended: bool = True
 
 
-Reader = Generator[None, None, Reading | None]
+Reader = Generator[re.Pattern[str], re.Match[str] | None, Reading | None]
 """Reads one marker behind its opener; its value is None when the text is no marker after all."""
 
 
 class Source:
     """What has come of one possible marker: `text[at:end]` is still to be read."""
 
-    __slots__ = ("_limit", "_parts", "_start", "at", "closed", "end", "text")
+    __slots__ = ("_before", "_room", "_start", "at", "awaited", "closed", "end", "found", "full", "text")
 
     def __init__(self, text: str, start: int, at: int) -> None:
-        self._parts: list[str] = []
-        self._start = start  # where the marker, or what has come of it last, begins in `text`
-        self._limit = start + MARKER_LIMIT  # where in `text` it may end at the latest
+        self._before = StringIO()  # what came of the marker before `text`
+        self._start = start  # where in `text` the rest of it begins
+        self._room = start + MARKER_LIMIT - len(text)  # how many characters it may have behind `text`
         self.text = text
         self.at = at
-        self.end = min(len(text), self._limit)
+        self.end = len(text) + min(self._room, 0)
+        self.full = self._room <= 0  # no more characters will be given to the reader
+        self.awaited = _ANY
+        self.found: re.Match[str] | None = None
         self.closed = False
 
-    def feed(self, text: str) -> None:
-        """Takes on the next characters, when all before them are read."""
-        self._parts.append(self.text[self._start :])
-        self._limit -= len(self.text)
-        self.text, self._start, self.at = text, 0, 0
-        self.end = len(text) if len(text) < self._limit else self._limit
+    def feed(self, text: str) -> bool:
+        """Takes on the next characters, when all before them are read; says whether the reader is to be resumed."""
+        self._before.write(self.text[self._start :])
+        self._room = room = self._room - len(text)
+        self.text, self._start = text, 0
+        self.end = end = len(text) if room > 0 else len(text) + room
+        self.found = found = self.awaited.search(text, 0, end)
+        self.at = end if found is None else 0
+        self.full = room <= 0
+        return found is not None or self.full or self.closed
 
-    @property
-    def full(self) -> bool:
-        """Whether the limit is reached: no more characters will be given to the reader."""
-        return self.end == self._limit
+    def close(self) -> None:
+        """Says that no more characters will come."""
+        self.closed, self.found = True, None
 
     @property
     def offset(self) -> int:
         """How many characters stand between the first of the opener and `at`."""
-        return self.at - self._limit + MARKER_LIMIT
+        return MARKER_LIMIT - self._room - len(self.text) + self.at
 
     def raw(self) -> str:
         """The marker from the first character of its opener up to `at`."""
-        return "".join(self._parts) + self.text[self._start : self.at]
+        return self._before.getvalue() + self.text[self._start : self.at]
 
     def everything(self) -> str:
         """All that has come, read or not, from the first character of the opener on."""
-        return "".join(self._parts) + self.text[self._start :]
+        return self._before.getvalue() + self.text[self._start :]
 
     def more(self) -> Steps:
         """Waits until there is a character at `at`; false when none will come."""
-        while self.at >= self.end:
-            if self.closed or self.full:
-                return False
-            yield
-        return True
+        if self.at >= self.end:
+            yield _ANY
+        return self.at < self.end
 
     def to(self, pattern: re.Pattern[str]) -> Steps:
         """Moves behind the next match of a one-character pattern; the character is `text[at - 1]`."""
-        while (match := pattern.search(self.text, self.at, self.end)) is None:
+        match = pattern.search(self.text, self.at, self.end)
+        if match is None:
             self.at = self.end
-            if self.closed or self.end == self._limit:
-                return False
-            yield
+            match = yield pattern
+        if match is None:
+            return False
         self.at = match.end()
         return True
 
     def skip_white(self) -> Steps:
-        """Moves behind white space; false when nothing else will come."""
-        while (yield from self.more()):
-            match = _WHITE.match(self.text, self.at, self.end)
-            if match is None:
-                return True
-            self.at = match.end()
-        return False
+        """Moves to what is no white space; false when nothing else will come."""
+        if not (yield from self.to(_NOT_WHITE)):
+            return False
+        self.at -= 1
+        return True
 
     def skip_string(self, quote: str = '"') -> Steps:
         """Moves behind the end of a string whose opening quote was just read."""
@@ -128,7 +133,7 @@ class Source:
             self.at += 1
         return True
 
-    def name(self, longest: int) -> Generator[None, None, str]:
+    def name(self, longest: int) -> Generator[re.Pattern[str], re.Match[str] | None, str]:
         """Reads an ASCII letter, then letters, digits, `_` and `-`; empty where there are none, or too many."""
         start, pattern = self.offset, _LETTER
         while (yield from self.more()):
@@ -139,6 +144,17 @@ class Source:
             if self.offset - start > longest:
                 return ""
         return self.raw()[start:]
+
+
+def resumed(reader: Reader, source: Source) -> tuple[Reading | None, bool]:
+    """Lets a reader read what is there: its reading, and whether it waits for more."""
+    try:
+        source.awaited = reader.send(source.found)
+        while source.closed or source.full:
+            reader.send(None)
+    except StopIteration as end:
+        return end.value, False
+    return None, True
 
 
 def decode_object(body: str) -> tuple[Params | None, str]:
