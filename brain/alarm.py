@@ -45,7 +45,7 @@ class Alarm:
     def __enter__(self) -> None:
         if self._reason is not None:
             raise Interrupted(self._reason)
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         self._cancelling = task.cancelling()
         self._task = task

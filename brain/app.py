@@ -20,7 +20,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope, Send
 
 from brain import conversation
 from brain.ask import Ask, Attachment
@@ -44,8 +44,16 @@ FIELDS_MOST = 50
 log = logging.getLogger("brain")
 
 
-async def chat_stream(request: Request) -> Response:
-    """`POST /v1/chat/stream`: one turn."""
+class ChatStream:
+    """`POST /v1/chat/stream`: one turn. No function, since Starlette wraps what functions send once more."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        response = await _turn_response(Request(scope, receive))
+        await response(scope, receive, send)
+
+
+async def _turn_response(request: Request) -> TurnResponse:
     house = _house(request)
     if "last-event-id" in request.headers:  # a reader that was cut off; another turn is not what it asks for
         message = "This turn is no longer kept; ask again without Last-Event-ID."
@@ -237,7 +245,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
     app = Starlette(
         routes=[
             Route("/", page),
-            Route("/v1/chat/stream", chat_stream, methods=["POST"]),
+            Route("/v1/chat/stream", ChatStream(), methods=["POST"]),
             Route("/v1/specialists", specialists),
             Route("/healthz", healthz),
             Route("/readyz", readyz),

@@ -114,7 +114,12 @@ class Pass:
     async def read(self) -> Sequence[Event]:
         """What the model says, as much as comes at once; nothing when it is over or made a call."""
         while not self._over and self.calls is None:
-            chunk = await (self._opened() if self._stream is None else self._next(self._stream))
+            if self._stream is None:
+                chunk = await self._opened()
+            elif self._last_word is None:
+                chunk = await self._next(self._stream)
+            else:
+                chunk = await self._last(self._stream, self._last_word)
             if events := self._heard(chunk):
                 return events
         return ()
@@ -148,8 +153,7 @@ class Pass:
             self._usage.asked(messages)
             stream = self._stream = self._model.stream(messages, self._number - 1)
             try:
-                with self._alarm:
-                    return await anext(stream, None)
+                return await self._next(stream)
             except PrefillRefused:
                 await _closed(stream)
                 log.info("model %s does not continue a started answer; it is asked to go on instead", self._model.name)
@@ -161,14 +165,18 @@ class Pass:
         raise ModelError("model_failed", "The model server refused the request.")
 
     async def _next(self, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
-        """The next chunk; None at the end, also when a model that has finished leaves its stream open."""
-        if self._last_word is None:
-            with self._alarm:
-                return await anext(stream, None)
+        """The next chunk; None at the end."""
+        with self._alarm:
+            try:
+                return await stream.__anext__()  # anext() with a default costs as much as all the rest of this
+            except StopAsyncIteration:
+                return None
+
+    async def _last(self, stream: AsyncGenerator[Chunk, None], until: float) -> Chunk | None:
+        """The next chunk of a model that has finished; None at the end, also when it leaves its stream open."""
         try:
-            with self._alarm:
-                async with asyncio.timeout_at(self._last_word):
-                    return await anext(stream, None)
+            async with asyncio.timeout_at(until):
+                return await self._next(stream)
         except TimeoutError:
             log.info("the model's stream was left open behind its end")
             return None

@@ -145,7 +145,8 @@ class _Connection(asyncio.Protocol):
         while not self._head_done:
             if self._error is not None:
                 raise self._error
-            await self._more()
+            self._waiter = self._loop.create_future()
+            await self._waiter
 
     async def read(self) -> bytes:
         """All that has come of the body.
@@ -159,7 +160,8 @@ class _Connection(asyncio.Protocol):
                 raise StopAsyncIteration
             if self._error is not None:
                 raise self._error
-            await self._more()
+            self._waiter = self._loop.create_future()
+            await self._waiter
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         self._unread = 0
@@ -178,16 +180,10 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _more(self) -> None:
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     # asyncio calls these
 

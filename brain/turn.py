@@ -128,7 +128,7 @@ class Turn:
                 try:
                     async with one:
                         while events := await one.read():
-                            yield [*self._trimmed(), *events]
+                            yield events if not self._left_out else [self._trimmed(), *events]
                         async with aclosing(one.told()) as told:
                             async for event in told:
                                 yield (event,)
@@ -209,10 +209,9 @@ class Turn:
         self._left_out = len(self._conversation.exchanges) - len(self._earlier)
         return True
 
-    def _trimmed(self) -> Sequence[Event]:
-        """Tells once what was left out."""
+    def _trimmed(self) -> Event:
         left_out, self._left_out = self._left_out, 0
-        return (_left_out(left_out),) if left_out else ()
+        return _left_out(left_out)
 
     def _record(self, one: Pass) -> None:
         """Keeps what a pass said, however it ended."""

@@ -35,7 +35,7 @@ class Counted:
 
     def heard(self, text: str) -> None:
         """The model said this in the pass."""
-        self._heard_bytes += size(text)
+        self._heard_bytes += len(text) if text.isascii() else size(text)
 
     def counted(self, usage: PassUsage) -> None:
         """The server told what the pass took."""

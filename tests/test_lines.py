@@ -4,7 +4,7 @@ from collections.abc import Iterator
 import pytest
 
 from brain.errors import ModelError
-from brain.models.lines import LINE_BYTES, Lines, ServerSentEvents
+from brain.models.lines import LINE_BYTES, Lines, ServerSentEvents, Splitter
 
 
 def splits(data: bytes) -> Iterator[list[bytes]]:
@@ -16,13 +16,16 @@ def splits(data: bytes) -> Iterator[list[bytes]]:
 
 
 def lines(pieces: list[bytes]) -> list[bytes]:
-    splitter = Lines()
-    return [line for piece in pieces for line in splitter.feed(piece)] + splitter.close()
+    return items(Lines(), pieces)
 
 
 def events(pieces: list[bytes]) -> list[bytes]:
-    splitter = ServerSentEvents()
-    return [event for piece in pieces for event in splitter.feed(piece)] + splitter.close()
+    return items(ServerSentEvents(), pieces)
+
+
+def items(splitter: Splitter, pieces: list[bytes]) -> list[bytes]:
+    found = [item for piece in pieces for item in splitter.items(splitter.feed(piece))]
+    return found + splitter.items(splitter.close())
 
 
 @pytest.mark.parametrize(
@@ -87,9 +90,9 @@ def test_a_line_that_never_ends_is_an_error_and_not_all_memory() -> None:
 def test_an_event_that_never_ends_is_one_too() -> None:
     splitter = ServerSentEvents()
     for _ in range(7):
-        assert list(splitter.feed(b"data: " + b"x" * 1024 * 1024 + b"\n")) == []
+        assert splitter.feed(b"data: " + b"x" * 1024 * 1024 + b"\n") == b""
     with pytest.raises(ModelError, match="never ends"):
-        list(splitter.feed(b"data: " + b"x" * 1024 * 1024 + b"\n"))
+        splitter.feed(b"data: " + b"x" * 1024 * 1024 + b"\n")
 
 
 def test_a_long_line_in_small_pieces_costs_no_more_than_its_length() -> None:
@@ -97,7 +100,7 @@ def test_a_long_line_in_small_pieces_costs_no_more_than_its_length() -> None:
         splitter, began = Lines(), time.perf_counter()
         for _ in range(length // 64):
             splitter.feed(b"x" * 64)
-        assert [len(line) for line in splitter.feed(b"\n")] == [length]
+        assert len(splitter.feed(b"\n")) == length + 1
         return time.perf_counter() - began
 
     short = max(min(seconds(256 * 1024) for _ in range(3)), 0.002)

@@ -9,43 +9,54 @@ LINE_BYTES = 8 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class _Ends:
-    """Finds the ends of items in bytes that come in any cuts; line ends are LF, CR LF and CR (WHATWG HTML, 9.2.5).
+class Splitter:
+    """Keeps the beginning of an item until the rest of it has come.
 
-    A byte order mark at the very beginning is dropped.
+    Lines may end in LF, CR LF or CR (WHATWG HTML, 9.2.5); what is given has LF only. A byte order mark at the very
+    beginning is dropped.
+
+    Attributes:
+        between: whether it stands between two items, with nothing kept.
     """
 
-    def __init__(self, end: bytes) -> None:
-        self._end = end
+    END: bytes
+
+    def __init__(self) -> None:
         self._rest = bytearray()  # grows in place: an item that comes in small pieces costs no more than its length
         self._after_cr = False
         self._first = True
+        self.between = True
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """Takes what one read brought; gives the items that are whole now, without their ends."""
+    def feed(self, data: bytes) -> bytes:
+        """Takes what one read brought; gives the items that are whole now, each with its end."""
         if self._first and data:
             data = self._begun(data)
         if self._after_cr or b"\r" in data:
             data = self._with_lf(data)
-        if self._rest:
-            seen = max(0, len(self._rest) - len(self._end) + 1)  # before it, no end begins
-            self._rest += data
-            if self._rest.find(self._end, seen) < 0:
-                self._check_length()
-                return []
-            data = bytes(self._rest)
-            self._rest.clear()
-        items = data.split(self._end)
-        if rest := items.pop():
-            self._rest += rest
-            self._check_length()
-        return items
+        if not self._rest and data.endswith(self.END):
+            self.between = not self._after_cr
+            return data
+        seen = max(0, len(self._rest) - len(self.END) + 1)  # before it, no end begins
+        self._rest += data
+        found = self._rest.rfind(self.END, seen)
+        end = found + len(self.END) if found >= 0 else 0
+        whole = bytes(self._rest[:end])
+        del self._rest[:end]
+        self.between = not self._rest and not self._after_cr
+        if len(self._rest) > LINE_BYTES:
+            message = "The model server sent a line that never ends."
+            raise ModelError("model_failed", message, f"more than {LINE_BYTES} bytes")
+        return whole
 
     def close(self) -> bytes:
         """What came behind the last end."""
         rest = bytes(self._rest)
         self._rest.clear()
         return rest
+
+    def items(self, whole: bytes) -> list[bytes]:
+        """The contents of what `feed` or `close` gave."""
+        raise NotImplementedError
 
     def _begun(self, data: bytes) -> bytes:
         """The beginning without its mark; none of it as long as it may become one."""
@@ -65,47 +76,35 @@ class _Ends:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         return data
 
-    def _check_length(self) -> None:
-        if len(self._rest) > LINE_BYTES:
-            message = "The model server sent a line that never ends."
-            raise ModelError("model_failed", message, f"more than {LINE_BYTES} bytes")
 
-
-class Lines:
+class Lines(Splitter):
     """Splits at line ends, and nowhere else: not at U+2028, as `str.splitlines` would."""
 
-    def __init__(self) -> None:
-        self._ends = _Ends(b"\n")
-        self.feed = self._ends.feed
+    END = b"\n"
 
-    def close(self) -> list[bytes]:
-        """The last line, when it had no end."""
-        rest = self._ends.close()
-        return [rest] if rest else []
-
-
-class ServerSentEvents:
-    """The data of server-sent events; comments, names, ids and unfinished events are left out."""
-
-    def __init__(self) -> None:
-        self._ends = _Ends(b"\n\n")
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """Takes what one read brought; gives the data of the events that are whole now."""
-        return [found for event in self._ends.feed(data) if (found := _data(event)) is not None]
-
-    def close(self) -> list[bytes]:
-        """An event that was not finished is no event."""
-        return []
+    def items(self, whole: bytes) -> list[bytes]:
+        """The lines; the last one of a body may have no end."""
+        lines = whole.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        return lines
 
 
-def _data(event: bytes) -> bytes | None:
-    """The data of one event; None when it has none."""
-    if event.startswith(b"data: ") and b"\n" not in event:
-        return event[6:]
-    found = [
-        line[6:] if line.startswith(b"data: ") else line[5:]
-        for line in event.split(b"\n")
-        if line.startswith(b"data:") or line == b"data"
-    ]
-    return b"\n".join(found) if found else None
+class ServerSentEvents(Splitter):
+    """Splits behind events, at empty lines."""
+
+    END = b"\n\n"
+
+    def items(self, whole: bytes) -> list[bytes]:
+        """The data of the events; comments, names, ids and an event that is not finished are left out."""
+        found: list[bytes] = []
+        for event in whole.split(b"\n\n")[:-1]:
+            if event.startswith(b"data: ") and b"\n" not in event:  # as nearly all are
+                found.append(event[6:])
+            elif lines := [_value(line) for line in event.split(b"\n") if line.startswith(b"data:") or line == b"data"]:
+                found.append(b"\n".join(lines))
+        return found
+
+
+def _value(line: bytes) -> bytes:
+    return line[6:] if line.startswith(b"data: ") else line[5:]

@@ -159,7 +159,7 @@ class OpenAI(Remote):
 
 def reply() -> Reply:
     """A reader for one answer."""
-    return Reply(ServerSentEvents(), Frame("content", parts).parts)
+    return Reply(ServerSentEvents(), parts, Frame("content", b"data: ", b"\n\n"))
 
 
 def parts(data: bytes) -> Sequence[Part]:

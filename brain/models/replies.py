@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -13,6 +13,8 @@ from brain.errors import ModelError, PrefillRefused
 from brain.events import Thinking
 from brain.http import Reads, reads
 from brain.messages import Chunk, Finish, PassUsage
+from brain.models.frames import Frame
+from brain.models.lines import Splitter
 from brain.unicode import joined
 
 T = TypeVar("T")
@@ -39,19 +41,13 @@ Answer = tuple[Reads, str]
 """The body of an answer, and its content type."""
 
 
-class Splitter(Protocol):
-    """Finds the items (lines, events) in a stream of bytes."""
-
-    def feed(self, data: bytes, /) -> Sequence[bytes]: ...
-    def close(self) -> Sequence[bytes]: ...
-
-
 class Reply:
     """The body of one answer, without I/O: bytes in, chunks out, neighbouring texts of one read joined.
 
     Args:
         splitter: finds the items in the bytes.
-        parts: what one item says; a single text, which most are, may stand for itself.
+        parts: what one item says.
+        frame: what items have in common that say a text only, if they have.
 
     Attributes:
         heard: whether there was any item.
@@ -60,47 +56,56 @@ class Reply:
         error: what the server says that failed, or that it said nothing that can be read; it is over then.
     """
 
-    def __init__(self, splitter: Splitter, parts: Callable[[bytes], str | Sequence[Part]]) -> None:
+    def __init__(
+        self, splitter: Splitter, parts: Callable[[bytes], Sequence[Part]], frame: Frame | None = None
+    ) -> None:
         self.heard = False
         self.ended = False
         self.over = False
         self.error: ModelError | None = None
         self._splitter = splitter
         self._parts = parts
+        self._frame = frame
         self._half = ""
 
     def feed(self, data: bytes) -> Sequence[Chunk]:
         """Takes what one read brought; what was said before an error is said."""
+        if self._frame is not None and self._splitter.between and not (self._half or self.over):
+            texts = self._frame.texts(data)
+            if texts is not None:
+                text = texts[0] if len(texts) == 1 else "".join(texts)
+                return (text,) if text else ()
         try:
             return self._chunks(self._splitter.feed(data))
         except ModelError as error:
-            return self._failed(error)
+            self._fail(error)
+            return ()
 
     def close(self) -> Sequence[Chunk]:
         """Says that the body ended."""
         return self._chunks(self._splitter.close())
 
-    def _chunks(self, items: Sequence[bytes]) -> Sequence[Chunk]:
+    def _chunks(self, whole: bytes) -> Sequence[Chunk]:
+        """What any items say."""
         found: list[Chunk] = []
         texts: list[str] = []
-        for item in items:
-            if self.over:
-                break
+        for item in self._splitter.items(whole) if whole and not self.over else ():
             self.heard = True
             try:
                 said = self._parts(item)
             except ModelError as error:
-                self._failed(error)
+                self._fail(error)
                 break
-            if isinstance(said, str):
-                texts.append(said)
-                continue
             for part in said:
                 if isinstance(part, str):
                     texts.append(part)
                 else:
                     self._say(texts, found)
                     self._tell(part, found)
+            if self.over:
+                break
+        if self._frame is not None and texts and said == [texts[-1]] and self.error is None:
+            self._frame.learn(item, texts[-1])
         self._say(texts, found)
         if len(found) > 1:
             found.sort(key=_is_usage)  # a turn wants to know why it ended before what it took
@@ -133,9 +138,8 @@ class Reply:
             if isinstance(part, Finish):
                 found.append(part)
 
-    def _failed(self, error: ModelError) -> Sequence[Chunk]:
+    def _fail(self, error: ModelError) -> None:
         self.over, self.error = True, error
-        return ()
 
 
 def _is_usage(chunk: Chunk) -> bool:
