@@ -115,6 +115,15 @@ class Client:
         Raises:
             Failed: when a reply was not whole, or took longer than `limit` seconds.
         """
+        try:
+            return self._run(plays, at_once, spread, window, limit)
+        except BaseException:
+            self._outcome.close()
+            raise
+        finally:
+            self._poll.close()
+
+    def _run(self, plays: Sequence[Play], at_once: int, spread: float, window: Window | None, limit: float) -> Outcome:
         began = monotonic_ns()
         starts = [began + int(SECOND * spread * n / len(plays)) for n in range(len(plays))]
         marks = self._marks(window, began) if window else []
@@ -131,7 +140,6 @@ class Client:
                 opened, unsettled = opened + 1, unsettled + 1
             unsettled -= self._read_all(0 if due else 0.001 if opened < len(plays) or marks else 0.1)
         self._outcome.seconds = (monotonic_ns() - began) / SECOND
-        self._poll.close()
         return self._outcome
 
     def _marks(self, window: Window, began: int) -> list[tuple[int, Callable[[], None]]]:

@@ -62,12 +62,19 @@ def busy(target: Target, plays: Sequence[Play], at_once: int = 8) -> float:
     return (target.cpu() - before) / outcome.tokens / 1000
 
 
-def paced(target: Target, streams: int, seconds: float, rate: int = RATE) -> tuple[float, Outcome]:
-    """Microseconds on CPU a token while so many streams run and none begins or ends, and how late tokens were."""
+def paced(
+    target: Target, streams: int, seconds: float, rate: int = RATE, patience: float = 30.0
+) -> tuple[float, Outcome]:
+    """Microseconds on CPU a token while so many streams run and none begins or ends, and how late tokens were.
+
+    Raises:
+        Failed: when all is not over so many seconds after it should be.
+    """
     spread = max(0.5, streams / 1_000)
     window = Window(spread + 0.3, spread + 0.3 + seconds, target.cpu)
     tokens = math.ceil((spread + 0.5 + seconds) * rate)
-    outcome = target.run([Play(tokens, rate)] * streams, spread=spread, window=window)
+    limit = spread + tokens / rate + patience
+    outcome = target.run([Play(tokens, rate)] * streams, spread=spread, window=window, limit=limit)
     return window.used / max(1, window.tokens) / 1000, outcome
 
 
@@ -121,8 +128,9 @@ def _most_streams(target: Target, most: int) -> int:
 
 def _fluent(target: Target, streams: int) -> bool:
     try:
-        _, outcome = paced(target, streams, 2)
+        _, outcome = paced(target, streams, 2, patience=1)
     except Failed:
+        time.sleep(1)  # until it has noticed that all are gone
         return False
     return quantile(outcome.late, 0.99) < LATE * 1e9
 

@@ -27,11 +27,12 @@ class Side(asyncio.Protocol):
         if self.other is None:
             self.connecting = asyncio.create_task(self.connect())
         else:
+            self.other.other = self
             self.transport.writelines(self.other.early)
 
     async def connect(self) -> None:
         loop = asyncio.get_running_loop()
-        _, self.other = await loop.create_connection(lambda: Side(self), MODEL.hostname or "", MODEL.port or 80)
+        await loop.create_connection(lambda: Side(self), MODEL.hostname or "", MODEL.port or 80)
 
     def data_received(self, data: bytes) -> None:
         if self.other is None or self.other.transport is None:

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 
+import httpx
 import ollama
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
@@ -13,7 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 MARKER = re.compile(r"SPECIALIST_REQUEST\[(\w+):(.*?)\]", re.DOTALL)
-client = ollama.AsyncClient(host=os.environ.get("UPSTREAM"), trust_env=False)
+limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+client = ollama.AsyncClient(host=os.environ.get("UPSTREAM"), limits=limits, trust_env=False)
 
 
 async def events(message: str) -> AsyncIterator[dict[str, str]]:
