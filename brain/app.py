@@ -1,5 +1,6 @@
 """Roof: the routes; pure ASGI throughout."""
 
+import asyncio
 import base64
 import hashlib
 import logging
@@ -11,7 +12,6 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-import anyio
 from starlette.applications import Starlette
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -26,8 +26,7 @@ from brain import conversation
 from brain.ask import Ask, Attachment
 from brain.door import Guard, Keys, refusal
 from brain.errors import BadRequest
-from brain.house import SHUTDOWN_SECONDS as SHUTDOWN_SECONDS
-from brain.house import House as House
+from brain.house import House
 from brain.models import trouble_of
 from brain.registry import Registry
 from brain.response import TurnResponse
@@ -123,14 +122,14 @@ async def _ask_in_form(request: Request, user: str | None, house: House) -> Ask:
 
 def _limited(receive: Receive) -> Receive:
     """The same body, as long as it comes fast enough and is no larger than it may be."""
+    clock = asyncio.get_running_loop().time
     received = 0
-    began = anyio.current_time()
+    began = clock()
 
     async def counted() -> Message:
         nonlocal received
         try:
-            left = began + BODY_SECONDS + received / BODY_BYTES_A_SECOND - anyio.current_time()
-            with anyio.fail_after(left):
+            async with asyncio.timeout_at(began + BODY_SECONDS + received / BODY_BYTES_A_SECOND):
                 message = await receive()
         except TimeoutError:
             raise BadRequest("The body comes too slowly.", status=408) from None

@@ -21,7 +21,7 @@ class Reads(Protocol):
     def aclose(self) -> Awaitable[object]: ...
 
 
-def client(base_url: str, headers: Mapping[str, str] | None = None) -> httpx.AsyncClient:
+class Client(httpx.AsyncClient):
     """A client for one server; silence is the turn's to judge, so reading has no time limit here.
 
     It goes over our own short `Transport`, or over httpx's where the machine has a proxy for the world, which a server
@@ -30,16 +30,38 @@ def client(base_url: str, headers: Mapping[str, str] | None = None) -> httpx.Asy
     Raises:
         SettingsError: when the address or a header cannot be sent at all.
     """
-    try:
-        return httpx.AsyncClient(
-            base_url=base_url,
-            headers={"Accept-Encoding": "identity", **(headers or {})},
-            timeout=httpx.Timeout(None, connect=5.0, write=30.0),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
-            transport=None if _proxied(base_url) else Transport(),
+
+    def __init__(self, base_url: str, headers: Mapping[str, str] | None = None) -> None:
+        try:
+            self._short = None if _proxied(base_url) else Transport()
+            super().__init__(
+                base_url=base_url,
+                headers={"Accept-Encoding": "identity", **(headers or {})},
+                timeout=httpx.Timeout(None, connect=5.0, write=30.0),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+                transport=self._short,
+            )
+        except (httpx.InvalidURL, ValueError):
+            raise SettingsError(f"MODEL_URL={base_url}, or MODEL_KEY, cannot be used for requests.") from None
+
+    def question(self, path: str) -> httpx.Request:
+        """A request for JSON to this path, without a body: made once, and sent with many by `ask`."""
+        question = self.build_request("POST", path, headers={"Content-Type": "application/json"})
+        del question.headers["Content-Length"]
+        return question
+
+    async def ask(self, question: httpx.Request, body: bytes) -> httpx.Response:
+        """Sends the question with this body; the response is to be read by `reads`.
+
+        Without the cookies, redirects and logins that httpx sees to, since no model server has any: they would take
+        longer than all the rest.
+        """
+        request = httpx.Request(
+            question.method, question.url, headers=question.headers, content=body, extensions=question.extensions
         )
-    except (httpx.InvalidURL, ValueError):
-        raise SettingsError(f"MODEL_URL={base_url}, or MODEL_KEY, cannot be used for requests.") from None
+        if self._short is None:
+            return await self.send(request, stream=True)
+        return await self._short.handle_async_request(request)
 
 
 def reads(response: httpx.Response) -> Reads:

@@ -170,6 +170,7 @@ class Pass:
             try:
                 return await stream.__anext__()  # anext() with a default costs as much as all the rest of this
             except StopAsyncIteration:
+                self._stream = None  # it closed itself
                 return None
 
     async def _last(self, stream: AsyncGenerator[Chunk, None], until: float) -> Chunk | None:

@@ -20,8 +20,9 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 
-from brain.app import House, create_app
+from brain.app import create_app
 from brain.errors import Refused
+from brain.house import House
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.models import Opened
 from brain.registry import Registry

@@ -336,11 +336,14 @@ def test_a_server_is_known_by_free_gets_and_gets_its_dialect(
         ("http://127.0.0.1:1/api.mistral.ai/v1", "unknown", {}),
     ],
 )
-def test_hosted_servers_are_known_by_their_address(url: str, dialect: str, message_fields: dict[str, Any]) -> None:
+def test_hosted_servers_are_known_by_their_address(
+    url: str, dialect: str, message_fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brain.http._proxied", lambda url: False)
+    monkeypatch.setattr("brain.http.Transport", lambda: httpx.MockTransport(lambda request: httpx.Response(404)))
+
     async def main() -> None:
         model = OpenAI("m", url)
-        await model.aclose()
-        model._http = httpx.AsyncClient(transport=httpx.MockTransport(lambda request: httpx.Response(404)))
         assert await model.identify() == f"{dialect} server"
         body = json.loads(model._request(STARTED))
         await model.aclose()

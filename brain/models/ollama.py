@@ -108,7 +108,7 @@ async def installed(url: str, seconds: float, headers: Mapping[str, str] | None 
     Raises:
         ModelError: when no server answers within `seconds`.
     """
-    async with http.client(url, headers) as quick, client(url, headers) as ollama:
+    async with http.Client(url, headers) as quick, client(url, headers) as ollama:
         try:
             with failing():
                 async with asyncio.timeout(seconds):

@@ -11,7 +11,6 @@ from brain.errors import ModelError, PrefillRefused
 from brain.messages import Chunk, Message, Resume
 from brain.models.replies import Answer, Reply, answered, chunks
 
-JSON = {"Content-Type": "application/json"}
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
 """How long an answer to `trouble` is kept, so that those who want to know cannot load the server."""
@@ -47,8 +46,8 @@ class Remote(ABC):
         self._missed = False
         self._url = (url or self._default_url).rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"} if key else None
-        self._http = http.client(self._url, self._headers)
-        self._chat = self._http.build_request("POST", self._path).url  # joined and parsed once
+        self._http = http.Client(self._url, self._headers)
+        self._question = self._http.question(self._path)
         self._probing = asyncio.Lock()
         self._probed: tuple[float, str | None] | None = None
 
@@ -96,9 +95,8 @@ class Remote(ABC):
         if self._missed:  # it did not answer when it was asked what it is
             with suppress(ModelError):
                 await self.identify()
-        request = self._http.build_request("POST", self._chat, content=self._request(messages), headers=JSON)
+        response = await self._http.ask(self._question, self._request(messages))
         try:
-            response = await self._http.send(request, stream=True)
             return await answered(response, resumed=messages[-1].role == "assistant")
         except PrefillRefused:
             self.resume = self._wanted_resume = "message"
