@@ -18,6 +18,7 @@ from pathlib import Path
 
 import growth
 import pieces
+import where
 import whole
 from chart import draw
 from load import Failed
@@ -40,6 +41,7 @@ MEASURES: Mapping[str, Callable[[Run], Table | None]] = {
     "streams": growth.streams,
     "specialists": growth.specialists,
     "history": growth.history,
+    "where": where.where,
 }
 PACKAGES = ["uvloop", "httptools", "msgspec", "starlette", "sse-starlette", "uvicorn", "httpx", "ollama", "openai"]
 
@@ -53,7 +55,8 @@ def main() -> int:
     names = [name for name in names if name not in skipped]
     kept = json.loads(given.json.read_text("utf-8")) if given.json and given.json.exists() else {}
     tables = {name: Table(**table) for name, table in kept.items()}
-    out(_head(names, skipped))
+    about = _about(names, skipped)
+    out(f"    python tests/bench {' '.join(sys.argv[1:])}\n\n{about}\n\n")
     code = 0
     with Bench() as bench:
         run = Run(bench, names, 1 if given.quick else given.rounds, given.quick)
@@ -75,6 +78,8 @@ def main() -> int:
         given.json.write_text(json.dumps({name: asdict(table) for name, table in tables.items()}, indent=1), "utf-8")
     if given.chart:
         draw(tables, given.chart)
+    if given.page:
+        _write(given.page, {"about": about, **tables})
     return code
 
 
@@ -89,21 +94,33 @@ def _parser() -> argparse.ArgumentParser:
     names("--targets", list(KINDS), "the servers that whole servers are measured of")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each (3)")
     parser.add_argument("--quick", action="store_true", help="one short round: whether it works, not what it costs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the figures there, beside those of other runs")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="keep all figures there, beside those of earlier runs"
+    )
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw cpu and capacity (SVG, PNG)")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="put the tables there, each between its marks")
     return parser
 
 
-def _head(names: Sequence[str], skipped: Mapping[str, str]) -> str:
-    """Command, date, machine, versions, and what the names stand for."""
+def _write(page: Path, parts: Mapping[str, Table | str]) -> None:
+    """Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->`, for each part that has its marks."""
+    text = page.read_text("utf-8")
+    for name, part in parts.items():
+        before, mark, rest = text.partition(f"<!-- {name} -->\n")
+        _, end, after = rest.partition(f"<!-- /{name} -->")
+        if mark and end:
+            text = f"{before}{mark}{str(part).rstrip()}\n{end}{after}"
+    page.write_text(text, "utf-8")
+
+
+def _about(names: Sequence[str], skipped: Mapping[str, str]) -> str:
+    """Date, machine, versions, and what the names stand for."""
     versions = {"Brain": f"{importlib.metadata.version('brain-sse')} at {_said('git', 'rev-parse', '--short', 'HEAD')}"}
     versions["Python"] = platform.python_version()
     versions |= {name: found for name in PACKAGES if (found := _version(name))}
     if NGINX:
         versions["nginx"] = _said(NGINX, "-v").rpartition("/")[2]
     lines = [
-        f"    python tests/bench {' '.join(sys.argv[1:])}",
-        "",
         f"{time.strftime('%Y-%m-%d')}, {_processor()}, {os.cpu_count()} cores, Linux {platform.release()}; "
         + ", ".join(f"{name} {version}" for name, version in versions.items())
         + ".",
@@ -111,7 +128,7 @@ def _head(names: Sequence[str], skipped: Mapping[str, str]) -> str:
         *(f"- {name}: {KINDS[name].what}" for name in names),
         *(f"- {name}: skipped, {why}" for name, why in skipped.items()),
     ]
-    return "\n".join(lines) + "\n\n"
+    return "\n".join(lines)
 
 
 def _version(package: str) -> str | None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 
 from load import Play
+from pieces import a_turn
 from tables import Table, quantile
 from targets import KINDS, Target
 from whole import MILLION, Run, busy, paced, say
@@ -14,14 +15,18 @@ TOKENS = 2_000
 
 
 def length(run: Run) -> Table:
-    """The longer the answer, the less of its price is that of the reply itself."""
-    table = Table("Growth with the length of the answer: µs on CPU a token, as fast as it goes", [A_TOKEN], "tokens")
+    """Answers as fast as they go: the price of the reply itself spreads, and less and less is there at a time."""
+    alone, a_read = "the turn alone, µs a token", "tokens a read"
+    table = Table("Growth with the length of the answer, burst", [A_TOKEN, a_read, alone], "tokens")
     target = run.bench.target("brain")
     for _ in range(run.rounds):
         for tokens in (100, 1_000, 10_000) if run.quick else (100, 1_000, 10_000, 100_000):
             say(f"length: {tokens}")
-            replies = max(2, run.less(100_000, 10_000) // tokens)
-            table.add(f"{tokens:,}", A_TOKEN, busy(target, [Play(tokens)] * replies, at_once=2))
+            replies = max(run.less(8, 2), run.less(100_000, 10_000) // tokens)
+            row, before = f"{tokens:,}", target.reads()
+            table.add(row, A_TOKEN, busy(target, [Play(tokens)] * replies))
+            table.add(row, a_read, tokens * replies / (target.reads() - before))
+            table.add(row, alone, a_turn(tokens) / 1000)
     return table
 
 

@@ -218,6 +218,11 @@ async def _turn(texts: Sequence[str]) -> None:
             encoder.encode(event)
 
 
+def a_turn(tokens: int) -> float:
+    """Nanoseconds a token of a turn of so many, each in a read of its own."""
+    return nanoseconds_of(_turn, words(tokens), tokens)
+
+
 async def _turns(count: int) -> None:
     for _ in range(count):
         await _turn(["hi"])

@@ -119,6 +119,11 @@ class Target:
         """Nanoseconds on CPU so far, of all its processes and threads."""
         return float(sum(map(_on_cpu, _family(self.pid)))) if self.pid else 0.0
 
+    def reads(self) -> int:
+        """How often it read so far."""
+        said = Path(f"/proc/{self.pid}/io").read_text("utf-8")
+        return int(said.partition("syscr: ")[2].split()[0])
+
     def memory(self) -> float:
         """KiB that are its own, with its share of what it shares."""
         return float(sum(map(_kib, _family(self.pid)))) if self.pid else 0.0

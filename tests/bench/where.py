@@ -1,0 +1,63 @@
+"""Where the time of a token goes: samples of Brain's process by `perf`, by who ran: kernel, interpreter, libraries."""
+
+import re
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from load import Failed, Play
+from tables import Table
+from targets import Target
+from whole import RATE, Run, paced, say
+
+WHO = {
+    "kernel": ("[kernel", "[vdso", "[k"),
+    "interpreter": ("libpython", "python"),
+    "libc": ("libc.", "ld-linux"),
+    "uvloop": ("loop.",),
+}
+REST = "other libraries"
+LINE = re.compile(r"^ +([\d.]+)% +(\S+)", re.MULTILINE)
+
+
+def where(run: Run) -> Table:
+    """Shares of the processor in percent, by kind of work."""
+    table = Table("Where Brain's time goes: % of its samples", [*WHO, REST], "work")
+    target = run.bench.target("brain")
+    seconds = run.less(3, 1)
+    works: dict[str, Callable[[], object]] = {
+        f"200 × {RATE}/s": lambda: paced(target, 200, seconds),
+        "burst": lambda: target.run([Play(2_000)] * seconds * 80, at_once=8),
+        "replies of one token": lambda: target.run([Play(1)] * seconds * 1_000, at_once=4),
+    }
+    for name, work in works.items():
+        say(f"where: {name}")
+        for who, share in _shares(target, work).items():
+            table.add(name, who, share)
+    return table
+
+
+def _shares(target: Target, work: Callable[[], object]) -> dict[str, float]:
+    """What each had of the samples while this work was done."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = str(Path(folder) / "perf.data")
+        try:
+            perf = subprocess.Popen(["perf", "record", "-q", "-F", "2000", "-p", str(target.pid), "-o", data])
+        except FileNotFoundError:
+            raise Failed("perf is not installed") from None
+        try:
+            time.sleep(0.3)
+            work()
+        finally:
+            perf.terminate()
+            perf.wait()
+        report = ["perf", "report", "-q", "-i", data, "--sort", "dso", "--stdio"]
+        said = subprocess.run(report, capture_output=True, text=True, check=False)
+    found = dict.fromkeys([*WHO, REST], 0.0)
+    for share, library in LINE.findall(said.stdout):
+        found[next((who for who, starts in WHO.items() if library.startswith(starts)), REST)] += float(share)
+    if not sum(found.values()):
+        raise Failed(f"perf saw nothing: {said.stderr[-200:].strip()}")
+    return found
