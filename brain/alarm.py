@@ -2,7 +2,7 @@
 
 An asynchronous generator must not be cancelled while it stands at a `yield`: the cancellation would hit whoever sends
 what it gave. So the alarm ends only the waits that stand in `with alarm:`; what rings in between is raised at the next.
-One timer a turn, re-armed when it finds that something has come in the meantime; nothing is scheduled per read.
+One timer a turn, re-armed when it finds that it is not time yet; nothing is scheduled per read.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ class Alarm:
         self._silence = silence
         self.patient = False  # whether silence is what we expect
         self._since = self._loop.time()
-        self._deadline = self._loop.call_later(deadline, self.ring, "deadline")
-        self._silent = self._loop.call_later(silence, self._check_silence)
+        self._deadline = self._since + deadline
+        self._timer = self._loop.call_later(min(deadline, silence), self._check)
 
     def ring(self, reason: Interruption) -> None:
         """Ends the guarded wait, now or as soon as there is one; the first reason counts."""
@@ -38,9 +38,8 @@ class Alarm:
                 self._task.cancel()
 
     def close(self) -> None:
-        """Stops the timers."""
-        self._deadline.cancel()
-        self._silent.cancel()
+        """Stops the timer."""
+        self._timer.cancel()
 
     def __enter__(self) -> None:
         if self._reason is not None:
@@ -59,10 +58,11 @@ class Alarm:
         if ours_alone and (kind is None or kind is asyncio.CancelledError):
             raise Interrupted(self._reason) from None
 
-    def _check_silence(self) -> None:
-        waited = self._loop.time() - self._since if self._task is not None and not self.patient else 0.0
-        left = self._silence - waited
-        if left <= 0:
-            self.ring("silent")
+    def _check(self) -> None:
+        now = self._loop.time()
+        heard = self._since if self._task is not None and not self.patient else now
+        left = min(self._deadline, heard + self._silence) - now
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._check)
         else:
-            self._silent = self._loop.call_later(left, self._check_silence)
+            self.ring("deadline" if now >= self._deadline else "silent")

@@ -2,6 +2,7 @@
 
 import hmac
 import re
+from collections.abc import Awaitable
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
@@ -23,10 +24,10 @@ class Guard:
         self._hosts = frozenset(host.lower().strip("[]") for host in (*LOOPBACK, settings.host, *settings.hosts))
         self._origins = frozenset(settings.origins)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers who may not come in; hands on everybody else."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answers who may not come in; hands on everybody else, and is out of the way then."""
         refused = self._refused(Headers(scope=scope)) if _is_guarded(scope) else None
-        await (self._app if refused is None else refusal(refused))(scope, receive, send)
+        return (self._app if refused is None else refusal(refused))(scope, receive, send)
 
     def _refused(self, headers: Headers) -> BadRequest | None:
         host = headers.get("host", "").lower()
@@ -54,19 +55,17 @@ class Keys:
         self._app = app
         self._keys = settings.keys
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers who has no key; hands on everybody else."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Answers who has no key; hands on everybody else, and is out of the way then."""
         if not _is_guarded(scope):
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         user = self._user(Headers(scope=scope))
         if user is None:
             message = "Send your key: Authorization: Bearer KEY."
             refused = BadRequest(message, "authorization", code="unauthorized", status=401)
-            await refusal(refused)(scope, receive, send)
-            return
+            return refusal(refused)(scope, receive, send)
         scope["brain.user"] = user
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
     def _user(self, headers: Headers) -> str | None:
         """Who asks, by the key in the Authorization header; without keys, the one local user."""

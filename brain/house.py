@@ -4,6 +4,8 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+import anyio.lowlevel
+
 from brain.errors import BadRequest
 from brain.models import AnyModel, Opened, opened
 from brain.registry import Registry
@@ -30,6 +32,7 @@ class House:
         """Opens the models, and starts the specialists that have something to start."""
         if self.closing is not None:
             return
+        await anyio.lowlevel.checkpoint()  # anyio loads the half of itself that runs: now, and not in the first turn
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.registry.running())
             self.models = await opened(self.settings, self.registry.usable())

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from io import StringIO
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -95,7 +94,7 @@ class Pass:
         self._reader: asyncio.Task[None] | None = None
         self._scanner = Scanner(desk.ask.syntax)
         self._echo = Echo("")
-        self._said = StringIO()  # a list would keep each read's text as an object of its own
+        self._said = bytearray()  # UTF-8: to keep each read's text would take ten times its length
         self._over = False
         self._last_word: float | None = None  # until when a stream whose model has finished is read
 
@@ -139,7 +138,7 @@ class Pass:
 
     def parts(self) -> list[Part]:
         """What was said, and the calls with their blocks."""
-        said = self._said.getvalue()
+        said = self._said.decode()
         return [*([Said(said, self._number)] if said else ()), *(self.calls.parts() if self.calls is not None else ())]
 
     async def _opened(self) -> Chunk | None:
@@ -190,7 +189,7 @@ class Pass:
             if isinstance(piece, str):
                 if self.first_text is None:
                     self.first_text = time.monotonic()
-                self._said.write(piece)
+                self._said += piece.encode()
                 events.append(Token(piece))
             elif isinstance(piece, Thinking):
                 events.append(piece)

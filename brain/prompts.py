@@ -54,18 +54,41 @@ REASONS: Mapping[CallCode, str] = {
 
 
 def system_prompt(
-    specialists: Sequence[Specialist[..., Any]], limits: Limits, syntax: Sequence[SyntaxName], *instructions: str
+    specialists: Sequence[Specialist[..., Any]],
+    limits: Limits,
+    syntax: Sequence[SyntaxName],
+    operator: str = "",
+    client: str = "",
 ) -> str:
     """The front of every request: how to call, whom, within which limits; then the operator's and the client's words.
 
     Byte-stable: the same specialists, limits and instructions give the same text.
     """
-    parts = [_NOTHING]
-    if specialists:
-        listed = "\n".join(_line(specialist, syntax[0]) for specialist in specialists)
-        marker = _SHAPES[syntax[0]].format(name="name", json='{"parameter":"value"}', pairs='parameter="value"')
-        parts = [_HOW.format(marker=marker, specialists=listed, calls=limits.calls, each=limits.calls_per_specialist)]
-    return "\n\n".join([*parts, *(instruction for instruction in instructions if instruction)])
+    front = _front(tuple(specialists), limits.calls, limits.calls_per_specialist, syntax[0], operator)
+    return f"{front}\n\n{client}" if client else front
+
+
+@lru_cache(maxsize=64)
+def _front(
+    specialists: tuple[Specialist[..., Any], ...],
+    calls: int,
+    calls_per_specialist: int,
+    syntax: SyntaxName,
+    operator: str,
+) -> str:
+    """What most turns have in common: made once, and kept once for all that wait."""
+    how = _how(specialists, calls, calls_per_specialist, syntax)
+    return f"{how}\n\n{operator}" if operator else how
+
+
+def _how(
+    specialists: Sequence[Specialist[..., Any]], calls: int, calls_per_specialist: int, syntax: SyntaxName
+) -> str:
+    if not specialists:
+        return _NOTHING
+    listed = "\n".join(_line(specialist, syntax) for specialist in specialists)
+    marker = _SHAPES[syntax].format(name="name", json='{"parameter":"value"}', pairs='parameter="value"')
+    return _HOW.format(marker=marker, specialists=listed, calls=calls, each=calls_per_specialist)
 
 
 def clock_note(now: datetime, time_zone: str) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -16,10 +16,12 @@ from brain.wire import native
 
 BEATS_UNREAD = 4
 """A reader that takes not one byte for so many heartbeats is gone, though nobody hung up."""
-HEADERS = {"Cache-Control": "no-cache, no-transform"}
 LAST = (Done, Error)
 
 log = logging.getLogger("brain")
+
+
+_RAW_HEADERS = EventSourceResponse(iter(()), headers={"Cache-Control": "no-cache, no-transform"}).raw_headers
 
 
 class TurnResponse(EventSourceResponse):
@@ -40,7 +42,8 @@ class TurnResponse(EventSourceResponse):
         self, turn: Turn, *, open_ones: "set[TurnResponse]", heartbeat: float, settle: Callable[[], None]
     ) -> None:
         self._batches = turn.batches()
-        super().__init__(self._batches, headers=HEADERS, ping=0)
+        super().__init__(self._batches, ping=0)
+        del self._send_lock  # of nearly a kilobyte, and of no use to one task that sends
         self.turn = turn
         self._open_ones = open_ones
         self._heartbeat = heartbeat
@@ -49,6 +52,10 @@ class TurnResponse(EventSourceResponse):
         self._sent = self._loop.time()
         self._waiting: asyncio.Task[Any] | None = None
         self._beat: asyncio.Task[None] | None = None
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        """The same for all responses, so that they are made once."""
+        self.raw_headers = _RAW_HEADERS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers; whatever happens, the turn is recorded and all that runs for it is ended."""
@@ -83,6 +90,7 @@ class TurnResponse(EventSourceResponse):
                 body = encode(batch[0]) if len(batch) == 1 else b"".join(map(encode, batch))
                 self._sent = clock()
                 await send({"type": "http.response.body", "body": body, "more_body": not last})
+                del batch, body  # not kept while the next are waited for
 
     def _settled(self) -> None:
         settle, self._settle = self._settle, None

@@ -69,7 +69,7 @@ class Transport(httpx.AsyncBaseTransport):
             connection.abort()
             raise
         body = _Body(connection, self, timeouts.get("read"))
-        headers = httpx.Headers(connection.headers)
+        headers, connection.headers = httpx.Headers(connection.headers), []
         extensions = {} if "Content-Encoding" in headers else {READS: body}
         return httpx.Response(connection.status, headers=headers, stream=body, request=request, extensions=extensions)
 

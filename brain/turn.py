@@ -117,9 +117,12 @@ class Turn:
             alarm.ring(self._stopped)
         error = None
         try:
-            async with aclosing(self._one_way(alarm)) as before:
-                async for event in before:
-                    yield (event,)
+            if self._ask.attachments:
+                async with aclosing(self._one_way(alarm)) as before:
+                    async for event in before:
+                        yield (event,)
+            else:
+                self.exchange.question = "\n\n".join([*self._notes(), self._question()])
             more = True
             while more:
                 overdrawn = self._desk.budget.overdrawn
@@ -129,6 +132,7 @@ class Turn:
                     async with one:
                         while events := await one.read():
                             yield events if not self._left_out else [self._trimmed(), *events]
+                            events = ()  # not kept while the next are waited for
                         async with aclosing(one.told()) as told:
                             async for event in told:
                                 yield (event,)
@@ -164,12 +168,7 @@ class Turn:
     async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
         """What attachments ask for by themselves; its blocks stand before the user's text."""
         new = self._ask.attachments
-        question = blocks.harmless(self._ask.message)
-        notes = [] if self._ask.now is None else [prompts.clock_note(self._ask.now, self._ask.time_zone)]
-        self.exchange.question = "\n\n".join([*notes, question])
-        if not new:
-            return
-        notes += [prompts.attachments_note(new), *self._texts(new)]
+        notes = [*self._notes(), prompts.attachments_note(new), *self._texts(new)]
         calls = Calls(self._desk, self._passes)
         for attachment in new if self._with_one_way else ():
             for specialist in self._registry.usable(self._ask.specialists):
@@ -181,7 +180,13 @@ class Turn:
                 async for event in events:
                     yield event
         finally:
-            self.exchange.question = "\n\n".join([*notes, *(part.block for part in calls.parts()), question])
+            self.exchange.question = "\n\n".join([*notes, *(part.block for part in calls.parts()), self._question()])
+
+    def _notes(self) -> list[str]:
+        return [] if self._ask.now is None else [prompts.clock_note(self._ask.now, self._ask.time_zone)]
+
+    def _question(self) -> str:
+        return blocks.harmless(self._ask.message)
 
     def _texts(self, attachments: Sequence[Attachment]) -> list[str]:
         """The text files among them, all together about as large as a block may be."""

@@ -74,7 +74,7 @@ Speak like a pirate."""
 
 def prompt(*syntax: SyntaxName, registry: Registry | None = None, limits: Limits | None = None) -> str:
     usable = (registry_of(weather, absent, beeps) if registry is None else registry).usable()
-    return system_prompt(usable, limits or Limits(), syntax or ("bracket",), "Be brief.", "", "Speak like a pirate.")
+    return system_prompt(usable, limits or Limits(), syntax or ("bracket",), "Be brief.", "Speak like a pirate.")
 
 
 def test_the_whole_prompt() -> None:

@@ -26,7 +26,7 @@ class Frame:
     def __init__(self, key: str, start: bytes, end: bytes) -> None:
         self._text = re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(key.encode()))
         self._start, self._end = start, end
-        self._before = self._behind = self._between = b"\n"  # no item has it
+        self._before = self._behind = b"\n"  # no item has it
         self._strings = slice(0)
         self._lessons = LESSONS
 
@@ -34,7 +34,8 @@ class Frame:
         """The texts of items that all have the frame; None when one of them may say something else."""
         if not items.startswith(self._before) or not items.endswith(self._behind):
             return None
-        strings = items[self._strings].split(self._between)
+        text = items[self._strings]
+        strings = text.split(self._behind + self._before) if len(text) > len(self._behind) else [text]
         try:  # no string holds a line end, so none can end in another than it began in
             texts = _strings(b"[%b]" % b",\n".join(strings))
         except ValueError:
@@ -54,5 +55,4 @@ class Frame:
             if len(found) == 1 and _string(found[0][1]) == text:
                 start, end = found[0].span(1)
                 self._before, self._behind = self._start + item[:start], item[end:] + self._end
-                self._between = self._behind + self._before
                 self._strings = slice(len(self._before), -len(self._behind))

@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from types import TracebackType
 from typing import Any, TypeVar
 
 import httpx
@@ -68,25 +69,31 @@ class Reply:
         self._frame = frame
         self._half = ""
 
-    def feed(self, data: bytes) -> Sequence[Chunk]:
+    def feed(self, data: bytes) -> list[Chunk]:
         """Takes what one read brought; what was said before an error is said."""
-        if self._frame is not None and self._splitter.between and not (self._half or self.over):
-            texts = self._frame.texts(data)
-            if texts is not None:
-                text = texts[0] if len(texts) == 1 else "".join(texts)
-                return (text,) if text else ()
         try:
-            return self._chunks(self._splitter.feed(data))
+            alike = self._alike(data) if self._splitter.between else None
+            return self._chunks(self._splitter.feed(data)) if alike is None else alike
         except ModelError as error:
             self._fail(error)
-            return ()
+            return []
 
-    def close(self) -> Sequence[Chunk]:
+    def close(self) -> list[Chunk]:
         """Says that the body ended."""
         return self._chunks(self._splitter.close())
 
-    def _chunks(self, whole: bytes) -> Sequence[Chunk]:
+    def _alike(self, whole: bytes) -> list[Chunk] | None:
+        """What items say that all have the frame; None when they are to be read one by one."""
+        texts = None if self._frame is None or self._half or self.over else self._frame.texts(whole)
+        if texts is None:
+            return None
+        text = texts[0] if len(texts) == 1 else "".join(texts)
+        return [text] if text else []
+
+    def _chunks(self, whole: bytes) -> list[Chunk]:
         """What any items say."""
+        if (alike := self._alike(whole)) is not None:
+            return alike
         found: list[Chunk] = []
         texts: list[str] = []
         for item in self._splitter.items(whole) if whole and not self.over else ():
@@ -154,11 +161,14 @@ async def chunks(answer: Callable[[], Awaitable[Answer]], reply: Reply) -> Async
     """
     with failing():
         reads, kind = await answer()
+        del answer  # with all that was asked
         async with aclosing(reads):
             try:
                 async for data in reads:
-                    for chunk in reply.feed(data):
-                        yield chunk
+                    said = reply.feed(data)
+                    del data  # neither it nor what it says is kept while the next is waited for
+                    while said:
+                        yield said.pop(0)
                     if reply.over:
                         break
             except httpx.HTTPError:
@@ -214,18 +224,20 @@ def failure(said: Any) -> ModelError:
     return ModelError("model_failed", "The model failed in the middle of its answer.", text)
 
 
-@contextmanager
-def failing() -> Iterator[None]:
+class failing:
     """Translates the HTTP client's errors."""
-    try:
-        yield
-    except httpx.ConnectError as error:
-        raise ModelError("model_unreachable", "The model server cannot be reached.", repr(error)) from error
-    except httpx.TimeoutException as error:
-        raise ModelError("model_unreachable", "The model server does not answer.", repr(error)) from error
-    except httpx.HTTPError as error:
-        message = "The connection to the model server broke in the middle of its answer."
-        raise ModelError("model_failed", message, repr(error)) from error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, httpx.ConnectError):
+            raise ModelError("model_unreachable", "The model server cannot be reached.", repr(error)) from error
+        if isinstance(error, httpx.TimeoutException):
+            raise ModelError("model_unreachable", "The model server does not answer.", repr(error)) from error
+        if isinstance(error, httpx.HTTPError):
+            message = "The connection to the model server broke in the middle of its answer."
+            raise ModelError("model_failed", message, repr(error)) from error
 
 
 def explained(status: int, text: str) -> ModelError:
