@@ -19,6 +19,8 @@ class Alarm:
         silence: seconds that one guarded wait may take.
     """
 
+    __slots__ = ("_cancelling", "_deadline", "_loop", "_reason", "_silence", "_since", "_task", "_timer", "patient")
+
     def __init__(self, deadline: float, silence: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._reason: Interruption | None = None

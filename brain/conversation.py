@@ -32,8 +32,9 @@ def recall(record: Record, ask: Ask, context_tokens: int | None) -> tuple[Ask, C
     """What was said before, as much as fits; the new files get ids that go on from the earlier ones."""
     exchanges = _window(record.exchanges, context_tokens)
     trimmed = len(record.exchanges) - len(exchanges)
-    asked = replace(ask, attachments=renumbered(ask.attachments, after=len(record.attachments)))
-    return asked, Conversation(record.id, exchanges, tuple(record.attachments), trimmed)
+    if ask.attachments:
+        ask = replace(ask, attachments=renumbered(ask.attachments, after=len(record.attachments)))
+    return ask, Conversation(record.id, exchanges, tuple(record.attachments), trimmed)
 
 
 def keep(record: Record, ask: Ask, exchange: Exchange) -> None:

@@ -68,6 +68,11 @@ class Pass:
         first_text: when the first text came (`time.monotonic`), if any did.
     """
 
+    __slots__ = (
+        "_alarm", "_desk", "_echo", "_last_word", "_messages", "_model", "_number", "_over", "_reader", "_said",
+        "_scanner", "_silence", "_stream", "_trim", "_usage", "calls", "finish", "first_text",
+    )  # fmt: skip
+
     def __init__(
         self,
         number: int,

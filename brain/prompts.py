@@ -81,9 +81,7 @@ def _front(
     return f"{how}\n\n{operator}" if operator else how
 
 
-def _how(
-    specialists: Sequence[Specialist[..., Any]], calls: int, calls_per_specialist: int, syntax: SyntaxName
-) -> str:
+def _how(specialists: Sequence[Specialist[..., Any]], calls: int, calls_per_specialist: int, syntax: SyntaxName) -> str:
     if not specialists:
         return _NOTHING
     listed = "\n".join(_line(specialist, syntax) for specialist in specialists)

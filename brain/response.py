@@ -63,7 +63,8 @@ class TurnResponse(EventSourceResponse):
         assert waiting is not None
         self._sending = asyncio.create_task(self._stream_response(send), name="turn")
         self._sending.add_done_callback(self._wake)
-        self._timer = self._loop.call_later(self._heartbeat, self._check, send)
+        self._send = send
+        self._timer = self._loop.call_later(self._heartbeat, self._check)
         self._open_ones.add(self)
         try:
             while (await receive())["type"] != "http.disconnect":
@@ -118,24 +119,24 @@ class TurnResponse(EventSourceResponse):
         self._open_ones.discard(self)
         self._settled()
 
-    def _check(self, send: Send) -> None:
+    def _check(self) -> None:
         """Lets a heartbeat be sent when nothing else was."""
         left = self._sent + self._heartbeat - self._loop.time()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._check, send)
+            self._timer = self._loop.call_later(left, self._check)
         else:
             self._sent = self._loop.time()
-            self._beat = asyncio.create_task(self._send_beat(send), name="heartbeat")
+            self._beat = asyncio.create_task(self._send_beat(), name="heartbeat")
 
-    async def _send_beat(self, send: Send) -> None:
+    async def _send_beat(self) -> None:
         try:
             async with asyncio.timeout(self._heartbeat * BEATS_UNREAD):
-                await send({"type": "http.response.body", "body": native.HEARTBEAT, "more_body": True})
+                await self._send({"type": "http.response.body", "body": native.HEARTBEAT, "more_body": True})
         except TimeoutError:
             log.info("turn %s: its reader takes nothing", self.turn.id)
             self.leave()
         else:
-            self._check(send)
+            self._check()
 
 
 async def server_stops() -> None:

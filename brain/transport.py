@@ -109,6 +109,11 @@ class Transport(httpx.AsyncBaseTransport):
 class _Connection(asyncio.Protocol):
     """One connection, one response at a time."""
 
+    __slots__ = (
+        "_error", "_head_done", "_kept_alive", "_loop", "_parser", "_parts", "_paused", "_transport", "_unread",
+        "_until_close", "_waiter", "_without_body", "complete", "headers", "heard", "on_body", "origin", "status",
+    )  # fmt: skip
+
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
         self.status = 0

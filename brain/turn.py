@@ -55,6 +55,12 @@ class Turn:
         began: when, as `time.monotonic` tells it.
     """
 
+    __slots__ = (
+        "_alarm", "_ask", "_conversation", "_desk", "_earlier", "_ended", "_finish", "_first_token", "_left_out",
+        "_model", "_passes", "_registry", "_silence", "_stopped", "_system", "_usage", "_with_one_way", "began",
+        "exchange", "id", "message_id",
+    )  # fmt: skip
+
     def __init__(
         self,
         ask: Ask,

@@ -57,6 +57,8 @@ class Reply:
         error: what the server says that failed, or that it said nothing that can be read; it is over then.
     """
 
+    __slots__ = ("_frame", "_half", "_parts", "_splitter", "ended", "error", "heard", "over")
+
     def __init__(
         self, splitter: Splitter, parts: Callable[[bytes], Sequence[Part]], frame: Frame | None = None
     ) -> None:

@@ -277,7 +277,7 @@ def _limits(sent: SentLimits | None, most: Limits) -> Limits:
             allowed = f"may only lower the server's, which is {ceiling:g}, and not below {least:g}"
             raise BadRequest(f"limits.{field.name} {allowed}.", f"limits.{field.name}")
         lowered[field.name] = value
-    return replace(most, **lowered)
+    return replace(most, **lowered) if lowered else most
 
 
 def _time_zone(sent: str | None, default: str) -> str:
