@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -56,11 +56,15 @@ class _Open:
 
 
 class Calls:
-    """The calls of one pass: taken on in the order of the requests, told of as things happen."""
+    """The calls of one pass: taken on in the order of the requests, told of as things happen.
 
-    def __init__(self, desk: Desk, turn_pass: int) -> None:
+    `answered` is called when none is open, as long as more may come.
+    """
+
+    def __init__(self, desk: Desk, turn_pass: int, answered: Callable[[], None] | None = None) -> None:
         self._desk = desk
         self._pass = turn_pass
+        self._answered = answered
         self._open: list[_Open] = []
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._complete = False
@@ -231,9 +235,18 @@ class Calls:
         self._events.put_nowait(event)
         self._tell_if_over()
 
+    @property
+    def open(self) -> bool:
+        """Whether any call has no block yet."""
+        return any(opened.part is None for opened in self._open)
+
     def _tell_if_over(self) -> None:
-        if self._complete and all(opened.part is not None for opened in self._open):
+        if self.open:
+            return
+        if self._complete:
             self._events.put_nowait(None)
+        elif self._answered is not None:
+            self._answered()
 
     async def _let_go(self) -> None:
         """Cancels what runs and waits a moment, also when whoever waits is being cancelled."""

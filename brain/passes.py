@@ -23,6 +23,9 @@ from brain.usage import Counted
 
 log = logging.getLogger("brain")
 
+ADJACENT_SECONDS = 0.002
+"""How long a model that pauses behind a call is waited for, when it could read the results already."""
+
 CLOSING_SECONDS = 0.1
 """How long a model's stream may take to close; one that takes longer is let go."""
 
@@ -230,11 +233,20 @@ class Pass:
         if not isinstance(piece, Call):
             return False
         if self.calls is None:
-            self.calls = Calls(self._desk, self._number)
+            self.calls = Calls(self._desk, self._number, self._answered)
         return self.calls.take(piece)
 
+    def _answered(self) -> None:
+        """All calls so far have their blocks, which the model is to read soon."""
+        asyncio.get_running_loop().call_later(ADJACENT_SECONDS, self._leave_off)
+
+    def _leave_off(self) -> None:
+        """Waits for a further call no longer, unless one has begun."""
+        if self._reader is not None and self.calls is not None and not self.calls.open and not self._scanner.holds:
+            self._reader.cancel()
+
     async def _read_on(self, stream: AsyncGenerator[Chunk, None], calls: Calls) -> None:
-        """Behind a call: reads on for further calls, until something else comes.
+        """Behind a call: reads on for further calls, until something else comes, or nothing while all are answered.
 
         What fails here fails behind a complete call, and ends the pass as a closing would.
         """

@@ -81,19 +81,9 @@ class Scanner:
     """
 
     __slots__ = (
-        "_beginnings",
-        "_called",
-        "_delimiters",
-        "_find",
-        "_held",
-        "_high",
-        "_literal",
-        "_marker",
-        "_mode",
-        "_plain",
-        "_stops",
-        "_white",
-    )
+        "_beginnings", "_called", "_delimiters", "_find", "_held", "_high", "_literal", "_marker", "_mode", "_plain",
+        "_stops", "_white",
+    )  # fmt: skip
 
     def __init__(self, syntaxes: Sequence[SyntaxName], *, stops: bool = True) -> None:
         self._delimiters = _delimiters(tuple(syntaxes))
@@ -102,13 +92,9 @@ class Scanner:
         self._called = False
         self._white = 0  # characters of white space since the last call
         self._mode: _Mode = Scanner._opening
-        self._plain = (
-            False  # in the answer, with nothing held or quoted, no half character: what nearly every read finds
-        )
+        self._plain = False  # in the answer, with nothing held or quoted, as nearly every read finds it
         self._held = ""  # the longest end of the text that could still begin something
-        self._beginnings: frozenset[str] = (
-            frozenset()
-        )  # what held text may grow into and still be held; none before the answer
+        self._beginnings: frozenset[str] = frozenset()  # what held text may become and still be held; in the answer
         self._literal = False  # the next character begins nothing: it is quoted, or was tried before
         self._high = ""  # a high surrogate whose partner may come with the next text
         self._marker: tuple[Source, Reader] | None = None
@@ -137,6 +123,11 @@ class Scanner:
         while at < len(text):
             at = self._mode(self, text, at, pieces)
         return pieces
+
+    @property
+    def holds(self) -> bool:
+        """Whether something has begun that may be a delimiter."""
+        return bool(self._held) or self._marker is not None
 
     def close(self) -> Sequence[Piece]:
         """Says that the pass ended; gives what was held back."""

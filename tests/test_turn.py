@@ -564,15 +564,35 @@ def test_a_stream_is_closed_at_once_when_the_model_blocks_behind_the_first_other
     asyncio.run(main())
 
 
-def test_a_model_that_blocks_right_behind_a_call_is_read_for_as_long_as_it_may_be_silent() -> None:
-    events, _, _ = played([ECHO, WAIT], "Done.", silence=0.1)
+def test_a_model_that_pauses_behind_an_answered_call_is_not_waited_for() -> None:
+    began = time.monotonic()
+    events, _, model = played([ECHO, WAIT, "x"], "Done.")
     assert events[2:] == ["Done.", {"done": "complete", "text": "Done.", "calls": 1, "passes": 2}]
+    assert model.given[0] == [ECHO]
+    assert time.monotonic() - began < 2
+
+
+def test_a_further_call_is_waited_for_once_it_has_begun() -> None:
+    events, _, _ = played([ECHO, "\nSPECIALIST", 0.05, '_REQUEST[add:{"a":1,', 0.05, '"b":2}]', WAIT], "Done.")
+    assert events[2:4] == [
+        {"start": "c2", "name": "add", "params": {"a": 1, "b": 2}},
+        {"result": "c2", "text": "3"},
+    ]
+    assert events[-1]["passes"] == 2
+
+
+def test_a_model_that_pauses_behind_an_open_call_is_read_for_as_long_as_it_may_be_silent() -> None:
+    began = time.monotonic()
+    events, _, _ = played(['SPECIALIST_REQUEST[waits:{"seconds":0.3}]', 0.2, ECHO, WAIT], "Done.", silence=0.4)
+    assert events[-1] == {"done": "complete", "text": "Done.", "calls": 2, "passes": 2}
+    assert time.monotonic() - began < 2
 
 
 def test_a_model_that_sends_white_space_behind_a_call_is_not_silent() -> None:
-    chunks: list[Item] = [ECHO, 0.08, " ", 0.08, "\n", 0.08, 'SPECIALIST_REQUEST[add:{"a":1,"b":2}]']
+    slow = 'SPECIALIST_REQUEST[waits:{"seconds":0.3}]'
+    chunks: list[Item] = [slow, 0.08, " ", 0.08, "\n", 0.08, 'SPECIALIST_REQUEST[add:{"a":1,"b":2}]']
     events, _, _ = played(chunks, "Done.", silence=0.15)
-    assert events[2:4] == [
+    assert events[1:3] == [
         {"start": "c2", "name": "add", "params": {"a": 1, "b": 2}},
         {"result": "c2", "text": "3"},
     ]
