@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Generator
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any
 
 from brain.unicode import well_formed
@@ -53,7 +52,7 @@ class Source:
     __slots__ = ("_before", "_room", "_start", "at", "awaited", "closed", "end", "found", "full", "text")
 
     def __init__(self, text: str, start: int, at: int) -> None:
-        self._before = StringIO()  # what came of the marker before `text`
+        self._before = bytearray()  # what came of the marker before `text`, in UTF-8: pieces would take ten times that
         self._start = start  # where in `text` the rest of it begins
         self._room = start + MARKER_LIMIT - len(text)  # how many characters it may have behind `text`
         self.text = text
@@ -66,7 +65,7 @@ class Source:
 
     def feed(self, text: str) -> bool:
         """Takes on the next characters, when all before them are read; says whether the reader is to be resumed."""
-        self._before.write(self.text[self._start :])
+        self._before += self.text[self._start :].encode()
         self._room = room = self._room - len(text)
         self.text, self._start = text, 0
         self.end = end = len(text) if room > 0 else len(text) + room
@@ -86,11 +85,11 @@ class Source:
 
     def raw(self) -> str:
         """The marker from the first character of its opener up to `at`."""
-        return self._before.getvalue() + self.text[self._start : self.at]
+        return self._before.decode() + self.text[self._start : self.at]
 
     def everything(self) -> str:
         """All that has come, read or not, from the first character of the opener on."""
-        return self._before.getvalue() + self.text[self._start :]
+        return self._before.decode() + self.text[self._start :]
 
     def more(self) -> Steps:
         """Waits until there is a character at `at`; false when none will come."""
