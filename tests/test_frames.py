@@ -34,7 +34,7 @@ class Counted:
 def told(reads: Sequence[Sequence[bytes]], *, framed: bool = True) -> tuple[list[Any], int]:
     """What each read says, and how many items were read as a whole."""
     whole = Counted()
-    reply = Reply(ServerSentEvents(), whole, Frame("content", b"data: ", b"\n\n") if framed else None)
+    reply = Reply(ServerSentEvents(), whole, Frame("content") if framed else None)
     said: list[Any] = []
     for read in reads:
         found: list[Chunk | str] = list(reply.feed(b"".join(b"data: %b\n\n" % one for one in read)))

@@ -159,7 +159,7 @@ class OpenAI(Remote):
 
 def reply() -> Reply:
     """A reader for one answer."""
-    return Reply(ServerSentEvents(), parts, Frame("content", b"data: ", b"\n\n"))
+    return Reply(ServerSentEvents(), parts, Frame("content"))
 
 
 def parts(data: bytes) -> Sequence[Part]:
