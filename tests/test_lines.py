@@ -25,7 +25,8 @@ def events(pieces: list[bytes]) -> list[bytes]:
 
 def items(splitter: Splitter, pieces: list[bytes]) -> list[bytes]:
     found = [item for piece in pieces for item in splitter.items(splitter.feed(piece))]
-    return found + splitter.items(splitter.close())
+    data = [splitter.data(item) for item in [*found, *splitter.items(splitter.close())]]
+    return [one for one in data if one is not None]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import msgspec
 LESSONS = 8
 """How many frames in a row are learnt in vain, by a server that changes more than the text in every item."""
 
+END = b"\n\n"
+
 _decoded = msgspec.json.Decoder(str).decode
 _all_decoded = msgspec.json.Decoder(list[str]).decode
 
@@ -22,21 +24,36 @@ class Frame:
         key: the name of the member that holds the text.
     """
 
-    __slots__ = ("_before", "_behind", "_lessons", "_string", "_text")
+    __slots__ = ("_before", "_behind", "_key", "_lessons", "_string")
 
     def __init__(self, key: str) -> None:
-        self._text = re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(key.encode()))
+        self._key = re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(key.encode()))
         self._before = self._behind = b"\n"  # no event has it
         self._string = slice(0)
         self._lessons = LESSONS
 
+    def text(self, event: bytes) -> str | None:
+        """The text of an event, which comes without its end; None when it may say something else."""
+        if event.startswith(self._before) and event.endswith(self._behind):
+            with suppress(ValueError):  # no whole string: the structure is another one
+                text: str = _decoded(event[self._string])
+                self._lessons = LESSONS
+                return text
+        return None
+
     def texts(self, events: bytes) -> list[str] | None:
-        """The texts of events that all have the frame; None when one of them may say something else."""
-        if not events.startswith(self._before) or not events.endswith(self._behind):
+        """The texts of whole events that all have the frame; None when one of them may say something else.
+
+        To cut where strings must be and to compare what was cut away costs half of searching for it.
+        """
+        if not (events.startswith(self._before) and events.endswith(END) and events.endswith(self._behind, 0, -2)):
             return None
-        strings = [events[self._string]]
-        if len(strings[0]) > len(self._behind):
-            strings = self._strings(events, strings[0])
+        inner = events[len(self._before) : -len(self._behind) - len(END)]
+        strings = [inner]
+        if len(inner) > len(self._behind):
+            strings = [line[self._string] for line in events.split(b"\n")[:-1:2]]
+            if (self._behind + END + self._before).join(strings) != inner:
+                return None
         try:  # no string holds a line end, so none can end in another than it began in
             texts = _all_decoded(b"[%b]" % b",\n".join(strings))
         except ValueError:
@@ -46,23 +63,14 @@ class Frame:
         self._lessons = LESSONS
         return texts
 
-    def learn(self, data: bytes, text: str) -> None:
-        """Takes the frame of an event whose data say this text, and nothing else."""
+    def learn(self, event: bytes, text: str) -> None:
+        """Takes the frame of an event that says this text, and nothing else."""
         if not self._lessons:
             return
         self._lessons -= 1
-        found = list(self._text.finditer(data))
+        found = list(self._key.finditer(event))
         with suppress(ValueError):  # half a character, which this decoder does not read
             if len(found) == 1 and _decoded(found[0][1]) == text:
                 start, end = found[0].span(1)
-                self._before, self._behind = b"data: " + data[:start], data[end:] + b"\n\n"
-                self._string = slice(len(self._before), -len(self._behind))
-
-    def _strings(self, events: bytes, inner: bytes) -> list[bytes]:
-        """The strings of several events; `inner` as a whole when they have not all the frame.
-
-        To cut where strings must be and to compare what was cut away costs half of searching for it.
-        """
-        string = slice(len(self._before), 2 - len(self._behind))
-        strings = [line[string] for line in events.split(b"\n")[:-1:2]]
-        return strings if (self._behind + self._before).join(strings) == inner else [inner]
+                self._before, self._behind = event[:start], event[end:]
+                self._string = slice(start, -len(self._behind))

@@ -55,7 +55,11 @@ class Splitter:
         return rest
 
     def items(self, whole: bytes) -> list[bytes]:
-        """The contents of what `feed` or `close` gave."""
+        """What `feed` or `close` gave, item by item, without their ends."""
+        raise NotImplementedError
+
+    def data(self, item: bytes) -> bytes | None:
+        """What an item carries, if anything."""
         raise NotImplementedError
 
     def _begun(self, data: bytes) -> bytes:
@@ -85,9 +89,11 @@ class Lines(Splitter):
     def items(self, whole: bytes) -> list[bytes]:
         """The lines; the last one of a body may have no end."""
         lines = whole.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
-        return lines
+        return lines if lines[-1] else lines[:-1]
+
+    def data(self, item: bytes) -> bytes | None:
+        """The line."""
+        return item
 
 
 class ServerSentEvents(Splitter):
@@ -96,15 +102,16 @@ class ServerSentEvents(Splitter):
     END = b"\n\n"
 
     def items(self, whole: bytes) -> list[bytes]:
-        """The data of the events; comments, names, ids and an event that is not finished are left out."""
-        found: list[bytes] = []
-        for event in whole.split(b"\n\n")[:-1]:
-            if event.startswith(b"data: ") and b"\n" not in event:  # as nearly all are
-                found.append(event[6:])
-            elif lines := [_value(line) for line in event.split(b"\n") if line.startswith(b"data:") or line == b"data"]:
-                found.append(b"\n".join(lines))
-        return found
+        """The events; one that is not finished is none."""
+        return whole.split(b"\n\n")[:-1]
 
-
-def _value(line: bytes) -> bytes:
-    return line[6:] if line.startswith(b"data: ") else line[5:]
+    def data(self, item: bytes) -> bytes | None:
+        """The data of an event, if it has any; comments, names and ids are left out."""
+        if item.startswith(b"data: ") and b"\n" not in item:  # as nearly all are
+            return item[6:]
+        lines = [
+            line[6:] if line.startswith(b"data: ") else line[5:]
+            for line in item.split(b"\n")
+            if line.startswith(b"data:") or line == b"data"
+        ]
+        return b"\n".join(lines) if lines else None

@@ -98,27 +98,34 @@ class Reply:
             return alike
         found: list[Chunk] = []
         texts: list[str] = []
-        for item in self._splitter.items(whole) if whole and not self.over else ():
-            self.heard = True
-            try:
-                said = self._parts(item)
-            except ModelError as error:
-                self._fail(error)
-                break
-            for part in said:
-                if isinstance(part, str):
-                    texts.append(part)
-                else:
-                    self._say(texts, found)
-                    self._tell(part, found)
+        for item in self._splitter.items(whole):
             if self.over:
                 break
-        if self._frame is not None and texts and said == [texts[-1]] and self.error is None:
-            self._frame.learn(item, texts[-1])
+            if self._frame is not None and (text := self._frame.text(item)) is not None:
+                texts.append(text)
+            elif (data := self._splitter.data(item)) is not None:
+                self._read(item, data, texts, found)
         self._say(texts, found)
         if len(found) > 1:
             found.sort(key=_is_usage)  # a turn wants to know why it ended before what it took
         return found
+
+    def _read(self, item: bytes, data: bytes, texts: list[str], found: list[Chunk]) -> None:
+        """Reads an item that may say anything."""
+        self.heard = True
+        try:
+            said = self._parts(data)
+        except ModelError as error:
+            self._fail(error)
+            return
+        for part in said:
+            if isinstance(part, str):
+                texts.append(part)
+            else:
+                self._say(texts, found)
+                self._tell(part, found)
+        if self._frame is not None and len(said) == 1 and isinstance(said[0], str):
+            self._frame.learn(item, said[0])
 
     def _say(self, texts: list[str], found: list[Chunk]) -> None:
         """Adds the texts as one; halves of characters wait for the other half, or become U+FFFD."""
