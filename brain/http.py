@@ -48,13 +48,15 @@ class Client(httpx.AsyncClient):
         """A request for JSON to this path, without a body: made once, and sent with many by `ask`."""
         question = self.build_request("POST", path, headers={"Content-Type": "application/json"})
         del question.headers["Content-Length"]
+        if question.url.userinfo:  # as httpx does it when it sends
+            next(httpx.BasicAuth(question.url.username, question.url.password).auth_flow(question))
         return question
 
     async def ask(self, question: httpx.Request, body: bytes) -> httpx.Response:
         """Sends the question with this body; the response is to be read by `reads`.
 
-        Without the cookies, redirects and logins that httpx sees to, since no model server has any: they would take
-        longer than all the rest.
+        Without the cookies and redirects that httpx sees to, since no model server has any: they would take longer
+        than all the rest.
         """
         request = httpx.Request(
             question.method, question.url, headers=question.headers, content=body, extensions=question.extensions

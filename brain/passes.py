@@ -19,6 +19,7 @@ from brain.events import Event, StopReason, Thinking, Token
 from brain.messages import Chunk, Message, Part, PassUsage, Resume, Said
 from brain.scanner import Call, Piece, Scanner
 from brain.specialist import ModelView
+from brain.unicode import Growing
 from brain.usage import Counted
 
 log = logging.getLogger("brain")
@@ -102,7 +103,7 @@ class Pass:
         self._reader: asyncio.Task[None] | None = None
         self._scanner = Scanner(desk.ask.syntax)
         self._echo = Echo("")
-        self._said = bytearray()  # UTF-8: to keep each read's text would take ten times its length
+        self._said = Growing()
         self._over = False
         self._last_word: float | None = None  # until when a stream whose model has finished is read
 
@@ -139,14 +140,18 @@ class Pass:
             await self._close()
             self.calls.complete()
         elif self._stream is not None:
-            self._reader = asyncio.create_task(self._read_on(self._stream, self.calls), name="read on")
+            complete = self.calls.complete
+            self._reader = asyncio.create_task(self._read_on(self._stream), name="read on")
+            self._reader.add_done_callback(lambda reader: complete())
+            if not self.calls.open:
+                self._answered()
         async with aclosing(self.calls.events(self._alarm)) as events:
             async for event in events:
                 yield event
 
     def parts(self) -> list[Part]:
         """What was said, and the calls with their blocks."""
-        said = self._said.decode()
+        said = self._said.whole()
         return [*([Said(said, self._number)] if said else ()), *(self.calls.parts() if self.calls is not None else ())]
 
     async def _opened(self) -> Chunk | None:
@@ -197,7 +202,7 @@ class Pass:
             if isinstance(piece, str):
                 if self.first_text is None:
                     self.first_text = time.monotonic()
-                self._said += piece.encode()
+                self._said.add(piece)
                 events.append(Token(piece))
             elif isinstance(piece, Thinking):
                 events.append(piece)
@@ -237,15 +242,17 @@ class Pass:
         return self.calls.take(piece)
 
     def _answered(self) -> None:
-        """All calls so far have their blocks, which the model is to read soon."""
+        """All calls so far have their blocks: soon, a further call is waited for no longer."""
         asyncio.get_running_loop().call_later(ADJACENT_SECONDS, self._leave_off)
 
     def _leave_off(self) -> None:
-        """Waits for a further call no longer, unless one has begun."""
-        if self._reader is not None and self.calls is not None and not self.calls.open and not self._scanner.holds:
+        """Ends the reading on, unless it is ending, or a further call is open or has begun."""
+        if self._reader is None or self._over or self.calls is None:
+            return
+        if not self.calls.open and not self._scanner.holds:
             self._reader.cancel()
 
-    async def _read_on(self, stream: AsyncGenerator[Chunk, None], calls: Calls) -> None:
+    async def _read_on(self, stream: AsyncGenerator[Chunk, None]) -> None:
         """Behind a call: reads on for further calls, until something else comes, or nothing while all are answered.
 
         What fails here fails behind a complete call, and ends the pass as a closing would.
@@ -263,8 +270,8 @@ class Pass:
         except Exception:
             log.exception("the model's stream failed behind a call")
         finally:
+            self._over = True
             await _closed(stream)
-            calls.complete()
 
     async def _close(self) -> None:
         """Closes the stream, by its reader if there is one."""
@@ -272,7 +279,7 @@ class Pass:
             self._reader.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({self._reader})
-        elif self._stream is not None:
+        if self._stream is not None:  # also behind a reader that was cancelled before its first step
             await _closed(self._stream)
             self._stream = None
 

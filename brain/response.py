@@ -15,13 +15,13 @@ from brain.turn import Turn
 from brain.wire import native
 
 BEATS_UNREAD = 4
-"""A reader that takes not one byte for so many heartbeats is gone, though nobody hung up."""
+"""A reader for whom a heartbeat waits as long as so many of them is gone, though nobody hung up."""
 LAST = (Done, Error)
 
 log = logging.getLogger("brain")
 
 
-_RAW_HEADERS = EventSourceResponse(iter(()), headers={"Cache-Control": "no-cache, no-transform"}).raw_headers
+_RAW_HEADERS = tuple(EventSourceResponse(iter(()), headers={"Cache-Control": "no-cache, no-transform"}).raw_headers)
 
 
 class TurnResponse(EventSourceResponse):
@@ -43,7 +43,7 @@ class TurnResponse(EventSourceResponse):
     ) -> None:
         self._batches = turn.batches()
         super().__init__(self._batches, ping=0)
-        del self._send_lock  # of nearly a kilobyte, and of no use to one task that sends
+        self.__dict__.pop("_send_lock", None)  # of nearly a kilobyte, and of no use to one task that sends
         self.turn = turn
         self._open_ones = open_ones
         self._heartbeat = heartbeat
@@ -54,13 +54,14 @@ class TurnResponse(EventSourceResponse):
         self._beat: asyncio.Task[None] | None = None
 
     def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
-        """The same for all responses, so that they are made once."""
-        self.raw_headers = _RAW_HEADERS
+        """The same for all responses, so that they are encoded once."""
+        self.raw_headers = list(_RAW_HEADERS)  # a list of its own, to which others may add
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers; whatever happens, the turn is recorded and all that runs for it is ended."""
         self._waiting = waiting = asyncio.current_task()
         assert waiting is not None
+        before = waiting.cancelling()
         self._sending = asyncio.create_task(self._stream_response(send), name="turn")
         self._sending.add_done_callback(self._wake)
         self._send = send
@@ -70,7 +71,7 @@ class TurnResponse(EventSourceResponse):
             while (await receive())["type"] != "http.disconnect":
                 pass
         except asyncio.CancelledError:
-            if not self._sending.done() or waiting.uncancel():
+            if self._waiting is not None or waiting.uncancel() > before:
                 raise  # not ours alone
         finally:
             self._waiting = None
@@ -87,6 +88,7 @@ class TurnResponse(EventSourceResponse):
             async for batch in batches:
                 last = isinstance(batch[-1], LAST)
                 if last:
+                    self._beat_no_more()
                     self._settled()
                 body = encode(batch[0]) if len(batch) == 1 else b"".join(map(encode, batch))
                 self._sent = clock()
@@ -103,21 +105,27 @@ class TurnResponse(EventSourceResponse):
         self._sending.cancel()
 
     def _wake(self, sending: "asyncio.Task[None]") -> None:
-        """Nobody waits for the reader any more when all is sent."""
-        if self._waiting is not None:
-            self._waiting.cancel()
+        """When all is sent, ends the wait for the reader to hang up, by a cancellation that `__call__` takes back."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.cancel()
 
     async def _end(self) -> None:
         """Cancels what still runs, and waits until the turn is over."""
+        self._beat_no_more()
+        try:
+            if not self._sending.done():
+                self._sending.cancel()
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait({self._sending})
+        finally:
+            self._open_ones.discard(self)
+            self._settled()
+
+    def _beat_no_more(self) -> None:
         self._timer.cancel()
         if self._beat is not None:
             self._beat.cancel()
-        if not self._sending.done():
-            self._sending.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait({self._sending})
-        self._open_ones.discard(self)
-        self._settled()
 
     def _check(self) -> None:
         """Lets a heartbeat be sent when nothing else was."""

@@ -101,10 +101,8 @@ class Scanner:
 
     def feed(self, text: str) -> Sequence[Piece]:
         """Takes the next characters; gives what they settle."""
-        if self._plain and (text.isascii() or not halved(text)):
-            find = self._find
-            if find(text) is None:
-                return (text,) if text else ()
+        if self._plain and (text.isascii() or not halved(text)) and self._find(text) is None:
+            return (text,) if text else ()
         if self._high or not text.isascii():
             text = self._encodable(text)
         if self._held:

@@ -27,6 +27,7 @@ class Transport(httpx.AsyncBaseTransport):
     def __init__(self) -> None:
         self._idle: dict[Origin, list[_Connection]] = {}
         self._tls: ssl.SSLContext | None = None
+        self._closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request and waits for the head of its response.
@@ -50,7 +51,8 @@ class Transport(httpx.AsyncBaseTransport):
         return await self._response(connection, message, request, timeouts)
 
     async def aclose(self) -> None:
-        """Closes the kept connections."""
+        """Closes the kept connections; no more are kept."""
+        self._closed = True
         kept, self._idle = self._idle, {}
         for connections in kept.values():
             for connection in connections:
@@ -83,9 +85,9 @@ class Transport(httpx.AsyncBaseTransport):
 
     def give_back(self, connection: "_Connection") -> None:
         """Keeps a connection whose response was read to its end."""
-        idle = self._idle.setdefault(connection.origin, [])
-        if len(idle) < IDLE_CONNECTIONS_MOST:
-            idle.append(connection)
+        idle = [one for one in self._idle.get(connection.origin, ()) if one.open]
+        if len(idle) < IDLE_CONNECTIONS_MOST and not self._closed:
+            self._idle[connection.origin] = [*idle, connection]
         else:
             connection.abort()
 
@@ -177,8 +179,8 @@ class _Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether the response came whole and the server keeps the connection."""
-        return self.complete and self._kept_alive and self.open
+        """Whether the response was read to its end and the server keeps the connection."""
+        return self.complete and not self._parts and self._kept_alive and self.open
 
     def abort(self) -> None:
         """Closes the connection at once."""

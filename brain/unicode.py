@@ -2,14 +2,17 @@
 
 import re
 
+BLOCK_BYTES = 448
+"""What is kept together of a text that grows: a block of it fits into what Python takes from pools of its own."""
+
 halved = re.compile("[\ud800-\udfff]").search
-"""Finds the first half of a character."""
+"""Finds a half of a character, high or low."""
 
 
 def joined(text: str) -> tuple[str, str]:
     """The text with pairs of halves joined, and lone ones replaced by U+FFFD.
 
-    A first half at the very end is given apart: its partner may come with the next text.
+    A high half at the very end is given apart: its partner may come with the next text.
     """
     if text.isascii() or not halved(text):
         return text, ""
@@ -21,3 +24,27 @@ def well_formed(text: str) -> str:
     """The same for a text that is complete."""
     whole, half = joined(text)
     return whole + "\ufffd" if half else whole
+
+
+class Growing:
+    """A text that grows piece by piece, in little more than its length.
+
+    A list of pieces would take ten times that, and one buffer would leave holes behind wherever it outgrew its place.
+    """
+
+    __slots__ = ("_blocks", "_last")
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._last = bytearray()
+
+    def add(self, piece: str) -> None:
+        """Takes the next piece, in whole characters."""
+        self._last += piece.encode()
+        if len(self._last) >= BLOCK_BYTES:
+            self._blocks.append(bytes(self._last))
+            self._last.clear()
+
+    def whole(self) -> str:
+        """The text so far."""
+        return b"".join([*self._blocks, self._last]).decode()

@@ -17,8 +17,10 @@ import httpx
 import pytest
 from serving import Answer, Player, Server, brain_served, plain, post, script, served, settings, streaming
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from brain import Context, Registry, Result, mount, specialist
@@ -733,3 +735,18 @@ def test_an_application_that_was_never_started_says_so() -> None:
     with served(outer) as server:
         assert refused(post(f"{server.url}/brain", json={"message": "hi"})) == (503, "unavailable", None)
         assert refused(httpx.get(f"{server.url}/brain/readyz", trust_env=False)) == (503, "unavailable", None)
+
+
+def test_what_others_add_to_a_response_stays_with_it() -> None:
+    class Marks(BaseHTTPMiddleware):
+        async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+            response = await call_next(request)
+            response.set_cookie("session", request.headers["x-user"])
+            return response
+
+    outer = Starlette(middleware=[Middleware(Marks)])
+    mount(outer, "/brain", settings())
+    with served(outer) as server:
+        for user in ("one", "two"):
+            answer = httpx.post(f"{server.url}/brain/v1/chat/stream", json={"message": "hi"}, headers={"X-User": user})
+            assert [value.partition(";")[0] for value in answer.headers.get_list("set-cookie")] == [f"session={user}"]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -10,6 +10,7 @@ import httpx
 import pytest
 import respx
 
+from brain.errors import ModelError
 from brain.messages import Chunk, Finish, Message
 from brain.models.openai import OpenAI
 
@@ -60,3 +61,31 @@ def test_a_hosted_server_is_known_by_its_address(
     request = asked.calls.last.request
     assert request.headers["authorization"] == "Bearer secret"
     assert json.loads(request.content)["messages"] == [{"role": "user", "content": "Hi"}, last]
+
+
+def test_a_login_in_the_address_is_sent_with_every_request(router: respx.MockRouter) -> None:
+    models = router.get("https://api.mistral.ai/v1/models").respond(json={"data": [{"id": "m"}]})
+    asked = router.post("https://api.mistral.ai/v1/chat/completions").respond(
+        content=ANSWER, content_type="text/event-stream"
+    )
+    asyncio.run(gone_on("https://user:word@api.mistral.ai/v1"))
+    sent = [route.calls.last.request.headers["Authorization"] for route in (models, asked)]
+    assert sent == ["Basic dXNlcjp3b3Jk"] * 2
+
+
+def test_an_answer_that_is_no_stream_is_closed(router: respx.MockRouter) -> None:
+    closed: list[bool] = []
+
+    class Page(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield b"<html>"
+
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    router.get("https://api.mistral.ai/v1/models").respond(json={"data": [{"id": "m"}]})
+    page = httpx.Response(200, headers={"Content-Type": "text/html"}, stream=Page())
+    router.post("https://api.mistral.ai/v1/chat/completions").mock(return_value=page)
+    with pytest.raises(ModelError, match="did not answer with a stream"):
+        asyncio.run(gone_on("https://api.mistral.ai/v1"))
+    assert closed

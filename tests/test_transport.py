@@ -314,3 +314,26 @@ def test_tls_checks_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
                 return (await http.get(url)).content
 
     assert asyncio.run(main()) == b"hello"
+
+
+def test_a_connection_left_with_an_unread_body_is_not_kept() -> None:
+    asked = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        while True:
+            await head_of(reader)
+            asked += 1
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n%da" % asked)
+            await asyncio.sleep(0.02)
+            writer.write(b"%dend" % asked)
+
+    async def main() -> bytes:
+        async with serving(answer) as url, client() as http:
+            async with http.stream("GET", url) as response:
+                first = await anext(response.aiter_raw())
+                assert first == b"1a"
+                await asyncio.sleep(0.1)  # the rest comes, and nobody reads it
+            return (await http.get(url)).content
+
+    assert asyncio.run(main()) == b"2a2end"

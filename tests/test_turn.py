@@ -5,6 +5,7 @@ import json
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -579,6 +580,52 @@ def test_a_further_call_is_waited_for_once_it_has_begun() -> None:
         {"result": "c2", "text": "3"},
     ]
     assert events[-1]["passes"] == 2
+
+
+def busy(seconds: float) -> None:
+    """Keeps the loop from all else."""
+    time.sleep(seconds)
+
+
+class ClosesSlowly(Player):
+    """A model whose first stream takes its time to close, behind a call and more text."""
+
+    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+        stream = super().stream(messages, turn_pass)
+        try:
+            async for chunk in stream:
+                await asyncio.sleep(0)
+                yield chunk
+        finally:
+            await stream.aclose()
+            await asyncio.sleep(0.05)
+
+
+def test_calls_that_are_answered_while_the_stream_closes_do_not_hinder_it() -> None:
+    began = time.monotonic()
+    model = ClosesSlowly(['SPECIALIST_REQUEST[waits:{"seconds":0.01}]', " and", WAIT], "Done.")
+    events = short(asyncio.run(read(turn_of(model, ask=ask_for(limits=Limits(turn_seconds=5))))))
+    assert events[-1] == {"done": "complete", "text": "Done.", "calls": 1, "passes": 2}
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.02])
+def test_a_call_that_is_answered_before_its_stream_is_read_on(pause: float) -> None:
+    async def main() -> list[Event]:
+        model = Player(["Hi SPECIALIST_REQUEST[nobody]", WAIT], "Done.")
+        events: list[Event] = []
+        async with aclosing(turn_of(model, ask=ask_for(limits=Limits(turn_seconds=5))).batches()) as batches:
+            async for batch in batches:
+                events += batch
+                if any(isinstance(event, Token) for event in batch):  # whoever sends it takes this long
+                    busy(0.004)
+                    await asyncio.sleep(pause)
+        assert model.open == 0
+        return events
+
+    began = time.monotonic()
+    assert short(asyncio.run(main()))[-1]["done"] == "complete"
+    assert time.monotonic() - began < 2
 
 
 def test_a_model_that_pauses_behind_an_open_call_is_read_for_as_long_as_it_may_be_silent() -> None:

@@ -1,8 +1,10 @@
 """Halves of characters: joined, kept for the next text, or replaced."""
 
+import tracemalloc
+
 import pytest
 
-from brain.unicode import joined, well_formed
+from brain.unicode import Growing, joined, well_formed
 
 
 @pytest.mark.parametrize(
@@ -21,3 +23,18 @@ from brain.unicode import joined, well_formed
 def test_halves_are_joined_or_replaced(text: str, whole: str, half: str) -> None:
     assert joined(text) == (whole, half)
     assert well_formed(text) == whole + ("\ufffd" if half else "")
+
+
+@pytest.mark.parametrize("size", [1, 5, 447, 448, 10_000])
+def test_a_text_grows_in_little_more_than_its_length(size: int) -> None:
+    tracemalloc.start()
+    try:
+        text = Growing()
+        for number in range(20_000 // size):
+            text.add(f"{number:04}"[:size].ljust(size, "é" if number == 3 else "x"))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 25_000
+    assert len(text.whole()) == 20_000 // size * size
+    assert ("é" in text.whole()) == (20_000 // size > 3 and size > 4)

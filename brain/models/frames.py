@@ -35,10 +35,11 @@ class Frame:
     def text(self, event: bytes) -> str | None:
         """The text of an event, which comes without its end; None when it may say something else."""
         if event.startswith(self._before) and event.endswith(self._behind):
+            string = event[self._string]
             with suppress(ValueError):  # no whole string: the structure is another one
-                text: str = _decoded(event[self._string])
+                text: str = _decoded(string)
                 self._lessons = LESSONS
-                return text
+                return text if b"\n" not in string else None
         return None
 
     def texts(self, events: bytes) -> list[str] | None:
@@ -50,6 +51,8 @@ class Frame:
             return None
         inner = events[len(self._before) : -len(self._behind) - len(END)]
         strings = [inner]
+        if b"\r" in inner or (b"\n" in inner and len(inner) <= len(self._behind)):
+            return None  # a line ends around the string, where JSON would allow it
         if len(inner) > len(self._behind):
             strings = [line[self._string] for line in events.split(b"\n")[:-1:2]]
             if (self._behind + END + self._before).join(strings) != inner:

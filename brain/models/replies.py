@@ -205,7 +205,7 @@ async def answered(response: httpx.Response, *, resumed: bool) -> Answer:
     kind = response.headers.get("Content-Type", "")
     if response.status_code == 200 and not kind.startswith("text/html"):
         return body, kind
-    async with aclosing(body):
+    async with aclosing(response), aclosing(body):  # closing a body that nobody began to read closes nothing
         raise _no_stream(kind) if response.status_code == 200 else await _refusal(response.status_code, body, resumed)
 
 
