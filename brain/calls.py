@@ -98,6 +98,7 @@ class Calls:
     def complete(self) -> None:
         """Says that no more calls will come."""
         self._complete = True
+        self._answered = None  # whose pass knows us: the two would wait for the garbage collector
         self._tell_if_over()
 
     async def events(self, alarm: Alarm) -> AsyncGenerator[Event, None]:

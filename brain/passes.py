@@ -279,6 +279,7 @@ class Pass:
             self._reader.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({self._reader})
+            self._reader = None  # its cancellation remembers us
         if self._stream is not None:  # also behind a reader that was cancelled before its first step
             await _closed(self._stream)
             self._stream = None
