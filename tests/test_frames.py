@@ -84,6 +84,8 @@ def test_what_differs_in_more_than_the_text_is_read_as_a_whole(odd: bytes, said:
         item("b").replace(b'"b"', b'"b" "c"'),
         item("b").replace(b'"b"', b'"b]"]'),
         item("b").replace(b'"b"', b'"a\tb"'),
+        item("b").replace(b'"b"', b'\n"b"'),
+        item("b").replace(b'"b"', b'"b"\r'),
         item("b").replace(b'"b"', b""),
         item("b")[:-1],
         b'{"error": "out of memory"}',

@@ -24,22 +24,18 @@ class Frame:
         key: the name of the member that holds the text.
     """
 
-    __slots__ = ("_before", "_behind", "_key", "_lessons", "_string")
+    __slots__ = ("_before", "_behind", "_inner", "_key", "_lessons", "_string")
 
     def __init__(self, key: str) -> None:
         self._key = re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(key.encode()))
         self._before = self._behind = b"\n"  # no event has it
-        self._string = slice(0)
+        self._string = self._inner = slice(0)  # of an event, of events with their ends
         self._lessons = LESSONS
 
     def text(self, event: bytes) -> str | None:
         """The text of an event, which comes without its end; None when it may say something else."""
         if event.startswith(self._before) and event.endswith(self._behind):
-            string = event[self._string]
-            with suppress(ValueError):  # no whole string: the structure is another one
-                text: str = _decoded(string)
-                self._lessons = LESSONS
-                return text if b"\n" not in string else None
+            return self._decoded(event[self._string])
         return None
 
     def texts(self, events: bytes) -> list[str] | None:
@@ -49,14 +45,13 @@ class Frame:
         """
         if not (events.startswith(self._before) and events.endswith(END) and events.endswith(self._behind, 0, -2)):
             return None
-        inner = events[len(self._before) : -len(self._behind) - len(END)]
-        strings = [inner]
-        if b"\r" in inner or (b"\n" in inner and len(inner) <= len(self._behind)):
-            return None  # a line ends around the string, where JSON would allow it
-        if len(inner) > len(self._behind):
-            strings = [line[self._string] for line in events.split(b"\n")[:-1:2]]
-            if (self._behind + END + self._before).join(strings) != inner:
-                return None
+        inner = events[self._inner]
+        if len(inner) <= len(self._behind):
+            text = self._decoded(inner)
+            return None if text is None else [text]
+        strings = [line[self._string] for line in events.split(b"\n")[:-1:2]]
+        if b"\r" in inner or (self._behind + END + self._before).join(strings) != inner:
+            return None
         try:  # no string holds a line end, so none can end in another than it began in
             texts = _all_decoded(b"[%b]" % b",\n".join(strings))
         except ValueError:
@@ -65,6 +60,17 @@ class Frame:
             return None
         self._lessons = LESSONS
         return texts
+
+    def _decoded(self, string: bytes) -> str | None:
+        """One whole string; None when it is something else, and the structure, or the line, ends elsewhere."""
+        try:
+            text: str = _decoded(string)
+        except ValueError:
+            return None
+        if b"\n" in string or b"\r" in string:
+            return None
+        self._lessons = LESSONS
+        return text
 
     def learn(self, event: bytes, text: str) -> None:
         """Takes the frame of an event that says this text, and nothing else."""
@@ -76,4 +82,4 @@ class Frame:
             if len(found) == 1 and _decoded(found[0][1]) == text:
                 start, end = found[0].span(1)
                 self._before, self._behind = event[:start], event[end:]
-                self._string = slice(start, -len(self._behind))
+                self._string, self._inner = slice(start, end - len(event)), slice(start, end - len(event) - len(END))
