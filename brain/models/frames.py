@@ -9,6 +9,7 @@ LESSONS = 8
 """How many frames in a row are learnt in vain, by a server that changes more than the text in every item."""
 
 END = b"\n\n"
+QUOTE = ord('"')
 
 _decoded = msgspec.json.Decoder(str).decode
 _all_decoded = msgspec.json.Decoder(list[str]).decode
@@ -24,56 +25,45 @@ class Frame:
         key: the name of the member that holds the text.
     """
 
-    __slots__ = ("_before", "_behind", "_inner", "_key", "_lessons", "_string")
+    __slots__ = ("_before", "_behind", "_key", "_lessons", "_string")
 
     def __init__(self, key: str) -> None:
         self._key = re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(key.encode()))
-        self._before = self._behind = b"\n"  # no event has it
-        self._string = self._inner = slice(0)  # of an event, of events with their ends
+        self._before = self._behind = b"\n"  # no event has it; `_behind` is with the event's end
+        self._string = slice(0)
         self._lessons = LESSONS
-
-    def text(self, event: bytes) -> str | None:
-        """The text of an event, which comes without its end; None when it may say something else."""
-        if event.startswith(self._before) and event.endswith(self._behind):
-            return self._decoded(event[self._string])
-        return None
 
     def texts(self, events: bytes) -> list[str] | None:
-        """The texts of whole events that all have the frame; None when one of them may say something else.
-
-        To cut where strings must be and to compare what was cut away costs half of searching for it.
-        """
-        if not (events.startswith(self._before) and events.endswith(END) and events.endswith(self._behind, 0, -2)):
+        """The texts of whole events that all have the frame; None when one of them may say something else."""
+        if not (events.startswith(self._before) and events.endswith(self._behind)):
             return None
-        inner = events[self._inner]
-        if len(inner) <= len(self._behind):
-            text = self._decoded(inner)
-            return None if text is None else [text]
-        strings = [line[self._string] for line in events.split(b"\n")[:-1:2]]
-        if b"\r" in inner or (self._behind + END + self._before).join(strings) != inner:
+        inner = events[self._string]
+        try:
+            if len(inner) > len(self._behind):
+                texts = self._all(events, inner)
+            else:
+                texts = [_decoded(inner)] if inner[0] == inner[-1] == QUOTE else None
+        except (ValueError, IndexError):  # no whole string: the structure is another one
             return None
-        try:  # no string holds a line end, so none can end in another than it began in
-            texts = _all_decoded(b"[%b]" % b",\n".join(strings))
-        except ValueError:
-            return None
-        if len(texts) != len(strings):
-            return None
-        self._lessons = LESSONS
+        if texts is not None:
+            self._lessons = LESSONS
         return texts
 
-    def _decoded(self, string: bytes) -> str | None:
-        """One whole string; None when it is something else, and the structure, or the line, ends elsewhere."""
-        try:
-            text: str = _decoded(string)
-        except ValueError:
+    def _all(self, events: bytes, inner: bytes) -> list[str] | None:
+        """The texts of several events.
+
+        To cut where strings must be and to compare what was cut away costs half of searching for it. No string holds a
+        line end, so that none can end in another than it began in.
+        """
+        string = slice(self._string.start, self._string.stop + len(END))
+        strings = [line[string] for line in events.split(b"\n")[:-1:2]]
+        if b"\r" in inner or (self._behind + self._before).join(strings) != inner:
             return None
-        if b"\n" in string or b"\r" in string:
-            return None
-        self._lessons = LESSONS
-        return text
+        texts: list[str] = _all_decoded(b"[%b]" % b",\n".join(strings))
+        return texts if len(texts) == len(strings) else None
 
     def learn(self, event: bytes, text: str) -> None:
-        """Takes the frame of an event that says this text, and nothing else."""
+        """Takes the frame of an event (without its end) that says this text, and nothing else."""
         if not self._lessons:
             return
         self._lessons -= 1
@@ -81,5 +71,5 @@ class Frame:
         with suppress(ValueError):  # half a character, which this decoder does not read
             if len(found) == 1 and _decoded(found[0][1]) == text:
                 start, end = found[0].span(1)
-                self._before, self._behind = event[:start], event[end:]
-                self._string, self._inner = slice(start, end - len(event)), slice(start, end - len(event) - len(END))
+                self._before, self._behind = event[:start], event[end:] + END
+                self._string = slice(start, -len(self._behind))

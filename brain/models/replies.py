@@ -94,15 +94,15 @@ class Reply:
 
     def _chunks(self, whole: bytes) -> list[Chunk]:
         """What any items say."""
-        if (alike := self._alike(whole)) is not None:
-            return alike
+        if (said := self._alike(whole)) is not None:
+            return said
         found: list[Chunk] = []
         texts: list[str] = []
         for item in self._splitter.items(whole):
             if self.over:
                 break
-            if self._frame is not None and (text := self._frame.text(item)) is not None:
-                texts.append(text)
+            if self._frame is not None and (alike := self._frame.texts(item + self._splitter.END)) is not None:
+                texts += alike
             elif (data := self._splitter.data(item)) is not None:
                 self._read(item, data, texts, found)
         self._say(texts, found)
