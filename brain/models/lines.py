@@ -3,13 +3,15 @@
 Lines are whole before they are decoded, so a character that was cut between two reads is never seen in halves.
 """
 
+from abc import ABC, abstractmethod
+
 from brain.errors import ModelError
 
 LINE_BYTES = 8 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class Splitter:
+class Splitter(ABC):
     """Keeps the beginning of an item until the rest of it has come.
 
     Lines may end in LF, CR LF or CR (WHATWG HTML, 9.2.5); what is given has LF only. A byte order mark at the very
@@ -54,13 +56,13 @@ class Splitter:
         self._rest.clear()
         return rest
 
+    @abstractmethod
     def items(self, whole: bytes) -> list[bytes]:
         """What `feed` or `close` gave, item by item, without their ends."""
-        raise NotImplementedError
 
+    @abstractmethod
     def data(self, item: bytes) -> bytes | None:
         """What an item carries, if anything."""
-        raise NotImplementedError
 
     def _begun(self, data: bytes) -> bytes:
         """The beginning without its mark; none of it as long as it may become one."""
