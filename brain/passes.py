@@ -246,8 +246,11 @@ class Pass:
         asyncio.get_running_loop().call_later(ADJACENT_SECONDS, self._leave_off)
 
     def _leave_off(self) -> None:
-        """Ends the reading on, unless it is ending, or a further call is open or has begun."""
-        if self._reader is None or self._over or self.calls is None:
+        """Ends the reading on, unless it is ending, or a further call is open or has begun.
+
+        A model that has finished does not pause: what it took, which the server tells last, is not to be lost.
+        """
+        if self._reader is None or self._over or self.calls is None or self._last_word is not None:
             return
         if not self.calls.open and not self._scanner.holds:
             self._reader.cancel()

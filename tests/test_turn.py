@@ -573,6 +573,11 @@ def test_a_model_that_pauses_behind_an_answered_call_is_not_waited_for() -> None
     assert time.monotonic() - began < 2
 
 
+def test_what_a_model_took_that_finished_behind_a_call_is_waited_for() -> None:
+    usage = usage_of([ECHO, Finish("stop"), 0.05, PassUsage(10, 2, 4)], ["Hi", PassUsage(20, 3, 8)])
+    assert usage == Usage(30, 5, 12, False)
+
+
 def test_a_further_call_is_waited_for_once_it_has_begun() -> None:
     events, _, _ = played([ECHO, "\nSPECIALIST", 0.05, '_REQUEST[add:{"a":1,', 0.05, '"b":2}]', WAIT], "Done.")
     assert events[2:4] == [
