@@ -11,6 +11,7 @@ from brain.events import Citation
 from brain.library import list_specialists, register, stream_with_specialists
 from brain.registry import Registry
 from brain.specialist import Context, Progress, Result, Specialist, specialist
+from brain.webpage import Page
 
 if TYPE_CHECKING:
     from brain.app import mount
@@ -19,6 +20,7 @@ __all__ = [
     "Attachment",
     "Citation",
     "Context",
+    "Page",
     "Progress",
     "Refused",
     "RegistrationError",

@@ -66,6 +66,18 @@ def _hosts(value: Any) -> tuple[str, ...]:
     return tuple(map(_host, _names(value)))
 
 
+def _host_with_port(value: str) -> str:
+    """A host, with or without a port, as it is compared: in lower case, IPv6 without brackets."""
+    host, colon, port = value.rpartition(":")
+    with_port = bool(colon) and port.isdecimal() and (":" not in host or host.endswith("]"))
+    name = _host(host if with_port else value).lower().removesuffix(".")
+    return f"{name}:{_count(1, 65535)(port)}" if with_port else name
+
+
+def _hosts_with_ports(value: Any) -> tuple[str, ...]:
+    return tuple(map(_host_with_port, _names(value)))
+
+
 def _origins(value: Any) -> tuple[str, ...]:
     """Origins as browsers write them."""
     names = _names(value)
@@ -246,6 +258,12 @@ class Settings:
     )
     specialists_folder: Path | None = _setting(
         None, _folder, "a folder", "a folder of single files with specialists, besides the installed ones"
+    )
+    fetch_hosts: tuple[str, ...] = _setting(
+        (),
+        _hosts_with_ports,
+        "`name` or `name:port`, comma-separated",
+        "hosts that specialists may fetch from although they are not public, or at another port than 80 and 443",
     )
     specialist_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     specialist_environ: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -14,8 +14,8 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 FLOORS = {
-    "Ground": "alarm ask errors events http messages settings threads transport unicode",
-    "Wing": "models wire store",
+    "Ground": "addresses alarm ask errors events http messages settings threads transport unicode webpage",
+    "Wing": "fetching models wire store",
     "Core": "blocks echo limits prompts registry running scanner schema specialist syntax transcript usage",
     "Rooms": "calls conversation desk library passes turn",
     "Roof": "app cli door house process response serving terminal __main__",
@@ -29,7 +29,7 @@ OWNERS = {
     "starlette": {"brain.app", "brain.door", "brain.response"},
     "sse_starlette": {"brain.response"},
     "uvicorn": {"brain.serving"},
-    "httpx": {"brain.http", "brain.transport", "brain.models.ollama", "brain.models.replies"},
+    "httpx": {"brain.fetching", "brain.http", "brain.transport", "brain.models.ollama", "brain.models.replies"},
     "ollama": {"brain.models.ollama"},
     "jsonschema": {"brain.schema", "brain.specialist"},
 }
@@ -39,6 +39,7 @@ PUBLIC = [
     "Attachment",
     "Citation",
     "Context",
+    "Page",
     "Progress",
     "Refused",
     "RegistrationError",

@@ -1,0 +1,321 @@
+"""Wing: the one guarded way out to the web. What a model, a page or a file names is fetched from public hosts only.
+
+A name is resolved once and the connection goes to the address that was checked, so that a second answer of the name
+server leads nowhere else. Each redirect is checked like the first address. A connection serves one request; there are
+no proxies and no cookies; size and time are bounded, before and after decompression.
+"""
+
+import asyncio
+import re
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from typing import Any, cast
+
+import httpx
+
+from brain.addresses import public
+from brain.errors import Refused
+from brain.webpage import Page
+
+READABLE = ("text/*", "application/xhtml+xml", "application/xml", "application/json", "application/pdf")
+BYTES_MOST = 4 * 1024 * 1024
+SECONDS = 10.0
+REDIRECTS_MOST = 5
+URL_LENGTH = 4000
+ADDRESSES_TRIED = 3
+_PORTS = {"http": 80, "https": 443}
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_METHOD = re.compile(r"[A-Z]{1,20}")
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""From a host and a port to numeric addresses, best first; raises OSError when there are none."""
+
+
+async def resolved(host: str, port: int) -> list[str]:
+    """The addresses that the machine's resolver knows for a host."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Fetches pages, guarded. It keeps nothing between two of them.
+
+    Attributes:
+        hosts: `name` or `name:port` of hosts that the operator allows although they are not public, or at another
+            port than 80 and 443.
+        resolve: the resolver.
+        tls: what server certificates are checked by; else the usual authorities.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    resolve: Resolve = resolved
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+    async def __call__(
+        self,
+        url: str,
+        *,
+        params: Mapping[str, str | int] | None = None,
+        headers: Mapping[str, str] | None = None,
+        method: str = "GET",
+        body: bytes | None = None,
+        types: Sequence[str] = READABLE,
+        most: int = BYTES_MOST,
+        seconds: float = SECONDS,
+        trusted: str | None = None,
+    ) -> Page:
+        """Fetches one page, following redirects; an answer of any status is a page.
+
+        Args:
+            params: put into the query, behind what the address has.
+            headers: sent to the origin of `url` only, not to where it redirects.
+            types: accepted media types of a successful answer; `text/*` is any text.
+            most: bytes, decompressed.
+            seconds: for all of it.
+            trusted: an address from the operator's settings; what has its scheme, host and port may be private.
+
+        Raises:
+            Refused: when the address is not allowed, cannot be reached in time, or gives what is not wanted.
+        """
+        if not _METHOD.fullmatch(method):
+            raise ValueError(f"{method!r} is no method")
+        first = _parsed(url, params)
+        asked = _Asked(method, dict(headers or {}), body, tuple(types), most, _origin(trusted) if trusted else None)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._following(first, asked)
+        except TimeoutError:
+            raise Refused(f"{_shown(first)} did not answer within {seconds:g} seconds; try another source") from None
+        except (httpx.TransportError, ssl.SSLError, OSError):
+            raise Refused(f"{_shown(first)} cannot be reached or broke off; try another source") from None
+
+    async def _following(self, url: httpx.URL, asked: "_Asked") -> Page:
+        for _ in range(REDIRECTS_MOST + 1):
+            found = await self._once(url, asked)
+            if isinstance(found, Page):
+                return found
+            asked, url = asked.redirected(url, found), found.url
+        raise Refused(f"{_shown(url)} redirects too often; try another address")
+
+    async def _once(self, url: httpx.URL, asked: "_Asked") -> "Page | _Redirect":
+        """The answer of one host: a page, or where it leads."""
+        addresses = await self._allowed(url, asked.trusted)
+        transport = httpx.AsyncHTTPTransport(
+            verify=self.tls if self.tls is not None else await asyncio.to_thread(_authorities),
+            trust_env=False,
+            limits=httpx.Limits(max_connections=1, max_keepalive_connections=0),
+        )
+        async with transport:
+            response = await _sent(transport, asked.request(url), addresses)
+            async with aclosing(response):
+                target = response.headers.get("Location", "")
+                if response.status_code in _REDIRECTS and target:
+                    return _Redirect(response.status_code, _joined(url, target))
+                return await _page(url, response, asked)
+
+    async def _allowed(self, url: httpx.URL, trusted: "_Origin | None") -> Sequence[str]:
+        """The addresses of a host, all of which may be asked."""
+        if url.scheme not in _PORTS or not url.host:
+            raise Refused("only http:// and https:// addresses can be fetched")
+        if url.userinfo:
+            raise Refused("an address with a user name or password cannot be fetched; leave it out")
+        host, port = _host(url), url.port or _PORTS[url.scheme]
+        free = (url.scheme, host, port) == trusted or f"{host}:{port}" in self.hosts
+        if not free and port not in _PORTS.values():
+            raise Refused(f"port {port} cannot be fetched, only the usual ones of http and https")
+        addresses: Sequence[str] = ()
+        with suppress(OSError, UnicodeError):
+            addresses = await self.resolve(host, port)
+        if not addresses or not (free or host in self.hosts or all(map(public, addresses))):
+            # the same words for both, or a model could find out which names a private network has
+            raise Refused(f"there is no public host {host[:100]}; correct the address or try another source")
+        return addresses[:ADDRESSES_TRIED]
+
+
+_Origin = tuple[str, str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Redirect:
+    status: int
+    url: httpx.URL
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is wanted, and from whom it may be had."""
+
+    method: str
+    headers: Mapping[str, str]
+    body: bytes | None
+    types: Sequence[str]
+    most: int
+    trusted: _Origin | None
+
+    def request(self, url: httpx.URL) -> httpx.Request:
+        own = {"Accept": ", ".join(self.types) or "*/*", "User-Agent": _user_agent(), **self.headers}
+        fixed = {"Accept-Encoding": "gzip, deflate", "Connection": "close", "Host": url.netloc.decode("ascii")}
+        return httpx.Request(self.method, url, headers={**own, **fixed}, content=self.body)
+
+    def redirected(self, here: httpx.URL, redirect: _Redirect) -> "_Asked":
+        """What is asked where a redirect leads (RFC 9110, section 15.4)."""
+        keeps = redirect.status in (307, 308) or self.method in ("GET", "HEAD")
+        leaves = _origin_of(here) != _origin_of(redirect.url)
+        if leaves and keeps and self.body is not None:
+            raise Refused(f"{_shown(here)} redirects to another host, which gets nothing of what was sent")
+        return _Asked(
+            self.method if keeps else "GET",
+            {} if leaves else self.headers,
+            self.body if keeps else None,
+            self.types,
+            self.most,
+            self.trusted,
+        )
+
+
+async def _sent(
+    transport: httpx.AsyncHTTPTransport, request: httpx.Request, addresses: Sequence[str]
+) -> httpx.Response:
+    """Sends a request to the first of the addresses that takes it; the certificate is that of the name."""
+    name = request.url.raw_host.decode("ascii")
+    for address in addresses:
+        pinned = httpx.Request(
+            request.method,
+            request.url.copy_with(host=address),
+            headers=request.headers,
+            stream=request.stream,
+            extensions={"sni_hostname": name},
+        )
+        try:
+            response = await transport.handle_async_request(pinned)
+        except httpx.ConnectError:
+            if address == addresses[-1]:
+                raise
+        else:
+            response.request = request
+            return response
+    raise AssertionError("there is an address")
+
+
+async def _page(url: httpx.URL, response: httpx.Response, asked: _Asked) -> Page:
+    kind, _, parameters = response.headers.get("Content-Type", "").partition(";")
+    kind = kind.strip().lower()
+    if response.is_success and asked.method != "HEAD" and not _fits(kind, asked.types):
+        raise Refused(f"{_shown(url)} is of the type {kind[:60] or '(none)'}, which cannot be read")
+    with suppress(ValueError):
+        if int(response.headers.get("Content-Length", 0)) > asked.most:
+            raise _too_large(url, asked.most)
+    pieces, size = [], 0
+    async with aclosing(cast(Any, response.aiter_raw(65536))) as raw:
+        async for piece in _decoded(raw, response.headers.get("Content-Encoding", ""), url, asked.most):
+            size += len(piece)
+            if size > asked.most:
+                raise _too_large(url, asked.most)
+            pieces.append(piece)
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Page(str(url), response.status_code, kind, headers, b"".join(pieces), _charset(parameters))
+
+
+async def _decoded(raw: AsyncIterator[bytes], encoding: str, url: httpx.URL, most: int) -> AsyncIterator[bytes]:
+    """The body without its compression, never more than a little at once, however well it was compressed."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        async for piece in raw:
+            yield piece
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Refused(f"{_shown(url)} is compressed in a way that cannot be read")
+    expand, packed = _Expand(encoding), 0
+    try:
+        async for piece in raw:
+            packed += len(piece)
+            if packed > most:
+                raise _too_large(url, most)
+            for expanded in expand(piece):
+                yield expanded
+    except zlib.error:
+        raise Refused(f"{_shown(url)} is damaged; try another source") from None
+
+
+class _Expand:
+    """gzip, or deflate with or without a head (RFC 9110, section 8.4.1), a piece at a time."""
+
+    def __init__(self, encoding: str) -> None:
+        self._deflate = encoding == "deflate"
+        self._stream = zlib.decompressobj(zlib.MAX_WBITS if self._deflate else zlib.MAX_WBITS | 16)
+        self._begun = False
+
+    def __call__(self, piece: bytes) -> Iterator[bytes]:
+        if self._deflate and not self._begun and piece and piece[0] & 0x0F != 8:
+            self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
+        self._begun = self._begun or bool(piece)
+        while piece and not self._stream.eof:
+            yield self._stream.decompress(piece, 65536)
+            piece = self._stream.unconsumed_tail
+
+
+def _fits(kind: str, types: Sequence[str]) -> bool:
+    return any(kind == one or (one.endswith("*") and kind.startswith(one[:-1])) for one in types)
+
+
+def _too_large(url: httpx.URL, most: int) -> Refused:
+    return Refused(f"{_shown(url)} is larger than {most / 1024 / 1024:g} MiB, which is too much; try another source")
+
+
+_CHARSET = re.compile(r"""(?:^|;)\s*charset\s*=\s*["']?\s*([\w.:+-]{1,40})""", re.IGNORECASE)
+
+
+def _charset(parameters: str) -> str | None:
+    found = _CHARSET.search(parameters)
+    return found[1] if found else None
+
+
+def _parsed(url: str, params: Mapping[str, str | int] | None) -> httpx.URL:
+    if len(url) > URL_LENGTH:
+        raise Refused(f"an address may have at most {URL_LENGTH} characters")
+    try:
+        parsed = httpx.URL(url.strip()).copy_with(fragment=None)
+        return parsed.copy_merge_params(dict(params)) if params else parsed
+    except (httpx.InvalidURL, ValueError):
+        raise Refused("that is no address; it must begin with https:// or http:// and name a host") from None
+
+
+def _joined(here: httpx.URL, target: str) -> httpx.URL:
+    try:
+        return here.join(target[:URL_LENGTH]).copy_with(fragment=None)
+    except (httpx.InvalidURL, ValueError):
+        raise Refused(f"{_shown(here)} redirects to what is no address; try another source") from None
+
+
+def _origin(url: str) -> _Origin | None:
+    return _origin_of(httpx.URL(url))
+
+
+def _origin_of(url: httpx.URL) -> _Origin | None:
+    return (url.scheme, _host(url), url.port or _PORTS[url.scheme]) if url.scheme in _PORTS else None
+
+
+def _host(url: httpx.URL) -> str:
+    """As it is resolved and compared: ASCII, lower case, without the dot of the root."""
+    return url.raw_host.decode("ascii").strip("[]").lower().removesuffix(".")
+
+
+def _shown(url: httpx.URL) -> str:
+    return url.host[:100] or "the address"
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    return httpx.create_ssl_context()
+
+
+@cache
+def _user_agent() -> str:
+    return f"brain-sse/{version('brain-sse')}"
