@@ -1,6 +1,7 @@
 """Core: the blocks that stand in a transcript, and how text from outside is made harmless and cut to size."""
 
 import re
+from collections.abc import Callable
 
 import regex
 
@@ -8,6 +9,9 @@ from brain.unicode import well_formed
 
 BLOCK_BYTES = 8192
 REASON_LENGTH = 400
+_MORE_LENGTH = 200
+_NOTE_GROWS = 8
+"""Characters by which one note may be longer than another, by the numbers in it."""
 
 # The opener's first character becomes its full-width form: people still read it, no scanner takes it for a delimiter.
 _DELIMITER = re.compile(
@@ -20,7 +24,15 @@ _DELIMITER = re.compile(
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
 _FULL_WIDTH = {"[": "［", "<": "＜", "@": "＠", "(": "（"}
-_BREAKS = (re.compile(r"\n"), re.compile(r"[.!?][\"'”’)\]]*\s|[。！？][」』”’）]*"), re.compile(r"\s"))
+_WHOLE = re.compile(
+    r"""[.!?…:]["'”’)\]*_]*\s | [。！？][」』”’）]*           # a sentence
+      | (?<=\|)\n | \n(?=\s*(?:\n|[|#>]|[-*+•]\s|\d+[.)]\s))  # a row, a paragraph, an item
+    """,
+    re.VERBOSE,
+)
+_BREAKS = ((_WHOLE, 0.75), (re.compile(r"\n"), 0.5), (re.compile(r"\s"), 0.5))
+"""Where a text may end, best first, and from which part of it on."""
+_LONELY = re.compile(r"(?:\n+#{1,6} [^\n]*|\n\|[^\n]*\n\|[ :|-]+)+\Z")
 _GRAPHEME = regex.compile(r"\X")
 
 
@@ -29,23 +41,41 @@ def harmless(text: str) -> str:
     return _DELIMITER.sub(lambda match: match[0][:-1] + _FULL_WIDTH[match[0][-1]], well_formed(text))
 
 
-def result_text(text: str, most: int = BLOCK_BYTES) -> str:
-    """A specialist's text as it stands in its block and in its event: harmless and at most `most` UTF-8 bytes."""
-    text = text.strip("\r\n")
+def result_text(text: str, most: int = BLOCK_BYTES, more: Callable[[int], str] | None = None) -> str:
+    """A specialist's text as it stands in its block and in its event: harmless and at most `most` UTF-8 bytes.
+
+    Args:
+        more: given how many characters of `text` are shown, says what to ask for to see the rest.
+    """
+    whole, text = len(text), text.lstrip("\r\n")
+    skipped, text = whole - len(text), text.rstrip("\r\n")
     head = harmless(text[: 2 * most])
     if len(text) <= 2 * most and len(head.encode()) <= most:
         return head if head.strip() else "(nothing found)"
-    note = f"\n[Cut: this is the beginning of {len(text):,} characters. Ask for a smaller part to see more.]"
-    return _cut(head, most - len(note)) + note
+    length = f"{len(text):,}"
+    shown = _cut(head, most - len(_note(length, more, skipped + len(head))) - _NOTE_GROWS)
+    return shown + _note(length, more, skipped + len(shown))
+
+
+def _note(length: str, more: Callable[[int], str] | None, shown: int) -> str:
+    said = harmless(more(shown)).encode("ascii", "replace").decode()[:_MORE_LENGTH] if more else ""
+    remedy = f"To see more, {said}" if said else "Ask for a smaller part to see more"
+    return f"\n[Cut: this is the beginning of {length} characters. {remedy}.]"
 
 
 def _cut(text: str, most: int) -> str:
-    """The beginning of `text`, at most `most` bytes, up to the end of a line or row, a sentence, or a word."""
-    text = text.encode()[:most].decode(errors="ignore")
-    for pattern in _BREAKS:
-        ends = [match.end() for match in pattern.finditer(text, len(text) // 2)]
+    """The beginning of `text`, at most `most` bytes, up to the end of a row, a sentence, a line, or a word.
+
+    A heading, or the head of a table, does not stand alone at its end.
+    """
+    text = text.encode()[: max(most, 0)].decode(errors="ignore")
+    row = text.rfind("\n") + 1
+    inside_row = text.startswith("|", row)
+    for pattern, least in _BREAKS:
+        ends = [match.end() for match in pattern.finditer(text, int(len(text) * least))]
+        ends = [end for end in ends if end <= row] if inside_row else ends
         if ends:
-            return text[: ends[-1]].rstrip()
+            return _LONELY.sub("", text[: ends[-1]].rstrip())
     whole = [match.end() for match in _GRAPHEME.finditer(text, max(0, len(text) - 64))]
     return text[: whole[-2]] if len(whole) > 1 else text
 

@@ -189,7 +189,8 @@ class Calls:
         self, opened: _Open, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]
     ) -> None:
         seconds = self._desk.seconds_for(entry.specialist)
-        provided = {**self._desk.registry.provided, Context: self._desk.context(entry, attachments, seconds)}
+        context = self._desk.context(entry, attachments, seconds)
+        provided = {**self._desk.registry.provided, **entry.provided, Context: context}
 
         def tell(progress: Progress) -> None:
             now = time.monotonic()
@@ -220,7 +221,7 @@ class Calls:
         milliseconds = round((time.monotonic() - opened.began) * 1000)
         event: SpecialistResult | SpecialistError
         if isinstance(outcome, Answer):
-            text = blocks.result_text(outcome.text, self._desk.block_bytes)
+            text = blocks.result_text(outcome.text, self._desk.block_bytes, outcome.more)
             block, code, citations = blocks.result_block(opened.name, text), None, outcome.citations
             event = SpecialistResult(
                 opened.call_id, opened.name, opened.params or {}, text, citations, cached, milliseconds

@@ -7,9 +7,11 @@ import json
 import mimetypes
 import os
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,15 @@ from zoneinfo import ZoneInfo
 
 from brain import conversation, threads
 from brain.ask import Ask, Attachment
-from brain.errors import BadRequest, BrainError
+from brain.errors import BadRequest, BrainError, Refused
 from brain.events import Error
 from brain.models import AnyModel, opened, trouble_of
 from brain.process import DONE, FAILED, INTERRUPTED, completed, log_to_stderr
 from brain.prompts import shape
 from brain.registry import Entry, Registry
+from brain.schema import filled, injected_of
 from brain.settings import Settings, read
+from brain.specialist import Context
 from brain.terminal import Terminal
 from brain.turn import Conversation, Turn
 from brain.unicode import well_formed
@@ -204,12 +208,14 @@ async def _check(settings: Settings) -> int:
     troubles = 0
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(registry.running())
-        for one in await opened(settings, registry.usable()):
+        models = await opened(settings, registry.usable())
+        for one in models:
             stack.push_async_callback(one.model.aclose)
             trouble = one.trouble or await trouble_of(one.model)
             troubles += _line(f"model {one.model.name}", trouble, f"{one.why}; resumes by {one.model.resume}")
         for name, entry in registry.items():
-            troubles += _line(f"specialist {name}", entry.missing or await _illness(entry), entry.origin)
+            trouble = entry.missing or await _illness(registry, entry, models[0].model, settings.time_zone)
+            troubles += _line(f"specialist {name}", trouble, entry.origin)
     for refusal in registry.refused:
         troubles += _line(f"specialist {refusal.name}", refusal.reason, refusal.origin)
     return FAILED if troubles else DONE
@@ -224,17 +230,22 @@ def _ignore(item: Any) -> None:
     """A health check has no progress to tell."""
 
 
-async def _illness(entry: Entry) -> str | None:
+async def _illness(registry: Registry, entry: Entry, model: AnyModel, time_zone: str) -> str | None:
     """What a specialist's health check finds."""
     health = entry.specialist.health
     if health is None:
         return None
+    deadline = time.monotonic() + HEALTH_SECONDS
+    context = Context(None, "", "", (), time_zone, deadline, entry.settings, model, registry.fetch)
+    check = partial(health, **filled(injected_of(health), {**entry.provided, Context: context}))
     try:
         async with asyncio.timeout(HEALTH_SECONDS):
-            found = await threads.in_thread(entry.specialist.name, health, _ignore)
+            found = await threads.in_thread(entry.specialist.name, check, _ignore)
             trouble: str | None = (await found) if inspect.isawaitable(found) else found
             return trouble
     except TimeoutError:
         return f"its health check took longer than {HEALTH_SECONDS:g} seconds"
+    except Refused as refusal:
+        return refusal.reason
     except Exception as error:  # noqa: BLE001 - a stranger's check; whatever it raises is what it found
         return f"{type(error).__name__}: {error}"

@@ -16,6 +16,9 @@ from brain.running import Answer, Failure, Outcome
 from brain.scanner import Call
 from brain.specialist import Context, ModelView, Specialist
 
+KEPT_WHOLE = 65_536
+"""Characters of an answer that is kept as it is."""
+
 
 class Asked(ModelView, Protocol):
     """What calls may ask of the model, and what they must know of it."""
@@ -92,11 +95,12 @@ class Desk:
     def keep(
         self, entry: Entry, params: Mapping[str, Any] | None, attachments: Sequence[Attachment], answer: Answer
     ) -> None:
-        """Keeps an answer for later turns, if its specialist allows; no more of it than a block can hold."""
+        """Keeps an answer for later turns, if its specialist allows; of a long one what a block can hold."""
         if entry.specialist.cache_seconds:
             key = self._key(entry.specialist.name, params, attachments)
-            shown = replace(answer, text=blocks.result_text(answer.text))
-            self.registry.keep(key, shown, entry.specialist.cache_seconds)
+            if len(answer.text) > KEPT_WHOLE:
+                answer = replace(answer, text=blocks.result_text(answer.text, more=answer.more))
+            self.registry.keep(key, answer, entry.specialist.cache_seconds)
 
     def _key(self, name: str, params: Mapping[str, Any] | None, attachments: Sequence[Attachment]) -> Hashable:
         files = tuple((a.id, a.name, len(a.data), hash(a.data)) for a in attachments)
@@ -113,6 +117,7 @@ class Desk:
             deadline=min(time.monotonic() + seconds, self.deadline),
             settings=entry.settings,
             model=self.model,
+            fetch=self.registry.fetch,
         )
 
 

@@ -10,18 +10,21 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
 from brain.errors import RegistrationError
 from brain.running import Answer
-from brain.schema import Schema
+from brain.schema import Injected, Schema, filled, injected_of, unprovided
 from brain.settings import Settings, environ_name
 from brain.specialist import Context, Options, Specialist, from_schema
+
+if TYPE_CHECKING:
+    from brain.fetching import Fetch
 
 Package = importlib.metadata.Distribution | None
 ENTRY_POINTS = "brain.specialists"
@@ -53,6 +56,11 @@ class Entry:
     settings: Any = None
     missing: str | None = None
     version: str = ""
+
+    @property
+    def provided(self) -> Mapping[type, Any]:
+        """Its settings, for parameters of their type."""
+        return {} if self.settings is None else {type(self.settings): self.settings}
 
     @property
     def approval(self) -> str:
@@ -110,6 +118,13 @@ class Registry(Mapping[str, Entry]):
         """Whether the operator lets this specialist be called."""
         return not self._settings.allowed_specialists or name in self._settings.allowed_specialists
 
+    @cached_property
+    def fetch(self) -> "Fetch":
+        """The guarded way to the web, for all of them."""
+        from brain.fetching import Fetch  # with httpx, which nobody pays for who calls no specialist
+
+        return Fetch(frozenset(self._settings.fetch_hosts))
+
     @property
     def call_seconds(self) -> float:
         """How long a call may take whose specialist does not say."""
@@ -139,13 +154,24 @@ class Registry(Mapping[str, Entry]):
                 f"specialist {name} from {origin}: needs names an extra of a package, and it comes with none: "
                 "give a function that says what is missing"
             )
-        for parameter, wanted in specialist.injected.items():
-            if not wanted.optional and not any(kind in self.provided or kind is Context for kind in wanted.types):
-                kinds = " or ".join(kind.__name__ for kind in wanted.types) or "no type"
-                raise RegistrationError(f"specialist {name} from {origin}: nothing provides {parameter} ({kinds})")
-        settings = self._settings_of(specialist)
+        self._check_injected(specialist, origin)
         version = specialist.version or (package.version if package else "")
-        self._entries[name] = Entry(specialist, origin, settings, _missing(specialist, package), version)
+        entry = Entry(specialist, origin, self._settings_of(specialist), None, version)
+        self._entries[name] = replace(entry, missing=_missing(entry, package))
+
+    def _check_injected(self, specialist: Specialist[..., Any], origin: str) -> None:
+        """Refuses one that wants, for itself or for what is asked about it, what nothing provides."""
+        own = () if specialist.settings is None else (specialist.settings,)
+        functions = {
+            "": (specialist.injected, (*self.provided, *own, Context)),
+            "needs: ": (_injected(specialist.needs), own),
+            "lifespan: ": (_injected(specialist.lifespan), own),
+            "health: ": (_injected(specialist.health), (*own, Context)),
+        }
+        for what, (injected, kinds) in functions.items():
+            lacking = unprovided(injected, kinds)
+            if lacking:
+                raise RegistrationError(f"specialist {specialist.name} from {origin}: {what}nothing provides {lacking}")
 
     def register(
         self, name: str, description: str, parameters: Schema, handler: Any, **options: Unpack[Options]
@@ -181,7 +207,7 @@ class Registry(Mapping[str, Entry]):
             for name, entry in self._entries.items():
                 if entry.specialist.lifespan is not None and entry.missing is None:
                     try:
-                        life = entry.specialist.lifespan()
+                        life = entry.specialist.lifespan(**filled(_injected(entry.specialist.lifespan), entry.provided))
                         await life.__aenter__()
                     except Exception:
                         log.warning("specialist %s could not start", name, exc_info=True)
@@ -272,11 +298,16 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _missing(specialist: Specialist[..., Any], package: Package) -> str | None:
+def _injected(function: Any) -> Mapping[str, Injected]:
+    return injected_of(function) if callable(function) else {}
+
+
+def _missing(entry: Entry, package: Package) -> str | None:
     """What a specialist lacks, in a sentence with the remedy; None when it lacks nothing."""
+    specialist = entry.specialist
     if callable(specialist.needs):
         try:
-            return specialist.needs()
+            return specialist.needs(**filled(_injected(specialist.needs), entry.provided))
         except Exception:
             log.warning("specialist %s: what it needs could not be checked", specialist.name, exc_info=True)
             return "what it needs could not be checked"

@@ -18,7 +18,7 @@ import msgspec
 
 from brain.errors import Refused
 from brain.events import CallCode, Citation
-from brain.schema import problems
+from brain.schema import filled, problems
 from brain.specialist import Progress, Result, Specialist
 from brain.threads import NoThread, in_thread
 from brain.unicode import well_formed
@@ -44,10 +44,11 @@ Provided = Mapping[type, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A call that succeeded."""
+    """A call that succeeded; `more` is that of its `Result`."""
 
     text: str
     citations: tuple[Citation, ...] = ()
+    more: Callable[[int], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ async def run(
     """
     if list(_given_up.values()).count(specialist.name) >= GIVEN_UP_MOST:
         return BUSY
-    injected = _injected(specialist, provided)
+    injected = filled(specialist.injected, provided)
     over = False
     watch = _Watch(specialist.idle_timeout, timeout)
 
@@ -174,16 +175,6 @@ def _ended(task: asyncio.Future[Any]) -> None:
         task.exception()  # retrieved, so that nothing warns
 
 
-def _injected(specialist: Specialist[..., Any], provided: Provided) -> dict[str, Any]:
-    found = {}
-    for name, wanted in specialist.injected.items():
-        for kind in wanted.types:
-            if kind in provided:
-                found[name] = provided[kind]
-                break
-    return found
-
-
 async def _value(
     specialist: Specialist[..., Any],
     arguments: Arguments,
@@ -240,12 +231,26 @@ def _said(task: asyncio.Future[Any]) -> Outcome:
 
 def _answer(value: Any) -> Answer:
     if isinstance(value, Result):
-        return Answer(_text(value.text), tuple(_citation(c) for c in islice(value.citations, CITATIONS_MOST)))
+        citations = tuple(_citation(c) for c in islice(value.citations, CITATIONS_MOST))
+        return Answer(_text(value.text), citations, _more(value.more) if value.more is not None else None)
     if isinstance(value, str):
         return Answer(_text(value))
     if value is None:
         raise TypeError("it returned nothing")
     return Answer(_text(msgspec.json.encode(value).decode()))
+
+
+def _more(said: Callable[[int], str]) -> Callable[[int], str]:
+    """The same, of which nothing but a short line can come."""
+
+    def more(shown: int) -> str:
+        try:
+            return _line(said(shown))
+        except Exception:
+            log.warning("a result could not say how to get more of it", exc_info=True)
+            return ""
+
+    return more
 
 
 def _text(text: Any) -> str:

@@ -6,7 +6,7 @@ and not just the first, and because tools that bring a schema of their own (MCP)
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -118,6 +118,24 @@ def injected_of(function: Callable[..., Any]) -> Mapping[str, Injected]:
             optional = parameter.default is not parameter.empty
             found[parameter.name] = Injected(tuple(t for t in types if isinstance(t, type)), optional)
     return found
+
+
+def filled(injected: Mapping[str, Injected], provided: Mapping[type, Any]) -> dict[str, Any]:
+    """Keyword-only parameters with their values; one that nothing provides keeps its default."""
+    found = {}
+    for name, wanted in injected.items():
+        kind = next((kind for kind in wanted.types if kind in provided), None)
+        if kind is not None:
+            found[name] = provided[kind]
+    return found
+
+
+def unprovided(injected: Mapping[str, Injected], kinds: Collection[type]) -> str | None:
+    """The first parameter that nothing provides, with what it wants."""
+    for name, wanted in injected.items():
+        if not wanted.optional and not any(kind in kinds for kind in wanted.types):
+            return f"{name} ({' or '.join(kind.__name__ for kind in wanted.types) or 'no type'})"
+    return None
 
 
 def validator_of(schema: Schema) -> Draft202012Validator:

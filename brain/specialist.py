@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 from jsonschema import Draft202012Validator
@@ -15,6 +15,9 @@ from brain.errors import RegistrationError
 from brain.events import Citation
 from brain.schema import Injected, Schema, injected_of, signature_of, validator_of
 from brain.settings import SPECIALIST_NAME
+
+if TYPE_CHECKING:
+    from brain.fetching import Fetch
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,11 +33,14 @@ class Result:
         text: for the model and the reader; data, never instruction. Brain cuts it to size and makes markers harmless.
         citations: where it comes from.
         data: the same for programs that call the specialist themselves; it goes to no model.
+        more: given how many characters of the text could be shown, says what to ask for to get the rest, such as
+            `ask again with page=4`.
     """
 
     text: str
     citations: Sequence[Citation] = ()
     data: Any = None
+    more: Callable[[int], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class Context:
         deadline: when the call is given up, on the clock of `time.monotonic`.
         settings: an instance of the specialist's own settings class.
         model: what the turn's model can do besides the turn.
+        fetch: the guarded way to the web.
     """
 
     user: str | None
@@ -81,6 +88,7 @@ class Context:
     deadline: float
     settings: Any
     model: ModelView
+    fetch: "Fetch"
 
     @property
     def seconds_left(self) -> float:
@@ -98,6 +106,7 @@ class Options(TypedDict, total=False):
     tags, examples (questions it answers), version: for people and for routing. settings: a dataclass.
     needs: the extra of its package that it needs, or a function that says what is missing.
     health: a function that raises or returns what is wrong. lifespan: a context manager around the server's life.
+    Keyword-only parameters of these three are filled by type as well: with the settings, and for health a `Context`.
     """
 
     timeout: float
@@ -111,9 +120,9 @@ class Options(TypedDict, total=False):
     examples: Sequence[str]
     version: str
     settings: type
-    needs: str | Callable[[], str | None]
-    health: Callable[[], Awaitable[str | None] | str | None]
-    lifespan: Callable[[], AbstractAsyncContextManager[Any]]
+    needs: str | Callable[..., str | None]
+    health: Callable[..., Awaitable[str | None] | str | None]
+    lifespan: Callable[..., AbstractAsyncContextManager[Any]]
 
 
 class FunctionOptions(Options, total=False):
@@ -144,9 +153,9 @@ class Specialist(Generic[P, R]):
     examples: tuple[str, ...] = ()
     version: str = ""
     settings: type | None = None
-    needs: str | Callable[[], str | None] | None = None
-    health: Callable[[], Awaitable[str | None] | str | None] | None = None
-    lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
+    needs: str | Callable[..., str | None] | None = None
+    health: Callable[..., Awaitable[str | None] | str | None] | None = None
+    lifespan: Callable[..., AbstractAsyncContextManager[Any]] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)

@@ -11,6 +11,7 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 
 from brain import Attachment, Context, Progress, Specialist
+from brain.fetching import Fetch
 from brain.running import Answer, Failure, Outcome, prepare, run
 
 INVOICE = "Invoice 4711\nTotal 129.50 EUR"
@@ -35,21 +36,31 @@ class Eyes:
         raise AssertionError("no specialist here embeds")
 
 
-def context(*files: tuple[str, bytes], eyes: Eyes | None = None, seconds: float = 60) -> Context:
+def context(
+    *files: tuple[str, bytes],
+    eyes: Eyes | None = None,
+    seconds: float = 60,
+    settings: Any = None,
+    user: str | None = None,
+    message: str = "",
+    time_zone: str = "UTC",
+    fetch: Fetch | None = None,
+) -> Context:
     """A conversation with these attachments, by name and content."""
     attachments = tuple(
         Attachment(number, name, mimetypes.guess_type(name)[0] or "application/octet-stream", data)
         for number, (name, data) in enumerate(files, 1)
     )
     return Context(
-        user=None,
+        user=user,
         conversation_id="c1",
-        message="",
+        message=message,
         attachments=attachments,
-        time_zone="UTC",
+        time_zone=time_zone,
         deadline=time.monotonic() + seconds,
-        settings=None,
+        settings=settings,
         model=eyes or Eyes(),
+        fetch=fetch or Fetch(),
     )
 
 
@@ -60,7 +71,8 @@ def outcome(
     arguments = prepare(specialist, params)
     if isinstance(arguments, Failure):
         return arguments
-    return asyncio.run(run(specialist, arguments, {Context: ctx}, keep.append, timeout=50))
+    provided = {type(ctx.settings): ctx.settings, Context: ctx}
+    return asyncio.run(run(specialist, arguments, provided, keep.append, timeout=50))
 
 
 def answer(
