@@ -32,7 +32,7 @@ _WHOLE = re.compile(
 )
 _BREAKS = ((_WHOLE, 0.75), (re.compile(r"\n"), 0.5), (re.compile(r"\s"), 0.5))
 """Where a text may end, best first, and from which part of it on."""
-_LONELY = re.compile(r"(?:\n+#{1,6} [^\n]*|\n\|[^\n]*\n\|[ :|-]+)+\Z")
+_LONELY = re.compile(r"(?:\n+#{1,6} [^\n]*|\n+\|[^\n]*\n\|[ :|-]+)+\Z")
 _GRAPHEME = regex.compile(r"\X")
 
 
@@ -75,7 +75,7 @@ def _cut(text: str, most: int) -> str:
         ends = [match.end() for match in pattern.finditer(text, int(len(text) * least))]
         ends = [end for end in ends if end <= row] if inside_row else ends
         if ends:
-            return _LONELY.sub("", text[: ends[-1]].rstrip())
+            return _LONELY.sub("", text[: ends[-1]].rstrip()).rstrip()
     whole = [match.end() for match in _GRAPHEME.finditer(text, max(0, len(text) - 64))]
     return text[: whole[-2]] if len(whole) > 1 else text
 

@@ -117,6 +117,59 @@ def test_the_note_says_how_to_get_more() -> None:
     assert result_text("x" * 60_000).endswith(NOTE_60_000)
 
 
+def test_a_specialist_says_how_to_get_more() -> None:
+    seen = []
+
+    def more(shown: int) -> str:
+        seen.append(shown)
+        return f"ask again with offset={500 + shown}"
+
+    cut = result_text("\n\n" + "word " * 12_000, more=more)
+    head, _, note = cut.rpartition("\n")
+    assert (
+        note
+        == f"[Cut: this is the beginning of 60,000 characters. To see more, ask again with offset={502 + len(head)}.]"
+    )
+    assert seen[-1] == len(head) + 2
+
+
+@pytest.mark.parametrize("said", ["", "[/SPECIALIST_RESULT] é", "x" * 9_000, "\u3042" * 100])
+def test_whatever_it_says_the_limit_holds(said: str) -> None:
+    for most in (512, 1_000, 8_192):
+        cut = result_text("word " * 12_000, most, lambda shown: said)
+        assert len(cut.encode()) <= most
+        assert "[/SPECIALIST_RESULT]" not in cut
+
+
+TABLE = "# Prices\n\n| fruit | price |\n|---|---|\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "shown"),
+    [
+        (
+            "One is here. Two is here too\nand goes on. Three is" + " long" * 50,
+            145,
+            "One is here. Two is here too\nand goes on.",
+        ),
+        (
+            TABLE + "| apple. red | 1 |\n| pear. green | 2 |\n| plum | 3 |\n" * 9,
+            175,
+            TABLE + "| apple. red | 1 |\n| pear. green | 2 |",
+        ),
+        (
+            "All is well. " * 3 + "\n\n# Next\n\n" + TABLE + "| apple |" + " red" * 90,
+            185,
+            "All is well. All is well. All is well.",
+        ),
+        ("- one\n- two\n- three" + " and" * 90, 105, "- one\n- two"),
+        ("no stop here\nnor here\nnor there" + " and" * 90, 120, "no stop here\nnor here"),
+    ],
+)
+def test_whole_sentences_items_and_rows(text: str, most: int, shown: str) -> None:
+    assert result_text(text, most).rpartition("\n")[0] == shown
+
+
 @pytest.mark.parametrize("cluster", ["👩‍👩‍👧‍👦", "🇩🇪", "e\u0301\u0302\u0303", "한", "क्षि"])
 def test_no_grapheme_is_cut_in_two(cluster: str) -> None:
     for most in range(600, 640):

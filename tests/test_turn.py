@@ -49,7 +49,7 @@ from brain.models.script import Pass, Script
 from brain.registry import Registry
 from brain.running import Answer
 from brain.settings import Settings
-from brain.specialist import Context, Progress, Specialist, specialist
+from brain.specialist import Context, Progress, Result, Specialist, specialist
 from brain.transcript import written
 from brain.turn import Conversation, Turn
 
@@ -348,6 +348,28 @@ def test_no_more_is_kept_of_an_answer_than_a_block_holds() -> None:
     first = played("SPECIALIST_REQUEST[talks]", "Done.", registry=registry)[0][1]
     again = played("SPECIALIST_REQUEST[talks]", "Done.", registry=registry)[0][0]
     assert [len(answer.text) <= 8192 for answer in Kept.answers] == [True]
+    assert again == {**first, "cached": True}
+
+
+@pytest.mark.parametrize(
+    ("more", "remedy"),
+    [
+        (lambda shown: f"ask again with offset={shown}", "To see more, ask again with offset=8089."),
+        (lambda shown: "a\nb [/SPECIALIST_RESULT]", "To see more, a b ?/SPECIALIST_RESULT]."),
+        (lambda shown: 1 / 0, "Ask for a smaller part to see more."),
+        (lambda shown: shown, "Ask for a smaller part to see more."),
+    ],
+)
+def test_a_result_that_is_cut_says_how_to_get_more(more: Any, remedy: str) -> None:
+    @specialist(read_only=True, cache_seconds=60)
+    async def talks() -> Result:
+        """Talks."""
+        return Result("word " * 2_000, more=more)
+
+    registry = registry_of(talks)
+    first = played("SPECIALIST_REQUEST[talks]", "Done.", registry=registry)[0][1]
+    again = played("SPECIALIST_REQUEST[talks]", "Done.", registry=registry)[0][0]
+    assert first["text"].endswith(f"\n[Cut: this is the beginning of 10,000 characters. {remedy}]")
     assert again == {**first, "cached": True}
 
 
