@@ -26,7 +26,7 @@ from brain.process import DONE, FAILED, INTERRUPTED, completed, log_to_stderr
 from brain.prompts import shape
 from brain.registry import Entry, Registry
 from brain.schema import filled, injected_of
-from brain.settings import Settings, read
+from brain.settings import PREFIX, Settings, read
 from brain.specialist import Context
 from brain.terminal import Terminal
 from brain.turn import Conversation, Turn
@@ -188,6 +188,8 @@ def specialists(given: argparse.Namespace, settings: Settings) -> int:
         print(f"{one.name} ({entry.origin}): {one.description}")
         print(f"  parameters: {shape(one.parameters)}")
         print(f"  auth: {'signed-in users' if one.requires_user else 'everybody'}; approval: {entry.approval}")
+        for setting in entry.own_settings():
+            print(f"  setting {PREFIX}{setting.key} ({setting.default}): {setting.meaning}")
         if entry.missing:
             print(f"  unavailable: {entry.missing}")
     for refusal in registry.refused:

@@ -7,20 +7,20 @@ import re
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from brain.errors import RegistrationError
 from brain.running import Answer
 from brain.schema import Injected, Schema, filled, injected_of, unprovided
-from brain.settings import Settings, environ_name
+from brain.settings import PREFIX, Settings, environ_name
 from brain.specialist import Context, Options, Specialist, from_schema
 
 if TYPE_CHECKING:
@@ -29,7 +29,14 @@ if TYPE_CHECKING:
 Package = importlib.metadata.Distribution | None
 ENTRY_POINTS = "brain.specialists"
 ANSWERS_KEPT = 256
-_WORDS = {"`int`": "a whole number", "`float`": "a number", "`bool`": "true or false", "`str`": "text"}
+_WORDS = {
+    "`int`": "a whole number",
+    "`float`": "a number",
+    "`bool`": "true or false",
+    "`str`": "text",
+    "`array`": "a list such as a,b",
+    "`object`": "a table such as name=a,other=b",
+}
 """What msgspec calls a type, and what an operator does."""
 
 log = logging.getLogger("brain")
@@ -42,6 +49,15 @@ class Refusal:
     name: str
     origin: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSetting:
+    """A setting that a specialist declares: the key after `BRAIN_`, its default and its meaning, in words."""
+
+    key: str
+    default: str
+    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,17 @@ class Entry:
     def provided(self) -> Mapping[type, Any]:
         """Its settings, for parameters of their type."""
         return {} if self.settings is None else {type(self.settings): self.settings}
+
+    def own_settings(self) -> list[OwnSetting]:
+        """What the operator may set for it."""
+        kind: Any = self.specialist.settings
+        hints = get_type_hints(kind, include_extras=True) if kind else {}
+        return [
+            OwnSetting(
+                environ_name(self.specialist.name, f.name).removeprefix(PREFIX), _default(f), _meaning(hints[f.name])
+            )
+            for f in (fields(kind) if kind else ())
+        ]
 
     @property
     def approval(self) -> str:
@@ -183,6 +210,11 @@ class Registry(Mapping[str, Entry]):
         """
         self.add(from_schema(name, description, parameters, handler, options))
 
+    def settings_table(self) -> str:
+        """The settings that specialists declare, as further rows of `settings.table()`."""
+        own = [setting for entry in self.values() for setting in entry.own_settings()]
+        return "\n".join(f"| {one.key} | {one.default} | {one.meaning} |" for one in own)
+
     def discover(self) -> "Registry":
         """Takes in what is installed, and what lies in the operator's folder. Never raises: see `refused`."""
         points = sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, str(p.value)))
@@ -254,7 +286,9 @@ class Registry(Mapping[str, Entry]):
         if unknown:
             log.warning("specialist %s has no setting %s", specialist.name, ", ".join(sorted(unknown)))
         try:
-            return msgspec.convert({k: v for k, v in found.items() if k in known}, kind, strict=False)
+            hints = get_type_hints(kind)
+            values = {key: _spelt_out(value, hints[key]) for key, value in found.items() if key in known}
+            return msgspec.convert(values, kind, strict=False)
         except (msgspec.ValidationError, TypeError) as error:
             problem = self._bad_setting(specialist.name, found, str(error))
             raise RegistrationError(f"specialist {specialist.name}: its settings: {problem}") from None
@@ -318,6 +352,34 @@ def _missing(entry: Entry, package: Package) -> str | None:
         if marker.search(line) and not _installed(line):
             return f"its extra is not installed: pip install '{package.name}[{specialist.needs}]'"
     return None
+
+
+def _spelt_out(value: Any, hint: Any) -> Any:
+    """A list or table that an environment variable holds: in JSON, or as `a,b` and `name=a,other=b`."""
+    wanted = get_origin(hint) or hint
+    if not isinstance(value, str) or wanted not in (list, tuple, dict, frozenset, set, Mapping, Sequence):
+        return value
+    if value.lstrip().startswith(("[", "{")):
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(value)
+        return value
+    items = [item.strip() for item in value.split(",") if item.strip()]
+    if wanted not in (dict, Mapping):
+        return items
+    return {name.strip(): said.strip() for name, _, said in (item.partition("=") for item in items)}
+
+
+def _default(setting: Field[Any]) -> str:
+    default = setting.default if setting.default_factory is MISSING else setting.default_factory()
+    if default is MISSING or default is None or default in ("", (), [], {}):
+        return "–"
+    return f"`{default}`"
+
+
+def _meaning(hint: Any) -> str:
+    """The description in an annotation, which msgspec reads for parameters, too."""
+    described = [meta.description for meta in get_args(hint)[1:] if isinstance(meta, msgspec.Meta)]
+    return " ".join(str(text) for text in described if text)
 
 
 def _environ_names(name: str, specialist: Specialist[..., Any]) -> set[str]:

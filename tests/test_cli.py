@@ -269,10 +269,12 @@ def test_check_says_that_all_is_well() -> None:
 
 def test_check_says_what_is_wrong(folder: Path) -> None:
     (folder / "ill.py").write_text(
-        "from brain import specialist\n\n"
+        "from brain import Context, specialist\n\n"
         "async def late() -> str:\n    return 'its disk is full'\n\n"
         "@specialist(health=late)\ndef ill() -> str:\n    '''Is ill.'''\n    return ''\n\n"
-        "@specialist(health=lambda: 1 / 0)\ndef worse() -> str:\n    '''Is worse.'''\n    return ''\n"
+        "@specialist(health=lambda: 1 / 0)\ndef worse() -> str:\n    '''Is worse.'''\n    return ''\n\n"
+        "async def looks(*, context: Context) -> None:\n    await context.fetch('http://127.0.0.1/')\n\n"
+        "@specialist(health=looks)\ndef cut_off() -> str:\n    '''Is cut off.'''\n    return ''\n"
     )
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
@@ -282,6 +284,7 @@ def test_check_says_what_is_wrong(folder: Path) -> None:
     assert "FAIL model ollama:none: " in out
     assert "FAIL specialist ill: its disk is full\n" in out
     assert "FAIL specialist worse: ZeroDivisionError: division by zero\n" in out
+    assert "FAIL specialist cut_off: there is no public host 127.0.0.1;" in out
     assert "ok   specialist count: some.py\n" in out
 
 

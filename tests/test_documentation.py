@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from brain import settings
+from brain import Registry, settings
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if "```python" in page.read_text("utf-8")]
 
 
@@ -24,7 +24,8 @@ def test_python_blocks_run(page: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_the_table_of_settings_is_that_of_the_code() -> None:
     page = (ROOT / "docs" / "operations.md").read_text("utf-8")
     shown = page.partition("<!-- settings -->\n")[2].partition("\n<!-- /settings -->")[0]
-    assert shown == settings.table()
+    of_brain = Registry().discover().settings_table()
+    assert shown == "\n".join(part for part in (settings.table(), of_brain) if part)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

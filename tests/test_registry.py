@@ -1,19 +1,21 @@
 import asyncio
 import logging
+import re
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta
 
 from brain.errors import RegistrationError
 from brain.registry import Refusal, Registry
 from brain.running import Answer
 from brain.settings import read
-from brain.specialist import Context, specialist
+from brain.specialist import Context, Specialist, specialist
 
 
 @specialist
@@ -269,6 +271,94 @@ def test_a_bad_setting_of_a_specialist_refuses_it(
     with pytest.raises(RegistrationError) as caught:
         registry.add(data_base)
     assert str(caught.value) == f"specialist data-base: its settings: {problem}"
+
+
+@dataclass(frozen=True)
+class Library:
+    folders: Annotated[tuple[str, ...], Meta(description="Where the books are.")] = ()
+    shelves: Annotated[dict[str, str], Meta(description="Where else.")] = field(default_factory=dict)
+    depth: Annotated[int, Meta(description="How deep.", ge=1)] = 3
+    key: Annotated[str, Meta(description="The key.")] = ""
+
+
+def reader_of_books(reader: Callable[..., str]) -> Specialist[..., str]:
+    return specialist(name="books", settings=Library)(reader)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"FOLDERS": "a, b,"}, Library(folders=("a", "b"))),
+        ({"FOLDERS": '["a,b"]'}, Library(folders=("a,b",))),
+        ({"FOLDERS": ""}, Library()),
+        ({"SHELVES": "one=a, two = b=c"}, Library(shelves={"one": "a", "two": "b=c"})),
+        ({"SHELVES": '{"one":"a"}', "DEPTH": "4"}, Library(shelves={"one": "a"}, depth=4)),
+    ],
+)
+def test_lists_and_tables_from_the_environment(said: Mapping[str, str], expected: Library) -> None:
+    registry = Registry(read({f"BRAIN_SPECIALIST_BOOKS_{key}": value for key, value in said.items()}))
+    registry.add(reader_of_books(data_base.function))
+    assert registry["books"].settings == expected
+
+
+@pytest.mark.parametrize(("said", "wanted"), [('["a"', "a list such as a,b"), ('{"a":1}', "a list such as a,b")])
+def test_a_bad_list_from_the_environment_is_named(said: str, wanted: str) -> None:
+    registry = Registry(read({"BRAIN_SPECIALIST_BOOKS_FOLDERS": said}))
+    with pytest.raises(RegistrationError, match=re.escape(f"it must be {wanted}")):
+        registry.add(reader_of_books(data_base.function))
+
+
+def test_the_settings_that_a_specialist_declares_are_rows_of_the_table() -> None:
+    registry = Registry()
+    registry.add(data_base)
+    registry.add(reader_of_books(data_base.function))
+    assert registry.settings_table().splitlines() == [
+        "| SPECIALIST_BOOKS_FOLDERS | – | Where the books are. |",
+        "| SPECIALIST_BOOKS_SHELVES | – | Where else. |",
+        "| SPECIALIST_BOOKS_DEPTH | `3` | How deep. |",
+        "| SPECIALIST_BOOKS_KEY | – | The key. |",
+        "| SPECIALIST_DATA_BASE_ROWS | `10` |  |",
+        "| SPECIALIST_DATA_BASE_REGION | `eu` |  |",
+    ]
+
+
+def test_settings_are_filled_in_by_their_type() -> None:
+    said = []
+
+    def needs(*, settings: Library) -> str | None:
+        return None if settings.folders else "no folder is set: set one"
+
+    @asynccontextmanager
+    async def lifespan(*, settings: Library) -> AsyncIterator[None]:
+        said.append(settings)
+        yield
+
+    @specialist(settings=Library, needs=needs, lifespan=lifespan)
+    def books(*, library: Library, context: Context) -> str:
+        """Reads."""
+        return f"{library.depth}"
+
+    async def start(registry: Registry) -> None:
+        async with registry.running():
+            pass
+
+    poor, rich = Registry(), Registry(read({"BRAIN_SPECIALIST_BOOKS_FOLDERS": "a"}))
+    poor.add(books)
+    rich.add(books)
+    assert (poor["books"].missing, rich["books"].missing) == ("no folder is set: set one", None)
+    assert rich["books"].provided == {Library: Library(folders=("a",))}
+    asyncio.run(start(poor))
+    asyncio.run(start(rich))
+    assert said == [Library(folders=("a",))]
+
+
+@pytest.mark.parametrize("which", ["needs", "health", "lifespan"])
+def test_what_nothing_provides_for_its_functions_is_refused(which: str) -> None:
+    def wants(*, library: Library) -> None: ...
+
+    options: Any = {which: wants, "name": "books"}
+    with pytest.raises(RegistrationError, match=rf"{which}: nothing provides library \(Library\)$"):
+        Registry().add(specialist(**options)(data_base.function))
 
 
 def test_a_missing_setting_is_named(tmp_path: Path) -> None:
