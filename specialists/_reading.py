@@ -1,312 +1,207 @@
-"""Built in: the two OCR engines, and which of them reads a page. An image goes in, its text and a confidence come out.
+"""Built in: what the reading process is asked for. Nothing here blocks the loop, and a call that is given up ends it.
 
-Tesseract goes first where it is installed: on clean pages it is three to six times faster. RapidOCR reads what
-Tesseract was not sure of. Both try the page upside down when they make little of it as it is.
+For a specialist that needs the text of a scanned page: `page_text`.
 """
 
 import importlib.util
-import math
-import os
 import shutil
-import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
-from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from brain import Refused
-from specialists._images import encoded
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from specialists._pictures.engine import Message
+from specialists._pictures.images import PDF_SECONDS, Region, unreadable
+from specialists._pictures.process import Child, Gone, Job
 
 MISSING = "no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install Tesseract"
-CLEAN = 0.92
-"""Mean confidence from which a text is taken as it is; below it, Tesseract may have left out half of a skewed page."""
-TURNED = 0.85
-"""Mean confidence below which a page may stand on its head: inverted ones get 0.3 by Tesseract, 0.65 by RapidOCR."""
+PAGE_SECONDS = 50.0
+"""For one page, once its turn has come."""
 TESSERACT_SECONDS = 30.0
-_SIDE_LEAST = 8
-_SIDE_PADDED = 64
-_GAP = 2.0
-_COLUMN = "   "
+LOOKING_SECONDS = 30.0
 
-TESSERACT_CODES = {
-    "ar": "ara", "bg": "bul", "ca": "cat", "cs": "ces", "da": "dan", "de": "deu", "el": "ell", "en": "eng",
-    "es": "spa", "et": "est", "fa": "fas", "fi": "fin", "fr": "fra", "he": "heb", "hi": "hin", "hr": "hrv",
-    "hu": "hun", "id": "ind", "is": "isl", "it": "ita", "ja": "jpn", "ko": "kor", "lt": "lit", "lv": "lav",
-    "nl": "nld", "no": "nor", "pl": "pol", "pt": "por", "ro": "ron", "ru": "rus", "sk": "slk", "sl": "slv",
-    "sr": "srp", "sv": "swe", "th": "tha", "tr": "tur", "uk": "ukr", "vi": "vie", "zh": "chi_sim",
-}  # fmt: skip
-RAPIDOCR_LANGUAGES = frozenset({
-    "ca", "cs", "da", "de", "en", "es", "et", "fi", "fr", "hr", "hu", "id", "is", "it", "ja", "lt", "lv", "nl", "no",
-    "pl", "pt", "ro", "sk", "sl", "sv", "tr", "zh",
-})  # fmt: skip
-"""Whose letters the bundled model knows; it would fetch others from the net, which a specialist must not."""
-
-_tesseract_places = threading.BoundedSemaphore(max(1, (os.cpu_count() or 2) // 2))
-_rapidocr_place = threading.Lock()  # a page takes up to 1 GB
+reader = Child("_pictures.engine")
+"""Reads pages: slow, and up to 1 GB."""
+looker = Child("_pictures.engine")
+"""Opens files, counts pages, takes text layers, measures: fast, so it does not wait behind pages that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an engine read; `confidence` is its own mean, from 0 to 1."""
+    """What an engine read on one page.
+
+    Attributes:
+        text: tables as Markdown; empty when there is none.
+        confidence: the engine's own mean, from 0 to 1.
+    """
 
     text: str
     engine: str
     confidence: float
 
-    @property
-    def worth(self) -> float:
-        """About how many characters are right."""
-        return self.confidence * len(self.text)
-
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A piece of text on a page, in pixels; `middle` is that of its height."""
+class Pages:
+    """A file as pages.
 
-    text: str
-    left: float
-    right: float
-    middle: float
-    height: float
+    Attributes:
+        count: how many there are.
+        texts: by page, the text layers that were asked for; None for a damaged one.
+        late: why some of those are missing, if they are.
+        name: how reasons call it.
+    """
+
+    count: int
+    texts: Mapping[int, str | None]
+    late: str | None
+    name: str
+
+    def layer(self, page: int) -> str:
+        """The text layer of a page, empty when it has none.
+
+        Raises:
+            Refused: when it is damaged, or took too long.
+        """
+        text = self.texts.get(page, "")
+        if text is None or (page not in self.texts and self.late):
+            raise Refused(self.late or unreadable(self.name))
+        return text
 
 
-Engine = Callable[["Image", str, float], Reading]
+async def page_text(
+    data: bytes,
+    *,
+    name: str = "the file",
+    page: int = 1,
+    language: str = "en",
+    enhance: bool = False,
+    region: Region = None,
+    seconds: float = PAGE_SECONDS,
+) -> Reading:
+    """Reads one page of a scanned PDF, or an image, by OCR; for PDFs look for a text layer first, with `pages`.
 
-
-def missing() -> str | None:
-    """What to do when there is no engine at all."""
-    return None if has_tesseract() or has_rapidocr() else MISSING
-
-
-def has_tesseract() -> bool:
-    return shutil.which("tesseract") is not None
-
-
-def has_rapidocr() -> bool:
-    return all(importlib.util.find_spec(module) for module in ("rapidocr", "onnxruntime"))
-
-
-def engines(language: str) -> list[Engine]:
-    """The installed engines that read a language, best first.
+    Waits for its turn: all pages of the server are read one after the other, by a process that is started when needed.
+    Cancelling the call ends the process within 100 ms. From a thread without a loop: `asyncio.run(page_text(…))`.
 
     Args:
-        language: two letters, with or without a region, or Tesseract's own code.
+        data: the whole file.
+        name: how reasons call it.
+        page: of a PDF or TIFF, from 1.
+        region: the part of it to read; None for all.
+        seconds: for the wait and the reading together.
 
     Raises:
-        Refused: when there is none, naming the languages that can be read, or what to install.
+        Refused: when there is no engine, the file is damaged, or the time is over; the reason is for the model.
+    """
+    end = time.monotonic() + seconds
+    async with reading(data, name=name, page=page, language=language, enhance=enhance, region=region) as job:
+        if not await job.begins(seconds):
+            raise Refused(BUSY)
+        return await read(job, name, end - time.monotonic())
+
+
+BUSY = "the OCR engine is busy with other documents; ask again in a minute"
+
+
+@asynccontextmanager
+async def reading(
+    data: bytes, *, name: str, page: int, language: str, enhance: bool, region: Region
+) -> AsyncIterator[Job]:
+    """Queues one page; `read` gives what it says.
+
+    Raises:
+        Refused: when there is no engine.
     """
     lacking = missing()
     if lacking:
         raise Refused(lacking)
-    code = _two_letters(language)
-    found: list[Engine] = [tesseract] if _tesseract_code(code) in tesseract_languages() else []
-    if has_rapidocr() and code in RAPIDOCR_LANGUAGES:
-        found.append(rapidocr)
-    if not found:
-        known = {_two_letters(installed) for installed in tesseract_languages()}
-        known |= RAPIDOCR_LANGUAGES if has_rapidocr() else set()
-        raise Refused(f"no installed OCR engine reads the language {language[:20]!r}; installed: {_listed(known)}")
-    return found
+    words = {
+        "do": "read",
+        "name": name,
+        "pdf": is_pdf(data),
+        "page": page,
+        "region": region,
+        "language": language,
+        "enhance": enhance,
+        "engines": {"tesseract": shutil.which("tesseract"), "rapidocr": has_rapidocr(), "seconds": TESSERACT_SECONDS},
+        "pdf_seconds": PDF_SECONDS,
+    }
+    with reader.job(words, data) as job:
+        yield job
 
 
-def read(image: "Image", language: str, seconds: float) -> Reading:
-    """Reads one page in at most about so many seconds; an empty text when there is none.
+async def read(job: Job, name: str, seconds: float) -> Reading:
+    """The text of a page whose turn has come."""
+    words, _ = await answered(job, name, min(PAGE_SECONDS, seconds))
+    return Reading(**words)
+
+
+async def pages(data: bytes, *, name: str, wanted: Sequence[int] = ()) -> Pages:
+    """How many pages a file has, and of a PDF the text layers of the pages that are wanted; others are left out.
 
     Raises:
-        Refused: for a language that no engine has, and when the engines are busy or too slow.
+        Refused: for a file that cannot be read.
     """
-    able = engines(language)
-    if min(image.size) < _SIDE_LEAST:
-        return Reading("", "", 0.0)
-    padded = _padded(image)
-    end = time.monotonic() + seconds
-    readings = []
-    for engine in able:
-        readings.append(engine(padded, language, end - time.monotonic()))
-        if readings[-1].confidence >= CLEAN:
-            break
-    return max(readings, key=lambda reading: reading.worth)
+    words, _ = await looked(data, {"do": "pages", "name": name, "pages": list(wanted)})
+    there = [page for page in wanted if 1 <= page <= words["count"]]
+    texts = {page: text and _tidy(text) for page, text in zip(there, words["texts"], strict=False)}
+    return Pages(words["count"], texts, words["late"], name)
 
 
-def tesseract(image: "Image", language: str, seconds: float) -> Reading:
-    """Reads with the Tesseract program; nothing when it fails or takes too long."""
-    with _place(_tesseract_places, seconds):
-        reading = _recognised(image, language, seconds)
-        if not reading.text or reading.confidence >= TURNED:
-            return reading
-        turned = _recognised(image.rotate(180), language, seconds)
-        return max(reading, turned, key=lambda reading: reading.worth)
+def _tidy(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip()
 
 
-def rapidocr(image: "Image", language: str, seconds: float) -> Reading:
-    """Reads with RapidOCR's bundled models, whatever the language."""
-    with _place(_rapidocr_place, seconds):
-        image = image.convert("RGB")
-        result = _rapidocr()(image)
-        if _lies_on_its_side(result):
-            image = image.rotate(90, expand=True)
-            result = _rapidocr()(image)
-        reading = _of_result(result)
-        if not reading.text or reading.confidence >= TURNED:
-            return reading
-        turned = _of_result(_rapidocr()(image.rotate(180)))
-        return max(reading, turned, key=lambda reading: reading.worth)
+async def looked(data: bytes, words: Mapping[str, Any]) -> Message:
+    """Asks the process that looks at files."""
+    name = words["name"]
+    with looker.job({**words, "pdf": is_pdf(data), "pdf_seconds": PDF_SECONDS}, data) as job:
+        if not await job.begins(LOOKING_SECONDS):
+            raise Refused(f"'{name}' could not be read in time: other files are being opened; ask again in a minute")
+        return await answered(job, name, LOOKING_SECONDS)
 
 
-def tesseract_languages() -> frozenset[str]:
-    """The codes of the languages that Tesseract has data for; none without Tesseract."""
-    program = shutil.which("tesseract")
-    return _languages_of(program) if program else frozenset()
+async def answered(job: Job, name: str, seconds: float) -> Message:
+    """What the process says.
+
+    Raises:
+        Refused: what it refuses; or when it takes too long or ended twice.
+    """
+    try:
+        answer = await job.answer(seconds)
+    except Gone as error:
+        raise Refused(f"'{name}' broke the process that reads files; ask the user for another copy of it") from error
+    if answer is None:
+        raise Refused(f"'{name}' could not be read in time; ask for a single page, or the user for a smaller copy")
+    words, data = answer
+    if "refused" in words:
+        raise Refused(words["refused"])
+    if "broken" in words:
+        raise RuntimeError(words["broken"])
+    return words, data
 
 
-@cache
-def _languages_of(program: str) -> frozenset[str]:
-    listed = subprocess.run([program, "--list-langs"], capture_output=True, timeout=10, check=False)
-    return frozenset(listed.stdout.decode(errors="replace").split("\n")[1:]) - {"", "osd", "equ"}
+def is_pdf(data: bytes) -> bool:
+    """Whether a file begins as PDFs do; some have a few lines of their mail before that."""
+    return b"%PDF-" in data[:1024]
 
 
-def _two_letters(language: str) -> str:
-    of_tesseract = {code: letters for letters, code in TESSERACT_CODES.items()}
-    wanted = language.strip().lower()
-    region_less = wanted.partition("-")[0]
-    return of_tesseract.get(wanted, region_less if region_less in TESSERACT_CODES else wanted)
-
-
-def _tesseract_code(code: str) -> str:
-    return TESSERACT_CODES.get(code, code)
-
-
-def _listed(languages: set[str]) -> str:
-    return ", ".join(sorted(languages)) or "none"
-
-
-@contextmanager
-def _place(places: Any, seconds: float) -> Iterator[None]:
-    if not places.acquire(timeout=max(0.0, seconds)):
-        raise Refused("the OCR engine is busy with other documents; ask again in a minute")
+@asynccontextmanager
+async def lifespan() -> AsyncIterator[None]:
+    """Ends the processes with the server; they start when something is to be read."""
     try:
         yield
     finally:
-        places.release()
+        reader.end()
+        looker.end()
 
 
-def _padded(image: "Image") -> "Image":
-    """Strips too narrow for the engines get a margin in the colour of their corner."""
-    from PIL import Image
-
-    if min(image.size) >= _SIDE_PADDED:
-        return image
-    size = (max(image.width, _SIDE_PADDED), max(image.height, _SIDE_PADDED))
-    ground = Image.new(image.mode, size, image.getpixel((0, 0)))
-    ground.paste(image, ((size[0] - image.width) // 2, (size[1] - image.height) // 2))
-    return ground
+def missing() -> str | None:
+    """What to do when there is no engine at all."""
+    return None if shutil.which("tesseract") or has_rapidocr() else MISSING
 
 
-def _recognised(image: "Image", language: str, seconds: float) -> Reading:
-    command = ["tesseract", "stdin", "stdout", "-l", _tesseract_code(_two_letters(language)), "tsv"]
-    try:
-        done = subprocess.run(
-            command,
-            input=encoded(image),
-            capture_output=True,
-            timeout=max(0.1, min(seconds, TESSERACT_SECONDS)),
-            check=False,
-            env={**os.environ, "OMP_THREAD_LIMIT": "1"},
-        )
-    except subprocess.TimeoutExpired:
-        return Reading("", "Tesseract", 0.0)
-    return _of_table(done.stdout.decode(errors="replace"))
-
-
-def _of_table(table: str) -> Reading:
-    """Tesseract's TSV: one row a word, with the block, paragraph and line it stands in, and its confidence."""
-    lines: dict[tuple[str, ...], list[str]] = {}
-    confidences = []
-    for row in table.splitlines()[1:]:
-        columns = row.split("\t")
-        if len(columns) == 12 and columns[0] == "5" and columns[11].strip():
-            lines.setdefault(tuple(columns[2:5]), []).append(columns[11].strip())
-            confidences.append(float(columns[10]))
-    text, before = "", None
-    for (block, paragraph, _), words in lines.items():
-        text += ("\n" if before in (None, (block, paragraph)) else "\n\n") + " ".join(words)
-        before = (block, paragraph)
-    return Reading(text.strip(), "Tesseract", sum(confidences) / len(confidences) / 100 if confidences else 0.0)
-
-
-@cache
-def _rapidocr() -> Any:
-    """The one engine of the process; called only while `_rapidocr_place` is held."""
-    from rapidocr import RapidOCR
-
-    return RapidOCR(
-        params={
-            "Global.use_cls": False,  # its classifier turns correct lines upside down
-            "Global.log_level": "critical",
-            "EngineConfig.onnxruntime.intra_op_num_threads": 1,
-            "Det.limit_type": "max",
-            "Det.limit_side_len": 960,
-        }
-    )
-
-
-def _of_result(result: Any) -> Reading:
-    scores = result.scores or ()
-    text = _laid_out(_straightened(result.boxes, result.txts)) if scores else ""
-    return Reading(text, "RapidOCR", sum(scores) / len(scores) if text else 0.0)
-
-
-def _straightened(boxes: Any, texts: Sequence[str]) -> list[Line]:
-    """The lines found, their corners turned back by the slope that most of them have."""
-    slopes = [math.atan2(box[1][1] - box[0][1], box[1][0] - box[0][0]) for box in boxes]
-    sine, cosine = math.sin(-median(slopes)), math.cos(-median(slopes))
-    lines = []
-    for corners, text in zip(boxes, texts, strict=True):
-        xs = [float(x * cosine - y * sine) for x, y in corners]
-        ys = [float(x * sine + y * cosine) for x, y in corners]
-        lines.append(Line(text.strip(), min(xs), max(xs), sum(ys) / 4, max(ys) - min(ys)))
-    return lines
-
-
-def _laid_out(lines: Sequence[Line]) -> str:
-    """Rows from top to bottom, each from left to right; a blank line where the page has a gap."""
-    height = median(line.height for line in lines)
-    rows: list[list[Line]] = []
-    for line in sorted(lines, key=lambda line: line.middle):
-        if rows and line.middle - rows[-1][-1].middle < height / 2:
-            rows[-1].append(line)
-        else:
-            rows.append([line])
-    text = _row(rows[0])
-    for above, row in pairwise(rows):
-        text += ("\n\n" if row[0].middle - above[-1].middle > _GAP * height else "\n") + _row(row)
-    return text.strip()
-
-
-def _row(row: Sequence[Line]) -> str:
-    """The pieces of a row; those far apart are columns and stay apart."""
-    ordered = sorted(row, key=lambda line: line.left)
-    text = ordered[0].text
-    for before, line in pairwise(ordered):
-        text += (_COLUMN if line.left - before.right > line.height else " ") + line.text
-    return text
-
-
-def _lies_on_its_side(result: Any) -> bool:
-    """Whether most of the lines found are taller than wide."""
-    if result.boxes is None:
-        return False
-    tall = sum(_extent(box, 1) > _extent(box, 0) for box in result.boxes)
-    return tall * 2 > len(result.boxes)
-
-
-def _extent(box: Any, axis: int) -> float:
-    return float(box[:, axis].max() - box[:, axis].min())
+def has_rapidocr() -> bool:
+    return all(importlib.util.find_spec(module) for module in ("rapidocr", "onnxruntime"))

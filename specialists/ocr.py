@@ -1,23 +1,28 @@
 """Built in: `ocr`, the text in attached images, scans and PDFs, page by page."""
 
+import re
 import time
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta
 
 from brain import Attachment, Context, Progress, Refused, Result, specialist
 from specialists import _reading
-from specialists._images import Document, picked, shown
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
+from specialists._pictures.attached import picked, shown
 
 PAGES_MOST = 50
+TEXT_ENOUGH = 60_000
+"""Characters after which no further page is recognised; a block shows 8,000 of them."""
 TEXT_LAYER = "the PDF's text layer"
-_SMALL = 1000
+UNSURE = 0.8
+TOLD_SECONDS = 5.0
+"""Between two words about a wait."""
+_RANGE = re.compile(r"(\d{1,6})(?:\s*(-)\s*(\d{1,6})?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +38,10 @@ class PageText:
 @specialist(
     activates_on=("image", "pdf"),
     read_only=True,
-    timeout=120,
+    timeout=300,
     idle_timeout=60,
     health=_reading.missing,
+    lifespan=_reading.lifespan,
     tags=("image", "pdf", "text", "documents"),
     examples=(
         "what does the scan say",
@@ -51,7 +57,7 @@ class PageText:
         "was steht auf dem Bild",
     ),
 )
-def ocr(
+async def ocr(
     enhance: Annotated[
         bool,
         Meta(
@@ -60,86 +66,151 @@ def ocr(
         ),
     ] = False,
     language: Annotated[
-        str, Meta(description="Language of the text: two letters, such as en, or a Tesseract code.")
-    ] = "en",
+        str, Meta(description="Language of the text: auto, two letters such as de, or a Tesseract code.", max_length=40)
+    ] = "auto",
     image_id: Annotated[
         int | None,
         Meta(description="Which attachment to read, counted from 1 through the conversation; else the newest."),
     ] = None,
     page: Annotated[
-        int | None, Meta(description="Only this page of a PDF or multi-page TIFF, from 1; else all of them.")
+        int | str | None, Meta(description='Pages of a PDF or TIFF, such as 3 or "2-5,9"; else all of them.')
     ] = None,
+    offset: Annotated[int, Meta(description="Characters to skip, when a cut result says so.", ge=0)] = 0,
     *,
     context: Context,
-) -> Iterator[Progress | Result]:
-    """Extracts the text of an attached image, scan or PDF, word for word.
+) -> AsyncGenerator[Progress | Result, None]:
+    """Extracts the text of an attached image, scan or PDF, word for word; tables as Markdown.
 
     Reads the newest attached image or PDF unless `image_id` names another, and then says which others there are.
     """
     attachment = picked(context, image_id)
-    document = Document(attachment, max(1, page or 1), 0 if enhance else 1 if page else PAGES_MOST)
-    count = document.count()
-    wanted = _wanted(document.name, count, page)
+    scan = _Scan(attachment.data, shown(attachment.name), language, enhance, context)
+    candidates = pages_asked(page) or range(1, PAGES_MOST + 1)
+    found = await _reading.pages(scan.data, name=scan.name, wanted=() if enhance else candidates)
+    wanted = [number for number in candidates if 1 <= number <= found.count]
+    if not wanted:
+        raise Refused(f"'{scan.name}' has no page {page}; it has {_pages(found.count)}")
     pages: list[PageText] = []
-    slowest = 0.0
-    for number in wanted:
-        if pages and context.seconds_left < 2 * slowest:
+    for done, number in enumerate(wanted):
+        if pages and (scan.no_time_for_another or sum(len(one.text) for one in pages) > TEXT_ENOUGH):
             break
-        yield Progress(f"reading page {number} of {count}", (number - wanted[0]) / len(wanted))
-        started = time.monotonic()
-        pages.append(_page(document, number, language, enhance, context.seconds_left, alone=len(wanted) == 1))
-        slowest = max(slowest, time.monotonic() - started)
-    notes = [_source(pages), *_left_out(pages, count, page), *_others(context, attachment, image_id)]
-    text = f"📄 OCR EXTRACTED TEXT from '{document.name}'\n\n{_body(pages, count)}\n\n{' '.join(notes)}"
-    yield Result(text, data={"pages": pages, "page_count": count})
+        yield Progress(f"reading page {number} of {found.count}", done / len(wanted))
+        async with aclosing(scan.page(number, found, alone=len(wanted) == 1)) as steps:
+            async for step in steps:
+                if isinstance(step, Progress):
+                    yield Progress(step.text, done / len(wanted))
+                else:
+                    pages.append(step)
+    unread = wanted[len(pages) :] if page is not None else range(pages[-1].page + 1, found.count + 1)
+    notes = [_source(pages), *_unread(pages, unread, found.count), *_others(context, attachment, image_id)]
+    yield _result(scan.name, " ".join(notes), pages, found.count, offset)
 
 
-def _wanted(name: str, count: int, page: int | None) -> Sequence[int]:
+@dataclass(slots=True)
+class _Scan:
+    """One file, and how its pages are to be read."""
+
+    data: bytes
+    name: str
+    language: str
+    enhance: bool
+    context: Context
+    slowest: float = 0.0
+
+    @property
+    def no_time_for_another(self) -> bool:
+        return self.context.seconds_left < 2 * self.slowest
+
+    async def page(
+        self, number: int, found: _reading.Pages, *, alone: bool
+    ) -> AsyncGenerator[Progress | PageText, None]:
+        """One page, after words about a wait; one that cannot be read is said to be so when there are others."""
+        try:
+            if layer := found.layer(number):
+                yield PageText(number, layer, TEXT_LAYER)
+                return
+            async with aclosing(self._recognised(number)) as steps:
+                async for step in steps:
+                    yield step
+        except Refused as refusal:
+            if alone:
+                raise
+            yield PageText(number, f"(not read: {refusal.reason})", "")
+
+    async def _recognised(self, number: int) -> AsyncGenerator[Progress | PageText, None]:
+        async with _reading.reading(
+            self.data, name=self.name, page=number, language=self.language, enhance=self.enhance, region=None
+        ) as job:
+            while not await job.begins(min(TOLD_SECONDS, self.context.seconds_left)):
+                if self.context.seconds_left < TOLD_SECONDS:
+                    raise Refused(_reading.BUSY)
+                yield Progress(f"page {number} waits for the OCR engine, which reads other documents")
+            started = time.monotonic()
+            reading = await _reading.read(job, self.name, self.context.seconds_left)
+        self.slowest = max(self.slowest, time.monotonic() - started)
+        yield PageText(number, reading.text, reading.engine, reading.confidence)
+
+
+def pages_asked(page: int | str | None) -> list[int]:
+    """The pages in `3` or `"2-5,9"`, in this order and each once, no more than `PAGES_MOST`; none for None.
+
+    Raises:
+        Refused: for anything else.
+    """
     if page is None:
-        return range(1, min(count, PAGES_MOST) + 1)
-    if not 1 <= page <= count:
-        raise Refused(f"'{name}' has no page {page}; it has {_pages(count)}")
-    return (page,)
+        return []
+    asked: dict[int, None] = {}
+    for part in str(page).split(",")[:PAGES_MOST]:
+        found = _RANGE.fullmatch(part.strip())
+        if not found:
+            raise Refused(f'page must be a number from 1, or a list such as "2-5,9"; {str(page)[:40]!r} is neither')
+        first = int(found[1])
+        last = int(found[3]) if found[3] else first + PAGES_MOST if found[2] else first
+        asked.update(dict.fromkeys(range(first, min(last, first + PAGES_MOST) + 1)))
+    return list(asked)[:PAGES_MOST]
 
 
-def _page(document: Document, number: int, language: str, enhance: bool, seconds: float, *, alone: bool) -> PageText:
-    """One page; one that cannot be read is said to be so when there are others."""
-    try:
-        text = document.text(number)
-        if text:
-            return PageText(number, text, TEXT_LAYER)
-        image = document.image(number)
-        reading = _reading.read(enhanced(image) if enhance else image, language, seconds)
-    except Refused as refusal:
-        if alone:
-            raise
-        return PageText(number, f"(not read: {refusal.reason})", "")
-    return PageText(number, reading.text, reading.engine, reading.confidence)
+def ranges(pages: Sequence[int]) -> str:
+    """Pages as `pages_asked` reads them: `2-5,9`."""
+    parts: list[list[int]] = []
+    for page in pages:
+        if parts and page == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], page]
+        else:
+            parts.append([page])
+    return ",".join("-".join(map(str, part)) for part in parts)
 
 
-def enhanced(image: "Image") -> "Image":
-    """Grey, of full contrast, without specks, sharper, and twice the size if small."""
-    from PIL import ImageFilter, ImageOps
-    from PIL.Image import Resampling
-
-    grey = ImageOps.autocontrast(_without_specks(ImageOps.grayscale(image)), cutoff=1)
-    if max(grey.size) < _SMALL:
-        grey = grey.resize((grey.width * 2, grey.height * 2), Resampling.LANCZOS)
-    return grey.filter(ImageFilter.UnsharpMask(radius=2, percent=120, threshold=3))
-
-
-def _without_specks(grey: "Image") -> "Image":
-    """No pixel darker or lighter than all around it; unlike a median, this spares strokes one pixel wide."""
-    from PIL import ImageChops, ImageFilter
-
-    second_darkest, second_lightest = (grey.filter(ImageFilter.RankFilter(3, rank)) for rank in (1, 7))
-    return ImageChops.darker(ImageChops.lighter(grey, second_darkest), second_lightest)
+def _result(name: str, notes: str, pages: Sequence[PageText], count: int, offset: int) -> Result:
+    """The source stands first, so that a cut does not lose it."""
+    text = f"📄 OCR EXTRACTED TEXT from '{name}'\n{notes}"
+    starts = []
+    for page in pages:
+        heading = f"## Page {page.page} of {count}\n\n" if count > 1 else ""
+        text += f"\n\n{heading}{_doubt(page)}"
+        starts.append(len(text))
+        text += page.text[offset if page is pages[0] else 0 :] or "(no text was found)"
+    numbers = [page.page for page in pages]
+    return Result(
+        text,
+        data={"pages": list(pages), "page_count": count},
+        more=lambda shown: _more(shown, numbers, starts, offset),
+    )
 
 
-def _body(pages: Sequence[PageText], count: int) -> str:
-    if count == 1:
-        return pages[0].text or "(no text was found)"
-    return "\n\n".join(f"## Page {page.page} of {count}\n\n{page.text or '(no text was found)'}" for page in pages)
+def _more(shown: int, numbers: Sequence[int], starts: Sequence[int], offset: int) -> str:
+    """What to ask for when so many characters were shown."""
+    cut = max(0, bisect_right(starts, shown) - 1)
+    if cut:
+        return f'ask again with page="{ranges(numbers[cut:])}"'
+    rest = f', then page="{ranges(numbers[1:])}"' if len(numbers) > 1 else ""
+    return f"ask again with page={numbers[0]}, offset={offset + max(0, shown - starts[0])}{rest}"
+
+
+def _doubt(page: PageText) -> str:
+    if page.confidence is None or page.confidence >= UNSURE or not page.text:
+        return ""
+    return f"(low confidence, {page.confidence:.0%}: check names and numbers)\n\n"
 
 
 def _source(pages: Sequence[PageText]) -> str:
@@ -150,12 +221,13 @@ def _source(pages: Sequence[PageText]) -> str:
     return f"Source: {named or 'none'}" + (f"; mean confidence {sum(sure) / len(sure):.0%}." if sure else ".")
 
 
-def _left_out(pages: Sequence[PageText], count: int, page: int | None) -> list[str]:
+def _unread(pages: Sequence[PageText], unread: Sequence[int], count: int) -> list[str]:
     """What to ask for to get the pages that were not read."""
-    last = pages[-1].page
-    if page is not None or last == count:
+    if not unread:
         return []
-    return [f"Only pages 1 to {last} of {count} were read; ask for page={last + 1} and so on for the others."]
+    read = ranges([page.page for page in pages])
+    which = f"page {read} of {count} was" if len(pages) == 1 else f"pages {read} of {count} were"
+    return [f'Only {which} read; ask again with page="{ranges(unread)}" for the others.']
 
 
 def _others(context: Context, chosen: Attachment, image_id: int | None) -> list[str]:

@@ -17,8 +17,10 @@ from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome
 
 from brain import Progress, Registry
 from brain.running import Failure
-from specialists import _images, _pdf_page, _reading
-from specialists.ocr import enhanced, ocr
+from specialists import _reading
+from specialists._pictures import images, pdf_page
+from specialists._pictures.ocr import enhanced
+from specialists.ocr import ocr
 
 UNREADABLE = "cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP and PDF"
 
@@ -41,11 +43,11 @@ def tesseract() -> None:
 
 def body(text: str) -> str:
     """What was read, without the heading and the line about the source."""
-    return text.partition("\n\n")[2].rpartition("\n\nSource: ")[0]
+    return text.partition("\n\n")[2]
 
 
 def source(text: str) -> str:
-    return text.rpartition("\n\nSource: ")[2]
+    return text.partition("\n\n")[0].partition("\nSource: ")[2]
 
 
 def png_header(width: int, height: int) -> bytes:
@@ -60,8 +62,8 @@ def png_header(width: int, height: int) -> bytes:
 
 def test_reads_an_image_under_the_heading() -> None:
     text = answer(ocr, {}, context(("note.png", file(written(INVOICE)))))
-    assert text.startswith("📄 OCR EXTRACTED TEXT from 'note.png'\n\nInvoice 4711\nTotal 129.50 EUR\n\nSource: ")
-    assert text.endswith("%.")
+    assert text.startswith("📄 OCR EXTRACTED TEXT from 'note.png'\nSource: ")
+    assert text.endswith("%.\n\nInvoice 4711\nTotal 129.50 EUR")
     assert "mean confidence 9" in text or "mean confidence 100" in text
 
 
@@ -253,20 +255,13 @@ def test_refuses_a_language_that_no_engine_has() -> None:
     )
 
 
-@pytest.mark.usefixtures("no_tesseract")
-def test_refuses_while_the_engine_is_busy() -> None:
-    with _reading._rapidocr_place:
-        reason = refusal(ocr, {}, context(("x.png", file(written(INVOICE))), seconds=0.1))
-    assert reason == "the OCR engine is busy with other documents; ask again in a minute"
-
-
 def test_takes_the_text_layer_of_a_pdf() -> None:
     assert answer(ocr, {}, context(("document.pdf", text_pdf("Hello from the layer")))) == (
-        "📄 OCR EXTRACTED TEXT from 'document.pdf'\n\nHello from the layer\n\nSource: the PDF's text layer."
+        "📄 OCR EXTRACTED TEXT from 'document.pdf'\nSource: the PDF's text layer.\n\nHello from the layer"
     )
 
 
-def test_reads_the_picture_of_a_pdf_page_when_enhancing() -> None:
+def test_reads_the_picture_of_apdf_page_when_enhancing() -> None:
     text = answer(ocr, {"enhance": True}, context(("document.pdf", text_pdf("Hello from the picture"))))
     assert body(text) == "Hello from the picture"
     assert "text layer" not in text
@@ -281,7 +276,7 @@ def test_reads_scanned_pages_one_by_one() -> None:
 
 def test_reads_one_page_of_several() -> None:
     text = answer(ocr, {"page": 2}, context(("a.pdf", text_pdf("one", "two", "three"))))
-    assert text == "📄 OCR EXTRACTED TEXT from 'a.pdf'\n\n## Page 2 of 3\n\ntwo\n\nSource: the PDF's text layer."
+    assert text == "📄 OCR EXTRACTED TEXT from 'a.pdf'\nSource: the PDF's text layer.\n\n## Page 2 of 3\n\ntwo"
 
 
 def test_reads_the_pages_of_a_tiff() -> None:
@@ -293,9 +288,9 @@ def test_reads_the_pages_of_a_tiff() -> None:
 
 @pytest.mark.parametrize(
     ("page", "data", "has"),
-    [(3, text_pdf("a", "b"), "2 pages"), (0, text_pdf("a"), "1 page"), (-2, text_pdf("a"), "1 page")],
+    [(3, text_pdf("a", "b"), "2 pages"), (0, text_pdf("a"), "1 page"), ("3-4,9", text_pdf("a"), "1 page")],
 )
-def test_refuses_a_page_that_is_not_there(page: int, data: bytes, has: str) -> None:
+def test_refuses_a_page_that_is_not_there(page: int | str, data: bytes, has: str) -> None:
     assert refusal(ocr, {"page": page}, context(("a.pdf", data))) == f"'a.pdf' has no page {page}; it has {has}"
 
 
@@ -303,15 +298,14 @@ def test_reads_fifty_pages_and_says_so() -> None:
     text = answer(ocr, {}, context(("long.pdf", text_pdf(*(f"page number {n}" for n in range(1, 53))))))
     assert "page number 50" in text
     assert "page number 51" not in text
-    assert text.endswith(
-        "Source: the PDF's text layer (50 pages). "
-        "Only pages 1 to 50 of 52 were read; ask for page=51 and so on for the others."
+    assert source(text) == (
+        'the PDF\'s text layer (50 pages). Only pages 1-50 of 52 were read; ask again with page="51-52" for the others.'
     )
 
 
 def test_gives_what_it_has_when_time_runs_out() -> None:
     text = answer(ocr, {}, context(("a.pdf", text_pdf("one", "two")), seconds=0))
-    assert text.endswith("Only pages 1 to 1 of 2 were read; ask for page=2 and so on for the others.")
+    assert source(text).endswith('Only page 1 of 2 was read; ask again with page="2" for the others.')
 
 
 def test_a_bad_page_does_not_take_the_others_with_it() -> None:
@@ -354,11 +348,11 @@ def test_finds_nothing_where_nothing_is(size: tuple[int, int]) -> None:
 def test_reads_the_newest_and_names_the_others() -> None:
     files = (("old.pdf", text_pdf("old")), ("new.pdf", text_pdf("new")), ("notes.txt", b"no image"))
     assert answer(ocr, {}, context(*files)) == (
-        "📄 OCR EXTRACTED TEXT from 'new.pdf'\n\nnew\n\n"
-        "Source: the PDF's text layer. Also attached: image_id 1 'old.pdf'."
+        "📄 OCR EXTRACTED TEXT from 'new.pdf'\n"
+        "Source: the PDF's text layer. Also attached: image_id 1 'old.pdf'.\n\nnew"
     )
     assert answer(ocr, {"image_id": 1}, context(*files)) == (
-        "📄 OCR EXTRACTED TEXT from 'old.pdf'\n\nold\n\nSource: the PDF's text layer."
+        "📄 OCR EXTRACTED TEXT from 'old.pdf'\nSource: the PDF's text layer.\n\nold"
     )
 
 
@@ -402,22 +396,15 @@ def test_refuses_a_bomb_by_its_header(side: int) -> None:
 def test_opens_a_large_photo_whose_decoder_can_shrink_it() -> None:
     photo = Image.new("RGB", (8064, 6048), "white")
     ctx = context(("a.jpg", file(photo, "JPEG")), ("b.jpg", file(photo, "JPEG", progressive=True)))
-    assert _images.Document(ctx.attachments[0]).image(1).size == (4000, 3000)
+    assert images.Document(ctx.attachments[0].data, "x", pdf=False).image(1).size == (4000, 3000)
     assert refusal(ocr, {}, ctx) == "'b.jpg' takes more than 150 MB to be opened; ask the user for a smaller copy"
 
 
 def test_refuses_by_what_decoding_takes_and_not_by_pixels() -> None:
     grey, colour = (Image.new(mode, (6300, 6300)) for mode in ("1", "RGB"))
     ctx = context(("grey.png", file(grey)), ("colour.png", file(colour)))
-    assert _images.Document(ctx.attachments[0]).image(1).size == (4000, 4000)
+    assert images.Document(ctx.attachments[0].data, "x", pdf=False).image(1).size == (4000, 4000)
     assert refusal(ocr, {}, ctx) == "'colour.png' takes more than 150 MB to be opened; ask the user for a smaller copy"
-
-
-def test_images_are_opened_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_images, "WAITING_SECONDS", 0.1)
-    with _images._image_places:
-        reason = refusal(ocr, {}, context(("a.png", file(written("a")))))
-    assert reason == "'a.png' could not be read in time: other files are being opened; ask again in a minute"
 
 
 def test_refuses_an_encrypted_pdf() -> None:
@@ -427,7 +414,7 @@ def test_refuses_an_encrypted_pdf() -> None:
 
 
 def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_images, "PDF_SECONDS", 1.0)
+    monkeypatch.setattr(_reading, "PDF_SECONDS", 1.0)
     files = (("next.pdf", text_pdf("next")), ("hostile.pdf", nested_pdf(12)))
     late = "'hostile.pdf' could not be read in time; ask the user for a simpler copy, such as a scan"
     started = time.monotonic()
@@ -438,7 +425,7 @@ def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypa
 
 
 def test_what_comes_before_the_page_that_takes_for_ever_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_images, "PDF_SECONDS", 1.0)
+    monkeypatch.setattr(_reading, "PDF_SECONDS", 1.0)
     text = answer(ocr, {}, context(("hostile.pdf", nested_pdf(12, "one", "two"))))
     assert body(text) == (
         "## Page 1 of 3\n\none\n\n## Page 2 of 3\n\ntwo\n\n## Page 3 of 3\n\n"
@@ -454,16 +441,9 @@ def test_what_comes_before_the_page_that_takes_all_memory_is_read() -> None:
     )
 
 
-def test_refuses_while_all_places_for_pdfs_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_images, "WAITING_SECONDS", 0.1)
-    with _images._pdf_places, _images._pdf_places:
-        reason = refusal(ocr, {}, context(("a.pdf", text_pdf("a"))))
-    assert reason == "'a.pdf' could not be read in time: other files are being opened; ask again in a minute"
-
-
 def test_the_text_of_a_pdf_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pdf_page, "TEXT_MOST", 5)
-    assert list(_pdf_page.answer(text_pdf("one page", "another"), "text", 1, 50)) == [
+    monkeypatch.setattr(pdf_page, "TEXT_MOST", 5)
+    assert list(pdf_page.answer(text_pdf("one page", "another"), "text", 1, 2, 3)) == [
         b"2\n",
         b'"one p"\n',
         b'"anoth"\n',
@@ -472,7 +452,7 @@ def test_the_text_of_a_pdf_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_page_of_any_size_becomes_a_picture_of_bounded_size() -> None:
     data = text_pdf("a").replace(b"[0 0 400 100]", b"[0 0 9999 999]")
-    _, size, pixels = _pdf_page.answer(data, "image", 1)
+    _, size, pixels = pdf_page.answer(data, "image", 1)
     width, height, stride = json.loads(size)
     assert (width, height) == (4000, 400)
     assert len(pixels) == height * stride
@@ -489,10 +469,10 @@ def test_a_page_of_any_size_becomes_a_picture_of_bounded_size() -> None:
     ],
 )
 def test_shows_names_without_folders_in_one_line(name: str, shown: str) -> None:
-    assert answer(ocr, {}, context((name, text_pdf("a")))).startswith(f"📄 OCR EXTRACTED TEXT from '{shown}'\n\na\n")
+    assert answer(ocr, {}, context((name, text_pdf("a")))).startswith(f"📄 OCR EXTRACTED TEXT from '{shown}'\n")
 
 
-@pytest.mark.parametrize("params", [{"page": "two"}, {"image_id": 1.5}, {"enhance": 1}, {"scale": 2}])
+@pytest.mark.parametrize("params", [{"page": 1.5}, {"image_id": 1.5}, {"enhance": 1}, {"scale": 2}])
 def test_wrong_parameters_are_not_run(params: dict[str, Any]) -> None:
     found = outcome(ocr, params, context(("a.pdf", text_pdf("a"))))
     assert isinstance(found, Failure)

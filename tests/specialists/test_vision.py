@@ -1,10 +1,6 @@
 """`vision`: what a model that sees is shown and asked, and what is measured without one."""
 
-import asyncio
-import gc
 import sys
-import threading
-import time
 from io import BytesIO
 from typing import Any
 
@@ -14,10 +10,7 @@ import zxingcpp
 from PIL import Image, ImageDraw, ImageFilter
 from specialist_calls import INVOICE, Eyes, answer, context, file, outcome, refusal, text_pdf, written
 
-from brain import Context
-from brain.running import Failure, prepare, run
-from brain.threads import abandoned
-from specialists import _images, _reading
+from brain.running import Failure
 from specialists.vision import vision
 
 NO_MODEL = "These are measured facts; no vision model is connected, so nothing here says what the image depicts."
@@ -142,10 +135,14 @@ def test_broken_camera_notes_do_not_spoil_the_image() -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "line"),
     [
-        (zxingcpp.BarcodeFormat.QRCode, "https://example.org/a?b=c", "QR Code: https://example.org/a?b=c"),
-        (zxingcpp.BarcodeFormat.EAN13, "4006381333931", "EAN-13: 4006381333931"),
-        (zxingcpp.BarcodeFormat.QRCode, "two\nlines", "QR Code: two lines"),
-        (zxingcpp.BarcodeFormat.QRCode, "x" * 400, f"QR Code: {'x' * 299}…"),
+        (
+            zxingcpp.BarcodeFormat.QRCode,
+            "https://example.org/a?b=c",
+            "QR Code at the center: https://example.org/a?b=c",
+        ),
+        (zxingcpp.BarcodeFormat.EAN13, "4006381333931", "EAN-13 at the center: 4006381333931"),
+        (zxingcpp.BarcodeFormat.QRCode, "two\nlines", "QR Code at the center: two lines"),
+        (zxingcpp.BarcodeFormat.QRCode, "x" * 400, f"QR Code at the center: {'x' * 299}…"),
     ],
 )
 def test_reads_codes(kind: zxingcpp.BarcodeFormat, text: str, line: str) -> None:
@@ -164,13 +161,6 @@ def test_says_when_there_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
         "\nText: not read, no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install "
         "Tesseract\n"
     ) in answer(vision, {}, context(("x.png", file(flag()))))
-
-
-def test_says_when_the_engine_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    with _reading._rapidocr_place:
-        text = answer(vision, {}, context(("x.png", file(flag())), seconds=0.1))
-    assert "\nText: not read, the OCR engine is busy with other documents; ask again in a minute\n" in text
 
 
 def test_says_how_many_frames_an_animation_has() -> None:
@@ -235,7 +225,7 @@ def test_adds_codes_which_models_cannot_read() -> None:
     image = code("hello", zxingcpp.BarcodeFormat.QRCode)
     text = answer(vision, {}, context(("x.png", file(image)), eyes=Eyes(says="A square.")))
     assert text.startswith("👁️ VISUAL ANALYSIS from 'x.png'\n\nA square.\n\nFile: PNG, ")
-    assert text.endswith("\nQR Code: hello")
+    assert text.endswith("\nQR Code at the center: hello")
 
 
 def test_a_model_without_words_is_said_to_have_none() -> None:
@@ -293,25 +283,3 @@ def test_a_focus_of_many_words_is_too_long() -> None:
 
 def test_is_never_answered_from_a_cache() -> None:
     assert vision.cache_seconds == 0
-
-
-@pytest.mark.parametrize("eyes", [Eyes(), Eyes(says="Something.")], ids=["blind", "seeing"])
-def test_a_call_given_up_holds_neither_the_loop_nor_its_end(eyes: Eyes) -> None:
-    async def given_up() -> set[str]:
-        ctx = context(("x.png", file(flag())), eyes=eyes)
-        arguments = prepare(vision, {})
-        assert not isinstance(arguments, Failure)
-        call = asyncio.create_task(run(vision, arguments, {Context: ctx}, print, timeout=50))
-        await asyncio.sleep(0.2)
-        call.cancel()
-        await asyncio.wait({call})
-        return {thread.name for thread in threading.enumerate() if not thread.daemon}
-
-    with _images._image_places:
-        started = time.monotonic()
-        assert asyncio.run(given_up()) == {"MainThread"}
-        assert time.monotonic() - started < 2
-    while abandoned():
-        time.sleep(0.01)
-    gc.collect()
-    assert not eyes.shown

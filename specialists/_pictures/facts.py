@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+Code = tuple[str, str, tuple[float, float]]
 Kind = Literal["photo", "screenshot or document", "drawing or diagram", "one plain colour"]
 
 COLOURS_NAMED = 5
 CODES_NAMED = 10
 _SHARE_LEAST = 0.01
 _CODE_LENGTH = 300
+_CODE_SIDE = 2000
 _TAG_LENGTH = 80
 _SAMPLE = 200
 _FLAT_LEAST = 0.5
@@ -93,11 +95,53 @@ def kind(image: "Image", *, from_camera: bool) -> Kind:
 
 
 def codes(image: "Image") -> list[str]:
-    """The bar codes and QR codes in the image, with what they say."""
+    """The bar codes and QR codes in the image, with where they are and what they say."""
+    grey = image.convert("L")
+    found = [*_decoded(grey), *_decoded(_clearer(grey))]
+    found = sorted({code[:2]: code for code in reversed(found)}.values(), key=_reading_order)
+    lines = [f"{kind} {place(*middle)}: {_line(text, _CODE_LENGTH)}" for kind, text, middle in found[:CODES_NAMED]]
+    left_out = len(found) - CODES_NAMED
+    return [*lines, f"Codes: {left_out} more; look at parts of the image for them"] if left_out > 0 else lines
+
+
+def place(across: float, down: float) -> str:
+    """Where in an image a point is, in words; from 0 to 1."""
+    row = "top" if down < 1 / 3 else "bottom" if down > 2 / 3 else ""
+    column = "left" if across < 1 / 3 else "right" if across > 2 / 3 else ""
+    return f"at the {f'{row} {column}'.strip() or 'center'}"
+
+
+def _decoded(grey: "Image") -> list[Code]:
+    """Each code with its kind, its text and its middle, from 0 to 1."""
     import zxingcpp
 
-    found = zxingcpp.read_barcodes(image.convert("L"))
-    return [f"{code.format}: {_line(code.text, _CODE_LENGTH)}" for code in found[:CODES_NAMED]]
+    found = []
+    for code in zxingcpp.read_barcodes(grey):
+        corners = (
+            code.position.top_left,
+            code.position.top_right,
+            code.position.bottom_left,
+            code.position.bottom_right,
+        )
+        across, down = sum(c.x for c in corners) / 4 / grey.width, sum(c.y for c in corners) / 4 / grey.height
+        found.append((str(code.format), code.text, (across, down)))
+    return found
+
+
+def _reading_order(code: Code) -> tuple[int, float]:
+    across, down = code[2]
+    return round(down * 8), across
+
+
+def _clearer(grey: "Image") -> "Image":
+    """For codes that are small, faint or blurred: full contrast, larger, sharper."""
+    from PIL import ImageFilter, ImageOps
+    from PIL.Image import Resampling
+
+    clear = ImageOps.autocontrast(grey, cutoff=1)
+    if max(grey.size) < _CODE_SIDE:
+        clear = clear.resize((grey.width * 2, grey.height * 2), Resampling.BICUBIC)
+    return clear.filter(ImageFilter.UnsharpMask(radius=4, percent=250, threshold=0))
 
 
 def camera(exif: Any) -> list[str]:

@@ -1,6 +1,6 @@
 """Built in: reads one PDF in a process of its own, which can be killed: PDFium cannot be stopped from inside.
 
-A program that imports nothing of Brain. The PDF comes in on stdin, `text FIRST MOST` or `image PAGE` as arguments.
+A program that imports nothing of Brain. The PDF comes in on stdin, `text PAGE…` or `image PAGE` as arguments.
 Out on stdout goes a line of JSON with the number of pages, or `"encrypted"`; then the text of each page as a line
 of JSON, null for a damaged one; or a line with width, height and stride, and the pixels as RGB, nothing if damaged.
 """
@@ -39,9 +39,9 @@ def answer(data: bytes, wanted: str, *numbers: int) -> Iterator[bytes]:
             with contextlib.suppress(pypdfium2.PdfiumError):
                 yield from _pixels(pdf[numbers[0] - 1])
         else:
-            first, most = numbers
-            for page in range(first - 1, min(first - 1 + most, len(pdf))):
-                yield _line(_text(pdf, page))
+            for page in numbers:
+                if 1 <= page <= len(pdf):
+                    yield _line(_text(pdf, page - 1))
 
 
 def _text(pdf: Any, page: int) -> str | None:

@@ -1,0 +1,225 @@
+"""Built in: opens images and PDFs. The bytes are a stranger's: every decoder here is fenced in, PDFium in a process of
+its own. It runs in the process of `engine`, one file after the other.
+
+What comes out is an upright RGB image on a ground its text can be seen on, or `Unreadable` with a reason that names the
+file.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from specialists._pictures import pdf_page
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP")
+DECODED_BYTES_MOST = 150_000_000
+"""A page of A4 at 600 dpi in colour takes 140 million."""
+SIDE_MOST = 4000
+PDF_SECONDS = 15.0
+_LIGHT = 170
+
+Region = Sequence[float] | None
+"""Left, top, right and bottom of a part of an image, from 0 to 1; None for all of it."""
+
+
+class Unreadable(Exception):
+    """Why a file, or a page of it, is not read: a reason for the model."""
+
+
+@dataclass
+class Document:
+    """A file as pages, counted from 1. Everything raises `Unreadable` for one that cannot be read."""
+
+    data: bytes
+    name: str
+    pdf: bool
+    seconds: float = PDF_SECONDS
+
+    def __post_init__(self) -> None:
+        self._given_up: str | None = None
+
+    def count(self) -> int:
+        """How many pages there are; an animation is one page."""
+        if self.pdf:
+            return self._of_pdf("text")[0]
+        with self.opened() as image:
+            return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
+
+    def texts(self, pages: Sequence[int]) -> tuple[int, list[Any], str | None]:
+        """Of a PDF, the number of pages, the text layers of those of `pages` that were read in time, None for a damaged
+        one, and why the others were not.
+        """
+        count, rest = self._of_pdf("text", *pages)
+        texts = [json.loads(line) for line in rest.split(b"\n")[:-1]]
+        missing = len(texts) < sum(1 <= page <= count for page in pages)
+        return count, texts, (self._given_up or unreadable(self.name)) if missing else None
+
+    def image(self, page: int, region: Region = None) -> "Image":
+        """The page, or a region of it, as an upright RGB image."""
+        if self.pdf:
+            return cropped(self._rendered(page), region)
+        with self.opened(page) as image:
+            return upright(image, region)
+
+    def check(self, page: int, count: int) -> None:
+        """Raises for a page that is not there."""
+        if not 1 <= page <= count:
+            raise Unreadable(f"'{self.name}' has no page {page}; it has {count} page{'s' * (count > 1)}")
+
+    @contextmanager
+    def opened(self, page: int = 1) -> Iterator["Image"]:
+        """An image of which only the header is read. `upright`, inside the block, decodes it."""
+        from PIL import Image
+
+        with _refusing(self.name), Image.open(BytesIO(self.data), formats=FORMATS) as image:
+            if page > 1:
+                image.seek(page - 1)
+            yield image
+
+    def _rendered(self, page: int) -> "Image":
+        from PIL import Image
+
+        _, rest = self._of_pdf("image", page)
+        if self._given_up:
+            raise Unreadable(self._given_up)
+        head, _, pixels = rest.partition(b"\n")
+        if not pixels:
+            raise Unreadable(unreadable(self.name))
+        width, height, stride = json.loads(head)
+        return Image.frombytes("RGB", (width, height), pixels, "raw", "RGB", stride)
+
+    def _of_pdf(self, wanted: str, *pages: int) -> tuple[int, bytes]:
+        """The number of pages, and what else the program said until it was done or killed."""
+        command = [sys.executable, "-P", pdf_page.__file__, wanted, *map(str, pages)]
+        try:
+            done = subprocess.run(command, input=self.data, capture_output=True, timeout=self.seconds, check=True)
+            said = done.stdout
+        except subprocess.TimeoutExpired as expired:
+            said, self._given_up = expired.stdout or b"", _late(self.name)
+        except subprocess.CalledProcessError as error:
+            said, self._given_up = error.stdout, unreadable(self.name)
+        first, end, rest = said.partition(b"\n")
+        if not end:
+            raise Unreadable(self._given_up or unreadable(self.name))
+        count = json.loads(first)
+        if count == "encrypted":
+            raise Unreadable(f"'{self.name}' is encrypted; ask the user for a copy without a password")
+        return count, rest
+
+
+def pages(
+    data: bytes, *, name: str, pdf: bool, pages: Sequence[int], pdf_seconds: float
+) -> tuple[dict[str, Any], bytes]:
+    """Answers with how many pages a file has, and with the text layers of a PDF."""
+    document = Document(data, name, pdf, pdf_seconds)
+    if not pdf:
+        return {"count": document.count(), "texts": [], "late": None}, b""
+    count, texts, late = document.texts(pages)
+    return {"count": count, "texts": texts, "late": late}, b""
+
+
+def upright(image: "Image", region: Region = None) -> "Image":
+    """An RGB copy, turned as its camera was held, at most `SIDE_MOST` pixels a side; the image itself shrinks too.
+
+    A region is taken out of the image at its full size, if that fits.
+
+    Raises:
+        DecompressionBombError: when decoding it takes too much memory.
+    """
+    from PIL import Image, ImageOps
+
+    if region and _decoded_bytes(image) <= DECODED_BYTES_MOST:
+        image = cropped(ImageOps.exif_transpose(image), region)
+        region = None
+    shrink = min(1.0, SIDE_MOST / max(image.size))
+    if not image.info.get("progressive"):  # of which the JPEG decoder must keep all, whatever it shrinks
+        image.draft("RGB", (max(1, int(image.width * shrink)), max(1, int(image.height * shrink))))
+    if _decoded_bytes(image) > DECODED_BYTES_MOST:
+        raise Image.DecompressionBombError
+    image.thumbnail((SIDE_MOST, SIDE_MOST))
+    return cropped(_opaque(_eight_bit(ImageOps.exif_transpose(image))), region)
+
+
+def cropped(image: "Image", region: Region) -> "Image":
+    """The part of an image that a region names, at least one pixel."""
+    if not region:
+        return image
+    left, top = int(region[0] * image.width), int(region[1] * image.height)
+    right, bottom = round(region[2] * image.width), round(region[3] * image.height)
+    left, top = min(left, image.width - 1), min(top, image.height - 1)
+    return image.crop((left, top, max(right, left + 1), max(bottom, top + 1)))
+
+
+def encoded(image: "Image") -> bytes:
+    """The pixels as PNG and nothing else: what the camera noted, its position above all, stays behind."""
+    out = BytesIO()
+    image.save(out, "PNG", compress_level=1)
+    return out.getvalue()
+
+
+def _decoded_bytes(image: "Image") -> int:
+    """Pillow keeps four bytes a pixel for several bands and for wide ones, at most two otherwise."""
+    return image.width * image.height * (4 if len(image.getbands()) > 1 or image.mode in ("I", "F") else 2)
+
+
+def _eight_bit(image: "Image") -> "Image":
+    """Deep images scaled to 8 bits a channel, which Pillow's own conversion would clip to white."""
+    if not image.mode.startswith(("I", "F")):
+        return image
+    low, high = (0, 65535) if image.mode.startswith("I;16") else image.getextrema()
+    wide = image.convert("F")
+    scale = 255 / ((high - low) or 1)  # type: ignore[operator]
+    return wide.point(lambda value: value * scale - low * scale).convert("L")  # type: ignore[operator]
+
+
+def _opaque(image: "Image") -> "Image":
+    """On white; on black when what can be seen is itself nearly white."""
+    from PIL import Image, ImageStat
+
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    layers = image.convert("RGBA")
+    alpha = layers.getchannel("A")
+    seen = ImageStat.Stat(layers.convert("L"), mask=alpha)
+    light = bool(seen.count[0]) and seen.mean[0] > _LIGHT
+    ground = Image.new("RGB", layers.size, "black" if light else "white")
+    ground.paste(layers, mask=alpha)
+    return ground
+
+
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """Turns whatever a decoder stumbles over into a refusal; hostile bytes make them raise nearly anything."""
+    from PIL import Image
+
+    try:
+        yield
+    except Unreadable:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
+        raise Unreadable(_too_large(name)) from error
+    except Exception as error:
+        raise Unreadable(unreadable(name)) from error
+
+
+def unreadable(name: str) -> str:
+    """What is said of a damaged file."""
+    return f"'{name}' cannot be read: it is damaged, or none of {', '.join(FORMATS)} and PDF"
+
+
+def _late(name: str) -> str:
+    return f"'{name}' could not be read in time; ask the user for a simpler copy, such as a scan"
+
+
+def _too_large(name: str) -> str:
+    return (
+        f"'{name}' takes more than {DECODED_BYTES_MOST // 1_000_000} MB to be opened; ask the user for a smaller copy"
+    )

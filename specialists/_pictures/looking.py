@@ -1,0 +1,64 @@
+"""Built in: looks at one picture: its measures, its codes, and a copy for a model that sees. It runs in the process of
+`engine`.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from specialists._pictures import facts
+from specialists._pictures.images import Document, cropped, encoded, upright
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SHOWN_SIDE = 1568
+"""Pixels a side: what vision models look at; more only costs them tokens."""
+
+
+def look(
+    data: bytes, *, name: str, pdf: bool, page: int, region: Sequence[float] | None, show: bool, pdf_seconds: float
+) -> tuple[dict[str, Any], bytes]:
+    """Answers with lines about one picture.
+
+    Args:
+        page: of a PDF or TIFF.
+        region: left, top, right and bottom of the part to look at, from 0 to 1.
+        show: for a model that sees: not the measures, but an encoded copy.
+    """
+    document = Document(data, name, pdf, pdf_seconds)
+    file, camera, pixels = _picture(document, page, region)
+    codes = facts.codes(pixels)
+    if show:
+        return {"lines": [file, *codes]}, encoded(_reduced(pixels))
+    from_camera = any(line.startswith("Camera: ") for line in camera)
+    measures = [
+        file,
+        f"Kind: {facts.kind(pixels, from_camera=from_camera)} (a guess)",
+        facts.colours(pixels),
+        facts.brightness(pixels),
+        facts.sharpness(pixels),
+    ]
+    return {"lines": [*measures, *camera, *(codes or ["Codes: none found"])]}, b""
+
+
+def _picture(document: Document, page: int, region: Sequence[float] | None) -> tuple[str, list[str], "Image"]:
+    """What the file says of itself, what the camera noted, and the pixels."""
+    count = document.count() if document.pdf or page > 1 else page
+    document.check(page, count)
+    if document.pdf:
+        return f"File: PDF, page {page} of {count}", [], cropped(document.image(page), region)
+    with document.opened(page) as image:
+        file = f"File: {image.format}, {image.width} × {image.height} pixels, mode {image.mode}{_frames(image, page)}"
+        pixels = upright(image, region)  # first, for to read the notes of a PNG is to decode it
+        return file, facts.camera(image.getexif()), pixels
+
+
+def _frames(image: "Image", page: int) -> str:
+    frames = getattr(image, "n_frames", 1)
+    which = "the first" if page == 1 else f"number {page}"
+    return f", {which} of {frames} frames" if frames > 1 else ""
+
+
+def _reduced(pixels: "Image") -> "Image":
+    pixels.thumbnail((SHOWN_SIDE, SHOWN_SIDE))
+    return pixels
