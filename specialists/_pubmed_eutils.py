@@ -1,0 +1,255 @@
+"""Built in: NCBI's E-utilities, as `pubmed` asks them. A query goes in, the numbers of articles or their XML come out.
+
+Each request names the tool and an address, keeps to the limit that the process shares, and is made again when the
+server is busy. What cannot be had ends in words for the model; none of them is the server's, and none holds the key.
+"""
+
+import asyncio
+import json
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from msgspec import Meta
+
+from brain import Context, Page, Progress, Refused
+from specialists._pubmed_dates import EARLIEST, Period
+from specialists._pubmed_limit import RateLimit, shared
+
+TOOL = "brain-sse"
+BASE = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
+WAITING = "waiting for PubMed's rate limit"
+BACKOFF = (0.5, 1.0, 2.0)
+"""Seconds before each further try, unless the server says how long."""
+ANSWER_SECONDS = 15.0
+ANSWER_BYTES = 8 * 1024 * 1024
+_MARGIN = 1.0
+"""Seconds before the deadline by which everything is said, so that the model gets a reason and not a time-out."""
+_GET_LENGTH = 1500
+_HELD_MOST = 30.0
+_TYPES = ("application/json", "application/xml", "text/*")
+_LATER = "go on without it, or ask again later"
+
+UNREADABLE = f"PubMed's answer cannot be read; {_LATER}"
+_UNREACHABLE = (
+    "PubMed could not be reached in time, or answered too much; ask for fewer articles, or go on without it and ask "
+    "again later"
+)
+_LIMITED = "PubMed gets too many requests from here"
+_DOWN = "PubMed has trouble of its own"
+_BLOCKED = "PubMed refuses requests from here; the operator has to ask NCBI why; go on without it"
+_BAD_KEY = "PubMed does not know the API key of its settings; the operator has to correct it; go on without it"
+_NO_TIME = "too many questions to PubMed are waiting for its rate limit; ask again in a few seconds"
+_BAD_QUERY = "PubMed cannot run this query; check its brackets, quotation marks and [field tags], or ask in plain words"
+_NO_ARTICLE = "PubMed has no article of that PMID; look for words of its title"
+
+
+@dataclass(frozen=True, slots=True)
+class PubmedSettings:
+    """Whom NCBI may write to, and at what pace it may be asked."""
+
+    email: Annotated[
+        str,
+        Meta(description="your e-mail address, which NCBI wants with each request to write to you before it blocks"),
+    ] = "brain-sse@example.org"
+    api_key: Annotated[
+        str, Meta(description="key of an NCBI account, for 10 requests a second instead of 3", extra={"secret": True})
+    ] = ""
+    base: Annotated[
+        str, Meta(description="address of the E-utilities, such as that of a mirror", pattern=r"^https?://[^\s/?#]+")
+    ] = BASE
+    requests_per_second: Annotated[
+        int, Meta(description="for all turns of a process together; 0 is what NCBI allows", ge=0, le=100)
+    ] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found: how many articles, the PMIDs of some, and how PubMed took the query."""
+
+    total: int
+    pmids: Sequence[str]
+    translation: str
+    remarks: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Eutils:
+    """The E-utilities of one call."""
+
+    context: Context
+    settings: PubmedSettings
+
+    async def search(
+        self, term: str, when: Period | None, *, sort: str, first: int, most: int
+    ) -> AsyncIterator[Progress | Found]:
+        """Articles that fit, `first` of them left out; the last item is what was found."""
+        params = {"term": term, "retmode": "json", "retstart": str(first), "retmax": str(most), "sort": sort}
+        if when is not None:
+            start, end = when.start or EARLIEST, when.end
+            params |= {
+                "datetype": "pdat",
+                "mindate": f"{start:%Y/%m/%d}",
+                "maxdate": f"{end:%Y/%m/%d}" if end else "3000",
+            }
+        async for item in self.ask("esearch", params, _BAD_QUERY):
+            yield item if isinstance(item, Progress) else await asyncio.to_thread(_found, item)
+
+    async def articles(self, pmids: Sequence[str]) -> AsyncIterator[Progress | Page]:
+        """The records of articles; the last item is their XML."""
+        params = {"id": ",".join(pmids), "retmode": "xml", "rettype": "abstract"}
+        async for item in self.ask("efetch", params, _NO_ARTICLE):
+            yield item
+
+    async def about(self) -> AsyncIterator[Progress | Page]:
+        """What the database is: a question that costs nothing."""
+        async for item in self.ask("einfo", {"retmode": "json"}, UNREADABLE):
+            yield item
+
+    async def ask(self, program: str, params: Mapping[str, str], wrong: str) -> AsyncIterator[Progress | Page]:
+        """One question, asked again while the server is busy; the last item is the answer.
+
+        Args:
+            wrong: what to say when the server takes the question for a wrong one.
+
+        Raises:
+            Refused: when there is no answer in time, or the question was wrong.
+        """
+        until = time.monotonic() + self.context.seconds_left - _MARGIN
+        limit = self._limit
+        for backoff in (*BACKOFF, None):
+            if limit.busy:
+                yield Progress(WAITING)
+            page = await self._once(program, params, until)
+            trouble = _trouble(page, wrong)
+            if trouble is None:
+                yield page
+                return
+            pause = _asked_to_wait(page, backoff or 0.0)
+            if backoff is None or time.monotonic() + pause > until:
+                raise Refused(f"{trouble}; {_again(pause)}")
+            if trouble == _LIMITED:
+                limit.hold(min(pause, _HELD_MOST))
+            yield Progress(f"PubMed is busy, asking again in {pause:.1g} s")
+            await asyncio.sleep(pause)
+
+    async def _once(self, program: str, params: Mapping[str, str], until: float) -> Page:
+        own = {"db": "pubmed", **params, "tool": TOOL, "email": self.settings.email, "api_key": self.settings.api_key}
+        encoded = urlencode({key: value for key, value in own.items() if value})
+        address, body, headers = f"{self.settings.base.rstrip('/')}/{program}.fcgi", None, {}
+        if len(encoded) > _GET_LENGTH:
+            body, headers = encoded.encode("ascii"), {"Content-Type": "application/x-www-form-urlencoded"}
+        else:
+            address = f"{address}?{encoded}"
+        try:
+            async with self._limit.place(until):
+                return await self.context.fetch(
+                    address,
+                    method="GET" if body is None else "POST",
+                    body=body,
+                    headers=headers,
+                    types=_TYPES,
+                    most=ANSWER_BYTES,
+                    seconds=max(0.1, min(ANSWER_SECONDS, until - time.monotonic())),
+                    trusted=None if self.settings.base == BASE else self.settings.base,
+                )
+        except TimeoutError:
+            raise Refused(_NO_TIME) from None
+        except Refused as refusal:  # which names the host, and sends the model to other sources
+            raise Refused(_UNREACHABLE) from refusal
+
+    @property
+    def _limit(self) -> RateLimit:
+        allowed = 10 if self.settings.api_key else 3
+        return shared(self.settings.base, self.settings.requests_per_second or allowed)
+
+
+def _trouble(page: Page, wrong: str) -> str | None:
+    """Why there is no answer now, None when there is one; a question that stays wrong is refused at once."""
+    head = page.body[:4096]
+    if page.status == 429:
+        return _LIMITED
+    if page.status in (401, 403):
+        raise Refused(_BLOCKED)
+    if page.status >= 500 or b"Search Backend failed" in head or head.lstrip()[:14].lower().startswith(_HTML):
+        return _DOWN
+    said = _json(page).get("error") if head.startswith(b"{") and len(page.body) <= len(head) else None
+    if isinstance(said, str):
+        if "api key" in said.lower():
+            raise Refused(_BAD_KEY)
+        return _LIMITED  # as it says in these or other words
+    if not 200 <= page.status < 300:
+        raise Refused(wrong)
+    return None
+
+
+_HTML = (b"<!doctype html", b"<html")
+
+
+def _asked_to_wait(page: Page, otherwise: float) -> float:
+    """Seconds until the server wants to be asked again (RFC 9110, section 10.2.3)."""
+    said = page.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", said):
+        return float(said)
+    with suppress(ValueError, TypeError, OverflowError):
+        when = parsedate_to_datetime(said)
+        return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    return otherwise
+
+
+def _again(pause: float) -> str:
+    return f"ask again in {math.ceil(pause)} seconds, or go on without it" if pause else _LATER
+
+
+def _found(page: Page) -> Found:
+    """What esearch says; its JSON may hold bare line ends in texts."""
+    answer = _json(page).get("esearchresult")
+    if not isinstance(answer, dict) or "ERROR" in answer:
+        raise Refused(_BAD_QUERY if isinstance(answer, dict) else UNREADABLE)
+    total, pmids = str(answer.get("count")), answer.get("idlist")
+    if not re.fullmatch(r"[0-9]{1,12}", total) or not isinstance(pmids, list):
+        raise Refused(UNREADABLE)
+    known = [one for one in pmids if isinstance(one, str) and re.fullmatch(r"[0-9]{1,12}", one)]
+    return Found(int(total), list(dict.fromkeys(known)), _line(answer.get("querytranslation")), _remarks(answer))
+
+
+def _json(page: Page) -> dict[str, Any]:
+    try:
+        found = json.loads(page.text, strict=False)
+    except (ValueError, RecursionError):
+        raise Refused(UNREADABLE) from None
+    return found if isinstance(found, dict) else {}
+
+
+_REMARKS = (
+    ("errorlist", "phrasesnotfound", "PubMed knows nothing of"),
+    ("errorlist", "fieldsnotfound", "no such field tag"),
+    ("warninglist", "quotedphrasesnotfound", "no such phrase, so its words were looked for one by one"),
+    ("warninglist", "phrasesignored", "left out"),
+    ("warninglist", "outputmessages", "PubMed says"),
+)
+_SAID_OTHERWISE = "No items found."
+
+
+def _remarks(answer: Mapping[str, Any]) -> list[str]:
+    """What PubMed could make nothing of, in words with which a query can be corrected."""
+    remarks = []
+    for where, kind, words in _REMARKS:
+        listed = answer.get(where)
+        said = listed.get(kind) if isinstance(listed, dict) else None
+        texts = [_line(text)[:80] for text in (said if isinstance(said, list) else [said])[:5]]
+        shown = ", ".join(text for text in texts if text and text != _SAID_OTHERWISE)
+        if shown:
+            remarks.append(f"{words}: {shown}")
+    return remarks
+
+
+def _line(text: Any) -> str:
+    return " ".join(text.split()) if isinstance(text, str) else ""

@@ -1,0 +1,282 @@
+"""Built in: `pubmed`, the biomedical literature: a query goes in, articles with their abstracts come out."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from msgspec import Meta
+
+from brain import Citation, Context, Page, Progress, Refused, Result, specialist
+from specialists._pubmed_articles import Article, articles
+from specialists._pubmed_dates import Period, period
+from specialists._pubmed_eutils import UNREADABLE, Eutils, Found, PubmedSettings
+from specialists._pubmed_text import cut, listed, whole
+
+READ_MOST = 10
+QUERY_LENGTH = 4000
+TEXT_LENGTH = 200_000
+_SHOWN_QUERY = 200
+_TRANSLATION = 300
+_FIRST_MOST = 9998
+"""PubMed gives no article behind this one (NCBI, E-utilities in depth: ESearch)."""
+
+ArticleType = Literal[
+    "review",
+    "systematic review",
+    "meta-analysis",
+    "clinical trial",
+    "randomized controlled trial",
+    "observational study",
+    "case report",
+    "guideline",
+]
+_TAGGED = {"case report": "case reports"}
+"""Where PubMed's name of a publication type is another one."""
+
+_PMID = re.compile(
+    r"(?:pmid[:\s]*|https?://(?:www\.)?pubmed\.ncbi\.nlm\.nih\.gov/)?([1-9][0-9]{0,8})/?\.?", re.IGNORECASE
+)
+_QUOTES = str.maketrans("“”„‘’", '"""\'\'')
+_ASKING = frozenset({
+    "a", "about", "an", "and", "any", "are", "article", "articles", "can", "do", "does", "evidence", "find", "for",
+    "from", "get", "give", "has", "have", "how", "i", "in", "is", "it", "latest", "list", "literature", "look", "me",
+    "medline", "new", "newest", "of", "on", "paper", "papers", "please", "publication", "publications", "published",
+    "pubmed", "recent", "research", "say", "says", "search", "show", "some", "studies", "study", "tell", "that", "the",
+    "there", "to", "up", "was", "were", "what", "which", "who", "with", "you",
+})  # fmt: skip
+"""Words of questions, which PubMed would look for in articles."""
+
+
+async def health(*, context: Context, settings: PubmedSettings) -> str | None:
+    """What is wrong with the way to PubMed."""
+    try:
+        async for step in Eutils(context, settings).about():
+            if isinstance(step, Page) and "einforesult" not in step.text:
+                return UNREADABLE
+    except Refused as refusal:
+        return refusal.__cause__.reason if isinstance(refusal.__cause__, Refused) else refusal.reason
+    return None
+
+
+@specialist(
+    read_only=True,
+    timeout=30,
+    cache_seconds=600,
+    settings=PubmedSettings,
+    health=health,
+    tags=("medicine", "literature", "research"),
+    examples=(
+        "find studies on metformin and dementia in PubMed",
+        "recent clinical trials of semaglutide for heart failure",
+        "what does the medical literature say about vitamin D and depression",
+        "systematic reviews and meta-analyses of statins in the elderly",
+        "which papers were published on long COVID since 2022",
+        "randomized controlled trials of ketamine for depression from the last 5 years",
+        "show me the abstract of PMID 31978945",
+        "has this article been retracted",
+        "peer-reviewed evidence for intermittent fasting",
+        "case reports of myocarditis after vaccination",
+        "journal articles by an author in The Lancet",
+        "aktuelle Studien in PubMed",
+    ),
+)
+async def pubmed(
+    query: Annotated[
+        str | None,
+        Meta(description="PubMed syntax works: AND, OR, [tiab], [au]", examples=["metformin AND dementia"]),
+    ] = None,
+    max_results: Annotated[int, Meta(description="1-20", ge=1, le=20)] = 5,
+    date_range: Annotated[str | None, Meta(description="'2024', '2019-2023', 'since 2020', 'last 6 months'")] = None,
+    article_types: Annotated[list[ArticleType] | None, Meta(description="any of these")] = None,
+    pmid: Annotated[int | str | None, Meta(description="instead of query: read these whole")] = None,
+    sort: Literal["relevance", "date"] = "relevance",
+    offset: Annotated[int, Meta(description="how many to skip", ge=0)] = 0,
+    *,
+    context: Context,
+    settings: PubmedSettings,
+    today: date | None = None,
+) -> AsyncIterator[Progress | Result]:
+    """Searches PubMed for biomedical articles, with abstracts.
+
+    Without a query it looks for what the user's message is about. `today` is for tests; else the user's day counts.
+    """
+    eutils = Eutils(context, settings)
+    if pmid is not None and str(pmid).strip():
+        steps = _reading(eutils, _pmids(str(pmid)), offset)
+    else:
+        when = period(date_range, today or _today(context)) if date_range and date_range.strip() else None
+        types = tuple(dict.fromkeys(article_types or ()))
+        search = _Search(_query(query, context.message), when, types, sort, offset, max_results)
+        steps = _searching(eutils, search)
+    async for step in steps:
+        yield step
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What is looked for; of what is found, `first` are left out and `most` shown."""
+
+    query: str
+    when: Period | None
+    types: Sequence[ArticleType]
+    sort: Literal["relevance", "date"]
+    first: int
+    most: int
+
+    @property
+    def term(self) -> str:
+        """As PubMed takes it; what the model wrote stays as it is."""
+        tagged = " OR ".join(f'"{_TAGGED.get(kind, kind)}"[pt]' for kind in self.types)
+        return f"({self.query}) AND ({tagged})" if tagged else self.query
+
+    def __str__(self) -> str:
+        limits = [str(self.when)] if self.when else []
+        limits += [" or ".join(self.types)] if self.types else []
+        return f"'{cut(self.query, _SHOWN_QUERY)}'" + (f" ({'; '.join(limits)})" if limits else "")
+
+
+async def _searching(eutils: Eutils, search: _Search) -> AsyncIterator[Progress | Result]:
+    if search.first > _FIRST_MOST:
+        raise Refused(f"PubMed shows only the first {_FIRST_MOST + 1:,} articles; narrow the query, dates or types")
+    sort = "pub_date" if search.sort == "date" else "relevance"
+    found = Found(0, (), "", ())
+    async for step in eutils.search(search.term, search.when, sort=sort, first=search.first, most=search.most):
+        if isinstance(step, Progress):
+            yield step
+        else:
+            found = step
+    pmids = found.pmids[: search.most]
+    if not found.total:
+        yield Result(_nothing(search, found), data={"total": 0, "translation": found.translation, "articles": []})
+    elif not pmids:
+        raise Refused(f"there are only {found.total:,} articles; ask with an offset below that")
+    else:
+        yield Progress(f"reading {len(pmids)} of {found.total:,} articles", 0.5)
+        async for item in eutils.articles(pmids):
+            yield item if isinstance(item, Progress) else _listing(search, found, pmids, await _records(item, pmids))
+
+
+async def _reading(eutils: Eutils, pmids: Sequence[str], offset: int) -> AsyncIterator[Progress | Result]:
+    async for item in eutils.articles(pmids):
+        yield item if isinstance(item, Progress) else _wholes(pmids, await _records(item, pmids), offset)
+
+
+async def _records(page: Page, pmids: Sequence[str]) -> list[Article]:
+    """The articles of these numbers that PubMed gave, in their order."""
+    found, is_whole = await asyncio.to_thread(articles, page.body)
+    known = {article.pmid: article for article in found}
+    if not known and not is_whole:
+        raise Refused(UNREADABLE)
+    return [known[pmid] for pmid in pmids if pmid in known]
+
+
+def _listing(search: _Search, found: Found, pmids: Sequence[str], records: Sequence[Article]) -> Result:
+    if not records:
+        raise Refused(UNREADABLE)
+    places = {pmid: number for number, pmid in enumerate(pmids, search.first + 1)}
+    span = f"{search.first + 1}-{search.first + len(pmids)}" if search.first else f"{len(pmids)}"
+    head = [f"🔬 PUBMED: {span} of {found.total:,} articles for {search}", *_understood(search, found)]
+    head += _missing(pmids, records)
+    text, ends = "\n".join(head), list[int]()
+    for article in records:
+        text += f"\n\n{listed(article, places[article.pmid])}"
+        ends.append(len(text))
+    following = search.first + len(pmids)
+    if following < min(found.total, _FIRST_MOST + 1):
+        text += f"\n\nMore: ask again with offset={following}; one of them whole: pmid={records[0].pmid}"
+
+    def more(shown: int) -> str:
+        done = sum(end <= shown for end in ends)
+        if done == len(records):
+            return f"ask again with offset={following}"
+        return f"ask again with offset={places[records[done].pmid] - 1}"
+
+    data = {
+        "total": found.total,
+        "query": search.term,
+        "translation": found.translation,
+        "remarks": list(found.remarks),
+    }
+    data |= {"dates": str(search.when) if search.when else None, "articles": [asdict(article) for article in records]}
+    return Result(text, _citations(records), data, more)
+
+
+def _wholes(pmids: Sequence[str], records: Sequence[Article], offset: int) -> Result:
+    if not records:
+        raise Refused(f"PubMed has no article with PMID {', '.join(pmids)}; look for words of its title instead")
+    head = "\n".join([f"🔬 PUBMED: {', '.join(f'PMID {each.pmid}' for each in records)}", *_missing(pmids, records)])
+    body = "\n\n".join(map(whole, records))[:TEXT_LENGTH]
+    if offset >= len(body):
+        raise Refused(f"this text has only {len(body):,} characters; ask with an offset below that")
+
+    def more(shown: int) -> str:
+        return f"ask again with pmid={','.join(pmids)} and offset={offset + max(0, shown - len(head) - 2)}"
+
+    data = {"articles": [asdict(article) for article in records]}
+    return Result(f"{head}\n\n{body[offset:]}", _citations(records), data, more)
+
+
+def _citations(records: Sequence[Article]) -> list[Citation]:
+    marks = {True: "RETRACTED: ", False: ""}
+    return [Citation(f"PMID:{each.pmid}", marks[each.retracted] + each.title, each.url) for each in records]
+
+
+def _understood(search: _Search, found: Found) -> list[str]:
+    """How PubMed took the query, and what of it was of no use."""
+    taken = found.translation
+    lines = [f"Understood as: {cut(taken, _TRANSLATION)}"] if taken and taken != search.query else []
+    return lines + [f"Note: {remark}" for remark in found.remarks]
+
+
+def _nothing(search: _Search, found: Found) -> str:
+    remedies = ["widen or leave out date_range"] if search.when else []
+    remedies += ["leave out article_types"] if search.types else []
+    remedies.append("use fewer or broader words, join synonyms with OR, drop quotation marks and [field tags]")
+    head = f"🔬 PUBMED: no articles for {search}"
+    return "\n".join([head, *_understood(search, found), f"To find some: {'; '.join(remedies)}."])
+
+
+def _missing(pmids: Sequence[str], records: Sequence[Article]) -> list[str]:
+    given = {article.pmid for article in records}
+    lost = [pmid for pmid in pmids if pmid not in given]
+    return [f"Note: PubMed did not give PMID {', '.join(lost)}"] if lost else []
+
+
+def _query(query: str | None, message: str) -> str:
+    """On one line, without characters that cannot be printed."""
+    words = (query if query is not None else _telling(message)).translate(_QUOTES)
+    text = " ".join("".join(char if char.isprintable() else " " for char in words).split())
+    if not re.search(r"\w", text):
+        raise Refused("say in query what to look for, or in pmid which article to read")
+    if len(text) > QUERY_LENGTH:
+        raise Refused(f"the query is too long; {QUERY_LENGTH:,} characters are the most")
+    return text
+
+
+def _telling(message: str) -> str:
+    """What a message is about, without the words of asking; for callers that give no query."""
+    words = (word.strip("?!.,;:") for word in message[:500].split())
+    return " ".join(word for word in words if word and (word.lower() not in _ASKING or word.isupper()))
+
+
+def _pmids(text: str) -> list[str]:
+    found = []
+    for word in re.sub(r"(?i)\bpmids?\b:?", " ", text[:1000]).replace(",", " ").replace(";", " ").split():
+        match = _PMID.fullmatch(word)
+        if match is None:
+            raise Refused(
+                f"'{word[:40]}' is no PMID, which is a number such as 31978945; a DOI is found by "
+                "query='10.1000/x[doi]', a PMCID by query='PMC123[pmcid]'"
+            )
+        found.append(match[1])
+    if not 0 < len(found) <= READ_MOST:
+        raise Refused(f"give from 1 to {READ_MOST} PMIDs, separated by commas")
+    return list(dict.fromkeys(found))
+
+
+def _today(context: Context) -> date:
+    return datetime.now(ZoneInfo(context.time_zone)).date()
