@@ -1,6 +1,5 @@
 """Built in: `docs`, Brain's own handbook: a question goes in, the passages that answer it best come out."""
 
-import re
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -12,21 +11,12 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Result, specialist
+from specialists._asking import telling
+from specialists._passages import anchor, pieces, sections
 
 PASSAGES_GIVEN = 3
-PASSAGE_LENGTH = 1200
 _WEIGHTS = "12.0, 4.0, 1.0"
 """Of a passage's own heading, those above it and its text."""
-_HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*")
-_FENCE = re.compile(r"\s*(```|~~~)")
-_WORD = re.compile(r"\w+")
-_ASKING = frozenset({
-    "a", "about", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "get",
-    "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "of", "on", "or", "our", "own", "should",
-    "so", "that", "the", "their", "them", "then", "there", "these", "this", "to", "was", "we", "what", "when", "where",
-    "which", "who", "why", "will", "with", "work", "you", "your",
-})  # fmt: skip
-"""Words of questions. Manuals hardly use them, so that they would outweigh what is asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +34,7 @@ class Passage:
     @property
     def id(self) -> str:
         """Page and anchor, as in a link to the section."""
-        return f"{self.page}#{_anchor(self.heading[-1])}"
+        return f"{self.page}#{anchor(self.heading[-1])}"
 
 
 class Handbook:
@@ -73,11 +63,10 @@ class Handbook:
 
         Those whose own heading says all that is asked about go first, so a page's introduction before its sections.
         """
-        words = _WORD.findall(query.lower())
-        telling = [word for word in words if word not in _ASKING] or words
-        if not telling:
+        words = telling(query)
+        if not words:
             return []
-        any_of, headed = " OR ".join(f'"{w}"' for w in telling), " AND ".join(f'own : "{w}"' for w in telling)
+        any_of, headed = " OR ".join(f'"{w}"' for w in words), " AND ".join(f'own : "{w}"' for w in words)
         ranked = f"SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, {_WEIGHTS})"
         with self._lock:
             numbers = [n for match in (headed, any_of) for (n,) in self._index.execute(ranked, (match,))]
@@ -126,57 +115,20 @@ def answered(handbook: Handbook, query: str, section: str | None) -> Result:
 
 
 def passages(page: str, text: str) -> Iterator[Passage]:
-    """The sections of a Markdown page, long ones cut between paragraphs."""
-    heading: tuple[str, ...] = (page,)
-    levels: tuple[int, ...] = (1,)
-    for line, body in _sections(text):
-        if line is not None:
-            level, title = len(line[1]), line[2]
-            above = sum(known < level for known in levels)
-            heading, levels = (*heading[:above], title), (*levels[:above], level)
-        for piece in _cut(body):
-            yield Passage(page, heading, piece)
+    """The sections of a Markdown page, long ones in pieces."""
+    for heading, body in sections(text):
+        for piece in pieces(body):
+            yield Passage(page, heading or (page,), piece)
 
 
 def _title(page: str, text: str) -> str:
     """A page's first heading, else its name."""
-    return next((heading[2] for heading, _ in _sections(text) if heading), page)
-
-
-def _sections(text: str) -> Iterator[tuple[re.Match[str] | None, str]]:
-    """Each heading with the text below it; what stands before the first has none."""
-    heading, body, fenced = None, list[str](), False
-    for line in text.splitlines():
-        fenced ^= bool(_FENCE.match(line))
-        found = None if fenced else _HEADING.fullmatch(line)
-        if found:
-            yield heading, "\n".join(body)
-            heading, body = found, []
-        else:
-            body.append(line)
-    yield heading, "\n".join(body)
-
-
-def _cut(text: str) -> list[str]:
-    """Paragraphs joined up to `PASSAGE_LENGTH` characters; one that is longer alone is cut between its lines."""
-    pieces: list[str] = []
-    for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
-        fits = len(paragraph) <= PASSAGE_LENGTH
-        for part, glue in ((paragraph, "\n\n"),) if fits else ((line, "\n") for line in paragraph.splitlines()):
-            if pieces and len(pieces[-1]) + len(part) + len(glue) <= PASSAGE_LENGTH:
-                pieces[-1] += glue + part
-            elif part.strip():
-                pieces.append(part)
-    return pieces
+    return next((heading[-1] for heading, _ in sections(text) if heading), page)
 
 
 def _within(passage: Passage, section: str) -> bool:
     wanted = section.strip().lower().removesuffix(".md")
     return wanted == passage.page.lower() or any(wanted in title.lower() for title in passage.heading)
-
-
-def _anchor(heading: str) -> str:
-    return re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-"))
 
 
 @cache
@@ -185,7 +137,13 @@ def _handbook() -> Handbook:
 
 
 def pages_of(package: Path) -> list[Path]:
-    """Brain's pages: inside the package when it was built, beside it in a clone."""
-    if (package / "handbook").is_dir():
-        return sorted((package / "handbook").glob("*.md"))
-    return [*package.parent.glob("README.md"), *sorted((package.parent / "docs").glob("*.md"))]
+    """Brain's pages: inside the package when it was built, beside it in a clone; those of the specialists last."""
+    folder = package / "handbook"
+    if folder.is_dir():
+        return [*sorted(folder.glob("*.md")), *sorted(folder.glob("specialists/*.md"))]
+    folder = package.parent / "docs"
+    return [
+        *package.parent.glob("README.md"),
+        *sorted(folder.glob("*.md")),
+        *sorted(folder.glob("specialists/*.md")),
+    ]
