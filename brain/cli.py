@@ -1,4 +1,4 @@
-"""Roof: the command line. `brain serve`, `ask`, `specialists`, `check`; the same as `python -m brain`."""
+"""Roof: the command line. `brain serve`, `ask`, `specialists`, `index`, `check`; the same as `python -m brain`."""
 
 import argparse
 import asyncio
@@ -88,6 +88,11 @@ def _parser() -> argparse.ArgumentParser:
     asked.add_argument("--json", action="store_true", help="print each event as one JSON object a line")
     listed = command("specialists", specialists, "List the specialists.", "brain specialists --json")
     listed.add_argument("--json", action="store_true", help="print one JSON object")
+    indexed = command("index", index, "Read documents into knowledge.", "brain index notes handbook.pdf")
+    indexed.add_argument("path", nargs="*", type=Path, help="folder or file; without one, what was read before")
+    indexed.add_argument("--user", default="local", metavar="NAME", help="whose documents they are (local)")
+    indexed.add_argument("--list", action="store_true", help="say what is indexed, and read nothing")
+    indexed.add_argument("--forget", action="append", default=[], type=Path, metavar="PATH", help="take it out again")
     command("check", check, "Check the model and the specialists.", "brain check --model openai:gpt-4o-mini")
     return parser
 
@@ -195,6 +200,30 @@ def specialists(given: argparse.Namespace, settings: Settings) -> int:
     for refusal in registry.refused:
         print(f"refused: {refusal.name} ({refusal.origin}): {refusal.reason}")
     return DONE
+
+
+# index
+
+
+def index(given: argparse.Namespace, settings: Settings) -> int:
+    """Reads documents into the specialist `knowledge`, with progress on standard error."""
+    return completed(_index(given, settings))
+
+
+async def _index(given: argparse.Namespace, settings: Settings) -> int:
+    from specialists.knowledge import index as indexed  # the one specialist that has a command
+
+    registry = Registry(settings).discover()
+    if "knowledge" not in registry:
+        refused = next((refusal.reason for refusal in registry.refused if refusal.name == "knowledge"), "not installed")
+        raise BrainError(f"specialist knowledge: {refused}")
+    async with AsyncExitStack() as stack:
+        model = (await opened(settings, registry.usable()))[0].model
+        stack.push_async_callback(model.aclose)
+        tell = partial(print, file=sys.stderr, flush=True)
+        chosen = {"forget": given.forget, "listing": given.list}
+        done = await indexed(given.path, registry["knowledge"].settings, given.user, model, print, tell, **chosen)
+        return DONE if done else FAILED
 
 
 # check

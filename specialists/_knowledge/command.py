@@ -1,0 +1,207 @@
+"""Built in: what `brain index` does: remembers folders and files for a user, reads them, and says how it went."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from brain import Refused
+from specialists._knowledge import keeping, vectors
+from specialists._knowledge.index import Damaged, Index, path_for
+from specialists._knowledge.reading import kind_of
+from specialists._knowledge.supervising import Failed, supervised
+from specialists._knowledge.worker import Job, Step
+
+Say = Callable[[str], object]
+BUSY_AGAIN_SECONDS = 1.0
+
+
+class Places(Protocol):
+    """What of the settings is asked for."""
+
+    @property
+    def home(self) -> Path: ...
+    def folders_of(self, user: str | None) -> list[Path]: ...
+    def job(self, path: Path) -> Job: ...
+
+
+class Wrong(Exception):
+    """What cannot be done, in words for the terminal."""
+
+
+@dataclass(slots=True)
+class Summary:
+    """What became of the files."""
+
+    read: int = 0
+    passages: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    passed: Counter[str] = field(default_factory=Counter)
+    troubles: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, step: Step) -> None:
+        if step.what == "read":
+            self.read += bool(step.passages)
+            self.passages += step.passages
+            if step.trouble:
+                self.troubles.append((step.name, step.trouble))
+        elif step.what == "unchanged":
+            self.unchanged += step.n
+        elif step.what == "removed":
+            self.removed += 1
+        elif step.what == "passed":
+            self.passed[step.trouble] += step.n
+
+    @property
+    def lines(self) -> list[str]:
+        first = (
+            f"{_files(self.read)} read ({self.passages} passages), {self.unchanged} unchanged, {self.removed} removed"
+        )
+        troubles = [f"not read, or not wholly: {name}: {why}" for name, why in self.troubles]
+        return [first, *troubles, *(f"passed over: {n} × {why}" for why, n in self.passed.most_common())]
+
+
+async def indexed(
+    paths: Sequence[Path],
+    settings: Places,
+    user: str,
+    model: vectors.Embedder,
+    say: Say,
+    progress: Say,
+    *,
+    forget: Sequence[Path] = (),
+    listing: bool = False,
+) -> bool:
+    """Reads these folders and files into a user's index, with all that were read before and changed.
+
+    Args:
+        say: takes a line of what came of it.
+        progress: takes a line of what goes on.
+        forget: folders and files that leave the index; the others then stay as they are.
+        listing: only say what is indexed.
+
+    Returns:
+        Whether all could be done; what could not was said.
+    """
+    path = path_for(settings.home, user)
+    try:
+        with closing(Index(path)) as index:
+            if forget:
+                _forget(index, forget, say)
+            elif not listing:
+                _remember(index, paths, settings.folders_of(user), progress)
+                await _read(settings.job(path), say, progress)
+                await _embed(index, model, say, progress)
+            if listing:
+                _list(index, say)
+    except (Wrong, Damaged, Failed, OSError) as error:
+        progress(f"brain: {error}")
+        return False
+    except asyncio.CancelledError:
+        progress("stopped; what was read is kept")
+        raise
+    return True
+
+
+def _remember(index: Index, paths: Sequence[Path], folders: Sequence[Path], progress: Say) -> None:
+    wanted = [_real(path) for path in paths]
+    roots = keeping.synced(index, folders)
+    if not wanted and not roots:
+        raise Wrong("nothing is indexed yet; name a folder or a file")
+    for path in wanted:
+        above = next((root for root in index.roots("folder") if path.is_relative_to(root.place)), None)
+        if above is not None:
+            if str(path) != above.place:
+                progress(f"{path} is in {above.place}, which is indexed")
+            continue
+        for root in index.roots("folder"):
+            if Path(root.place).is_relative_to(path):
+                index.forget(root)
+        index.remember("folder", str(path))
+    keeping.synced(index, folders)
+
+
+def _real(path: Path) -> Path:
+    """The folder or file itself, wherever links lead."""
+    try:
+        real = path.expanduser().resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise Wrong(f"{path}: there is no such file or folder") from None
+    if not real.is_dir() and (not real.is_file() or kind_of(real.name) is None):
+        raise Wrong(f"{path}: not a kind of file that is read")
+    return real
+
+
+def _forget(index: Index, paths: Sequence[Path], say: Say) -> None:
+    roots = {root.place: root for root in index.roots("folder")}
+    for path in paths:
+        place = str(path.expanduser().resolve())
+        if place not in roots:
+            raise Wrong(f"{path} is not indexed by itself; indexed: {', '.join(roots) or 'nothing'}")
+        count = index.count(roots[place])
+        index.forget(roots[place])
+        say(f"forgot {place}: {_files(count.files)}, {count.passages} passages")
+    index.settle()
+
+
+def _list(index: Index, say: Say) -> None:
+    roots = index.roots("folder", "setting")
+    for root in roots:
+        count = index.count(root)
+        where = f"{root.place}{' (from the settings)' if root.kind == 'setting' else ''}"
+        say(f"{where}: {_files(count.files)}, {count.passages} passages, {count.vectors} with a vector")
+        for name, why in index.troubles([root]):
+            say(f"  not read, or not wholly: {name}: {why}")
+    if not roots:
+        say("nothing is indexed")
+
+
+async def _read(job: Job, say: Say, progress: Say) -> None:
+    summary = Summary()
+    while not await _worked(job, summary, progress):
+        progress("another process is reading into this index; waiting for it")
+        await asyncio.sleep(BUSY_AGAIN_SECONDS)
+    for line in summary.lines:
+        say(line)
+
+
+async def _worked(job: Job, summary: Summary, progress: Say) -> bool:
+    """Whether it was done; not, when another process is at work."""
+    at = Step("at")
+    async with aclosing(supervised(job)) as steps:
+        async for step in steps:
+            if step.what == "busy":
+                return False
+            summary.add(step)
+            if step.what == "at":
+                at = step
+            elif step.what == "read":
+                said = step.trouble if not step.passages else f"{step.passages} passages"
+                progress(f"[{at.n}/{at.of}] {step.name}: {said}")
+    return True
+
+
+async def _embed(index: Index, model: vectors.Embedder, say: Say, progress: Say) -> None:
+    if not vectors.lacking(index):
+        return
+    if not vectors.installed():
+        say(f"vectors: none; {vectors.MISSING}")
+        return
+    done = 0
+    try:
+        async for done, of in vectors.completed(index, model):
+            progress(f"vectors: {done} of {of}")
+    except Refused as refusal:
+        say(f"vectors: {done or 'none'}; {refusal.reason}. Words are searched all the same")
+        return
+    trusted = index.note("exam") >= vectors.PASSED
+    doubt = "" if trusted else "; they tell meanings badly apart, so words go first: take a model made for embeddings"
+    say(f"vectors: {done} made, of {index.note('dimensions')} numbers each{doubt}")
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"

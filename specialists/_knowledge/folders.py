@@ -1,0 +1,119 @@
+"""Built in: the files below a folder that may be read, and their bytes. Nothing outside the folder is ever opened."""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from specialists._knowledge.reading import kind_of
+
+FILES_MOST = 50_000
+_LEFT_OUT = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "lost+found", "$RECYCLE.BIN"})
+
+
+class Outside(Exception):
+    """What is at this path now is no plain file inside its folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as the folder lists it; `name` is its path below the folder, with slashes."""
+
+    name: str
+    size: int
+    changed: int
+
+
+@dataclass(slots=True)
+class Passed:
+    """What a walk passed over: how many files for which reason."""
+
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+def walked(root: Path, passed: Passed | None = None) -> Iterator[Seen]:
+    """The files below a folder, or the one file, that can be read: no hidden ones, no links, no devices.
+
+    Links are not followed, whether they lead outside or in a circle: what they point to inside is found anyway.
+    """
+    reasons = (passed or Passed()).reasons
+    count = 0
+    for entry in _entries(root, reasons):
+        seen = _seen(root, entry, reasons)
+        if seen is not None:
+            count += 1
+            if count > FILES_MOST:
+                reasons[f"left out: more than {FILES_MOST:,} files in one folder"] += 1
+                return
+            yield seen
+
+
+def content(root: Path, name: str, most: int) -> bytes:
+    """The bytes of a file that was seen below a folder, at most `most` + 1 of them.
+
+    Raises:
+        Outside: when a link took the place of the file or of a folder above it.
+        OSError: when it cannot be read.
+    """
+    path = _base(root) / name
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as file:
+        opened, named = os.fstat(file.fileno()), os.lstat(path)
+        same = (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
+        if not (same and stat.S_ISREG(opened.st_mode) and os.path.realpath(path) == os.path.abspath(path)):
+            raise Outside
+        return file.read(most + 1)
+
+
+def _base(root: Path) -> Path:
+    """What the names of files below a root begin at."""
+    return root if root.is_dir() else root.parent
+
+
+def _entries(root: Path, reasons: Counter[str]) -> Iterator["os.DirEntry[str]"]:
+    if not root.is_dir():
+        yield from (entry for entry in _listed(root.parent, reasons) if entry.name == root.name)
+        return
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        for entry in _listed(folder, reasons):
+            if entry.name.startswith((".", "~$")) or entry.name in _LEFT_OUT:
+                continue
+            if entry.is_symlink():
+                reasons["a link, which is not followed"] += 1
+            elif entry.is_dir(follow_symlinks=False):
+                waiting.append(Path(entry.path))
+            else:
+                yield entry
+
+
+def _listed(folder: Path, reasons: Counter[str]) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        reasons["a folder that cannot be opened"] += 1
+        return []
+
+
+def _seen(root: Path, entry: "os.DirEntry[str]", reasons: Counter[str]) -> Seen | None:
+    if kind_of(entry.name) is None:
+        reasons[f"not a kind that is read: {os.path.splitext(entry.name)[1].lower()[:12] or 'no ending'}"] += 1
+        return None
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return None  # gone since it was listed
+    if not stat.S_ISREG(found.st_mode):
+        reasons["not a plain file"] += 1
+        return None
+    name = Path(entry.path).relative_to(_base(root)).as_posix()
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        reasons["a name that is not UTF-8"] += 1
+        return None
+    return Seen(name, found.st_size, found.st_mtime_ns)

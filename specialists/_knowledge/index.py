@@ -1,0 +1,316 @@
+"""Built in: the index of one user, a SQLite file: roots, their files, the passages of these with their vectors.
+
+Readers and one writer go side by side (WAL). Each file is written in one transaction: after a crash it is there as it
+was before, or whole. A root is a folder (or file) of the user, or a conversation with its uploads.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+Kind = Literal["folder", "setting", "conversation"]
+VERSION = 1
+BUSY_SECONDS = 20.0
+COMMON_LEAST = 20
+"""Words in fewer passages than this are not counted beforehand."""
+
+_SCHEMA = """
+CREATE TABLE note (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
+CREATE TABLE root (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, place TEXT NOT NULL, used REAL NOT NULL,
+    UNIQUE (kind, place));
+CREATE TABLE file (id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER NOT NULL REFERENCES root ON DELETE CASCADE,
+    name TEXT NOT NULL, size INTEGER NOT NULL, changed INTEGER NOT NULL, hash BLOB NOT NULL, trouble TEXT,
+    UNIQUE (root, name));
+CREATE TABLE chunk (id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER NOT NULL REFERENCES file ON DELETE CASCADE,
+    place TEXT NOT NULL, name TEXT NOT NULL, heading TEXT NOT NULL, text TEXT NOT NULL);
+CREATE INDEX chunk_file ON chunk (file);
+CREATE TABLE vector (id INTEGER PRIMARY KEY AUTOINCREMENT, chunk INTEGER NOT NULL UNIQUE REFERENCES chunk
+    ON DELETE CASCADE, hash BLOB NOT NULL, value BLOB NOT NULL);
+CREATE TABLE common (word TEXT PRIMARY KEY, passages INTEGER NOT NULL) WITHOUT ROWID;
+CREATE VIRTUAL TABLE passage USING fts5(name, heading, text, content='chunk', content_rowid='id',
+    tokenize='porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE word USING fts5vocab('passage', 'row');
+CREATE TRIGGER chunk_added AFTER INSERT ON chunk BEGIN
+    INSERT INTO passage (rowid, name, heading, text) VALUES (new.id, new.name, new.heading, new.text);
+END;
+CREATE TRIGGER chunk_removed AFTER DELETE ON chunk BEGIN
+    INSERT INTO passage (passage, rowid, name, heading, text)
+        VALUES ('delete', old.id, old.name, old.heading, old.text);
+END;
+"""
+
+
+class Damaged(Exception):
+    """The file of the index is none, or one of another version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder or conversation in the index; `place` is its path, or the conversation's id."""
+
+    id: int
+    kind: Kind
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file in the index; `trouble` says why it, or some of its pages, could not be read."""
+
+    id: int
+    name: str
+    size: int
+    changed: int
+    hash: bytes
+    trouble: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A passage to be written; `place` is where in the file, such as `page=3`."""
+
+    heading: tuple[str, ...]
+    place: str
+    text: str
+
+    @property
+    def title(self) -> str:
+        return " › ".join(self.heading)
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How much of a root, or of all, is in the index."""
+
+    files: int
+    passages: int
+    vectors: int
+
+
+def path_for(folder: Path, user: str | None) -> Path:
+    """The file of one user's index. Names that differ never share one, also where upper and lower case are the same."""
+    readable = "".join(c for c in (user or "") if c.isascii() and c.isalnum())[:30].lower() or "user"
+    digest = blake2b((user or "").encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return folder / (f"{readable}-{digest}.db" if user is not None else "nobody.db")
+
+
+class Index:
+    """One connection to an index.
+
+    Raises:
+        Damaged: when the file cannot be used.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = path
+        self.db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare()
+        except sqlite3.DatabaseError as error:
+            self.db.close()
+            raise Damaged(str(error)) from error
+
+    def _prepare(self) -> None:
+        self.db.execute("PRAGMA foreign_keys = ON")
+        (version,) = self.db.execute("PRAGMA user_version").fetchone()
+        if version == VERSION:
+            return
+        self.db.execute("PRAGMA journal_mode = WAL")
+        with self.writing():
+            (version,) = self.db.execute("PRAGMA user_version").fetchone()  # another process may have been first
+            if version == 0:
+                for statement in _statements(_SCHEMA):
+                    self.db.execute(statement)
+                self.db.execute(f"PRAGMA user_version = {VERSION}")
+                os.chmod(self.path, 0o600)
+            elif version != VERSION:
+                raise Damaged(f"version {version}")
+
+    def close(self) -> None:
+        self.db.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A transaction, undone when something is raised inside."""
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+        self.db.execute("COMMIT")
+
+    # roots
+
+    def roots(self, *kinds: Kind) -> list[Root]:
+        rows = self.db.execute("SELECT id, kind, place FROM root ORDER BY place")
+        return [Root(*row) for row in rows if not kinds or row[1] in kinds]
+
+    def remember(self, kind: Kind, place: str) -> Root:
+        """The root at this place, new or old; for a conversation, it was used now."""
+        with self.writing():
+            self.db.execute(
+                "INSERT INTO root (kind, place, used) VALUES (?, ?, ?) "
+                "ON CONFLICT (kind, place) DO UPDATE SET used = excluded.used",
+                (kind, place, time.time()),
+            )
+            row = self.db.execute("SELECT id FROM root WHERE kind = ? AND place = ?", (kind, place)).fetchone()
+        return Root(row[0], kind, place)
+
+    def forget(self, root: Root) -> None:
+        """Removes a root with all its files."""
+        with self.writing():
+            self.db.execute("DELETE FROM root WHERE id = ?", (root.id,))
+
+    def expire(self, keep: str, most: int, seconds: float) -> None:
+        """Removes the conversations used longest ago, until their texts take at most `most` characters."""
+        sized = self.db.execute(
+            "SELECT r.id, r.place, r.used, coalesce(sum(length(c.text)), 0) FROM root r "
+            "LEFT JOIN file f ON f.root = r.id LEFT JOIN chunk c ON c.file = f.id WHERE r.kind = 'conversation' GROUP BY r.id ORDER BY r.used DESC"
+        ).fetchall()
+        total, oldest = 0, time.time() - seconds
+        for number, place, used, size in sized:
+            total += size
+            if place != keep and (total > most or used < oldest):
+                with self.writing():
+                    self.db.execute("DELETE FROM root WHERE id = ?", (number,))
+
+    # files
+
+    def files(self, root: Root) -> dict[str, Known]:
+        rows = self.db.execute("SELECT id, name, size, changed, hash, trouble FROM file WHERE root = ?", (root.id,))
+        return {row[1]: Known(*row) for row in rows}
+
+    def touch(self, file: Known, size: int, changed: int) -> None:
+        """Notes the time of a file whose content is as it was."""
+        with self.writing():
+            self.db.execute("UPDATE file SET size = ?, changed = ? WHERE id = ?", (size, changed, file.id))
+
+    def write(
+        self,
+        root: Root,
+        name: str,
+        stamp: tuple[int, int, bytes],
+        chunks: Sequence[Chunk],
+        trouble: str | None = None,
+    ) -> None:
+        """Puts a file in, in the place of what it was before; passages that stay the same keep their vectors.
+
+        Args:
+            stamp: its size, its time of change and the hash of its content.
+        """
+        with self.writing():
+            kept = self._vectors_of(root, name)
+            self.db.execute("DELETE FROM file WHERE root = ? AND name = ?", (root.id, name))
+            if self.db.execute("SELECT 1 FROM root WHERE id = ?", (root.id,)).fetchone() is None:
+                return  # forgotten meanwhile
+            file = self.db.execute(
+                "INSERT INTO file (root, name, size, changed, hash, trouble) VALUES (?, ?, ?, ?, ?, ?)",
+                (root.id, name, *stamp, trouble),
+            ).lastrowid
+            for chunk in chunks:
+                row = (file, chunk.place, name, chunk.title, chunk.text)
+                added = self.db.execute(
+                    "INSERT INTO chunk (file, place, name, heading, text) VALUES (?, ?, ?, ?, ?)", row
+                ).lastrowid
+                digest = hash_of(embeddable(name, chunk.title, chunk.text).encode())
+                if digest in kept:
+                    self.db.execute(
+                        "INSERT INTO vector (chunk, hash, value) VALUES (?, ?, ?)", (added, digest, kept[digest])
+                    )
+
+    def _vectors_of(self, root: Root, name: str) -> dict[bytes, bytes]:
+        return dict(
+            self.db.execute(
+                "SELECT v.hash, v.value FROM vector v JOIN chunk c ON c.id = v.chunk JOIN file f ON f.id = c.file "
+                "WHERE f.root = ? AND f.name = ?",
+                (root.id, name),
+            )
+        )
+
+    def remove(self, file: Known) -> None:
+        with self.writing():
+            self.db.execute("DELETE FROM file WHERE id = ?", (file.id,))
+
+    def count(self, root: Root) -> Count:
+        """How much of a root is in the index; files of which nothing could be read do not count."""
+        row = self.db.execute(
+            "SELECT count(DISTINCT c.file), count(c.id), count(v.chunk) FROM file f JOIN chunk c ON c.file = f.id "
+            "LEFT JOIN vector v ON v.chunk = c.id AND length(v.value) > 0 WHERE f.root = ?",
+            (root.id,),
+        ).fetchone()
+        return Count(*row)
+
+    def passages(self) -> int:
+        """How many passages are in the whole index."""
+        (number,) = self.db.execute("SELECT count(*) FROM chunk").fetchone()
+        return int(number)
+
+    def troubles(self, roots: Iterable[Root]) -> list[tuple[str, str]]:
+        """Names of files that could not be read, or not wholly, and why."""
+        numbers = ", ".join(str(root.id) for root in roots)
+        where = f"trouble IS NOT NULL AND root IN ({numbers})"
+        return self.db.execute(f"SELECT name, trouble FROM file WHERE {where} ORDER BY name").fetchall()
+
+    def names(self, roots: Iterable[Root]) -> list[tuple[int, int, str]]:
+        """Number, root and name of each file with passages in it."""
+        numbers = ", ".join(str(root.id) for root in roots)
+        found = f"SELECT id, root, name FROM file f WHERE root IN ({numbers})"
+        return self.db.execute(f"{found} AND EXISTS (SELECT 1 FROM chunk WHERE file = f.id) ORDER BY name").fetchall()
+
+    # what is known of the whole
+
+    def note(self, key: str) -> Any:
+        row = self.db.execute("SELECT value FROM note WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else None
+
+    def set_notes(self, notes: Mapping[str, Any]) -> None:
+        with self.writing():
+            self.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
+
+    def settle(self) -> None:
+        """After many changes: counts the common words, so that a question need not."""
+        with self.writing():
+            self.db.execute("DELETE FROM common")
+            self.db.execute("INSERT INTO common SELECT term, doc FROM word WHERE doc >= ?", (COMMON_LEAST,))
+            (passages,) = self.db.execute("SELECT count(*) FROM chunk").fetchone()
+            self.db.execute("INSERT OR REPLACE INTO note VALUES ('passages', ?)", (passages,))
+        self.db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def embeddable(name: str, title: str, text: str) -> str:
+    """What a passage's vector is made of: its text below the names of where it stands."""
+    return f"{' › '.join(filter(None, (name, title)))}\n{text}"
+
+
+def hash_of(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+@contextmanager
+def alone(path: Path, seconds: float = 0.0) -> Iterator[bool]:
+    """Whether this process is the only one to index folders now; ends with the process, however that ends."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path.with_suffix(".lock"), timeout=seconds, isolation_level=None)) as lock:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            yield False
+            return
+        yield True
+
+
+def _statements(script: str) -> Iterator[str]:
+    held = ""
+    for line in script.splitlines():
+        held += line + "\n"
+        if sqlite3.complete_statement(held):
+            yield held
+            held = ""

@@ -1,0 +1,219 @@
+"""Built in: keeps the indexes up to date behind the questions: files that changed, uploads, and missing vectors.
+
+One task an index and purpose; a question waits for it as long as it likes, and whoever asks next finds it at work.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from brain import Attachment, Progress, Refused
+from specialists._knowledge import vectors
+from specialists._knowledge.folders import Passed
+from specialists._knowledge.index import Index, Kind, Root, hash_of
+from specialists._knowledge.reading import kind_of
+from specialists._knowledge.supervising import Failed, supervised
+from specialists._knowledge.worker import Job, Step, Upload, abilities, changes
+
+CHECK_SECONDS = 1.0
+"""Folders are looked through at most so often, and for at most a twentieth of the time."""
+CHECK_SHARE = 20.0
+TELL_SECONDS = 0.1
+VECTORS_AGAIN_SECONDS = 600.0
+UPLOADS_MOST = 20_000_000
+"""Characters of uploads that are kept; the conversations used longest ago go first."""
+UPLOAD_SECONDS = 30 * 86_400.0
+
+
+@dataclass(slots=True)
+class Work:
+    """Something that is done in the background; `step` is the last one."""
+
+    task: "asyncio.Task[None]"
+    step: Step | None = None
+
+    @property
+    def said(self) -> Progress:
+        step = self.step
+        if step is None or not step.of:
+            return Progress("reading documents that changed")
+        return Progress(f"reading {step.n} of {step.of}: {step.name}", (step.n - 1) / step.of)
+
+
+@dataclass(slots=True)
+class Keeper:
+    """What is going on about the indexes, on one event loop."""
+
+    works: dict[tuple[Path, str], Work] = field(default_factory=dict)
+    fresh_until: dict[Path, float] = field(default_factory=dict)
+    vectors_from: dict[Path, float] = field(default_factory=dict)
+
+    def running(self, key: tuple[Path, str]) -> Work | None:
+        work = self.works.get(key)
+        return work if work is not None and not work.task.done() else None
+
+    def start(self, path: Path, purpose: str, job: Job, uploads: Sequence[bytes] = ()) -> Work:
+        work = self.works[path, purpose] = Work(asyncio.create_task(self._read(path, purpose, job, uploads)))
+        return work
+
+    async def _read(self, path: Path, purpose: str, job: Job, uploads: Sequence[bytes]) -> None:
+        with suppress(Failed):
+            async with aclosing(supervised(job, uploads)) as steps:
+                async for step in steps:
+                    if step.what == "at":
+                        self.works[path, purpose].step = step
+
+
+_keepers: "WeakKeyDictionary[asyncio.AbstractEventLoop, Keeper]" = WeakKeyDictionary()
+
+
+def keeper() -> Keeper:
+    return _keepers.setdefault(asyncio.get_running_loop(), Keeper())
+
+
+async def stopped() -> None:
+    """Ends all that is going on; what was done by then is kept."""
+    tasks = [work.task for work in keeper().works.values() if not work.task.done()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def folders_read(path: Path, job: Job, folders: Sequence[Path], seconds: float) -> AsyncIterator[Progress]:
+    """Brings the folders of an index up to date, for so many seconds; then it goes on without being waited for.
+
+    Args:
+        folders: those of the settings.
+    """
+    own = keeper()
+    work = own.running((path, ""))
+    if work is None and time.monotonic() >= own.fresh_until.get(path, 0.0):
+        began = time.monotonic()
+        stale = await asyncio.to_thread(_stale, path, folders)
+        took = time.monotonic() - began
+        own.fresh_until[path] = began + max(CHECK_SECONDS, CHECK_SHARE * took)
+        if stale:
+            work = own.start(path, "", job)
+    if work is not None:
+        async for progress in _waited(work, seconds):
+            yield progress
+
+
+async def uploads_read(
+    path: Path, job: Job, conversation: str, attachments: Sequence[Attachment], seconds: float
+) -> AsyncIterator[Progress]:
+    """Puts the readable attachments of a conversation into the index, unless they are in it."""
+    own = keeper()
+    work = own.running((path, conversation))
+    if work is None:
+        named = named_uploads(attachments)
+        new = await asyncio.to_thread(_new_uploads, path, conversation, named)
+        if new is not None:
+            uploads = [Upload(name, one.type, len(one.data)) for name, one in new.items()]
+            data = [one.data for one in new.values()]
+            keep = list(named)
+            changed = Job(job.database, job.language, job.bytes_most, job.passages_most, conversation, keep, uploads)
+            work = own.start(path, conversation, changed, data)
+    if work is not None:
+        async for progress in _waited(work, seconds):
+            yield progress
+
+
+def still_reading(path: Path, conversation: str) -> Step | None:
+    """The file that is being read now, if any."""
+    for purpose in ("", conversation):
+        work = keeper().running((path, purpose))
+        if work is not None:
+            return work.step or Step("at")
+    return None
+
+
+def vectors_made(path: Path, model: vectors.Embedder) -> None:
+    """Has the passages without a vector get one, in the background, if the model server makes any."""
+    own = keeper()
+    due = time.monotonic() >= own.vectors_from.get(path, 0.0)
+    if due and own.running((path, "\0vectors")) is None and vectors.installed():
+        own.works[path, "\0vectors"] = Work(asyncio.create_task(_make_vectors(own, path, model)))
+
+
+async def _make_vectors(own: Keeper, path: Path, model: vectors.Embedder) -> None:
+    own.vectors_from[path] = time.monotonic() + CHECK_SECONDS
+    index = await asyncio.to_thread(Index, path)
+    with closing(index):
+        if not vectors.lacking(index):
+            return
+        began = time.monotonic()
+        try:
+            async for _ in vectors.completed(index, model):
+                await asyncio.sleep(time.monotonic() - began)  # the same server writes the answer meanwhile
+                began = time.monotonic()
+        except Refused:
+            own.vectors_from[path] = time.monotonic() + VECTORS_AGAIN_SECONDS
+
+
+def named_uploads(attachments: Sequence[Attachment]) -> dict[str, Attachment]:
+    """The attachments that can be read, by names that differ."""
+    found: dict[str, Attachment] = {}
+    for one in attachments:
+        if kind_of(one.name, one.type) is not None and one.kind not in ("image", "audio", "video"):
+            name = " ".join(one.name.replace("\\", "/").rpartition("/")[2].split())[:120] or "unnamed"
+            found[name if name not in found else f"{one.id} {name}"] = one
+    return found
+
+
+def synced(index: Index, folders: Sequence[Path]) -> list[Root]:
+    """Makes the roots that come from settings these folders, without those that are below an indexed one."""
+    indexed = [Path(root.place) for root in index.roots("folder")]
+    wanted = {str(path) for path in folders if not any(path.is_relative_to(one) for one in indexed)}
+    kind: Kind = "setting"
+    for root in index.roots(kind):
+        if root.place not in wanted:
+            index.forget(root)
+    there = {root.place for root in index.roots(kind)}
+    for place in sorted(wanted - there):
+        index.remember(kind, place)
+    return index.roots("folder", "setting")
+
+
+async def _waited(work: Work, seconds: float) -> AsyncIterator[Progress]:
+    end = time.monotonic() + seconds
+    while not work.task.done() and time.monotonic() < end:
+        await asyncio.wait({work.task}, timeout=TELL_SECONDS)
+        if not work.task.done():
+            yield work.said
+
+
+def _stale(path: Path, folders: Sequence[Path]) -> bool:
+    """Whether a file changed, came or went since the index was made, or more can be read now."""
+    if not folders and not path.exists():
+        return False
+    with closing(Index(path)) as index:
+        roots = synced(index, folders)
+        again = index.note("able") not in (None, abilities())
+        return any(_differs(index, root, again=again) for root in roots)
+
+
+def _differs(index: Index, root: Root, *, again: bool) -> bool:
+    fresh, gone, _ = changes(index, root, Passed(), again=again)
+    return bool(fresh or gone)
+
+
+def _new_uploads(path: Path, conversation: str, named: dict[str, Attachment]) -> dict[str, Attachment] | None:
+    """Those that are not in the index yet; None when it holds just these."""
+    if not named and not path.exists():
+        return None
+    with closing(Index(path)) as index:
+        root = next((root for root in index.roots("conversation") if root.place == conversation), None)
+        if root is None and not named:
+            return None
+        known = index.files(root) if root else {}
+        new = {name: one for name, one in named.items() if name not in known or known[name].hash != hash_of(one.data)}
+        if not new and known.keys() <= named.keys():
+            index.remember("conversation", conversation)
+            return None
+        index.expire(conversation, UPLOADS_MOST, UPLOAD_SECONDS)
+        return new

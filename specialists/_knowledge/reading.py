@@ -1,0 +1,201 @@
+"""Built in: what a file says, as parts with the headings they stand under. Which reader, by the kind of file.
+
+The bytes are a stranger's, so all this runs in a process that can be killed: see `worker`.
+"""
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from specialists._passages import sections
+
+KINDS = {
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),
+    **dict.fromkeys((".txt", ".text", ".log", ".rst", ".org", ".adoc", ".tex"), "text"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
+    **dict.fromkeys((".csv", ".tsv"), "table"),
+    ".pdf": "pdf",
+    **dict.fromkeys((".docx", ".xlsx", ".xlsm", ".pptx"), "office"),
+    **dict.fromkeys((".doc", ".xls", ".ppt"), "old"),
+}
+_OF_TYPE = {
+    "text/markdown": ".md",
+    "text/html": ".html",
+    "text/csv": ".csv",
+    "application/pdf": ".pdf",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": ".docx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ".xlsx",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": ".pptx",
+}
+ROWS_MOST = 20_000
+COLUMNS_MOST = 60
+_SAMPLE = 4096
+_CONTROL_SHARE = 0.02
+_CELL_LENGTH = 500
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
+_BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+class Unreadable(Exception):
+    """Why a file cannot be read, in words for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a file; `place` says where it is, such as `page=3`, `slide=2` or `sheet=Sales`."""
+
+    text: str
+    heading: tuple[str, ...] = ()
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What could not be read of a file of which other parts could."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to be read.
+
+    Attributes:
+        language: of scanned pages.
+        busy: called with what is being done and how many seconds that may take.
+    """
+
+    name: str
+    data: bytes
+    language: str = "en"
+    busy: Callable[[str, float], None] = lambda what, seconds: None
+
+
+def kind_of(name: str, media_type: str = "") -> str | None:
+    """Which reader reads a file of this name, and for an upload, this media type; None when none does."""
+    ending = _ending(name)
+    if ending in KINDS:
+        return KINDS[ending]
+    if media_type in _OF_TYPE:
+        return KINDS[_OF_TYPE[media_type]]
+    return "text" if media_type.startswith("text/") or ending == "" else None
+
+
+def ending_of(source: Source) -> str:
+    """The ending that tells the kind of an Office file: that of its name."""
+    return _ending(source.name)
+
+
+def parts(source: Source, kind: str) -> Iterator[Part | Trouble]:
+    """The parts of a file in their order.
+
+    Raises:
+        Unreadable: and anything that a reader of foreign files may raise.
+    """
+    if source.data.startswith(b"%PDF-"):
+        kind = "pdf"
+    if kind == "pdf":
+        from specialists._knowledge.pdf import pdf_parts
+
+        yield from pdf_parts(source)
+    elif kind == "office":
+        from specialists._knowledge.office import office_parts
+
+        yield from office_parts(source.data, ending_of(source))
+    elif kind == "html":
+        from specialists._knowledge.html import html_parts
+
+        yield from html_parts(decoded(source.data, _charset(source.data)))
+    elif kind == "old":
+        raise Unreadable("an old Office format; save it as docx, xlsx or pptx")
+    else:
+        text = decoded(source.data)
+        if kind == "markdown":
+            yield from (Part(body, heading) for heading, body in sections(text))
+        else:
+            yield Part("\n".join(_csv(text)) if kind == "table" else text)
+
+
+def decoded(data: bytes, charset: str | None = None) -> str:
+    """The text in these bytes: by its mark or the charset given, else UTF-8, else Windows-1252.
+
+    Raises:
+        Unreadable: when they are no text.
+    """
+    for mark, name in _BOMS.items():
+        if data.startswith(mark):
+            return data.decode(name, "replace")
+    sample = data[:_SAMPLE]
+    if b"\0" in sample:
+        return _wide(data)
+    if sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in sample) > len(sample) * _CONTROL_SHARE:
+        raise Unreadable("not text, though its name says so")
+    try:
+        return data.decode(charset or "utf-8").replace("\0", " ")
+    except (UnicodeDecodeError, LookupError):
+        return (data.decode("cp1252", "replace") if charset else _eight_bit(data)).replace("\0", " ")
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a Markdown table; the first one is its header."""
+    width = max(map(len, rows), default=0)
+    if not width:
+        return ""
+    lines = ["| " + " | ".join([*map(_cell, row), *[""] * (width - len(row))]) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * width, *lines[1:]])
+
+
+def _cell(text: str) -> str:
+    return " ".join(text[: _CELL_LENGTH * 2].split()).replace("|", "\\|")[:_CELL_LENGTH]
+
+
+def _ending(name: str) -> str:
+    stem, dot, ending = name.rpartition("/")[2].rpartition(".")
+    return f".{ending.lower()}" if dot and stem else ""
+
+
+def _charset(data: bytes) -> str | None:
+    found = _CHARSET.search(data[:_SAMPLE])
+    return found[1].decode() if found else None
+
+
+def _wide(data: bytes) -> str:
+    """UTF-16 without a mark: of text in Latin letters, every other byte is null."""
+    sample = data[:_SAMPLE]
+    for start, name in ((1, "utf-16-le"), (0, "utf-16-be")):
+        if sample[start::2].count(0) > 0.7 * len(sample[start::2]) and not sample[1 - start :: 2].count(0):
+            return data.decode(name, "replace")
+    raise Unreadable("not text, though its name says so")
+
+
+def _eight_bit(data: bytes) -> str:
+    """Text in an eight-bit or Asian charset; by its letters when that can be told, else Windows-1252."""
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        return data.decode("cp1252", "replace")
+    best = from_bytes(data[: 16 * _SAMPLE]).best()
+    return data.decode(best.encoding if best else "cp1252", "replace")
+
+
+def _csv(text: str) -> Iterator[str]:
+    delimiter = max(",;\t", key=text[:_SAMPLE].count)
+    rows = []
+    try:
+        for row in csv.reader(io.StringIO(text), delimiter=delimiter):
+            if any(row):
+                rows.append(row[:COLUMNS_MOST])
+            if len(rows) > ROWS_MOST:
+                break
+    except csv.Error:
+        return iter([text])
+    return iter([table(rows)])

@@ -1,0 +1,261 @@
+"""Built in: passages as vectors, made by the model server and compared with numpy, exactly.
+
+Before the first one, the server's vectors sit an exam: short questions whose answers share no word with them. A chat
+model that hands out vectors of no meaning fails it, and its vectors then count for less than the words do.
+"""
+
+import asyncio
+import importlib.util
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from brain import Refused
+from specialists._knowledge.index import Index, embeddable, hash_of
+
+MISSING = "vectors need the extra: pip install 'brain-sse[vectors]'"
+BATCH = 32
+TEXT_LENGTH = 2000
+SHORT_LENGTH = 400
+"""Of a text that a server refuses as it is: its model may take few tokens."""
+FAILURES_MOST = 3
+MATRICES_MOST = 4
+SAME = 0.99
+"""Cosine from which two vectors of one text come from one model."""
+PASSED = 6
+_EXAM = (
+    ("How do I get my money back?", "Refunds are paid within two weeks of a return."),
+    ("When can I take time off?", "Vacation must be requested ten days ahead."),
+    ("I feel sick and have a fever.", "Patients with flu should see a physician."),
+    ("The car will not start.", "A dead battery keeps the engine of a vehicle from turning."),
+    ("Where is the nearest place to eat?", "Restaurants are on the ground floor."),
+    ("How warm is it outside?", "Today's weather is sunny, with temperatures of thirty degrees."),
+    ("My computer is very slow.", "Close programs to free the memory of your laptop."),
+    ("Who runs the company?", "The chief executive leads our firm."),
+)
+_PROBE = _EXAM[0][1]
+
+
+class Embedder(Protocol):
+    """What makes vectors: a turn's model."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question as a vector; `trusted` when the vectors of its model passed the exam."""
+
+    vector: Sequence[float]
+    trusted: bool
+
+
+def installed() -> bool:
+    return importlib.util.find_spec("numpy") is not None
+
+
+async def asked(index: Index, model: Embedder, query: str) -> Asked | None:
+    """The vector of a question; None when the index has no vectors of this model."""
+    probe = index.note("probe")
+    if probe is None:
+        return None
+    vectors = await _embedded(model, [query[:TEXT_LENGTH], _PROBE])
+    if vectors is None or not await asyncio.to_thread(same, probe, vectors[1]):
+        return None
+    return Asked(vectors[0], index.note("exam") >= PASSED)
+
+
+async def completed(index: Index, model: Embedder) -> AsyncIterator[tuple[int, int]]:
+    """Gives a vector to each passage that has none, and says how many of how many are done.
+
+    Those of another model go first. Can be ended at any time, and goes on from there.
+
+    Raises:
+        Refused: when the server has no vectors, or stops making them.
+    """
+    await _examined(index, model)
+    total, done, failures = await asyncio.to_thread(lacking, index), 0, 0
+    while rows := await asyncio.to_thread(_next, index):
+        vectors = await _each(model, [embeddable(*row[1:])[:TEXT_LENGTH] for row in rows])
+        failures = 0 if any(vectors) else failures + 1
+        if failures >= FAILURES_MOST:
+            raise Refused("the model server stopped making vectors")
+        await asyncio.to_thread(_put, index, rows, vectors)
+        done += len(rows)
+        yield done, max(total, done)
+
+
+def same(probe: bytes, vector: Sequence[float]) -> bool:
+    """Whether a vector is, but for rounding, the one kept."""
+    import numpy as np
+
+    kept, new = np.frombuffer(probe, np.float16).astype(np.float32), np.asarray(vector, np.float32)
+    if kept.shape != new.shape:
+        return False
+    return float(kept @ new) >= SAME * float(np.linalg.norm(kept)) * float(np.linalg.norm(new))
+
+
+def packed(vector: Sequence[float]) -> bytes:
+    """A vector of length 1 in half precision."""
+    import numpy as np
+
+    array = np.asarray(vector, np.float32)
+    return bytes((array / (np.linalg.norm(array) or 1.0)).astype(np.float16).tobytes())
+
+
+async def _examined(index: Index, model: Embedder) -> None:
+    """Has a model sit the exam, unless it is the one whose vectors are in the index already."""
+    probe = index.note("probe")
+    if probe is not None:
+        vectors = await _embedded(model, [_PROBE])
+        if vectors is not None and await asyncio.to_thread(same, probe, vectors[0]):
+            return
+    answers = await _embedded(model, [text for pair in _EXAM for text in pair])
+    if answers is None:
+        raise Refused("the model server has no embeddings")
+    await asyncio.to_thread(_enter, index, answers)
+
+
+def _enter(index: Index, answers: Sequence[Sequence[float]]) -> None:
+    """Notes by which model the vectors are from now on; those of another one go."""
+    with index.writing():
+        index.db.execute("DELETE FROM vector")
+        notes = {"probe": packed(answers[1]), "exam": _grade(answers), "dimensions": len(answers[0])}
+        index.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
+
+
+def _grade(answers: Sequence[Sequence[float]]) -> int:
+    """How many questions of the exam are nearest to their own answer."""
+    import numpy as np
+
+    rows = np.asarray(answers, np.float32)
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+    nearest = (rows[0::2] @ rows[1::2].T).argmax(axis=1)
+    return int((nearest == np.arange(len(_EXAM))).sum())
+
+
+async def _each(model: Embedder, texts: Sequence[str]) -> list[list[float] | None]:
+    """A vector for each text, None for one that the server refuses even when short."""
+    vectors = await _embedded(model, texts)
+    if vectors is not None:
+        return list(vectors)
+    found: list[list[float] | None] = []
+    for text in texts:
+        alone = await _embedded(model, [text]) or await _embedded(model, [text[:SHORT_LENGTH]])
+        found.append(alone[0] if alone else None)
+        if len(found) == FAILURES_MOST and not any(found):
+            return [None] * len(texts)
+    return found
+
+
+async def _embedded(model: Embedder, texts: Sequence[str]) -> list[list[float]] | None:
+    """What the server makes of these texts; None when that is not one finite vector for each, all alike in length."""
+    try:
+        vectors = await model.embed(texts)
+    except Exception:  # noqa: BLE001 - a server that is gone, slow or talks nonsense; the words are there still
+        return None
+    lengths = {len(vector) for vector in vectors}
+    if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:
+        return None
+    if not all(math.isfinite(number) for vector in vectors for number in vector):
+        return None
+    return vectors
+
+
+def lacking(index: Index) -> int:
+    """How many passages have no vector."""
+    query = "SELECT count(*) FROM chunk c LEFT JOIN vector v ON v.chunk = c.id WHERE v.chunk IS NULL"
+    (number,) = index.db.execute(query).fetchone()
+    return int(number)
+
+
+def _next(index: Index) -> list[tuple[int, str, str, str]]:
+    return index.db.execute(
+        "SELECT c.id, c.name, c.heading, c.text FROM chunk c LEFT JOIN vector v ON v.chunk = c.id "
+        "WHERE v.chunk IS NULL ORDER BY c.id LIMIT ?",
+        (BATCH,),
+    ).fetchall()
+
+
+def _put(index: Index, rows: Sequence[tuple[int, str, str, str]], vectors: Sequence[Sequence[float] | None]) -> None:
+    """Writes vectors, an empty one for a text that has none; not for passages that are gone meanwhile."""
+    with index.writing():
+        for (chunk, name, heading, text), vector in zip(rows, vectors, strict=True):
+            digest = hash_of(embeddable(name, heading, text).encode())
+            index.db.execute(
+                "INSERT OR REPLACE INTO vector (chunk, hash, value) SELECT id, ?, ? FROM chunk WHERE id = ?",
+                (digest, packed(vector) if vector else b"", chunk),
+            )
+
+
+# the matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The vectors of an index: row by row, of which passage, of which file, below which root; `last` one read."""
+
+    probe: bytes
+    last: int
+    chunks: Any
+    files: Any
+    roots: Any
+    rows: Any
+
+
+_matrices: OrderedDict[Path, Matrix] = OrderedDict()
+_lock = threading.Lock()
+
+
+def matrix(index: Index) -> Matrix | None:
+    """The vectors of an index, None when there are none. They are kept, and only new ones are read.
+
+    Passages that were removed may still be among them.
+    """
+    probe = index.note("probe")
+    if probe is None:
+        return None
+    with _lock:
+        kept = _matrices.pop(index.path, None)
+        if kept is None or kept.probe != probe or len(kept.chunks) > 100 + 2 * index.passages():
+            kept = _empty(probe)
+        found = _matrices[index.path] = _grown(index, kept)
+        while len(_matrices) > MATRICES_MOST:
+            _matrices.popitem(last=False)
+    return found if len(found.chunks) else None
+
+
+def _empty(probe: bytes) -> Matrix:
+    import numpy as np
+
+    numbers = np.zeros(0, np.int64)
+    return Matrix(probe, 0, numbers, numbers, numbers, np.zeros((0, len(probe) // 2), np.float32))
+
+
+def _grown(index: Index, known: Matrix) -> Matrix:
+    import numpy as np
+
+    (last,) = index.db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'vector'").fetchone() or (0,)
+    if last == known.last:
+        return known
+    read = index.db.execute(
+        "SELECT v.id, c.id, f.id, f.root, v.value FROM vector v JOIN chunk c ON c.id = v.chunk "
+        "JOIN file f ON f.id = c.file WHERE v.id > ? AND length(v.value) = ? ORDER BY v.id",
+        (known.last, len(known.probe)),
+    ).fetchall()
+    if not read:
+        return replace(known, last=last)
+    numbers = np.array([row[:4] for row in read], np.int64)
+    rows = np.frombuffer(b"".join(row[4] for row in read), np.float16).reshape(len(read), -1).astype(np.float32)
+    return Matrix(
+        known.probe,
+        int(numbers[-1, 0]),
+        np.concatenate([known.chunks, numbers[:, 1]]),
+        np.concatenate([known.files, numbers[:, 2]]),
+        np.concatenate([known.roots, numbers[:, 3]]),
+        np.concatenate([known.rows, rows]),
+    )

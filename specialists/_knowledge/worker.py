@@ -1,0 +1,247 @@
+"""Built in: the program that reads files into an index, in a process of its own that can be killed at any time.
+
+A job comes in on stdin: one line of JSON, then the bytes of uploads. Lines of JSON go out, one a step: see `Step`.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Literal
+
+import msgspec
+
+from specialists import _reading
+from specialists._knowledge import office
+from specialists._knowledge.folders import Outside, Passed, Seen, content, walked
+from specialists._knowledge.index import Chunk, Index, Known, Root, alone, hash_of
+from specialists._knowledge.reading import Part, Source, Trouble, Unreadable, kind_of, parts
+from specialists._passages import pieces
+
+READER = 1
+"""Counted up when files are read in another way, so that they are read again."""
+FILE_SECONDS = 20.0
+LOCK_SECONDS = 5.0
+MEMORY_MOST = 2 << 30
+TROUBLE_LENGTH = 200
+
+
+class Upload(msgspec.Struct, frozen=True):
+    """An attachment whose bytes follow the job."""
+
+    name: str
+    type: str
+    size: int
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What is to be brought up to date: the folders in the index, or the uploads of one conversation.
+
+    Attributes:
+        keep: names of the conversation's files; others go.
+        bad: files that ended the process or made it wait too long, as root and name, with what is said of them.
+    """
+
+    database: str
+    language: str
+    bytes_most: int
+    passages_most: int
+    conversation: str | None = None
+    keep: list[str] = []
+    uploads: list[Upload] = []
+    bad: list[tuple[int, str, str]] = []
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the worker tells.
+
+    Attributes:
+        what: `at` a file now; `slow`: what it does next may take so many seconds; `read` a file, left so many
+            `unchanged`, `removed` one, `passed` over so many for a reason; `busy`: another process is at work; `over`.
+        n: which of the changed ones, `of` how many.
+    """
+
+    what: Literal["at", "slow", "read", "unchanged", "removed", "passed", "busy", "over"]
+    root: int = 0
+    name: str = ""
+    n: int = 0
+    of: int = 0
+    passages: int = 0
+    trouble: str = ""
+    seconds: float = FILE_SECONDS
+
+
+def main() -> None:
+    """Does one job."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; who started us decides
+    out, sys.stdout = sys.stdout, sys.stderr
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+
+    def tell(step: Step) -> None:
+        out.write(msgspec.json.encode(step).decode() + "\n")
+        out.flush()
+
+    with contextlib.suppress(BrokenPipeError), contextlib.closing(Index(Path(job.database))) as index:
+        Worker(index, job, tell).work(sys.stdin.buffer)
+    os._exit(0)  # whatever threads the readers have left
+
+
+class Worker:
+    """Does one job on an index, and tells of each step."""
+
+    def __init__(self, index: Index, job: Job, tell: Callable[[Step], None]) -> None:
+        self._index = index
+        self._job = job
+        self._tell = tell
+        self._changed = False
+
+    def work(self, uploads: IO[bytes]) -> None:
+        if self._job.conversation is not None:
+            self._uploads(self._job.conversation, uploads)
+            self._tell(Step("over"))
+            return
+        with alone(self._index.path, LOCK_SECONDS) as mine:
+            if mine:
+                self._folders()
+            self._tell(Step("over" if mine else "busy"))
+
+    def _folders(self) -> None:
+        able = abilities()
+        again = self._index.note("able") != able
+        for root in self._index.roots("folder", "setting"):
+            self._folder(root, again=again)
+        if again:
+            self._index.set_notes({"able": able})
+        if self._changed:
+            self._index.settle()
+
+    def _folder(self, root: Root, *, again: bool) -> None:
+        passed = Passed()
+        fresh, gone, same = changes(self._index, root, passed, again=again)
+        for file in gone:
+            self._index.remove(file)
+            self._changed = True
+            self._tell(Step("removed", root.id, file.name))
+        if same:
+            self._tell(Step("unchanged", root.id, n=same))
+        for why, number in sorted(passed.reasons.items()):
+            self._tell(Step("passed", root.id, n=number, trouble=why))
+        known = self._index.files(root)
+        for n, seen in enumerate(fresh, 1):
+            self._tell(Step("at", root.id, seen.name, n, len(fresh)))
+            before = known.get(seen.name)
+            try:
+                data = content(Path(root.place), seen.name, self._job.bytes_most)
+            except (Outside, OSError):
+                self._tell(Step("passed", root.id, n=1, trouble="a file that cannot be opened"))
+                if before:
+                    self._index.remove(before)
+                continue
+            digest = hash_of(data)
+            if before and before.hash == digest and not (again and before.trouble):
+                self._index.touch(before, seen.size, seen.changed)
+                self._tell(Step("unchanged", root.id, n=1))
+            else:
+                self._read(root, seen.name, kind_of(seen.name), data, (seen.size, seen.changed, digest))
+
+    def _uploads(self, conversation: str, stream: IO[bytes]) -> None:
+        root = self._index.remember("conversation", conversation)
+        for name, file in self._index.files(root).items():
+            if name not in self._job.keep:
+                self._index.remove(file)
+        for n, upload in enumerate(self._job.uploads, 1):
+            data = stream.read(upload.size)
+            self._tell(Step("at", root.id, upload.name, n, len(self._job.uploads)))
+            self._read(root, upload.name, kind_of(upload.name, upload.type), data, (upload.size, 0, hash_of(data)))
+
+    def _read(self, root: Root, name: str, kind: str | None, data: bytes, stamp: tuple[int, int, bytes]) -> None:
+        """Reads one file into the index."""
+        bad = next((why for number, one, why in self._job.bad if (number, one) == (root.id, name)), None)
+        chunks, troubles = ([], [bad]) if bad else self._chunks(name, kind, data)
+        trouble = "; ".join(troubles)[:TROUBLE_LENGTH]
+        self._index.write(root, name, stamp, chunks, trouble or None)
+        self._changed = True
+        self._tell(Step("read", root.id, name, passages=len(chunks), trouble=trouble))
+
+    def _chunks(self, name: str, kind: str | None, data: bytes) -> tuple[list[Chunk], list[str]]:
+        """The passages of a file, and what could not be read of it."""
+        most = self._job.passages_most
+        room = max(0, most - self._index.passages())
+        source = Source(name, data, self._job.language, lambda what, seconds: self._tell(Step("slow", seconds=seconds)))
+        chunks: list[Chunk] = []
+        troubles: list[str] = []
+        for item in _fenced(source, kind, self._job.bytes_most):
+            if isinstance(item, Trouble):
+                troubles.append(item.text)
+                continue
+            chunks += (Chunk(item.heading, item.place, piece) for piece in pieces(item.text))
+            if len(chunks) > room:
+                troubles.append(f"the index is full: it holds at most {most:,} passages")
+                break
+        if not chunks and not troubles:
+            troubles.append("no text is in it")
+        return chunks[:room], troubles
+
+
+def abilities() -> str:
+    """What can be read here; with more of it, files that could not be read are tried again."""
+    lacking = [name for name, there in (("ocr", not _reading.missing()), ("office", office.installed())) if not there]
+    return f"{READER} {' '.join(lacking)}"
+
+
+def changes(index: Index, root: Root, passed: Passed, *, again: bool = False) -> tuple[list[Seen], list[Known], int]:
+    """The files of a folder that are new or look changed, those that are gone, and how many are as they were.
+
+    Args:
+        again: those that could not be read count as changed.
+    """
+    known = index.files(root)
+    fresh, same = [], 0
+    for seen in walked(Path(root.place), passed):
+        before = known.pop(seen.name, None)
+        if before and (before.size, before.changed) == (seen.size, seen.changed) and not (again and before.trouble):
+            same += 1
+        else:
+            fresh.append(seen)
+    return fresh, list(known.values()), same
+
+
+def _fenced(source: Source, kind: str | None, most: int) -> Iterator[Part | Trouble]:
+    """The parts of a file; whatever its reader stumbles over becomes a trouble."""
+    if kind is None:
+        yield Trouble("not a kind that is read")
+        return
+    if len(source.data) > most:
+        yield Trouble(f"larger than {most / 1_000_000:g} MB")
+        return
+    try:
+        with _bounded(kind):
+            yield from parts(source, kind)
+    except Unreadable as error:
+        yield Trouble(str(error))
+    except MemoryError:
+        yield Trouble("it takes too much memory to be read")
+    except Exception:  # noqa: BLE001 - a stranger's file makes the readers raise nearly anything
+        yield Trouble("damaged: not what its name says")
+
+
+@contextlib.contextmanager
+def _bounded(kind: str) -> Iterator[None]:
+    """Limits this process's memory, where the system can. The one that reads PDFs and scans has limits of its own."""
+    if kind == "pdf" or os.name == "nt":
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MOST, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""Built in: `knowledge`, the user's own folders and uploads: a question goes in, the passages that answer it come out.
+
+Each user has an index of their own, a SQLite file. Searching never reads a document: it looks into that index, which a
+worker keeps up to date, see `_knowledge`.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from brain import Citation, Context, Progress, Refused, Result, specialist
+from specialists._knowledge import keeping, vectors
+from specialists._knowledge.command import indexed as index
+from specialists._knowledge.index import Damaged, Index, Root, path_for
+from specialists._knowledge.searching import Found, Scope, fetched, ranked
+from specialists._knowledge.worker import Job
+from specialists._passages import anchor
+
+__all__ = ["KnowledgeSettings", "index", "knowledge"]
+
+PASSAGES_GIVEN = 5
+NAMES_SHOWN = 12
+SOURCE_LENGTH = 300
+WAITING_SECONDS = 20.0
+ANSWERING_SECONDS = 4.0
+"""Left for the search itself when the time of the call is short."""
+VECTOR_SECONDS = 3.0
+LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class KnowledgeSettings:
+    """What the operator sets."""
+
+    folders: Annotated[
+        tuple[str, ...],
+        Meta(description="folders that are read without `brain index`, for the user `local`; `NAME=FOLDER` for others"),
+    ] = ()
+    database: Annotated[
+        str, Meta(description="folder of the indexes, a SQLite file a user; else in the user's data folder")
+    ] = ""
+    file_mb: Annotated[int, Meta(description="larger files are left out", ge=1, le=1000)] = 50
+    passages: Annotated[int, Meta(description="passages an index holds at most", ge=1, le=2_000_000)] = 200_000
+    ocr_language: Annotated[str, Meta(description="of scanned pages, two letters or a Tesseract code")] = "en"
+
+    @property
+    def home(self) -> Path:
+        """The folder of the indexes."""
+        if self.database:
+            return Path(self.database).expanduser()
+        import platformdirs
+
+        return platformdirs.user_data_path("brain") / "knowledge"
+
+    def folders_of(self, user: str | None) -> list[Path]:
+        """The folders that are this user's by the settings."""
+        pairs = [_owned(item) for item in self.folders]
+        return [Path(folder).expanduser().resolve() for owner, folder in pairs if owner == user]
+
+    def job(self, path: Path) -> Job:
+        """What a worker must know to bring an index up to date."""
+        return Job(str(path), self.ocr_language, self.file_mb * 1_000_000, self.passages)
+
+
+def _owned(item: str) -> tuple[str, str]:
+    owner, is_owner, folder = item.partition("=")
+    named = is_owner and not any(sign in owner for sign in "/\\~")
+    return (owner.strip(), folder.strip()) if named else (LOCAL, item.strip())
+
+
+def health(settings: KnowledgeSettings) -> str | None:
+    """What is wrong with the index of the local user, or with the folders of the settings."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        try:
+            db.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")
+        except sqlite3.OperationalError:
+            return "this Python's SQLite has no FTS5"
+    for _, folder in map(_owned, settings.folders):
+        if not Path(folder).expanduser().exists():
+            return f"the folder {folder} of the setting `folders` is not there"
+    try:
+        Index(path_for(settings.home, LOCAL)).close()
+    except (Damaged, OSError) as error:
+        return f"its index cannot be opened ({error}); remove the file, and run brain index again"
+    return None
+
+
+@asynccontextmanager
+async def lifespan() -> AsyncIterator[None]:
+    """Ends what is read in the background with the server."""
+    yield
+    await keeping.stopped()
+
+
+@specialist(
+    read_only=True,
+    timeout=30,
+    settings=KnowledgeSettings,
+    health=health,
+    lifespan=lifespan,
+    tags=("documents", "search", "files"),
+    examples=(
+        "what do my documents say about the notice period",
+        "search my files for the warranty terms",
+        "find it in the attached report",
+        "which of my notes mention the budget",
+        "look up the travel policy in our handbook",
+        "what does the contract say about termination",
+        "where in the manual is the reset procedure",
+        "what is in my folder about insurance",
+        "quote the paragraph on liability from the uploaded agreement",
+        "which spreadsheet has the price of the pump",
+    ),
+)
+async def knowledge(
+    query: Annotated[
+        str, Meta(description="What to look for: words of the question, and synonyms.", min_length=1, max_length=1000)
+    ],
+    source: Annotated[str | None, Meta(description="Only this file or folder, by name.")] = None,
+    offset: Annotated[int, Meta(description="Skip so many passages.", ge=0, le=200)] = 0,
+    *,
+    context: Context,
+    settings: KnowledgeSettings,
+) -> AsyncIterator[Progress | Result]:
+    """Searches the user's own documents, folders and uploads, for passages that answer a question."""
+    path = path_for(settings.home, context.user)
+    job, seconds = settings.job(path), min(WAITING_SECONDS, context.seconds_left - ANSWERING_SECONDS)
+    try:
+        async for progress in keeping.folders_read(path, job, settings.folders_of(context.user), seconds):
+            yield progress
+        seconds = min(seconds, context.seconds_left - ANSWERING_SECONDS)
+        async for progress in keeping.uploads_read(path, job, context.conversation_id, context.attachments, seconds):
+            yield progress
+        if not path.exists():
+            raise Refused(NOTHING)
+        with closing(await asyncio.to_thread(Index, path)) as opened:
+            yield await _answered(opened, query, source, offset, context)
+    except Damaged as error:
+        raise Refused("the index of the documents is damaged; the operator can see more with: brain check") from error
+
+
+NOTHING = (
+    "no documents are indexed for this user; ask them to attach a file, or to read a folder in with: brain index FOLDER"
+)
+
+
+async def _answered(opened: Index, query: str, source: str | None, offset: int, context: Context) -> Result:
+    roots = [root for root in opened.roots() if root.kind != "conversation" or root.place == context.conversation_id]
+    try:
+        async with asyncio.timeout(VECTOR_SECONDS):
+            asked = await vectors.asked(opened, context.model, query) if vectors.installed() else None
+    except TimeoutError:
+        asked = None
+    result = await asyncio.to_thread(_searched, opened, query, source, offset, roots, asked)
+    keeping.vectors_made(opened.path, context.model)
+    reading = keeping.still_reading(opened.path, context.conversation_id)
+    if reading is None:
+        return result
+    left = f" ({reading.n} of {reading.of})" if reading.of else ""
+    note = f"\n\nDocuments are still being read{left}; ask again in a minute for what is in the others."
+    return Result(result.text + note, result.citations, more=result.more)
+
+
+def _searched(
+    opened: Index, query: str, source: str | None, offset: int, roots: Sequence[Root], asked: vectors.Asked | None
+) -> Result:
+    names = opened.names(roots)
+    files = None if source is None else _files_of(source, names, roots)
+    matrix = vectors.matrix(opened) if asked is not None else None
+    chunks = ranked(opened, query, Scope([root.id for root in roots], files), matrix, asked)
+    found = fetched(opened, chunks[offset : offset + PASSAGES_GIVEN])
+    if not names and not opened.troubles(roots):
+        raise Refused(NOTHING)
+    if not found:
+        return Result(_nothing(query, source, offset, [name for _, _, name in names], opened.troubles(roots)))
+    return _result(found, {root.id: root for root in roots}, offset, len(chunks))
+
+
+def _files_of(source: str, names: Sequence[tuple[int, int, str]], roots: Sequence[Root]) -> set[int]:
+    """The files that a name means: those called so, else those in a folder called so, else those whose name holds it.
+
+    Raises:
+        Refused: when there are none, with names that come near.
+    """
+    wanted = source[:SOURCE_LENGTH].partition("#")[0].strip().strip("/").casefold()
+    folders = {root.id: _folder_name(root).casefold() for root in roots}
+    called = {number for number, _, name in names if wanted in _ways_to_say(name)}
+    below = {
+        number
+        for number, root, name in names
+        if f"/{wanted}/" in f"/{folders[root]}/{name.casefold().rpartition('/')[0]}/" or wanted == folders[root]
+    }
+    holding = {number for number, _, name in names if wanted in name.casefold()}
+    found = called or below or holding
+    if not found:
+        there = [name for _, _, name in names]
+        near = get_close_matches(source[:SOURCE_LENGTH], there, NAMES_SHOWN, 0.3) or there
+        raise Refused(f"no file or folder is called {source[:60]!r}; there are: {_names(near)}"[:400])
+    return found
+
+
+def _ways_to_say(name: str) -> set[str]:
+    whole = name.casefold()
+    last = whole.rpartition("/")[2]
+    return {whole, last, whole.rpartition(".")[0], last.rpartition(".")[0]} - {""}
+
+
+def _folder_name(root: Root) -> str:
+    return "uploads" if root.kind == "conversation" else Path(root.place).name
+
+
+def _result(found: Sequence[Found], roots: dict[int, Root], offset: int, total: int) -> Result:
+    text = "From the user's documents, the passages that fit best:" if not offset else "Further passages that fit:"
+    starts, citations = [], []
+    for number, passage in enumerate(found, offset + 1):
+        citation = _citation(passage, roots[passage.root])
+        starts.append(len(text))
+        text += f"\n\n[{number}] {citation.title}\n\n{passage.text}"
+        citations.append(citation)
+    shown_to = offset + len(found)
+    if total > shown_to:
+        text += f"\n\nFor {min(total - shown_to, PASSAGES_GIVEN)} more, ask again with offset={shown_to}."
+
+    def more(shown: int) -> str:
+        whole = sum(start < shown for start in starts) - 1
+        return f"ask again with offset={offset + max(1, whole)}"
+
+    return Result(text, tuple({citation.id: citation for citation in citations}.values()), more=more)
+
+
+def _citation(passage: Found, root: Root) -> Citation:
+    """File, headings and page, such as `handbook.pdf › Leave, page 3` with the id `handbook.pdf#page=3`."""
+    name = f"{_folder_name(root)}/{passage.file}" if passage.twin else passage.file
+    name = " ".join(name.split())
+    kind, _, value = passage.place.partition("=")
+    heading = passage.heading if kind != "sheet" else ""
+    title = " › ".join(filter(None, (name, heading))) + (f", {kind} {value}" if kind else "")
+    fragment = passage.place or (anchor(passage.heading.rpartition(" › ")[2]) if passage.heading else "")
+    return Citation(f"{name}#{fragment}" if fragment else name, title)
+
+
+def _nothing(
+    query: str, source: str | None, offset: int, names: Sequence[str], troubles: Sequence[tuple[str, str]]
+) -> str:
+    where = f" in {source!r}" if source else ""
+    further = "more " if offset else ""
+    text = (
+        f"Nothing {further}in the user's documents{where} matches {query[:200]!r}. Try other words or synonyms, in the "
+    )
+    text += f"language of the documents.\nIndexed: {len(names)} files: {_names(names)}."
+    if troubles:
+        text += "\nNot read: " + "; ".join(f"{name}: {why}" for name, why in troubles[:NAMES_SHOWN])
+        text += f"; and {len(troubles) - NAMES_SHOWN} others" if len(troubles) > NAMES_SHOWN else ""
+    return text
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = [" ".join(name.split())[:60] for name in names[:NAMES_SHOWN]]
+    rest = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(shown) + rest
