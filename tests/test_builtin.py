@@ -173,6 +173,31 @@ def distance(amount: float, unit: Literal["miles", "km"] | None = None) -> str:
     return f"{amount} {unit}"
 
 
+@specialist(examples=["search for news", "read the page"], read_only=True)
+def finder(url: str | None = None, query: str | None = None, most: int = 5) -> str:
+    """Finds."""
+    return f"{url} {query}"
+
+
+@specialist(examples=["which dates are free"], read_only=True)
+def diary(action: Literal["show", "add"], day: str | None = None) -> str:
+    """Keeps dates."""
+    return f"{action} {day}"
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("search for the news of today", ("finder", {"query": "search for the news of today"})),
+        ("read the page https://example.org/a?b=(c), please", ("finder", {"url": "https://example.org/a?b=(c)"})),
+        ("which dates are free?", ("diary", {"action": "show"})),
+        ("ADD the dates", ("diary", {"action": "add"})),
+    ],
+)
+def test_what_a_question_is_given_to(question: str, expected: Any) -> None:
+    assert calls(said(question, (finder, diary))) == [expected]
+
+
 @pytest.mark.parametrize(
     ("question", "expected"),
     [

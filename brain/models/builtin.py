@@ -41,7 +41,8 @@ _LINE = re.compile(r"[^\n]+\n*|\n+")
 _NAME_BEHIND = r"\b(?:in|for|of|about|at|to|from|near|on|called|named)\s+"
 _PROPER_NAME = regex.compile(rf"(?i:{_NAME_BEHIND})(\p{{Lu}}[\p{{L}}'’.-]*(?:\s+\p{{Lu}}[\p{{L}}'’.-]*)*)")
 _LAST_WORDS = re.compile(rf".*{_NAME_BEHIND}(.+?)[\s?.!]*$", re.IGNORECASE | re.DOTALL)
-_FREE_TEXT = frozenset({"query", "question", "text", "message", "topic", "objective", "prompt", "q"})
+_FREE_TEXT = frozenset({"query", "question", "search", "text", "message", "topic", "objective", "prompt", "q"})
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`]+")
 _ABOUT_ME = re.compile(r"\b(?:who|what|which|how)\b[^.?!]{0,20}\bare you\b|\bwhat can you do\b", re.IGNORECASE)
 _POINTING = frozenset(["this", "that", "it", "its", "these", "those", "there", "here", "attached"])
 _LOOKING = frozenset(["say", "says", "see", "show", "shows", "read"])
@@ -198,7 +199,8 @@ def _filled(parameters: Mapping[str, Any], asked: str) -> dict[str, Any]:
         value = _value(name, schema, asked, required=name in required)
         if value is not None:
             values[name] = value
-    return values
+    free = [name for name in parameters.get("properties", {}) if name in _FREE_TEXT]
+    return values if values or required or not free else {free[0]: _text(free[0], asked)}
 
 
 def _value(name: str, schema: Mapping[str, Any], asked: str, *, required: bool) -> Any:
@@ -209,6 +211,11 @@ def _value(name: str, schema: Mapping[str, Any], asked: str, *, required: bool) 
     for choice in choices:
         if isinstance(choice, str) and re.search(rf"\b{re.escape(choice)}\b", asked, re.I):
             return choice
+    if choices and required:
+        return choices[0]
+    if name == "url" and "string" in kinds:
+        address = _ADDRESS.search(asked)
+        return address[0].rstrip(".,;:!?") if address else None
     if "boolean" in kinds:
         return True if re.search(rf"\b{re.escape(word)}", asked, re.I) else None
     if kinds & {"integer", "number"}:
