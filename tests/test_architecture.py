@@ -98,6 +98,9 @@ def ours(module: str) -> list[str]:
     return [name for name in imports(tree(module)) if name.split(".")[0] in ("brain", "specialists")]
 
 
+COMMAND = ("brain.cli", "specialists.knowledge")
+"""Of the one specialist with a command of its own: `brain index` must do without a turn what only it can do."""
+
 ROOMS = [module for module in modules("brain") if module != "brain"]
 
 
@@ -106,6 +109,8 @@ def test_a_room_imports_only_from_its_floor_and_below() -> None:
     for module in ROOMS:
         floor = floor_of(module)
         for name in ours(module):
+            if (module, name) == COMMAND:
+                continue
             if name == "brain" or name.startswith("specialists"):
                 wrong.append(f"{module} imports {name}; rooms of brain import each other's modules")
             elif ORDER.index(floor_of(name)) > ORDER.index(floor):
