@@ -1,0 +1,124 @@
+"""Built in: how a page, its beginning, one of its sections or a choice of pages is told to a model."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from brain import Citation, Refused, Result
+from specialists._wiki.article import Article, Section
+from specialists._wiki.source import Hit, Page
+
+FOUND_LENGTH = 1500
+"""Characters of the introduction in the answer to a search."""
+BEGINNING_LENGTH = 3000
+"""Of the introduction of a page that was asked for. A page no longer than this is given as a whole."""
+TEXT_MOST = 200_000
+SECTIONS_SHOWN = 60
+CHOICES_SHOWN = 40
+OTHERS_SHOWN = 5
+_SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]?(?=\s)|[。！？]|\n")
+
+
+def found(label: str, page: Page, article: Article, others: Sequence[Hit]) -> Result:
+    """What a search found: the beginning of the best page, and others."""
+    introduction = cut(article.sections[0].text or article.text, FOUND_LENGTH)
+    parts = [introduction, contents(article.sections[1:]), f"To read on, ask with page='{page.title}'."]
+    lines = [f"- {hit.title}: {hit.line}" if hit.line else f"- {hit.title}" for hit in others[:OTHERS_SHOWN]]
+    if lines:
+        parts.append("\n".join(["Other pages found:", *lines]))
+    return _result(label, page, "\n\n".join(filter(None, parts)))
+
+
+def beginning(label: str, page: Page, article: Article) -> Result:
+    """The introduction of a page and what else there is; all of it when it is short."""
+    if article.whole and len(article.text) <= BEGINNING_LENGTH:
+        return _result(label, page, article.text or "(The page is empty.)")
+    parts = [cut(article.introduction, BEGINNING_LENGTH), contents(article.sections[1:])]
+    if article.whole:
+        parts.append(f"The whole text has {len(article.text):,} characters; it begins with offset=0.")
+    return _result(label, page, "\n\n".join(filter(None, parts)))
+
+
+def passage(label: str, page: Page, text: str, section: Section | None, offset: int) -> Result:
+    """The text of a page or of one of its sections from an offset on."""
+    text = text[:TEXT_MOST]
+    if offset and offset >= len(text):
+        raise Refused(f"that text has only {len(text)} characters; ask with a smaller offset")
+    heading = f"(From character {offset} of {len(text)}.)\n\n" if offset else ""
+    where = f"page='{page.title}', " + (f"section='{section.number or section.title or 0}', " if section else "")
+    head = len(_head(label, page)) + len(heading)
+    return _result(
+        label, page, heading + text[offset:], lambda shown: f"ask with {where}offset={offset + max(0, shown - head)}"
+    )
+
+
+def choices(label: str, page: Page, article: Article) -> Result:
+    """The pages that a title may mean."""
+    lines = []
+    for title, line in dict(reversed(article.choices)).items():
+        if title != page.title:
+            lines.append(f"- {line}" if line.startswith(title) else f"- {title}: {line}")
+    told = "This title may mean several things. Ask again with page= one of these, or ask the user which is meant:"
+    return _result(label, page, "\n".join([told, *lines[::-1][:CHOICES_SHOWN]]))
+
+
+def contents(sections: Sequence[Section]) -> str:
+    """The sections there are; only the upper ones if they are many."""
+    if len(sections) > SECTIONS_SHOWN:
+        sections = [section for section in sections if "." not in section.number][:SECTIONS_SHOWN]
+    listed = "; ".join(f"{section.number} {section.title}" for section in sections)
+    return f"Sections (ask with section=): {listed}" if listed else ""
+
+
+def no_section(page: Page, article: Article, wanted: str) -> Refused:
+    """Says which ones there are, as far as there is room."""
+    listed = "; ".join(f"{section.number} {section.title}" for section in article.sections[1:])
+    known = f"there are: {_within(listed, 250)}" if listed else "it has none; leave the section out"
+    return Refused(f"'{page.title[:60]}' has no section '{wanted[:40]}'; {known}")
+
+
+def too_long(page: Page, article: Article) -> Refused:
+    """For a page that can be had in sections only."""
+    known = _within("; ".join(f"{section.number} {section.title}" for section in article.sections[1:]), 250)
+    return Refused(f"'{page.title[:60]}' is too long to be read as a whole; ask for a section: {known}")
+
+
+def no_page(label: str, title: str, nearest: Sequence[str]) -> Refused:
+    """Says which titles come near."""
+    near = f"; nearest: {_within(', '.join(nearest), 250)}" if nearest else "; search with query and other words"
+    return Refused(f"{label} has no page '{title[:80]}'{near}")
+
+
+def nothing(label: str, query: str, nearest: Sequence[str]) -> Refused:
+    """Says what to try instead."""
+    near = f"; did you mean: {_within(', '.join(nearest), 250)}?" if nearest else ""
+    return Refused(f"{label} has nothing about '{query[:80]}'{near or '; try fewer or other words'}")
+
+
+def cut(text: str, most: int) -> str:
+    """At the end of the last sentence in the second half, else at a word."""
+    if len(text) <= most:
+        return text
+    ends = [end.end() for end in _SENTENCE_END.finditer(text, most // 2, most)]
+    return f"{text[: ends[-1]].rstrip() if ends else text[:most].rpartition(' ')[0] or text[:most]} …"
+
+
+def _result(label: str, page: Page, body: str, more: Callable[[int], str] | None = None) -> Result:
+    citation = Citation(page.title, f"{page.title}, {label}{_version(page)}", page.url)
+    return Result(f"{_head(label, page)}{body}", citations=(citation,), more=more)
+
+
+def _version(page: Page) -> str:
+    revision = f", revision {page.revision}" if page.revision else ""
+    return f"{revision} of {page.date}" if page.date else revision
+
+
+def _head(label: str, page: Page) -> str:
+    source = f"Source: {page.url}" if page.url else "Version" if _version(page) else ""
+    told = [f"{source}{_version(page)}." if source else ""]
+    told.append(f"Text: {page.licence}." if page.licence else "")
+    told.append(f"Redirected from '{page.redirected_from}'." if page.redirected_from else "")
+    return "\n".join(filter(None, (f"📚 {label} '{page.title}'", " ".join(filter(None, told))))) + "\n\n"
+
+
+def _within(listed: str, most: int) -> str:
+    return listed if len(listed) <= most else listed[:most].rpartition(",")[0] + " …"

@@ -1,0 +1,175 @@
+"""Built in: one MediaWiki through its Action API, https://www.mediawiki.org/wiki/API:Action_API.
+
+What comes from it is a stranger's: any of it may be missing, or of the older of the API's two formats.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import msgspec
+
+from brain import Context, Refused
+from specialists._wiki.names import Online
+
+WAITS_MOST = 2
+"""How often a wiki may ask to come back later."""
+WAIT_SECONDS = 1.0
+"""When it does not say when."""
+BATCHES_MOST = 5
+BYTES_MOST = 4 * 1024 * 1024
+SECONDS = 10.0
+SPARE_SECONDS = 1.5
+"""Left for putting an answer together."""
+
+_LATER = frozenset({429, 502, 503, 504})
+_LATER_CODES = frozenset({"maxlag", "ratelimited", "readonly"})
+_CODE = re.compile(r"[A-Za-z0-9_-]{1,50}")
+
+Json = Mapping[str, Any]
+
+
+class Later(Refused):
+    """The wiki asks to come back when this call is over."""
+
+
+class ApiError(Exception):
+    """The API said no; `code` is its word for why."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Api:
+    """The API of one wiki, within one call."""
+
+    def __init__(self, wiki: Online, context: Context, contact: str) -> None:
+        self._wiki = wiki
+        self._context = context
+        self._agent = f"brain-sse ({contact or 'a middleware that reads single pages for its users'})"
+
+    async def query(self, **params: str | int) -> Json:
+        """What `action=query` answers, all batches of it in one; raises `ApiError`."""
+        found: dict[str, Any] = {}
+        go_on: Json = {}
+        for _ in range(BATCHES_MOST):
+            answer = await self.ask(action="query", **{**params, **go_on})
+            _merge(found, mapping(mapping(answer).get("query")))
+            said = mapping(mapping(answer).get("continue"))
+            go_on = {key: value for key, value in said.items() if isinstance(value, str | int)}
+            if not go_on or "batchcomplete" in answer:
+                break
+        return found
+
+    async def ask(self, **params: str | int) -> Any:
+        """One answer; waits, twice at most, when the wiki asks for it. Raises `ApiError` and `Refused`."""
+        answer, wait = await self._once(params)
+        for _ in range(WAITS_MOST):
+            if wait is None or wait > self._seconds_left:
+                break
+            await asyncio.sleep(wait)
+            answer, wait = await self._once(params)
+        if wait is None:
+            return answer
+        said = f"wait {wait:.0f} seconds" if wait > 1 else "come back later"
+        raise Later(f"{self._name} is busy and asks to {said}; go on without it, or tell the user to try again later")
+
+    async def _once(self, params: Mapping[str, str | int]) -> tuple[Any, float | None]:
+        """An answer, and in how many seconds to ask again if that was none."""
+        page = await self._fetched(params)
+        pause = _pause(page.headers.get("retry-after", ""))
+        if page.status in _LATER:
+            return {}, pause
+        if page.status != 200:
+            raise Refused(self._trouble(page.status))
+        try:
+            answer = msgspec.json.decode(page.body)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            answer = None
+        if isinstance(answer, list):  # as `opensearch` does
+            return answer, None
+        if not isinstance(answer, dict):
+            raise Refused(f"{self._name} did not answer with data; go on without it, or name another wiki")
+        code = mapping(answer.get("error")).get("code")
+        if code in _LATER_CODES:
+            return {}, pause
+        if code is not None:
+            raise ApiError(code if isinstance(code, str) and _CODE.fullmatch(code) else "unknown")
+        return answer, None
+
+    async def _fetched(self, params: Mapping[str, str | int]) -> Any:
+        try:
+            return await self._context.fetch(
+                self._wiki.api,
+                params={"format": "json", "formatversion": 2, **params},
+                headers={"User-Agent": self._agent},
+                types=("application/json", "text/*"),
+                most=BYTES_MOST,
+                seconds=max(0.1, min(SECONDS, self._seconds_left)),
+                trusted=self._wiki.api if self._wiki.trusted else None,
+            )
+        except Refused:  # its words name the address, which may be one of the operator's own network
+            raise Refused(
+                f"{self._name} could not be read: not reachable, too slow or too much at once; "
+                "go on without it, or name another wiki"
+            ) from None
+
+    def _trouble(self, status: int) -> str:
+        if status in (401, 403):
+            return f"{self._name} does not let programs read it; go on without it, or name another wiki"
+        if status in (404, 410):
+            return f"{self._name} has no API where it is looked for; the operator must correct the address"
+        return f"{self._name} has trouble of its own (status {status}); go on without it, or ask the user to try later"
+
+    @property
+    def _name(self) -> str:
+        return self._wiki.label
+
+    @property
+    def _seconds_left(self) -> float:
+        return self._context.seconds_left - SPARE_SECONDS
+
+
+def mapping(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def listed(value: Any) -> list[Json]:
+    """The objects of a list, or, as the older format has them, of a mapping."""
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [item for item in items if isinstance(item, dict)]
+
+
+def text_of(value: Any) -> str:
+    """A text, which the older format wraps."""
+    if isinstance(value, dict):
+        value = value.get("*")
+    return value if isinstance(value, str) else ""
+
+
+def _merge(found: dict[str, Any], more: Json) -> None:
+    """Adds a batch: pages are completed, other things kept as they came first."""
+    pages = listed(found.get("pages"))
+    for page in listed(more.get("pages")):
+        known = next((one for one in pages if one.get("title") == page.get("title")), None)
+        if isinstance(known, dict):
+            known |= {key: value for key, value in page.items() if key not in known}
+        else:
+            pages.append(page)
+    found |= {key: value for key, value in more.items() if key not in found}
+    if pages:
+        found["pages"] = pages
+
+
+def _pause(said: str) -> float:
+    """Seconds of a `Retry-After`, which may be a date."""
+    if re.fullmatch(r"\s*\d{1,6}\s*", said):
+        return float(said)
+    try:
+        return max(0.0, (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return WAIT_SECONDS

@@ -1,0 +1,179 @@
+"""Built in: one wiki page as text: its introduction, its facts, its sections by number and name."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brain import Refused
+from specialists._wiki import child
+
+_PLAIN_HEADING = re.compile(r"^(={2,6})[ \t]*(\S[^\n]{0,300}?)[ \t]*\1[ \t]*$", re.MULTILINE)
+_BEGINNING = frozenset({"0", "intro", "introduction", "lead", "summary", "top"})
+_MAY_MEAN = re.compile(
+    r"(?:\b(?:may|can|could|most commonly) (?:also )?refers? to|\bmay stand for|\bsteht für|\bbezeichnet|"
+    r"\bpeut (?:désigner|faire référence à)|\bpuede referirse a|\bpode referir-se a|\bpuò riferirsi a|"
+    r"\bkan verwijzen naar)[^\n.]{0,60}:(?:\s|$)",
+    re.IGNORECASE,
+)
+"""How pages begin that only list others, where nothing else marks them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading with what stands below it up to the next one; the first of a page has none.
+
+    Attributes:
+        number: as in a table of contents, such as `2.1`; empty for the introduction.
+        anchor: what links point to.
+        index: by which a wiki's API gives the section alone, when `text` was not fetched.
+    """
+
+    level: int
+    number: str
+    title: str
+    anchor: str
+    text: str
+    index: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Article:
+    """What a page says.
+
+    Attributes:
+        sections: the first is the introduction; those that say nothing are left out.
+        facts: lines of its box of facts.
+        choices: for a disambiguation page, titles and what is said of them.
+        whole: whether the sections hold their texts.
+    """
+
+    sections: Sequence[Section]
+    facts: Sequence[str] = ()
+    choices: Sequence[tuple[str, str]] = ()
+    disambiguation: bool = False
+    whole: bool = True
+
+    @property
+    def introduction(self) -> str:
+        """What stands before the first heading, then the facts."""
+        return "\n\n".join(filter(None, (self.sections[0].text, "\n".join(self.facts))))
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "\n\n".join(filter(None, (self.introduction, *map(_shown, self.sections[1:]))))
+
+    def below(self, section: Section) -> str:
+        """A section with those within it."""
+        return "\n\n".join(map(_shown, self.within(section)))
+
+    def within(self, section: Section) -> Iterator[Section]:
+        """A section and those within it."""
+        yield section
+        for later in self.sections[self.sections.index(section) + 1 :]:
+            if later.level <= section.level:
+                return
+            yield later
+
+    def find(self, wanted: str) -> Section | None:
+        """The section of a name, an anchor or a number; of a beginning of a name, if nothing fits better."""
+        name, named = _plain(wanted), self.sections[1:]
+        for section in named:
+            if name in (_plain(section.title), _plain(section.anchor)):
+                return section
+        for section in named:
+            if section.number == wanted.strip().rstrip("."):
+                return section
+        if name in _BEGINNING:
+            return self.sections[0]
+        return next((section for section in named if name and _plain(section.title).startswith(name)), None)
+
+
+async def read(html: str) -> Article:
+    """A page's HTML as an article, read in a process that ends with this call."""
+    try:
+        return of_reading(await child.asked("html", given=html.encode("utf-8", "replace")))
+    except child.Failed:
+        raise Refused("this page is built in a way that cannot be read in time; try another page") from None
+
+
+def of_reading(reading: Mapping[str, Any]) -> Article:
+    """An article of what the process said."""
+    parts: list[tuple[int, str, str, list[str]]] = [(0, "", "", [])]
+    for block in reading["blocks"]:
+        if block["level"] == 1 and len(parts) == 1 and not parts[0][3]:
+            continue  # the page's own title
+        if block["level"]:
+            parts.append((block["level"], block["text"], block["anchor"], []))
+        else:
+            parts[-1][3].append(block["text"])
+    made = [(level, title, anchor, "\n\n".join(texts)) for level, title, anchor, texts in parts]
+    choices = tuple((title, line) for title, line in reading["choices"])
+    marked = reading["disambiguation"] or _lists_others(made[0][3])
+    return Article(_told(_numbered(made)), tuple(reading["facts"]), choices, marked)
+
+
+def of_extract(extract: str) -> Article:
+    """An article of a wiki's own plain text, with headings such as `== History ==`."""
+    pieces = _PLAIN_HEADING.split(extract)
+    made = [(0, "", "", pieces[0].strip())]
+    for marks, title, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        made.append((len(marks), title, title.replace(" ", "_"), re.sub(r"\n\s*\n", "\n\n", text.strip())))
+    lines = [line.strip() for *_, text in made for line in text.splitlines() if line.strip()]
+    choices = tuple((line, line) for line in lines[1:]) if _lists_others(made[0][3]) else ()
+    return Article(_told(_numbered(made)), choices=choices, disambiguation=bool(choices))
+
+
+def of_contents(introduction: Article, entries: Sequence[Mapping[str, Any]]) -> Article:
+    """An article of which only the introduction was fetched, and a list of its sections."""
+    found = [
+        Section(int(entry["level"]), entry["number"], _tagless(entry["line"]), entry["anchor"], "", entry["index"])
+        for entry in entries
+    ]
+    first = introduction.sections[0]
+    return Article((first, *found), introduction.facts, introduction.choices, introduction.disambiguation, whole=False)
+
+
+def _numbered(parts: Sequence[tuple[int, str, str, str]]) -> Iterator[Section]:
+    """Sections with the numbers of a table of contents, whatever levels of headings a page jumps over."""
+    open_levels: list[int] = []
+    counts: list[int] = []
+    for level, title, anchor, text in parts:
+        if level:
+            while open_levels and open_levels[-1] >= level:
+                open_levels.pop()
+            counts = [*counts[: len(open_levels) + 1], *[0] * (len(open_levels) + 1 - len(counts))]
+            counts[len(open_levels)] += 1
+            open_levels.append(level)
+        yield Section(level, ".".join(map(str, counts[: len(open_levels)])), title, anchor, text)
+
+
+def _told(sections: Iterator[Section]) -> tuple[Section, ...]:
+    """Without the sections that say nothing, such as those of notes, which are not read."""
+    kept: list[Section] = []
+    below = 7  # the level up to which the next sections above have something to say
+    for section in reversed(list(sections)):
+        if section.text or section.level < below < 7 or not section.level:
+            kept.append(section)
+            below = section.level
+        elif section.level <= below:
+            below = 7
+    return tuple(reversed(kept))
+
+
+def _shown(section: Section) -> str:
+    heading = f"{'#' * section.level} {section.title}" if section.level else ""
+    return "\n\n".join(filter(None, (heading, section.text)))
+
+
+def _lists_others(introduction: str) -> bool:
+    return _MAY_MEAN.search(introduction[:400]) is not None
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.replace("_", " ").casefold().split())
+
+
+def _tagless(line: str) -> str:
+    return re.sub(r"<[^>]{0,500}>", "", line).strip()

@@ -1,0 +1,145 @@
+"""Built in: which wikis there are: Wikipedia in its languages, the operator's by name, offline files."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from brain import Refused
+
+WIKIPEDIA = "wikipedia"
+WIKIPEDIA_API = "https://{language}.wikipedia.org/w/api.php"
+LANGUAGES = frozenset({
+    "aa", "ab", "ace", "ady", "af", "ak", "als", "alt", "am", "ami", "an", "ang", "ann", "anp", "ar", "arc", "ary",
+    "arz", "as", "ast", "atj", "av", "avk", "awa", "ay", "az", "azb", "ba", "ban", "bar", "bat-smg", "bbc", "bcl",
+    "bdr", "be", "be-tarask", "be-x-old", "bew", "bg", "bh", "bi", "bjn", "blk", "bm", "bn", "bo", "bpy", "br",
+    "bs", "btm", "bug", "bxr", "ca", "cbk-zam", "cdo", "ce", "ceb", "ch", "chr", "chy", "ckb", "co", "cr", "crh",
+    "cs", "csb", "cu", "cv", "cy", "da", "dag", "de", "dga", "din", "diq", "dsb", "dtp", "dty", "dv", "dz", "ee",
+    "el", "eml", "en", "eo", "es", "et", "eu", "ext", "fa", "fat", "ff", "fi", "fiu-vro", "fj", "fo", "fon", "fr",
+    "frp", "frr", "fur", "fy", "ga", "gag", "gan", "gcr", "gd", "gl", "glk", "gn", "gom", "gor", "got", "gpe",
+    "gsw", "gu", "guc", "gur", "guw", "gv", "ha", "hak", "haw", "he", "hi", "hif", "hr", "hsb", "ht", "hu", "hy",
+    "hyw", "ia", "iba", "id", "ie", "ig", "igl", "ik", "ilo", "inh", "io", "is", "isv", "it", "iu", "ja", "jam",
+    "jbo", "jv", "ka", "kaa", "kab", "kaj", "kbd", "kbp", "kcg", "kg", "kge", "ki", "kk", "kl", "km", "kn", "knc",
+    "ko", "koi", "krc", "ks", "ksh", "ku", "kus", "kv", "kw", "ky", "la", "lad", "lb", "lbe", "lez", "lfn", "lg",
+    "li", "lij", "lld", "lmo", "ln", "lo", "lt", "ltg", "lv", "lzh", "mad", "mai", "map-bms", "mdf", "mg", "mhr",
+    "mi", "min", "mk", "ml", "mn", "mni", "mnw", "mos", "mr", "mrj", "ms", "mt", "mus", "mwl", "my", "myv", "mzn",
+    "na", "nah", "nan", "nap", "nds", "nds-nl", "ne", "new", "nia", "nl", "nn", "no", "nov", "nqo", "nr", "nrm",
+    "nso", "nup", "nv", "ny", "oc", "olo", "om", "or", "os", "pa", "pag", "pam", "pap", "pcd", "pcm", "pdc", "pfl",
+    "pi", "pih", "pl", "pms", "pnb", "pnt", "ps", "pt", "pwn", "qu", "rm", "rmy", "rn", "ro", "roa-rup", "roa-tara",
+    "rsk", "ru", "rue", "rup", "rw", "sa", "sah", "sat", "sc", "scn", "sco", "sd", "se", "sg", "sgs", "sh", "shi",
+    "shn", "si", "simple", "sk", "skr", "sl", "sm", "smn", "sn", "so", "sq", "sr", "srn", "ss", "st", "stq", "su",
+    "sv", "sw", "syl", "szl", "szy", "ta", "tay", "tcy", "tdd", "te", "tet", "tg", "th", "ti", "tig", "tk", "tl",
+    "tly", "tn", "to", "tpi", "tr", "trv", "ts", "tt", "tum", "tw", "ty", "tyv", "udm", "ug", "uk", "ur", "uz",
+    "ve", "vec", "vep", "vi", "vls", "vo", "vro", "wa", "war", "wo", "wuu", "xal", "xh", "xmf", "yi", "yo", "yue",
+    "za", "zea", "zgh", "zh", "zh-classical", "zh-min-nan", "zh-yue", "zu",
+})  # fmt: skip
+"""Codes of Wikipedias, which are not all codes of languages; others lead nowhere."""
+
+_NAME = re.compile(r"[\w][\w .-]{0,59}")
+_ADDRESS = re.compile(r"https?://[^\s/@]+(?:/\S*)?")
+_BAD_WIKIS = "its setting WIKIS is wrong: it must hold names of wikis with the addresses of their api.php"
+
+
+@dataclass(frozen=True)
+class WikiSettings:
+    """What the operator sets."""
+
+    language: Annotated[str, Meta(description="code of the Wikipedia that is asked when a call names no language")] = (
+        "en"
+    )
+    default: Annotated[str, Meta(description="name of the wiki that is asked when a call names none")] = WIKIPEDIA
+    wikis: Annotated[
+        dict[str, str] | str,
+        Meta(
+            description="other MediaWikis: a table of names and addresses of their `api.php`, in the environment as "
+            "JSON; `{language}` in an address is the call's language"
+        ),
+    ] = field(default_factory=dict)
+    zim: Annotated[
+        list[str] | str,
+        Meta(description="offline wikis: paths of ZIM files, in the environment comma-separated; needs `wiki-offline`"),
+    ] = field(default_factory=list)
+    contact: Annotated[
+        str, Meta(description="an address of yours, told to the wikis that are asked, as Wikimedia asks for")
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Online:
+    """A MediaWiki: its label for the reader, the address of its API, and whether the operator gave it."""
+
+    label: str
+    api: str
+    trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """A ZIM file."""
+
+    label: str
+    path: Path
+
+
+def problem(settings: WikiSettings) -> str | None:
+    """What is wrong with the settings, in a sentence."""
+    try:
+        apis = api_addresses(settings)
+    except ValueError:
+        return _BAD_WIKIS
+    if settings.language not in LANGUAGES:
+        return "its setting LANGUAGE is wrong: it must be the code of a Wikipedia, such as en"
+    if settings.default.casefold() not in {*apis, *zim_files(settings)}:
+        return "its setting DEFAULT is wrong: it must be the name of a wiki"
+    return None
+
+
+def api_addresses(settings: WikiSettings) -> Mapping[str, str]:
+    """Addresses of APIs by name. Raises ValueError when the setting is no such thing."""
+    said = settings.wikis
+    if isinstance(said, str):
+        said = msgspec.json.decode(said, type=dict[str, str]) if said.strip() else {}
+    found = {name.casefold(): address for name, address in said.items()}
+    if not all(map(_NAME.fullmatch, found)) or not all(map(_ADDRESS.fullmatch, found.values())):
+        raise ValueError
+    return {WIKIPEDIA: WIKIPEDIA_API} | {name: _api(address) for name, address in found.items()}
+
+
+def _api(address: str) -> str:
+    return address if address.endswith(".php") else address.rstrip("/") + "/api.php"
+
+
+def zim_files(settings: WikiSettings) -> Mapping[str, Path]:
+    """ZIM files by their names, without `.zim`."""
+    said = settings.zim.split(",") if isinstance(settings.zim, str) else settings.zim
+    paths = [Path(path.strip()).expanduser() for path in said if path.strip()]
+    return {path.stem.casefold(): path for path in paths}
+
+
+def chosen(wiki: str | None, language: str | None, settings: WikiSettings) -> Online | Offline:
+    """The wiki that a call means; raises `Refused` with the names there are."""
+    apis, files = api_addresses(settings), zim_files(settings)
+    name = (wiki or settings.default).strip().casefold()
+    if name in apis:
+        code = _code(language or settings.language)
+        several = "{language}" in apis[name]
+        label = f"{name.upper()} ({code})" if several else name.upper()
+        return Online(label, apis[name].replace("{language}", code), apis[name] != WIKIPEDIA_API)
+    if name in files:
+        return Offline(f"{files[name].stem} (offline)", files[name])
+    raise Refused(f"there is no wiki named '{(wiki or '')[:60]}'; there are: {', '.join([*apis, *files])[:300]}")
+
+
+def _code(language: str) -> str:
+    """The code of a Wikipedia; `pt-BR` is that of `pt`."""
+    code = language.strip().lower().replace("_", "-")
+    for found in (code, code.partition("-")[0]):
+        if found in LANGUAGES:
+            return found
+    raise Refused(
+        f"there is no Wikipedia in '{language[:40]}'; a language goes by its code, such as en, de, zh or simple"
+    )

@@ -1,0 +1,73 @@
+"""Built in: one offline wiki, a ZIM file as Kiwix offers them."""
+
+import importlib.util
+from typing import Any
+
+from brain import Refused
+from specialists._wiki import child
+from specialists._wiki.article import Article, read
+from specialists._wiki.mediawiki import nearest_of
+from specialists._wiki.names import Offline
+from specialists._wiki.source import Found, Hit, Page
+
+MISSING = "offline wikis need an extra, which the operator can add: pip install 'brain-sse[wiki-offline]'"
+
+
+class Zim:
+    """One ZIM file."""
+
+    def __init__(self, wiki: Offline) -> None:
+        self._wiki = wiki
+
+    @property
+    def label(self) -> str:
+        return self._wiki.label
+
+    async def search(self, query: str) -> Found:
+        said = await self._asked("search", query)
+        return Found(_page(said["page"]), [Hit(title) for title in said["hits"]])
+
+    async def page(self, title: str) -> Page | None:
+        return _page(await self._asked("page", title))
+
+    async def nearest(self, title: str) -> list[str]:
+        return nearest_of(title, await self._asked("nearest", title))
+
+    async def article(self, page: Page) -> Article:
+        html = await self._asked("html", page.title)
+        if html is None:
+            raise Refused(f"'{page.title[:80]}' is too large to be read; try another page")
+        return await read(html)
+
+    async def introduction(self, page: Page) -> Article:
+        return await self.article(page)
+
+    async def section(self, page: Page, article: Article, index: str) -> Article:
+        raise AssertionError("its articles are whole")
+
+    async def trouble(self) -> str | None:
+        """What is wrong with the file, if anything."""
+        try:
+            await self._asked("check", "")
+        except Refused as refusal:
+            return refusal.reason.partition(";")[0]
+        return None
+
+    async def _asked(self, wanted: str, term: str) -> Any:
+        if importlib.util.find_spec("libzim") is None:
+            raise Refused(MISSING)
+        try:
+            return await child.asked("archive", wanted, str(self._wiki.path), term)
+        except child.Failed:
+            raise Refused(f"{self.label} cannot be read; go on without it, its file is missing or damaged") from None
+
+
+def _page(said: dict[str, str] | None) -> Page | None:
+    if said is None:
+        return None
+    return Page(
+        said["title"],
+        date=said["date"][:10],
+        redirected_from=said["redirected_from"] or None,
+        licence=said["licence"][:80],
+    )

@@ -1,0 +1,148 @@
+"""Built in: `wiki`, pages of Wikipedia, other MediaWikis and offline files: found, introduced, read by section."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
+
+from brain import Context, Refused, Result, specialist
+from specialists._asking import telling
+from specialists._wiki import answer, zim
+from specialists._wiki.api import Api, ApiError
+from specialists._wiki.article import Article, Section
+from specialists._wiki.mediawiki import MediaWiki
+from specialists._wiki.names import Offline, Online, WikiSettings, chosen, problem, zim_files
+from specialists._wiki.source import Hit, Page, Source
+
+WORDS_LENGTH = 300
+"""Of what is looked for; Wikipedia's search takes no more."""
+
+
+def _needs(*, settings: WikiSettings) -> str | None:
+    return problem(settings)
+
+
+async def _health(*, settings: WikiSettings, context: Context) -> str | None:
+    """Whether the default wiki answers and the offline ones can be read."""
+    wikis = [chosen(name, None, settings) for name in (settings.default, *zim_files(settings))]
+    for wiki in wikis:
+        trouble = await (zim.Zim(wiki).trouble() if isinstance(wiki, Offline) else _trouble(wiki, settings, context))
+        if trouble:
+            return trouble
+    return None
+
+
+async def _trouble(wiki: Online, settings: WikiSettings, context: Context) -> str | None:
+    try:
+        await Api(wiki, context, settings.contact).query(meta="siteinfo", siprop="general")
+    except Refused as refusal:
+        return refusal.reason.partition(";")[0]
+    except ApiError:
+        return f"{wiki.label} does not answer as a MediaWiki does"
+    return None
+
+
+@specialist(
+    read_only=True,
+    timeout=20,
+    cache_seconds=600,
+    settings=WikiSettings,
+    needs=_needs,
+    health=_health,
+    tags=("web", "wikipedia", "encyclopedia"),
+    examples=(
+        "who was Ada Lovelace",
+        "what does Wikipedia say about photosynthesis",
+        "look up Berlin in the encyclopedia",
+        "read the section History of the Wikipedia article on Rome",
+        "when was the Eiffel Tower built",
+        "what is the capital of Australia",
+        "tell me about the French Revolution",
+        "find the German Wikipedia page on Goethe",
+        "how tall is Mount Everest",
+        "which planets does the solar system have",
+        "where was Marie Curie born",
+    ),
+)
+async def wiki(
+    query: Annotated[str | None, Meta(description="words or a title to look for")] = None,
+    page: Annotated[str | None, Meta(description="exact title to read instead")] = None,
+    section: Annotated[str | int | None, Meta(description="name or number of a section to read")] = None,
+    language: Annotated[str | None, Meta(description="code of a Wikipedia, such as de")] = None,
+    wiki: Annotated[str | None, Meta(description="name of another wiki")] = None,
+    offset: Annotated[int | None, Meta(description="where to go on in a long text")] = None,
+    *,
+    settings: WikiSettings,
+    context: Context,
+) -> Result:
+    """Encyclopedia: looks up a subject in Wikipedia or another wiki; gives a page's introduction, or a section."""
+    source = _source(wiki, language, settings, context)
+    title, _, anchor = " ".join((page or "").split())[:WORDS_LENGTH].partition("#")
+    wanted = str(section) if section is not None else anchor or None
+    words = " ".join((query or "").split())[:WORDS_LENGTH]
+    if title:
+        found = await source.page(title)
+        if found is None:
+            raise answer.no_page(source.label, title, await source.nearest(title))
+        return await _read(source, found, wanted, offset)
+    if not words:
+        raise Refused("say what to look for: query for a search, or page for the exact title of a page")
+    best, others = await _searched(source, words)
+    if wanted is not None or offset is not None or best.fragment:
+        return await _read(source, best, wanted, offset)
+    article = await source.introduction(best)
+    if (best.disambiguation or article.disambiguation) and not article.choices:
+        article = await source.article(best)
+    if article.disambiguation and article.choices:
+        return answer.choices(source.label, best, article)
+    return answer.found(source.label, best, article, others)
+
+
+def _source(name: str | None, language: str | None, settings: WikiSettings, context: Context) -> Source:
+    found = chosen(name, language, settings)
+    if isinstance(found, Offline):
+        return zim.Zim(found)
+    home = None if found.trusted else found.api.replace("/w/api.php", "/wiki/")
+    return MediaWiki(found.label, Api(found, context, settings.contact), home)
+
+
+async def _searched(source: Source, words: str) -> tuple[Page, Sequence[Hit]]:
+    """The best page and the others: the one of exactly this title, else the first one found."""
+    found = await source.search(words)
+    told = " ".join(telling(words))
+    if not found.hits and not found.page and told != words.lower():
+        found = await source.search(told)
+    best = found.page
+    titles = [hit.title for hit in found.hits]
+    if best is None and titles:
+        same = next((title for title in titles if title.casefold() == words.casefold()), titles[0])
+        best = await source.page(same)
+    if best is None:
+        near = [found.suggestion] if found.suggestion else []
+        raise answer.nothing(source.label, words, [*near, *await source.nearest(words)])
+    return best, [hit for hit in found.hits if hit.title != best.title]
+
+
+async def _read(source: Source, page: Page, wanted: str | None, offset: int | None) -> Result:
+    """A page that exists: a section of it, all of it from an offset on, or its beginning."""
+    article = await source.article(page)
+    section = article.find(wanted) if wanted is not None else None
+    if wanted is not None and section is None:
+        raise answer.no_section(page, article, wanted)
+    if wanted is None and offset is None:
+        if article.disambiguation and article.choices:
+            return answer.choices(source.label, page, article)
+        section = article.find(page.fragment) if page.fragment else None
+        if section is None:
+            return answer.beginning(source.label, page, article)
+    return answer.passage(source.label, page, await _text(source, page, article, section), section, max(0, offset or 0))
+
+
+async def _text(source: Source, page: Page, article: Article, section: Section | None) -> str:
+    if section is None:
+        if not article.whole:
+            raise answer.too_long(page, article)
+        return article.text
+    if not section.level:
+        return article.introduction
+    return article.below(section) if article.whole else (await source.section(page, article, section.index)).text
