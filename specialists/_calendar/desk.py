@@ -1,0 +1,305 @@
+"""Built in: what one call of `calendar` does: it lists, makes, changes or removes events, or finds free time."""
+
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from brain import Refused
+from specialists._calendar.edit import Edit
+from specialists._calendar.events import Event, File, read
+from specialists._calendar.expand import Happening, Occurrence, Window, main_of
+from specialists._calendar.listing import Entry, iso
+from specialists._calendar.store import CHANGED, Calendar, Changed, Resource, Store, chosen, there_are
+from specialists._calendar.wishes import Wish, new
+from specialists._calendar.zones import Moment, at, day_of
+
+AROUND = timedelta(days=40)
+"""How far from a time the occurrence of a series is looked for that is meant by it."""
+CONFLICT_DAYS = timedelta(days=60)
+CONFLICTS_SHOWN = 5
+_SEEN_MOST = 20_000
+_FIRST_CALENDAR = "personal"
+
+_seen: OrderedDict[tuple[str, str, str, str], str] = OrderedDict()
+"""The version of a file that a conversation was shown, by user, conversation, calendar and file."""
+_lock = threading.Lock()
+
+
+@dataclass(slots=True)
+class Desk:
+    """One user's calendars during one call.
+
+    Attributes:
+        named: whose calendar is meant, None for all.
+        default: where new events go when there are several.
+        mails: the user's own mail addresses.
+        notes: what was left out, for the reader.
+    """
+
+    store: Store
+    user: str
+    conversation: str
+    zone: ZoneInfo
+    now: datetime
+    named: str | None = None
+    default: str = ""
+    mails: frozenset[str] = frozenset()
+    notes: list[str] = field(default_factory=list)
+    several: bool = False
+
+    def calendars(self) -> list[Calendar]:
+        """Those that are meant."""
+        found = self.store.calendars()
+        self.several = len(found) > 1
+        return chosen(found, self.named)
+
+    def entries(self, window: Window) -> list[Entry]:
+        """What happens in a window, in order; cancelled ones are counted in a note only."""
+        found: list[Entry] = []
+        happening = Happening(window)
+        cancelled = 0
+        for calendar in self.calendars():
+            for resource in self.store.files(calendar, window):
+                for uid, occurrence in happening.of(resource.file):
+                    if occurrence.event.cancelled:
+                        cancelled += 1
+                    else:
+                        found.append(Entry(resource, uid, occurrence, self.zone))
+        if cancelled:
+            self.notes.append(f"{cancelled} cancelled left out.")
+        self._tell(happening)
+        return sorted(found, key=lambda entry: entry.order)
+
+    def _tell(self, happening: Happening) -> None:
+        for label, problems in (("Not shown", happening.left_out), ("Not read", self.store.unread)):
+            if problems:
+                more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+                self.notes.append(f"{label}: {'; '.join(problems[:3])}{more}.")
+
+    def busy(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Those that take up the user's time."""
+        return [e for e in entries if not e.occurrence.event.transparent and not self._declined(e.occurrence.event)]
+
+    def _declined(self, event: Event) -> bool:
+        own = self.mails | {self.user.casefold()}
+        return any(mail in own or mail.partition("@")[0] in own for mail in event.declined)
+
+    def create(self, wish: Wish) -> Entry:
+        """Makes an event."""
+        calendar = self._calendar_for_new()
+        uid = str(uuid.uuid4())
+        data = new(uid, wish, self.zone, self.now)
+        name = f"{uid}.ics"
+        version = self.store.write(calendar, name, data, None)
+        resource = Resource(calendar, name, version, read(data))
+        self._remember(resource)
+        return self._first(resource, uid)
+
+    def _calendar_for_new(self) -> Calendar:
+        found = self.calendars()
+        if not found:
+            return self.store.make(_FIRST_CALENDAR)
+        if len(found) > 1 and self.default:
+            found = chosen(found, self.default)
+        if len(found) > 1:
+            raise Refused(f"which calendar? {there_are(found)}; ask again with calendar")
+        return found[0]
+
+    def find(self, wanted: str) -> tuple[Resource, str]:
+        """The file and the UID of an event.
+
+        Raises:
+            Refused: when there is none with that id, or several.
+        """
+        wanted = wanted.strip()
+        found = [(r, uid) for c in self.calendars() for r in self.store.find(c, wanted) for uid in _meant(r, wanted)]
+        if not found:
+            raise Refused(f"no event has the id {wanted[:60]!r}; list the events and take the id from there")
+        if len(found) > 1:
+            raise Refused(f"several events have the id {wanted[:60]!r}; list the events and take the id from there")
+        return found[0]
+
+    def next_of(self, resource: Resource, uid: str, window: Window) -> Entry:
+        """An event as it happens next in a window, else as it happens first."""
+        found = [one for known, one in Happening(window).of(resource.file) if known == uid]
+        if not found:
+            return self._first(resource, uid)
+        return Entry(resource, uid, min(found, key=lambda one: at(one.start, self.zone).timestamp()), self.zone)
+
+    def change(self, wanted: str, when: Moment | None, scope: str | None, wish: Wish) -> Entry:
+        """Changes an event, one occurrence, or a series."""
+        resource, uid = self._unchanged(wanted)
+        edit = Edit(resource.file, uid, self.zone, self.now)
+        if not _repeats(resource.file, uid):
+            data = edit.whole(wish)
+            return self._first(self._written(resource, data), uid)
+        occurrence = self._occurrence(resource, uid, when, scope, wish)
+        if scope == "series":
+            return self._first(self._written(resource, edit.series(occurrence, wish)), uid, near=wish.start or when)
+        if wish.repeat:
+            raise Refused("one occurrence has no repeat rule of its own; use scope=series")
+        changed = self._written(resource, edit.once(occurrence, wish))
+        again = self._with_original(changed, uid, occurrence.original)
+        return Entry(changed, uid, again or occurrence, self.zone)
+
+    def remove(self, wanted: str, when: Moment | None, scope: str | None) -> Entry:
+        """Removes an event, one occurrence, or a series; returns what it was."""
+        resource, uid = self._unchanged(wanted)
+        edit = Edit(resource.file, uid, self.zone, self.now)
+        if not _repeats(resource.file, uid) or scope == "series":
+            entry = self._first(resource, uid)
+            data = edit.nothing()
+        else:
+            entry = Entry(resource, uid, self._occurrence(resource, uid, when, scope, Wish()), self.zone)
+            data = edit.without(entry.occurrence)
+        if data is None:
+            self._changing(lambda: self.store.remove(resource.calendar, resource.name, resource.version))
+        else:
+            self._written(resource, data)
+        return entry
+
+    def _unchanged(self, wanted: str) -> tuple[Resource, str]:
+        """An event that this conversation has not seen in another state."""
+        resource, uid = self.find(wanted)
+        seen = _seen.get(self._key(resource))
+        self._remember(resource)
+        if seen not in (None, resource.version):
+            raise Refused(CHANGED)
+        return resource, uid
+
+    def _written(self, resource: Resource, data: bytes) -> Resource:
+        file = read(data)  # before it is written: what we could not read again must not replace what was there
+        version = self._changing(lambda: self.store.write(resource.calendar, resource.name, data, resource.version))
+        changed = Resource(resource.calendar, resource.name, version, file)
+        self._remember(changed)
+        return changed
+
+    def _changing(self, write: Callable[[], str | None]) -> str:
+        try:
+            return write() or ""
+        except Changed:
+            raise Refused(CHANGED) from None
+
+    def _occurrence(
+        self, resource: Resource, uid: str, when: Moment | None, scope: str | None, wish: Wish
+    ) -> Occurrence:
+        """The occurrence that is meant; for a whole series the one that the new start is nearest to."""
+        if scope is None:
+            raise Refused(
+                "the event repeats: ask the user which is meant, then use scope=this with occurrence=its start, "
+                "or scope=series"
+            )
+        if when is None and scope == "this":
+            raise Refused("give occurrence, the start of the one that is meant, as the list shows it")
+        if when is not None:
+            return self._at(resource, uid, when)
+        main = main_of(resource.file.series[uid])
+        first = Occurrence(main, main.start, main.end, main.start) if main else None
+        if wish.start is not None:
+            near = self._around(resource, uid, wish.start)
+            first = min(near, key=lambda one: self._apart(one.original or one.start, wish.start), default=first)
+        if first is None:
+            raise Refused("the series itself is not in this calendar, only changes to it; use scope=this")
+        return first
+
+    def _at(self, resource: Resource, uid: str, when: Moment) -> Occurrence:
+        near = [*self._changes(resource, uid), *self._around(resource, uid, when)]
+        for one in near:
+            if self._is(one.original, when) or self._is(one.start, when):
+                return one
+        if near:
+            nearest = min(near, key=lambda one: self._apart(one.start, when))
+            known = f"the nearest is {iso(nearest.start, self.zone)}"
+        else:
+            known = "list the events to see when it happens"
+        raise Refused(f"the event has no occurrence at {iso(when, self.zone)}; {known}")
+
+    def _changes(self, resource: Resource, uid: str) -> list[Occurrence]:
+        """The occurrences that differ, wherever they were moved to."""
+        events = resource.file.series[uid]
+        return [Occurrence(e, e.start, e.end, e.instead_of) for e in events if e.instead_of and not e.onward]
+
+    def _around(self, resource: Resource, uid: str, moment: Moment) -> list[Occurrence]:
+        middle = at(moment, self.zone)
+        window = Window(middle - AROUND, middle + AROUND, self.zone)
+        return [one for found, one in Happening(window).of(resource.file) if found == uid]
+
+    def _is(self, moment: Moment | None, wanted: Moment) -> bool:
+        if moment is None:
+            return False
+        if not isinstance(wanted, datetime):
+            return at(moment, self.zone).date() == wanted
+        return isinstance(moment, datetime) and at(moment, self.zone).timestamp() == at(wanted, self.zone).timestamp()
+
+    def _apart(self, one: Moment, other: Moment | None) -> float:
+        assert other is not None
+        return abs(at(one, self.zone).timestamp() - at(other, self.zone).timestamp())
+
+    def _first(self, resource: Resource, uid: str, near: Moment | None = None) -> Entry:
+        """An event as it happens first, or first from a day on."""
+        events = resource.file.series[uid]
+        event = main_of(events) or events[0]
+        first = Occurrence(event, event.start, event.end, event.instead_of)
+        if near is not None:
+            window = Window(at(day_of(near), self.zone), at(near, self.zone) + AROUND, self.zone)
+            later = [one for found, one in Happening(window).of(resource.file) if found == uid]
+            first = min(later, key=lambda one: at(one.start, self.zone).timestamp(), default=first)
+        return Entry(resource, uid, first, self.zone)
+
+    def _with_original(self, resource: Resource, uid: str, original: Moment | None) -> Occurrence | None:
+        return next(
+            (one for one in self._changes(resource, uid) if original and self._is(one.original, original)), None
+        )
+
+    def conflicts(self, entry: Entry) -> list[Entry]:
+        """What else takes up the time of an event, of one that repeats in its first weeks."""
+        if not self.busy([entry]):
+            return []
+        start, end = entry.span
+        once = not entry.repeats or entry.occurrence.event.instead_of is not None
+        window = Window(start, end if once else start + CONFLICT_DAYS, self.zone)
+        mine = [one for uid, one in Happening(window).of(entry.resource.file) if uid == entry.uid]
+        spans = [
+            Entry(entry.resource, entry.uid, one, self.zone).span for one in ([entry.occurrence] if once else mine)
+        ]
+        notes, self.notes = self.notes, []
+        others = [e for e in self.busy(self.entries(window)) if e.uid != entry.uid]
+        self.notes = notes
+        return [other for other in others if any(_overlap(other.span, span) for span in spans)]
+
+    def show(self, entries: Sequence[Entry]) -> None:
+        """Remembers in which state the conversation was shown these."""
+        for entry in entries:
+            self._remember(entry.resource)
+
+    def _key(self, resource: Resource) -> tuple[str, str, str, str]:
+        return self.user, self.conversation, resource.calendar.id, resource.name
+
+    def _remember(self, resource: Resource) -> None:
+        with _lock:
+            _seen[self._key(resource)] = resource.version
+            _seen.move_to_end(self._key(resource))
+            if not resource.version:  # a server that does not say at once what became of it
+                del _seen[self._key(resource)]
+            while len(_seen) > _SEEN_MOST:
+                _seen.popitem(last=False)
+
+
+def _meant(resource: Resource, wanted: str) -> Iterator[str]:
+    """The UIDs in a file that an id stands for: ours, or a UID itself."""
+    for uid in resource.file.series:
+        if wanted in (uid, resource.id(uid)):
+            yield uid
+
+
+def _repeats(file: File, uid: str) -> bool:
+    events = file.series[uid]
+    return len(events) > 1 or events[0].repeats or events[0].instead_of is not None
+
+
+def _overlap(one: tuple[datetime, datetime], other: tuple[datetime, datetime]) -> bool:
+    return one[0].timestamp() < other[1].timestamp() and other[0].timestamp() < one[1].timestamp()

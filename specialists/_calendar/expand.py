@@ -1,0 +1,170 @@
+"""Built in: when events happen. Series are expanded by recurring-ical-events, each as far as it is bound to end."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from specialists._calendar.events import Event, File
+from specialists._calendar.rules import WORK_MOST, BadRule, Rule, read
+from specialists._calendar.zones import Moment, at, day_of
+
+_KEPT_WORK_MOST = 1_500
+"""Of a series whose times are kept for the next question; others are counted out again."""
+_NUMBER = "X-NUMBER"
+_AROUND = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of time on a user's clocks; its end is outside of it."""
+
+    start: datetime
+    end: datetime
+    zone: ZoneInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One time that an event happens; `original` is when its series has it, None for what happens once."""
+
+    event: Event
+    start: Moment
+    end: Moment
+    original: Moment | None = None
+
+    @property
+    def all_day(self) -> bool:
+        return not isinstance(self.start, datetime)
+
+
+@dataclass(slots=True)
+class Happening:
+    """What happens in a window, of the files that were looked into; and the titles of the series left out, with why."""
+
+    window: Window
+    left_out: list[str] = field(default_factory=list)
+
+    def of(self, file: File) -> Iterator[tuple[str, Occurrence]]:
+        """The occurrences of a file that touch the window, by UID."""
+        for uid, events in file.series.items():
+            if len(events) == 1 and not events[0].repeats:
+                found = iter([Occurrence(events[0], events[0].start, events[0].end, events[0].instead_of)])
+            else:
+                found = self._of_series(file, uid, events)
+            yield from ((uid, occurrence) for occurrence in found if touches(occurrence, self.window))
+
+    def _of_series(self, file: File, uid: str, events: Sequence[Event]) -> Iterator[Occurrence]:
+        series = file.expanded.get(uid)
+        if series is None:
+            try:
+                series = Series(events)
+            except BadRule:
+                self.left_out.append(f"{events[0].title!r:.60} has a repeat rule that cannot be followed")
+                yield from (Occurrence(event, event.start, event.end, event.instead_of) for event in events)
+                return
+        assert isinstance(series, Series)
+        work = series.work(self.window.end.date())
+        if work > WORK_MOST:
+            self.left_out.append(f"{events[0].title!r:.60} repeats too often to be listed")
+            return
+        if work <= _KEPT_WORK_MOST:
+            file.expanded[uid] = series
+        yield from series.between(self.window)
+
+
+class Series:
+    """An event that repeats, with the occurrences that differ.
+
+    Args:
+        events: all with one UID.
+
+    Raises:
+        BadRule: when it has a rule that cannot be followed.
+    """
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        import icalendar
+        import recurring_ical_events
+
+        self._events = {event.number: event for event in events}
+        self._main = main_of(events)
+        self._rules: list[tuple[Rule, Moment]] = []
+        calendar = icalendar.Calendar()
+        for event in events:
+            calendar.add_component(self._component(event))
+        self._query = recurring_ical_events.CalendarQuery(calendar)
+
+    def work(self, until: date) -> int:
+        """About how many steps it takes to follow its rules up to a day."""
+        return sum(rule.work(start, until + _AROUND) for rule, start in self._rules)
+
+    def between(self, window: Window) -> Iterator[Occurrence]:
+        """Its occurrences around a window."""
+        start, end = (moment.replace(tzinfo=None) for moment in (window.start - _AROUND, window.end + _AROUND))
+        for component in self._query.between(start.replace(tzinfo=window.zone), end.replace(tzinfo=window.zone)):
+            event = self._events[int(component[_NUMBER])]
+            begin, finish = component["DTSTART"].dt, component["DTEND"].dt
+            if event.onward and event.instead_of is not None:
+                original = begin - _difference(event.start, event.instead_of)
+            else:
+                original = event.instead_of or begin
+            yield Occurrence(event, begin, finish, original)
+
+    def _component(self, event: Event) -> Any:
+        import icalendar
+        from icalendar.prop import vDDDLists, vDDDTypes
+
+        component = icalendar.Event()
+        component["UID"] = event.uid
+        component["SEQUENCE"] = event.sequence
+        component["DTSTART"] = vDDDTypes(event.start)
+        component["DTEND"] = vDDDTypes(event.end)
+        component[_NUMBER] = str(event.number)
+        if event.instead_of is not None:
+            component["RECURRENCE-ID"] = vDDDTypes(self._replaced(event.instead_of))
+            if event.onward:
+                component["RECURRENCE-ID"].params["RANGE"] = "THISANDFUTURE"
+            return component
+        component["RRULE"] = [icalendar.vRecur.from_ical(rule.text) for rule in self._checked(event)]
+        component["RDATE"] = vDDDLists(event.added)
+        component["EXDATE"] = vDDDLists(event.removed)
+        return component
+
+    def _checked(self, event: Event) -> list[Rule]:
+        rules = [read(text, event.start) for text in event.rules]
+        self._rules += [(rule, event.start) for rule in rules]
+        return rules
+
+    def _replaced(self, moment: Moment) -> Moment:
+        """The time of the series that an event stands for; some programs name only its day."""
+        main = self._main
+        if main is not None and isinstance(main.start, datetime) and not isinstance(moment, datetime):
+            return datetime.combine(moment, main.start.timetz())
+        return moment
+
+
+def main_of(events: Sequence[Event]) -> Event | None:
+    """The event that a series is made from; the newest version of it."""
+    return max((e for e in events if e.instead_of is None), key=lambda event: event.sequence, default=None)
+
+
+def _difference(later: Moment, earlier: Moment) -> timedelta:
+    if isinstance(later, datetime) and isinstance(earlier, datetime) and bool(later.tzinfo) == bool(earlier.tzinfo):
+        return later - earlier
+    return day_of(later) - day_of(earlier)
+
+
+def touches(occurrence: Occurrence, window: Window) -> bool:
+    """Whether it happens in the window; one that takes no time does so at its start."""
+    start, end = at(occurrence.start, window.zone), at(occurrence.end, window.zone)
+    first, last = start.timestamp(), end.timestamp()
+    if first >= last:
+        return window.start.timestamp() <= first < window.end.timestamp()
+    return first < window.end.timestamp() and window.start.timestamp() < last
+
+
+def order(occurrence: Occurrence, zone: ZoneInfo) -> tuple[float, bool, str]:
+    """By start, days before times."""
+    return at(occurrence.start, zone).timestamp(), not occurrence.all_day, occurrence.event.title

@@ -1,0 +1,258 @@
+"""Built in: calendars as folders of `.ics` files, one a folder (a "vdir", as khal and vdirsyncer keep them).
+
+A file is replaced in one step, and only while it holds what was read: writers of Brain take turns by a lock, and those
+of other programs are noticed by the content.
+"""
+
+import os
+import re
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from stat import S_ISREG
+
+from brain import Refused
+from specialists._calendar.events import FILE_MOST, Readings, Unreadable, digest
+from specialists._calendar.expand import Window
+from specialists._calendar.store import Calendar, Changed, Resource, file_id, looks_like
+
+FILES_MOST = 20_000
+CALENDARS_MOST = 100
+LOCK_SECONDS = 3.0
+UNWRITABLE = "the calendar folder cannot be written; tell the user that the operator has to look at it"
+_LOCK = ".brain.lock"
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
+_NAME_MOST = 60
+_STAMPS_MOST = 50_000
+
+_readings = Readings()
+_stamps: OrderedDict[tuple[str, int, int, int], bytes] = OrderedDict()
+"""The digest of a file's content, by its path, time, size and number."""
+
+
+class Folder:
+    """The calendars of one user.
+
+    Args:
+        root: the user's folder.
+        seconds_left: how long there is to read.
+    """
+
+    def __init__(self, root: Path, seconds_left: Callable[[], float]) -> None:
+        self.unread: list[str] = []
+        self._root = root
+        self._seconds_left = seconds_left
+
+    def calendars(self) -> list[Calendar]:
+        """The folders in the user's one, and that itself if files are right in it."""
+        entries = self._entries(self._root)
+        found = [Calendar(e.name, _display_name(Path(e.path)) or e.name) for e in entries if _is_calendar(e)]
+        if any(entry.name.endswith(".ics") for entry in entries):
+            found.append(Calendar(".", _display_name(self._root) or "main"))
+        return sorted(found[:CALENDARS_MOST], key=lambda calendar: calendar.name.casefold())
+
+    def make(self, name: str) -> Calendar:
+        safe = folder_name(name)
+        with _writing():
+            (self._root / safe).mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Calendar(safe, name)
+
+    def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
+        """All files: what they hold is known only when they are read, once."""
+        yield from self._read(calendar, lambda name: True)
+
+    def find(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
+        if looks_like(wanted):
+            yield from self._read(calendar, lambda name: file_id(calendar, name) == wanted[:8])
+        else:
+            yield from (r for r in self._read(calendar, lambda name: True) if wanted in r.file.series)
+
+    def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
+        path = self._path(calendar, name)
+        with _writing(), _locked(self._root):
+            _compare(path, version)
+            temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
+            try:
+                _write_out(temporary, data, path if version else None)
+                _put(temporary, path, new=version is None)
+            finally:
+                temporary.unlink(missing_ok=True)
+        return digest(data).hex()
+
+    def remove(self, calendar: Calendar, name: str, version: str) -> None:
+        path = self._path(calendar, name)
+        with _writing(), _locked(self._root):
+            _compare(path, version)
+            path.unlink()
+
+    def _path(self, calendar: Calendar, name: str) -> Path:
+        """Only names that a listing gave, or that we made, come here; a path in one would be our mistake."""
+        assert Path(name).name == name
+        assert calendar.id == "." or Path(calendar.id).name == calendar.id
+        return self._root / calendar.id / name
+
+    def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(folder) as entries:
+                return [entry for entry in entries if not entry.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise Refused(
+                "the calendar folder cannot be read; tell the user that the operator has to look at it"
+            ) from error
+
+    def _read(self, calendar: Calendar, wanted: Callable[[str], bool]) -> Iterator[Resource]:
+        entries = [e for e in self._entries(self._root / calendar.id) if e.name.endswith(".ics") and wanted(e.name)]
+        if len(entries) > FILES_MOST:
+            self.unread.append(f"{len(entries) - FILES_MOST} files of {calendar.name}, which has too many")
+        for read, entry in enumerate(sorted(entries, key=lambda entry: entry.name)[:FILES_MOST]):
+            if self._seconds_left() <= 0:
+                self.unread.append(f"{len(entries) - read} files of {calendar.name}, for lack of time: ask again")
+                return
+            try:
+                resource = self._resource(calendar, entry)
+            except (Unreadable, OSError) as problem:
+                why = str(problem) if isinstance(problem, Unreadable) else "it cannot be opened"
+                self.unread.append(f"{shown(entry.name)}: {why}")
+            else:
+                yield resource
+                if resource.file.unreadable:
+                    self.unread.append(f"{shown(entry.name)}: {resource.file.unreadable} broken events in it")
+
+    def _resource(self, calendar: Calendar, entry: os.DirEntry[str]) -> Resource:
+        status = entry.stat(follow_symlinks=False)
+        if not S_ISREG(status.st_mode):
+            raise Unreadable("it is no plain file")
+        stamp = (entry.path, status.st_mtime_ns, status.st_size, status.st_ino)
+        key = _stamps.get(stamp)
+        file = _readings.known(key) if key else None
+        if file is None:
+            if status.st_size > FILE_MOST:
+                raise Unreadable(f"it is larger than {FILE_MOST // 1_000_000} MB")
+            file = _readings.file(_content(Path(entry.path)))
+            key = digest(file.data)
+            _remember(stamp, key)
+        assert key is not None
+        return Resource(calendar, entry.name, key.hex(), file)
+
+
+def _remember(stamp: tuple[str, int, int, int], key: bytes) -> None:
+    """Unless it is so fresh that a second change could leave time and size as they are."""
+    if time.time_ns() - stamp[1] > 50_000_000:
+        _stamps[stamp] = key
+        while len(_stamps) > _STAMPS_MOST:
+            with suppress(KeyError):  # another thread was faster
+                _stamps.popitem(last=False)
+
+
+def folder_name(name: str) -> str:
+    """A name as that of a folder: two different names never give the same, in whatever case a system compares them."""
+    safe = "".join(c if c in _SAFE else "".join(f"%{octet:02x}" for octet in c.encode()) for c in name)
+    return safe if 0 < len(safe) <= _NAME_MOST else f"%{digest(name.encode()).hex()}"
+
+
+def shown(name: str) -> str:
+    """A file's name in a sentence: one line, and none of its odd characters."""
+    clean = re.sub(r"[^\w.@+-]+", " ", name).strip()
+    return clean if len(clean) <= _NAME_MOST else clean[: _NAME_MOST - 1] + "…"
+
+
+def writable(folder: Path) -> bool:
+    """Whether files can be made in a folder, or it can be made."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+
+
+def _is_calendar(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):
+        return entry.is_dir()
+    return False
+
+
+def _display_name(folder: Path) -> str:
+    """What other programs call the calendar, if they say so."""
+    with suppress(OSError):
+        path = folder / "displayname"
+        if path.stat().st_size <= 1000:
+            return " ".join(path.read_text("utf-8", "replace").split())[:_NAME_MOST]
+    return ""
+
+
+def _content(path: Path) -> bytes:
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
+        return file.read(FILE_MOST + 1)
+
+
+def _compare(path: Path, version: str | None) -> None:
+    try:
+        there = digest(_content(path)).hex()
+    except FileNotFoundError:
+        there = None
+    if there != version:
+        raise Changed
+
+
+def _write_out(path: Path, data: bytes, model: Path | None) -> None:
+    """Writes a file that survives a crash, with the rights of the one that it replaces."""
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if model is not None:
+        path.chmod(model.stat().st_mode & 0o777)
+
+
+def _put(temporary: Path, path: Path, *, new: bool) -> None:
+    """Moves a file into its place; a new one never over another."""
+    if not new:
+        os.replace(temporary, path)
+        return
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise Changed from None
+    except OSError:  # a file system without links
+        os.replace(temporary, path)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Refused(UNWRITABLE) from error
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Holds the one lock of a user's calendars, between threads and between processes."""
+    with (root / _LOCK).open("ab") as file:
+        end = time.monotonic() + LOCK_SECONDS
+        while not _lock(file.fileno()):
+            if time.monotonic() > end:
+                raise Refused("the calendar is being written by others; ask again in a minute")
+            time.sleep(0.01)
+        yield
+
+
+def _lock(descriptor: int) -> bool:
+    """Takes the lock if it is free; closing the file lets go of it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        return _locked_by(lambda: msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1))  # type: ignore[attr-defined]
+    return _locked_by(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
+
+
+def _locked_by(take: Callable[[], object]) -> bool:
+    try:
+        take()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,168 @@
+"""Built in: the lines and blocks of an iCalendar file (RFC 5545, section 3.1), of which an edit changes only its own.
+
+Whatever other programs wrote, known or not, comes out byte for byte as it went in.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+DEPTH_MOST = 6
+FOLD_AT = 75
+_BOM = b"\xef\xbb\xbf"
+_ESCAPE = re.compile(r"\\([\\;,nN])")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One content line: `raw` with its folds and its end, `text` without."""
+
+    raw: bytes
+    text: str
+
+    @property
+    def name(self) -> str:
+        """The property's name, in capitals; a group before it, as in vCards, is dropped."""
+        return self.text[: _name_end(self.text)].upper()
+
+
+@dataclass(slots=True)
+class Block:
+    """A component: its lines from BEGIN (`first`) to END (`last`), and the components in it."""
+
+    name: str
+    first: int
+    last: int = -1
+    inner: list["Block"] = field(default_factory=list)
+
+
+def content_lines(data: bytes) -> list[Line]:
+    """The content lines of a file; an octet sequence that is no UTF-8 shows as a replacement character."""
+    pieces: list[list[bytes]] = []
+    for physical in data.splitlines(keepends=True):
+        if physical[:1] in (b" ", b"\t") and pieces:
+            pieces[-1].append(physical)
+        else:
+            pieces.append([physical])
+    return [Line(b"".join(piece), _unfolded(piece)) for piece in pieces]
+
+
+def _unfolded(piece: Sequence[bytes]) -> str:
+    """Folds may stand between the octets of one character, so they go before decoding."""
+    first = piece[0].rstrip(b"\r\n").removeprefix(_BOM)
+    return (first + b"".join(part[1:].rstrip(b"\r\n") for part in piece[1:])).decode("utf-8", "replace")
+
+
+def _name_end(text: str) -> int:
+    ends = [end for end in (text.find(";"), text.find(":")) if end >= 0]
+    return min(ends) if ends else len(text)
+
+
+def blocks(lines: Sequence[Line]) -> list[Block]:
+    """The components of the file, the outermost ones; those that never end are left out."""
+    top: list[Block] = []
+    opened: list[Block] = []
+    for number, line in enumerate(lines):
+        head = line.text[:6].upper()
+        if head == "BEGIN:":
+            opened.append(Block(line.text[6:].strip().upper(), number))
+        elif head.startswith("END:") and opened:
+            name = line.text[4:].strip().upper()
+            while opened and opened[-1].name != name and any(block.name == name for block in opened[-DEPTH_MOST:]):
+                opened.pop()
+            if opened and opened[-1].name == name:
+                block = opened.pop()
+                block.last = number
+                (opened[-1].inner if opened else top).append(block)
+    return top
+
+
+def components(tops: Sequence[Block], name: str) -> Iterator[Block]:
+    """The components of this name that stand in a calendar."""
+    for top in tops:
+        if top.name == "VCALENDAR":
+            yield from (block for block in top.inner if block.name == name)
+
+
+def own(lines: Sequence[Line], block: Block) -> Iterator[Line]:
+    """A component's properties, without those of the components in it."""
+    at = block.first + 1
+    for inner in block.inner:
+        yield from lines[at : inner.first]
+        at = inner.last + 1
+    yield from lines[at : block.last]
+
+
+Changes = Mapping[str, Sequence[str]]
+"""The new lines of a property by its name, unfolded; none of them deletes it."""
+
+
+def changed(lines: Sequence[Line], block: Block, changes: Changes, *, without: Sequence[str] = ()) -> bytes:
+    """A component with some properties changed; all else as it stands.
+
+    Args:
+        without: the names of components in it that are left out.
+    """
+    end = line_end(lines)
+    pending = dict(changes)
+    out = [lines[block.first].raw]
+    body_end = min([inner.first for inner in block.inner], default=block.last)
+    inside = {number: inner for inner in block.inner for number in range(inner.first, inner.last + 1)}
+    for number in range(block.first + 1, block.last):
+        line = lines[number]
+        if number == body_end:
+            out += [folded(text, end) for texts in pending.values() for text in texts]
+            pending = {}
+        if number in inside:
+            if inside[number].name not in without:
+                out.append(line.raw)
+        elif line.name in changes:
+            out += [folded(text, end) for text in pending.pop(line.name, ())]
+        else:
+            out.append(line.raw)
+    out += [folded(text, end) for texts in pending.values() for text in texts]
+    return b"".join([*out, lines[block.last].raw])
+
+
+def spliced(lines: Sequence[Line], pieces: Mapping[int, tuple[int, bytes]]) -> bytes:
+    """The file with stretches of lines replaced.
+
+    Args:
+        pieces: by the first line of a stretch, the line behind its last and what stands there instead.
+    """
+    out: list[bytes] = []
+    at = 0
+    for first, (behind, piece) in sorted(pieces.items()):
+        out += [line.raw for line in lines[at:first]]
+        out.append(piece)
+        at = behind
+    return b"".join([*out, *(line.raw for line in lines[at:])])
+
+
+def line_end(lines: Sequence[Line]) -> bytes:
+    """How the lines of this file end."""
+    return b"\n" if lines and not lines[0].raw.endswith(b"\r\n") else b"\r\n"
+
+
+def folded(text: str, end: bytes = b"\r\n") -> bytes:
+    """A content line of at most 75 octets a row, cut between characters."""
+    rows: list[bytes] = []
+    row = b""
+    for character in text:
+        octets = character.encode("utf-8", "replace")
+        if len(row) + len(octets) > FOLD_AT:
+            rows.append(row)
+            row = b" "
+        row += octets
+    return end.join([*rows, row]) + end
+
+
+def unescaped(value: str) -> str:
+    """A TEXT value as people read it."""
+    return _ESCAPE.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
+
+
+def escaped(text: str) -> str:
+    """A text as a TEXT value; other control characters than line ends and tabs are dropped."""
+    clean = "".join(c for c in text.replace("\r\n", "\n").replace("\r", "\n") if c in "\n\t" or c.isprintable())
+    return re.sub(r"([\\;,])", r"\\\1", clean).replace("\n", "\\n")

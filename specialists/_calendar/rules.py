@@ -1,0 +1,234 @@
+"""Built in: repeat rules (RRULE). What comes in is a stranger's; what goes out ends, and is as much work as it says."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import islice
+
+from specialists._calendar.zones import FIRST_YEAR, Moment, day_of
+
+LAST_YEAR = 2150
+"""Where rules without an end stop, so that one that never fits is given up."""
+WORK_MOST = 400_000
+"""Steps of dateutil for one series, about a second."""
+COUNT_MOST = 20_000
+INTERVAL_MOST = 100_000
+TIMES_A_DAY_MOST = 96
+_TIMES_A_DAY = {"HOURLY": 24, "MINUTELY": 1440, "SECONDLY": 86_400}
+_FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", *_TIMES_A_DAY)
+_WEEK = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_DAY = re.compile(r"[+-]?\d{0,2}(?:MO|TU|WE|TH|FR|SA|SU)")
+_BOUNDS = {
+    "BYSECOND": (0, 59),
+    "BYMINUTE": (0, 59),
+    "BYHOUR": (0, 23),
+    "BYMONTHDAY": (-31, 31),
+    "BYYEARDAY": (-366, 366),
+    "BYWEEKNO": (-53, 53),
+    "BYMONTH": (1, 12),
+    "BYSETPOS": (-366, 366),
+}
+
+
+class BadRule(ValueError):
+    """A rule that cannot be followed; says why in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule that was checked; `text` has an UNTIL in the form that dateutil takes, and never a COUNT."""
+
+    text: str
+    parts: Mapping[str, str]
+
+    def work(self, start: Moment, until: date) -> int:
+        """About how many steps it takes to follow it up to a day."""
+        days = max((until - day_of(start)).days, 1)
+        if self.parts["FREQ"] in _TIMES_A_DAY:
+            return days * _times_a_day(self.parts) // int(self.parts.get("INTERVAL", "1"))
+        return max(days, 366) * _times_a_day(self.parts)
+
+
+def read(text: str, start: Moment) -> Rule:
+    """Checks a rule and brings its end into one form.
+
+    Args:
+        start: the first time of the series, whose kind the end takes on.
+
+    Raises:
+        BadRule: when it is none, or asks for what no calendar does.
+    """
+    parts = _parts(text)
+    _check(parts)
+    count = int(parts.pop("COUNT", "0"))
+    until = parts.pop("UNTIL", None)
+    last = _until(until, start) if until else _last_of(start)
+    if count > 0:
+        last = _nth(parts, start, count, last)
+    return Rule(f"{_joined(parts)};UNTIL={_worded(last)}", {**parts})
+
+
+def _parts(text: str) -> dict[str, str]:
+    pairs = [piece.partition("=") for piece in text.strip().strip(";").upper().split(";")]
+    parts = {name.strip(): value.strip() for name, _, value in pairs if not name.startswith("X-")}
+    if len(parts) > 16 or not all(parts.values()):
+        raise BadRule("it is no list of NAME=VALUE")
+    if parts.pop("RSCALE", "GREGORIAN") != "GREGORIAN" or parts.pop("SKIP", "OMIT") != "OMIT":
+        raise BadRule("only plain Gregorian rules are known")
+    return parts
+
+
+def _check(parts: Mapping[str, str]) -> None:
+    if parts.get("FREQ") not in _FREQUENCIES:
+        raise BadRule(f"FREQ must be one of {', '.join(_FREQUENCIES[:4])}")
+    for name, value in parts.items():
+        if name in _BOUNDS:
+            low, high = _BOUNDS[name]
+            numbers = [_number(piece, name, low, high) for piece in value.split(",")]
+            if low < 0 and 0 in numbers:
+                raise BadRule(f"{name} has no 0")
+        elif name == "BYDAY":
+            if len(value) > 400 or not all(_DAY.fullmatch(piece) for piece in value.split(",")):
+                raise BadRule("BYDAY takes days such as MO,WE or 1MO or -1FR")
+        elif name == "WKST":
+            if not _DAY.fullmatch(value) or len(value) != 2:
+                raise BadRule("WKST takes a day such as MO")
+        elif name == "INTERVAL":
+            _number(value, name, 1, INTERVAL_MOST)
+        elif name == "COUNT":
+            _number(value, name, -1, COUNT_MOST)  # some programs write -1 for no end
+        elif name not in ("FREQ", "UNTIL"):
+            raise BadRule(f"{name[:20]} is no part of a rule")
+    most = 4 if "BYSETPOS" in parts else TIMES_A_DAY_MOST
+    often = parts["FREQ"] in _TIMES_A_DAY
+    if (often and "BYSETPOS" in parts) or (not often and _times_a_day(parts) > most):
+        raise BadRule("it asks for too many times a day")
+
+
+def _number(text: str, name: str, low: int, high: int) -> int:
+    if not re.fullmatch(r"[+-]?\d{1,6}", text) or not low <= int(text) <= high:
+        raise BadRule(f"{name} must be from {low} to {high}")
+    return int(text)
+
+
+def _times_a_day(parts: Mapping[str, str]) -> int:
+    often = _TIMES_A_DAY.get(parts["FREQ"], 1)
+    finer = [name for name in ("BYHOUR", "BYMINUTE", "BYSECOND") if name in parts]
+    for name in finer:
+        often *= len(set(parts[name].split(",")))
+    return min(often, _TIMES_A_DAY["SECONDLY"])
+
+
+def _until(text: str, start: Moment) -> Moment:
+    """The end of a rule in the form of its start. One that is only a day is meant with that day."""
+    try:
+        day = date(int(text[:4]), int(text[4:6]), int(text[6:8]))
+        clock = time(int(text[9:11]), int(text[11:13]), int(text[13:15])) if text[8:9] == "T" else time(23, 59, 59)
+    except ValueError:
+        day = date.min
+    if day.year < FIRST_YEAR:
+        raise BadRule("UNTIL must be a date such as 20260930 or 20260930T120000Z")
+    if day.year >= LAST_YEAR:
+        return _last_of(start)
+    if not isinstance(start, datetime):
+        return day
+    until = datetime.combine(day, clock)
+    if start.tzinfo is None:
+        return until
+    return until.replace(tzinfo=UTC if text.endswith("Z") else start.tzinfo).astimezone(UTC)
+
+
+def _last_of(start: Moment) -> Moment:
+    if not isinstance(start, datetime):
+        return date(LAST_YEAR, 1, 1)
+    return datetime(LAST_YEAR, 1, 1, tzinfo=UTC if start.tzinfo else None)
+
+
+def _nth(parts: Mapping[str, str], start: Moment, count: int, last: Moment) -> Moment:
+    """The last time of a rule that ends after so many; counted on the wall's clock, as they repeat."""
+    from dateutil.rrule import rrulestr
+
+    zone = start.tzinfo if isinstance(start, datetime) else None
+    first = start.replace(tzinfo=None) if isinstance(start, datetime) else datetime.combine(start, time())
+    rule = rrulestr(f"{_joined(parts)};UNTIL={LAST_YEAR}0101T000000", dtstart=first)
+    found: list[datetime] = list(islice(rule, count))
+    if len(found) < count:
+        return last
+    if not isinstance(start, datetime):
+        return min(found[-1].date(), day_of(last))
+    assert isinstance(last, datetime)
+    end = found[-1].replace(tzinfo=zone).astimezone(UTC) if zone else found[-1]
+    return min(end, last)
+
+
+def _joined(parts: Mapping[str, str]) -> str:
+    return ";".join(f"{name}={value}" for name, value in parts.items())
+
+
+def _worded(last: Moment) -> str:
+    if not isinstance(last, datetime):
+        return f"{last:%Y%m%d}"
+    return f"{last:%Y%m%dT%H%M%S}" + ("Z" if last.tzinfo else "")
+
+
+def asked(text: str, start: Moment) -> str:
+    """The rule that a model asks for, as it may stand in a file.
+
+    Raises:
+        BadRule: for one that is wrong, too frequent, or of which the start is no part.
+    """
+    words = {"daily", "weekly", "monthly", "yearly"}
+    plain = text.strip().removeprefix("RRULE:").removeprefix("rrule:").strip()
+    parts = _parts(f"FREQ={plain}" if plain.lower() in words else plain)
+    _check(parts)
+    if parts["FREQ"] in _TIMES_A_DAY:
+        raise BadRule("FREQ must be one of YEARLY, MONTHLY, WEEKLY, DAILY")
+    if int(parts.get("COUNT", "1")) < 1 or ("COUNT" in parts and "UNTIL" in parts):
+        raise BadRule("give either COUNT, above 0, or UNTIL")
+    rule = read(_joined(parts), start)
+    if not starts(rule, start):
+        raise BadRule(f"the start, a {day_of(start):%A}, is not one of its days")
+    if "UNTIL" in parts:
+        parts["UNTIL"] = _worded(_until(parts["UNTIL"], start))
+    return _joined(parts)
+
+
+def moved(text: str, start: Moment, shift: timedelta) -> str:
+    """The rule of a series that is moved: its end goes along, and the days of a weekly one.
+
+    Raises:
+        BadRule: when the new start is none of its times.
+    """
+    parts = _parts(text)
+    _check(parts)
+    later = start + (shift if isinstance(start, datetime) else timedelta(days=shift.days))
+    days = (day_of(later) - day_of(start)).days
+    if parts["FREQ"] == "WEEKLY" and "BYDAY" in parts:
+        parts["BYDAY"] = ",".join(_WEEK[(_WEEK.index(day[-2:]) + days) % 7] for day in parts["BYDAY"].split(","))
+    if "UNTIL" in parts:
+        until = _until(parts["UNTIL"], start)
+        parts["UNTIL"] = _worded(_moved_end(until, start, shift, days, whole="T" not in parts["UNTIL"]))
+    if starts(read(text, start), start) and not starts(read(_joined(parts), later), later):
+        raise BadRule("the new start is none of its times")
+    return _joined(parts)
+
+
+def _moved_end(until: Moment, start: Moment, shift: timedelta, days: int, *, whole: bool) -> Moment:
+    """The end of a rule moved on the wall's clock of its series."""
+    if not isinstance(until, datetime):
+        return until + timedelta(days=days)
+    ahead = timedelta(days=days) if whole else shift
+    if until.tzinfo is None or not isinstance(start, datetime):
+        return until + ahead
+    return (until.astimezone(start.tzinfo) + ahead).astimezone(UTC)
+
+
+def starts(rule: Rule, start: Moment) -> bool:
+    """Whether the start of a series is a time of its rule, as RFC 5545 wants it."""
+    from dateutil.rrule import rrulestr
+
+    first = start.replace(tzinfo=None) if isinstance(start, datetime) else datetime.combine(start, time())
+    endless = rule.text.partition(";UNTIL=")[0]
+    found = rrulestr(f"{endless};UNTIL={first + timedelta(days=3660):%Y%m%dT%H%M%S}", dtstart=first)
+    return next(iter(found), None) == first

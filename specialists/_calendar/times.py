@@ -1,0 +1,149 @@
+"""Built in: what people and models write for a time: ISO 8601, a few plain words, else whatever dateparser reads."""
+
+import importlib.util
+import re
+from datetime import date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from brain import Refused
+from specialists._calendar.zones import Moment, at
+
+LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pt", "pl")
+YEARS = (1900, 2149)
+_LENGTH_MOST = 60
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_AWAY = {"today": 0, "tomorrow": 1, "day after tomorrow": 2, "yesterday": -1}
+_DAY = rf"(?P<day>{'|'.join(_AWAY)}|(?:(?P<which>this|next|on)\s+)?(?P<weekday>{'|'.join(_WEEKDAYS)}))"
+_CLOCK = r"(?:(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap]\.?m\.?)?|(?P<named>noon|midday|midnight))"
+_WORDS = re.compile(rf"{_DAY}(?:,?\s+(?:at\s+)?{_CLOCK})?|(?:at\s+)?{_CLOCK.replace('P<', 'P<only_')}")
+_AHEAD = re.compile(r"in\s+(?P<count>\d{1,4}|an?|one|two|three|four|five|six)\s+(?P<unit>minute|hour|day|week)s?")
+_UHR = re.compile(r"(?:um\s+)?\b(\d{1,2})(?:[:.](\d\d))?\s*uhr\b", re.IGNORECASE)
+_TIME_OF_DAY = re.compile(
+    r"\d\s*(?:h\b|:|am\b|pm\b|a\.m|p\.m|uhr|o.?clock)|morning|noon|evening|night|abend|vormittag|nachmittag|nacht|früh"
+    r"|matin|soir|nuit|tarde|noche|sera|notte|ochtend|avond|manhã|noite|^\d{1,2}$",
+    re.IGNORECASE,
+)
+"""A time of day that was meant: a day alone would be less than was said."""
+_COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+
+
+def read(text: str, now: datetime, *, name: str = "start") -> Moment:
+    """A day, or a time on the clocks of `now`.
+
+    Args:
+        name: the parameter that it was given for.
+
+    Raises:
+        Refused: for what cannot be read, asking for ISO 8601.
+    """
+    zone = now.tzinfo
+    assert isinstance(zone, ZoneInfo)
+    plain = " ".join(text.split())
+    if len(plain) > _LENGTH_MOST:
+        raise _refused(name, plain)
+    moment = _iso(plain) or _plain(plain.lower(), now) or _parsed(plain, now)
+    if moment is None or not YEARS[0] <= moment.year <= YEARS[1]:
+        raise _refused(name, plain)
+    return at(moment, zone) if isinstance(moment, datetime) else moment
+
+
+def _refused(name: str, text: str) -> Refused:
+    more = "" if has_dateparser() else "; the operator can pip install 'brain-sse[calendar]' to have more words read"
+    return Refused(f"{name} {text[:40]!r} is no time that can be read; give ISO 8601, such as 2026-03-30T09:00{more}")
+
+
+def has_dateparser() -> bool:
+    return importlib.util.find_spec("dateparser") is not None
+
+
+def _iso(text: str) -> Moment | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
+
+
+def _plain(text: str, now: datetime) -> Moment | None:
+    """The plain words; what is at a time that has passed today is meant for later."""
+    if text == "now":
+        return now
+    ahead = _AHEAD.fullmatch(text)
+    if ahead:
+        count = _COUNTS.get(ahead["count"]) or int(ahead["count"])
+        return _ahead(now, count, ahead["unit"])
+    found = _WORDS.fullmatch(text)
+    if not found:
+        return None
+    if not found["day"]:
+        clock = _clock(found["only_hour"], found["only_minute"], found["only_half"], found["only_named"])
+        if clock is None or not (found["only_minute"] or found["only_half"] or found["only_named"]):
+            return None
+        today = datetime.combine(now.date(), clock, now.tzinfo)
+        return today if today > now else datetime.combine(now.date() + timedelta(days=1), clock, now.tzinfo)
+    day = _day(found["day"], found["weekday"], found["which"], now.date())
+    if not (found["hour"] or found["named"]):
+        return day
+    clock = _clock(found["hour"], found["minute"], found["half"], found["named"])
+    if clock is None:
+        return None
+    moment = datetime.combine(day, clock, now.tzinfo)
+    return moment + timedelta(days=7) if found["weekday"] and moment < now else moment
+
+
+def _ahead(now: datetime, count: int, unit: str) -> Moment:
+    if unit in ("day", "week"):
+        return now.date() + timedelta(days=count * (7 if unit == "week" else 1))
+    later = now.timestamp() + count * (60 if unit == "minute" else 3600)
+    return datetime.fromtimestamp(later, now.tzinfo).replace(second=0, microsecond=0)
+
+
+def _day(word: str, weekday: str | None, which: str | None, today: date) -> date:
+    if weekday is None:
+        return today + timedelta(days=_AWAY[word])
+    away = (_WEEKDAYS.index(weekday) - today.weekday()) % 7
+    return today + timedelta(days=7 if away == 0 and which == "next" else away)
+
+
+def _clock(hour: str | None, minute: str | None, half: str | None, named: str | None) -> time | None:
+    if named:
+        return time(0 if named == "midnight" else 12)
+    number = int(hour or "")
+    if half:
+        if not 1 <= number <= 12:
+            return None
+        number = number % 12 + (12 if half.startswith("p") else 0)
+    return time(number, int(minute or "0")) if number < 24 and int(minute or "0") < 60 else None
+
+
+def _parsed(text: str, now: datetime) -> Moment | None:
+    """What dateparser makes of other words; it may take a second, and says whether a time of day was among them."""
+    if not has_dateparser():
+        return None
+    from dateparser.date import DateDataParser
+
+    parser = DateDataParser(
+        languages=list(LANGUAGES),
+        settings={
+            "RELATIVE_BASE": now.replace(tzinfo=None),
+            "PREFER_DATES_FROM": "future",
+            "RETURN_TIME_AS_PERIOD": True,
+            "TIMEZONE": str(now.tzinfo),
+            "TO_TIMEZONE": str(now.tzinfo),
+            "RETURN_AS_TIMEZONE_AWARE": True,
+        },
+    )
+    try:
+        found = parser.get_date_data(_UHR.sub(lambda said: f"{said[1]}:{said[2] or '00'}", text))
+    except (ValueError, OverflowError, TypeError):  # what dateparser raises for odd texts
+        return None
+    moment: datetime | None = found.date_obj
+    if moment is None:
+        return None
+    wall = moment.replace(tzinfo=now.tzinfo, second=0, microsecond=0)
+    if found.period == "time":
+        return wall
+    return None if _TIME_OF_DAY.search(text) else wall.date()
