@@ -137,24 +137,22 @@ class Eutils:
                 raise Refused(f"{trouble}; {_again(pause)}")
             if trouble == _LIMITED:
                 limit.hold(min(pause, _HELD_MOST))
-            yield Progress(f"PubMed is busy, asking again in {pause:.1g} s")
+            yield Progress(f"PubMed is busy, asking again in {round(pause, 1):g} s")
             await asyncio.sleep(pause)
 
     async def _once(self, program: str, params: Mapping[str, str], until: float) -> Page:
         own = {"db": "pubmed", **params, "tool": TOOL, "email": self.settings.email, "api_key": self.settings.api_key}
-        encoded = urlencode({key: value for key, value in own.items() if value})
-        address, body, headers = f"{self.settings.base.rstrip('/')}/{program}.fcgi", None, {}
-        if len(encoded) > _GET_LENGTH:
-            body, headers = encoded.encode("ascii"), {"Content-Type": "application/x-www-form-urlencoded"}
-        else:
-            address = f"{address}?{encoded}"
+        own = {key: value for key, value in own.items() if value}
+        body = urlencode(own).encode("ascii")
+        short = len(body) <= _GET_LENGTH
         try:
             async with self._limit.place(until):
                 return await self.context.fetch(
-                    address,
-                    method="GET" if body is None else "POST",
-                    body=body,
-                    headers=headers,
+                    f"{self.settings.base.rstrip('/')}/{program}.fcgi",
+                    params=own if short else None,
+                    method="GET" if short else "POST",
+                    body=None if short else body,
+                    headers=None if short else {"Content-Type": "application/x-www-form-urlencoded"},
                     types=_TYPES,
                     most=ANSWER_BYTES,
                     seconds=max(0.1, min(ANSWER_SECONDS, until - time.monotonic())),

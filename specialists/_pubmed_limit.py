@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import lru_cache
 
 _STEP = 0.01
 _STEP_MOST = 0.2
@@ -64,11 +63,15 @@ class RateLimit:
             while (number := self._taken(ticket)) is None:
                 if time.monotonic() >= until:
                     raise TimeoutError
-                await asyncio.sleep(min(_STEP * (1 + self._queue.index(ticket)), _STEP_MOST))
+                await asyncio.sleep(min(_STEP * self._place_in_queue(ticket), _STEP_MOST))
             return number
         finally:
             with self._lock:
                 self._queue.remove(ticket)
+
+    def _place_in_queue(self, ticket: object) -> int:
+        with self._lock:
+            return self._queue.index(ticket) + 1
 
     def _taken(self, ticket: object) -> int | None:
         """The number of a free place, if it is this one's turn."""
@@ -83,7 +86,11 @@ class RateLimit:
         return None
 
 
-@lru_cache(maxsize=64)
+_limits: dict[tuple[str, int], RateLimit] = {}
+_limits_lock = threading.Lock()
+
+
 def shared(server: str, requests: int) -> RateLimit:
     """The one limit of this process for a server: `requests` a second."""
-    return RateLimit(requests)
+    with _limits_lock:
+        return _limits.setdefault((server, requests), RateLimit(requests))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 
 from specialists._pubmed_articles import Article, Notice
 
@@ -15,7 +16,7 @@ _SECTION_LENGTH = 20_000
 _NOTICES_SHOWN = 4
 _TERMS_SHOWN = 40
 _CUT = "[…]"
-_SENTENCE = re.compile(r"[.!?][)\]\"'”’]*(?=\s+[^a-z\s]|\s*\Z)|[。！？]")
+_SENTENCE = re.compile(r"[.!?][)\]\"'”’]*(?=\s+[^a-z\s])|[。！？]")
 _ORDINARY = re.compile(r"journal article|research support.*|english abstract", re.IGNORECASE)
 """Kinds of publication that tell a reader nothing."""
 _LANGUAGES = {
@@ -45,7 +46,7 @@ def cut(text: str, most: int) -> str:
     """The same, ended behind a sentence if there is one, else behind a word."""
     if len(text) <= most:
         return text
-    ends = [match.end() for match in _SENTENCE.finditer(text[: most + 1]) if match.end() <= most]
+    ends = [match.end() for match in _SENTENCE.finditer(text, 0, most + 2)]
     return f"{text[: ends[-1]] if ends else text[:most].rpartition(' ')[0] or text[:most]} {_CUT}"
 
 
@@ -94,14 +95,23 @@ def _section(label: str, text: str) -> str:
 
 
 def _short(sections: Sequence[tuple[str, str]]) -> str:
-    """About `ABSTRACT_LENGTH` characters in order: what was concluded, then as much as goes in from the beginning."""
+    """About `ABSTRACT_LENGTH` characters: what was concluded, then what goes in from the beginning, in order."""
     if len(sections) < 2:
         return "".join(_section(label, cut(text, ABSTRACT_LENGTH)) for label, text in sections)
     last = next((n for n, (label, _) in enumerate(sections) if "CONCLUSION" in label.upper()), len(sections) - 1)
     shown = {last: cut(sections[last][1], _CONCLUSION_LENGTH)}
     left = ABSTRACT_LENGTH - len(shown[last])
     for n, (_, text) in enumerate(sections):
-        if n != last and left > 0:
-            shown[n] = cut(text, left) if n == 0 or len(text) <= left or _SENTENCE.search(text[:left]) else _CUT
-            left -= len(shown[n])
-    return "\n".join(_section(label, shown[n]) for n, (label, _) in enumerate(sections) if n in shown)
+        if n == last:
+            continue
+        if n and len(text) > left and not _SENTENCE.search(text[: max(0, left)]):
+            break
+        shown[n] = cut(text, left)
+        left -= len(shown[n])
+    lines = list[str]()
+    for is_shown, numbers in groupby(range(len(sections)), key=shown.__contains__):
+        if is_shown:
+            lines += [_section(sections[n][0], shown[n]) for n in numbers]
+        else:
+            lines.append(_section(", ".join(label for n in numbers if (label := sections[n][0])), _CUT))
+    return "\n".join(lines)

@@ -157,24 +157,26 @@ async def _searching(eutils: Eutils, search: _Search) -> AsyncIterator[Progress 
     else:
         yield Progress(f"reading {len(pmids)} of {found.total:,} articles", 0.5)
         async for item in eutils.articles(pmids):
-            yield item if isinstance(item, Progress) else _listing(search, found, pmids, await _records(item, pmids))
+            yield item if isinstance(item, Progress) else await asyncio.to_thread(_listing, search, found, pmids, item)
 
 
 async def _reading(eutils: Eutils, pmids: Sequence[str], offset: int) -> AsyncIterator[Progress | Result]:
     async for item in eutils.articles(pmids):
-        yield item if isinstance(item, Progress) else _wholes(pmids, await _records(item, pmids), offset)
+        yield item if isinstance(item, Progress) else await asyncio.to_thread(_wholes, pmids, item, offset)
 
 
-async def _records(page: Page, pmids: Sequence[str]) -> list[Article]:
+def _records(page: Page, pmids: Sequence[str]) -> list[Article]:
     """The articles of these numbers that PubMed gave, in their order."""
-    found, is_whole = await asyncio.to_thread(articles, page.body)
+    found, is_whole = articles(page.body)
     known = {article.pmid: article for article in found}
     if not known and not is_whole:
         raise Refused(UNREADABLE)
     return [known[pmid] for pmid in pmids if pmid in known]
 
 
-def _listing(search: _Search, found: Found, pmids: Sequence[str], records: Sequence[Article]) -> Result:
+def _listing(search: _Search, found: Found, pmids: Sequence[str], page: Page) -> Result:
+    """Works in a thread: articles may have thousands of authors."""
+    records = _records(page, pmids)
     if not records:
         raise Refused(UNREADABLE)
     places = {pmid: number for number, pmid in enumerate(pmids, search.first + 1)}
@@ -205,7 +207,8 @@ def _listing(search: _Search, found: Found, pmids: Sequence[str], records: Seque
     return Result(text, _citations(records), data, more)
 
 
-def _wholes(pmids: Sequence[str], records: Sequence[Article], offset: int) -> Result:
+def _wholes(pmids: Sequence[str], page: Page, offset: int) -> Result:
+    records = _records(page, pmids)
     if not records:
         raise Refused(f"PubMed has no article with PMID {', '.join(pmids)}; look for words of its title instead")
     head = "\n".join([f"🔬 PUBMED: {', '.join(f'PMID {each.pmid}' for each in records)}", *_missing(pmids, records)])

@@ -1,0 +1,107 @@
+"""Phrases of dates: what they mean on one day, and that nothing unreadable is passed over."""
+
+import random
+from datetime import date
+
+import pytest
+
+from brain import Refused
+from specialists._pubmed_dates import period
+
+TODAY = date(2026, 11, 21)
+
+READ = {
+    "2024": "2024-01-01 to 2024-12-31",
+    "2019-2023": "2019-01-01 to 2023-12-31",
+    "2019–2023": "2019-01-01 to 2023-12-31",
+    "2023-2019": "2019-01-01 to 2023-12-31",
+    "2019:2023": "2019-01-01 to 2023-12-31",
+    "from 2019 to 2023": "2019-01-01 to 2023-12-31",
+    "between 2019 and 2023": "2019-01-01 to 2023-12-31",
+    "years 2019 - 2023": "2019-01-01 to 2023-12-31",
+    "since 2020": "since 2020-01-01",
+    "published since 2020": "since 2020-01-01",
+    "2020-": "since 2020-01-01",
+    "2020 onwards": "since 2020-01-01",
+    "2020-present": "2020-01-01 to 2026-11-21",
+    "after 2020": "since 2021-01-01",
+    ">2020": "since 2021-01-01",
+    ">=2020": "since 2020-01-01",
+    "before 2010": "until 2009-12-31",
+    "until 2010": "until 2010-12-31",
+    "last 5 years": "2021-11-21 to 2026-11-21",
+    "Last Five Years": "2021-11-21 to 2026-11-21",
+    "last_5_years": "2021-11-21 to 2026-11-21",
+    "from the past 5 yrs": "2021-11-21 to 2026-11-21",
+    "5 years": "2021-11-21 to 2026-11-21",
+    "last 6 months": "2026-05-21 to 2026-11-21",
+    "last year": "2025-11-21 to 2026-11-21",
+    "in the last year": "2025-11-21 to 2026-11-21",
+    "previous year": "2025-01-01 to 2025-12-31",
+    "last calendar year": "2025-01-01 to 2025-12-31",
+    "previous month": "2026-10-01 to 2026-10-31",
+    "this year": "2026-01-01 to 2026-11-21",
+    "last 30 days": "2026-10-22 to 2026-11-21",
+    "last 2 weeks": "2026-11-07 to 2026-11-21",
+    "past decade": "2016-11-21 to 2026-11-21",
+    "last 9999 years": "1700-01-01 to 2026-11-21",
+    "2024-02": "2024-02-01 to 2024-02-29",
+    "2024-02-29": "2024-02-29 to 2024-02-29",
+    "2024-01-15 to 2024-06-30": "2024-01-15 to 2024-06-30",
+    "2024-01-15/2024-06-30": "2024-01-15 to 2024-06-30",
+    "2024/01/15:2024/06/30": "2024-01-15 to 2024-06-30",
+    "2024-01..2024-06": "2024-01-01 to 2024-06-30",
+    "2023-12-01 to today": "2023-12-01 to 2026-11-21",
+    "March 2024": "2024-03-01 to 2024-03-31",
+    "Jan 2023 - Mar 2024": "2023-01-01 to 2024-03-31",
+    "5 March 2024": "2024-03-05 to 2024-03-05",
+    "March 5, 2024": "2024-03-05 to 2024-03-05",
+    "since Sept 2023": "since 2023-09-01",
+    "Q3 2024": "2024-07-01 to 2024-09-30",
+    "the 1990s": "1990-01-01 to 1999-12-31",
+    "all time": "None",
+}
+UNREADABLE = (
+    "recent", "recent years", "last few years", "last years", "last 0 years", "yesterday", "2019-23", "2024-13",
+    "2024-00", "2023-02-29", "2023-02-30 to 2023-05-01", "24", "0024", "2019, 2020, 2021", "31.12.2024", "12/2024",
+    "to", "-", "since", "since forever", "may", "5 march 5 2024", "2024-01-15T10:00:00Z; DROP", "x" * 200, "2024 " * 40,
+    "last 5 centuries", "²⁰²⁴", "١٢", "🗓",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("phrase", READ)
+def test_a_phrase_means_these_days(phrase: str) -> None:
+    assert str(period(phrase, TODAY)) == READ[phrase]
+
+
+@pytest.mark.parametrize("phrase", UNREADABLE)
+def test_what_cannot_be_read_is_refused_with_examples(phrase: str) -> None:
+    with pytest.raises(Refused, match=r"cannot be read; write '2024', '2019-2023', 'since 2020', 'last 5 years'") as no:
+        period(phrase, TODAY)
+    assert len(no.value.reason) < 250
+
+
+def test_a_leap_day_goes_back_to_the_last_day_of_february() -> None:
+    assert str(period("last year", date(2024, 2, 29))) == "2023-02-28 to 2024-02-29"
+    assert str(period("last 1 month", date(2026, 3, 31))) == "2026-02-28 to 2026-03-31"
+
+
+def test_whatever_stands_there_is_days_or_a_refusal() -> None:
+    words = [
+        "last", "past", "previous", "this", "since", "until", "before", "after", "from", "to", "and", "-", "/", "..",
+        ":", "5", "0", "99999", "2024", "1066", "13", "29", "02", "year", "years", "months", "weeks", "decade", "q1",
+        "march", "2010s", "present", "the", "in", "₂", "\x00", "\n", "'", "%s", "{}", "2024-02-30", "9" * 50,
+    ]  # fmt: skip
+    rng = random.Random(4711)
+    read = 0
+    for _ in range(20_000):
+        phrase = rng.choice(["", " "]).join(rng.choices(words, k=rng.randint(0, 6)))
+        try:
+            found = period(phrase, TODAY)
+        except Refused:
+            continue
+        read += 1
+        assert found is not None
+        assert found.start or found.end
+        assert found.start is None or found.end is None or found.start <= found.end
+    assert read > 200
