@@ -1,7 +1,6 @@
 """Built in: `pubmed`, the biomedical literature: a query goes in, articles with their abstracts come out."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
@@ -12,12 +11,11 @@ from msgspec import Meta
 
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
 from specialists._pubmed_articles import Article, articles
+from specialists._pubmed_asking import MESSAGE_LENGTH, pmids_of, query_of, telling
 from specialists._pubmed_dates import Period, period
 from specialists._pubmed_eutils import UNREADABLE, Eutils, Found, PubmedSettings
 from specialists._pubmed_text import cut, listed, whole
 
-READ_MOST = 10
-QUERY_LENGTH = 4000
 TEXT_LENGTH = 200_000
 _SHOWN_QUERY = 200
 _TRANSLATION = 300
@@ -36,19 +34,6 @@ ArticleType = Literal[
 ]
 _TAGGED = {"case report": "case reports"}
 """Where PubMed's name of a publication type is another one."""
-
-_PMID = re.compile(
-    r"(?:pmid[:\s]*|https?://(?:www\.)?pubmed\.ncbi\.nlm\.nih\.gov/)?([1-9][0-9]{0,8})/?\.?", re.IGNORECASE
-)
-_QUOTES = str.maketrans("“”„‘’", '"""\'\'')
-_ASKING = frozenset({
-    "a", "about", "an", "and", "any", "are", "article", "articles", "can", "do", "does", "evidence", "find", "for",
-    "from", "get", "give", "has", "have", "how", "i", "in", "is", "it", "latest", "list", "literature", "look", "me",
-    "medline", "new", "newest", "of", "on", "paper", "papers", "please", "publication", "publications", "published",
-    "pubmed", "recent", "research", "say", "says", "search", "show", "some", "studies", "study", "tell", "that", "the",
-    "there", "to", "up", "was", "were", "what", "which", "who", "with", "you",
-})  # fmt: skip
-"""Words of questions, which PubMed would look for in articles."""
 
 
 async def health(*, context: Context, settings: PubmedSettings) -> str | None:
@@ -102,15 +87,20 @@ async def pubmed(
 ) -> AsyncIterator[Progress | Result]:
     """Searches PubMed for biomedical articles, with abstracts.
 
-    Without a query it looks for what the user's message is about. `today` is for tests; else the user's day counts.
+    Without a query, or with the user's message as it is, it looks for what the message is about. `today` is for tests;
+    else the user's day counts.
     """
     eutils = Eutils(context, settings)
     if pmid is not None and str(pmid).strip():
-        steps = _reading(eutils, _pmids(str(pmid)), offset)
+        steps = _reading(eutils, pmids_of(str(pmid)), offset)
     else:
+        message = context.message.strip()[:MESSAGE_LENGTH]
+        if query is None or query.strip() == message:
+            query, said = telling(message)
+            date_range = date_range or said
         when = period(date_range, today or _today(context)) if date_range and date_range.strip() else None
         types = tuple(dict.fromkeys(article_types or ()))
-        search = _Search(_query(query, context.message), when, types, sort, offset, max_results)
+        search = _Search(query_of(query), when, types, sort, offset, max_results)
         steps = _searching(eutils, search)
     async for step in steps:
         yield step
@@ -247,38 +237,6 @@ def _missing(pmids: Sequence[str], records: Sequence[Article]) -> list[str]:
     given = {article.pmid for article in records}
     lost = [pmid for pmid in pmids if pmid not in given]
     return [f"Note: PubMed did not give PMID {', '.join(lost)}"] if lost else []
-
-
-def _query(query: str | None, message: str) -> str:
-    """On one line, without characters that cannot be printed."""
-    words = (query if query is not None else _telling(message)).translate(_QUOTES)
-    text = " ".join("".join(char if char.isprintable() else " " for char in words).split())
-    if not re.search(r"\w", text):
-        raise Refused("say in query what to look for, or in pmid which article to read")
-    if len(text) > QUERY_LENGTH:
-        raise Refused(f"the query is too long; {QUERY_LENGTH:,} characters are the most")
-    return text
-
-
-def _telling(message: str) -> str:
-    """What a message is about, without the words of asking; for callers that give no query."""
-    words = (word.strip("?!.,;:") for word in message[:500].split())
-    return " ".join(word for word in words if word and (word.lower() not in _ASKING or word.isupper()))
-
-
-def _pmids(text: str) -> list[str]:
-    found = []
-    for word in re.sub(r"(?i)\bpmids?\b:?", " ", text[:1000]).replace(",", " ").replace(";", " ").split():
-        match = _PMID.fullmatch(word)
-        if match is None:
-            raise Refused(
-                f"'{word[:40]}' is no PMID, which is a number such as 31978945; a DOI is found by "
-                "query='10.1000/x[doi]', a PMCID by query='PMC123[pmcid]'"
-            )
-        found.append(match[1])
-    if not 0 < len(found) <= READ_MOST:
-        raise Refused(f"give from 1 to {READ_MOST} PMIDs, separated by commas")
-    return list(dict.fromkeys(found))
 
 
 def _today(context: Context) -> date:

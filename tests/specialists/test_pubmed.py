@@ -279,12 +279,34 @@ def test_what_was_ignored_of_a_query_is_said_beside_its_results(server: Eutils) 
     assert '\nNote: no such phrase, so its words were looked for one by one: "a b"\n' in result(server, query="x").text
 
 
-def test_without_a_query_the_message_is_looked_for(server: Eutils) -> None:
-    answer(pubmed, {}, ctx(server, message="What do recent studies say about metformin and dementia in the elderly?"))
-    assert server.last()["term"] == "metformin dementia elderly"
+@pytest.mark.parametrize(
+    ("message", "term", "first"),
+    [
+        ("What do recent studies say about metformin and dementia in the elderly?", "metformin dementia elderly", None),
+        ("Find trials of ketamine since 2020, please!", "trials ketamine", "2020/01/01"),
+        ('"long COVID" AND fatigue[tiab]', '"long COVID" AND fatigue[tiab]', None),
+        ("statins", "statins", None),
+    ],
+)
+def test_a_message_is_looked_for_by_what_it_is_about(
+    server: Eutils, message: str, term: str, first: str | None
+) -> None:
+    for params in ({}, {"query": message}):
+        answer(pubmed, params, ctx(server, message=message))
+        assert server.last()["term"] == term
+        assert server.last().get("mindate") == first
+
+
+def test_a_query_of_the_model_s_own_keeps_its_words(server: Eutils) -> None:
+    answer(pubmed, {"query": "the study of evidence"}, ctx(server, message="Find me something."))
+    assert server.last()["term"] == "the study of evidence"
+
+
+def test_without_anything_to_look_for_nothing_is_asked(server: Eutils) -> None:
     for params, message in (({}, ""), ({"query": ""}, "dementia"), ({"query": " ?! "}, ""), ({}, "find some papers")):
         reason = refusal(pubmed, params, ctx(server, message=message))
         assert reason == "say in query what to look for, or in pmid which article to read"
+    assert server.asked == []
 
 
 def test_what_an_article_says_is_no_delimiter(server: Eutils) -> None:

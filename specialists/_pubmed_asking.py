@@ -1,0 +1,62 @@
+"""Built in: what a model, or a person, asks of `pubmed`: a query for PubMed's index, or numbers of articles."""
+
+import re
+
+from brain import Refused
+
+READ_MOST = 10
+QUERY_LENGTH = 4000
+MESSAGE_LENGTH = 500
+
+_PMID = re.compile(
+    r"(?:pmid[:\s]*|https?://(?:www\.)?pubmed\.ncbi\.nlm\.nih\.gov/)?([1-9][0-9]{0,8})/?\.?", re.IGNORECASE
+)
+_QUOTES = str.maketrans("“”„‘’", '"""\'\'')
+_SYNTAX = re.compile(r"[\[\]\"*()]|\b(?:AND|OR|NOT)\b")
+_YEARS = re.compile(
+    r"\b(?:last|past) (?:[1-9]\d? (?:year|month|week)s?|year|month|week)\b|\bsince [12]\d{3}\b", re.IGNORECASE
+)
+_ASKING = frozenset({
+    "a", "about", "an", "and", "any", "are", "article", "articles", "can", "do", "does", "evidence", "find", "for",
+    "from", "get", "give", "has", "have", "how", "i", "in", "is", "it", "latest", "list", "literature", "look", "me",
+    "medline", "newest", "of", "on", "paper", "papers", "please", "publication", "publications", "published",
+    "pubmed", "recent", "say", "says", "search", "show", "some", "studies", "study", "tell", "that", "the",
+    "there", "to", "up", "was", "were", "what", "which", "who", "with", "you",
+})  # fmt: skip
+"""Words of questions, which PubMed would look for in articles."""
+
+
+def query_of(query: str) -> str:
+    """On one line, without characters that cannot be printed."""
+    text = " ".join("".join(char if char.isprintable() else " " for char in query.translate(_QUOTES)).split())
+    if not re.search(r"\w", text):
+        raise Refused("say in query what to look for, or in pmid which article to read")
+    if len(text) > QUERY_LENGTH:
+        raise Refused(f"the query is too long; {QUERY_LENGTH:,} characters are the most")
+    return text
+
+
+def telling(message: str) -> tuple[str, str | None]:
+    """What a message is about, without the words of asking, and the years it names; one in PubMed's syntax stays."""
+    if _SYNTAX.search(message):
+        return message, None
+    years = _YEARS.search(message)
+    rest = message.replace(years[0], " ") if years else message
+    words = (word.strip("?!.,;:") for word in rest.split())
+    left = " ".join(word for word in words if word and (word.lower() not in _ASKING or word.isupper()))
+    return left, years[0] if years else None
+
+
+def pmids_of(text: str) -> list[str]:
+    found = []
+    for word in re.sub(r"(?i)\bpmids?\b:?", " ", text[:1000]).replace(",", " ").replace(";", " ").split():
+        match = _PMID.fullmatch(word)
+        if match is None:
+            raise Refused(
+                f"'{word[:40]}' is no PMID, which is a number such as 31978945; a DOI is found by "
+                "query='10.1000/x[doi]', a PMCID by query='PMC123[pmcid]'"
+            )
+        found.append(match[1])
+    if not 0 < len(found) <= READ_MOST:
+        raise Refused(f"give from 1 to {READ_MOST} PMIDs, separated by commas")
+    return list(dict.fromkeys(found))
