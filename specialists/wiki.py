@@ -109,8 +109,8 @@ def _source(name: str | None, language: str | None, settings: WikiSettings, cont
 async def _searched(source: Source, words: str) -> tuple[Page, Sequence[Hit]]:
     """The best page and the others: the one of exactly this title, else the first one found."""
     found = await source.search(words)
-    told = " ".join(telling(words))
-    if not found.hits and not found.page and told != words.lower():
+    told = _without_asking(words)
+    if not found.hits and not found.page and told != words:
         found = await source.search(told)
     best = found.page
     titles = [hit.title for hit in found.hits]
@@ -121,6 +121,12 @@ async def _searched(source: Source, words: str) -> tuple[Page, Sequence[Hit]]:
         near = [found.suggestion] if found.suggestion else []
         raise answer.nothing(source.label, words, [*near, *await source.nearest(words)])
     return best, [hit for hit in found.hits if hit.title != best.title]
+
+
+def _without_asking(words: str) -> str:
+    """A question as words to look for; signs such as those of `C#` are kept."""
+    kept = set(telling(words))
+    return " ".join(word for word in words.split() if kept.intersection(telling(word))).rstrip("?!.")
 
 
 async def _read(source: Source, page: Page, wanted: str | None, offset: int | None) -> Result:

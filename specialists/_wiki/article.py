@@ -176,4 +176,4 @@ def _plain(name: str) -> str:
 
 
 def _tagless(line: str) -> str:
-    return re.sub(r"<[^>]{0,500}>", "", line).strip()
+    return " ".join(re.sub(r"<[^<>]{0,500}>", "", line).split())[:200]

@@ -60,8 +60,8 @@ class MediaWiki:
         answer = await self._queried(**(_about(query) if is_title(query) else {}), **words)
         if "search" not in answer:
             answer = {**await self._queried(**words), **answer}
-        found = [Hit(text_of(hit.get("title")), _line(hit.get("snippet"))) for hit in listed(answer.get("search"))]
-        suggestion = text_of(mapping(answer.get("searchinfo")).get("suggestion"))
+        found = [Hit(_name(hit.get("title")), _line(hit.get("snippet"))) for hit in listed(answer.get("search"))]
+        suggestion = _name(mapping(answer.get("searchinfo")).get("suggestion"))
         return Found(self._page(answer), [hit for hit in found if hit.title], suggestion)
 
     async def page(self, title: str) -> Page | None:
@@ -77,7 +77,7 @@ class MediaWiki:
             said = await self._asked(action="opensearch", search=beginning, limit=20)
             found = said[1] if isinstance(said, list) and len(said) > 1 and isinstance(said[1], list) else []
             if found:
-                return nearest_of(title, [one for one in found if isinstance(one, str)])
+                return nearest_of(title, [_name(one) for one in found if _name(one)])
         return []
 
     async def article(self, page: Page) -> Article:
@@ -147,18 +147,18 @@ class MediaWiki:
         found = next(iter(listed(answer.get("pages"))), None)
         if found is not None and "special" in found:
             raise Refused(f"'{text_of(found.get('title'))[:80]}' is no page with a text; ask for another page")
-        if found is None or {"missing", "invalid"} & found.keys() or not text_of(found.get("title")):
+        if found is None or {"missing", "invalid"} & found.keys() or not _name(found.get("title")):
             return None
         led = listed(answer.get("redirects"))
         latest = next(iter(listed(found.get("revisions"))), {})
         revision = latest.get("revid") or found.get("lastrevid")
-        title = text_of(found.get("title"))
+        title = _name(found.get("title"))
         return Page(
             title=title,
             url=self._url(title, text_of(found.get("canonicalurl")) or text_of(found.get("fullurl"))),
             revision=revision if isinstance(revision, int) else None,
             date=text_of(latest.get("timestamp"))[:10],
-            redirected_from=text_of(led[0].get("from")) if led else None,
+            redirected_from=_name(led[0].get("from")) if led else None,
             fragment=text_of(led[-1].get("tofragment")) or None if led else None,
             introduction=text_of(found.get("extract")).partition("\n==")[0].strip(),
             disambiguation="disambiguation" in mapping(found.get("pageprops")) or _chosen_from(title, found),
@@ -204,6 +204,10 @@ def _about(title: str) -> Params:
         "meta": "siteinfo",
         "siprop": "rightsinfo",
     }
+
+
+def _name(title: Any) -> str:
+    return " ".join(text_of(title).split())[:300]
 
 
 def _line(snippet: Any) -> str:

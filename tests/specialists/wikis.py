@@ -1,0 +1,189 @@
+"""Wikis for tests: one that speaks the Action API as told, with the quirks of others; and a real MediaWiki."""
+
+import html
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+Json = Any
+Params = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Article:
+    """A page of a wiki; `extract` is its plain text with headings such as `== History ==`."""
+
+    html: str = ""
+    extract: str = ""
+    props: Mapping[str, str] = field(default_factory=dict)
+    categories: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """An answer that is none; `seconds` before it."""
+
+    status: int = 200
+    body: bytes | str = "{}"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "application/json"
+    seconds: float = 0.0
+
+
+@dataclass
+class ActionApi:
+    """The Action API over a few pages.
+
+    Attributes:
+        redirects: from a title to another one and its section.
+        hits: titles by the words that a search looks for.
+        version: of the format; a server that knows only 1 does not care what is asked for.
+        extracts, parses: whether it has TextExtracts, and `action=parse`.
+        troubles: what is answered first, one a request.
+        asked: all requests.
+    """
+
+    pages: Mapping[str, Article]
+    redirects: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    hits: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    suggestion: str = ""
+    licence: str = ""
+    version: int = 2
+    extracts: bool = True
+    parses: bool = True
+    batches: bool = False
+    troubles: list[Trouble] = field(default_factory=list)
+    asked: list[dict[str, str]] = field(default_factory=list)
+    agents: list[str] = field(default_factory=list)
+    url: str = ""
+
+    def answer(self, params: Params) -> Json:
+        action = {"query": self._query, "parse": self._parse, "opensearch": self._opensearch}[params["action"]]
+        return action(params)
+
+    def _query(self, params: Params) -> Json:
+        query: dict[str, Json] = {}
+        answer: dict[str, Json] = {"batchcomplete": True if self.version == 2 else "", "query": query}
+        if "titles" in params:
+            self._add_page(params, query, answer)
+        if params.get("list") == "search":
+            words = params["srsearch"]
+            query["search"] = [
+                {"ns": 0, "title": one, "snippet": self._snippet(one)} for one in self.hits.get(words, ())
+            ]
+            query["searchinfo"] = {"suggestion": self.suggestion} if self.suggestion and not query["search"] else {}
+            if query["search"]:
+                answer["continue"] = {"sroffset": 6, "continue": "-||"}
+        if params.get("meta") == "siteinfo":
+            query["rightsinfo"] = {"url": "", "text": self.licence}
+        return answer
+
+    def _add_page(self, params: Params, query: dict[str, Json], answer: dict[str, Json]) -> None:
+        title, fragment = self.redirects.get(params["titles"], (params["titles"], ""))
+        if title != params["titles"]:
+            led = {"from": params["titles"], "to": title}
+            query["redirects"] = [led | ({"tofragment": fragment} if fragment else {})]
+        page: dict[str, Json] = {"ns": 0, "title": title}
+        if title in self.pages:
+            page |= {"pageid": 7, **self._props(title, params)}
+            if self.batches and "excontinue" not in params:
+                page.pop("extract", None)
+                del answer["batchcomplete"]
+                answer["continue"] = {"excontinue": 1, "continue": "||"}
+            elif self.batches:
+                page = {"ns": 0, "title": title, "pageid": 7, "extract": page["extract"]}
+        else:
+            page["missing"] = True if self.version == 2 else ""
+        query["pages"] = [page] if self.version == 2 else {str(page.get("pageid", -1)): page}
+
+    def _props(self, title: str, params: Params) -> dict[str, Json]:
+        page, wanted = self.pages[title], params.get("prop", "").split("|")
+        found: dict[str, Json] = {"lastrevid": 42}
+        if "info" in wanted and params.get("inprop") == "url":
+            found["fullurl"] = f"https://wiki.example/wiki/{title.replace(' ', '_')}"
+        if "revisions" in wanted:
+            found["revisions"] = [{"revid": 42, "timestamp": "2026-05-06T07:08:09Z"}]
+        if "pageprops" in wanted and page.props:
+            found["pageprops"] = dict(page.props)
+        if "categories" in wanted:
+            found["categories"] = [{"ns": 14, "title": f"Category:{one}"} for one in page.categories]
+        if "extracts" in wanted and self.extracts:
+            found["extract"] = page.extract.partition("\n\n\n==")[0] if "exintro" in params else page.extract
+        return found
+
+    def _parse(self, params: Params) -> Json:
+        title = params["page"]
+        if not self.parses:
+            return {"error": {"code": "unknown_action", "info": "Unrecognized value for parameter action"}}
+        if title not in self.pages:
+            return {"error": {"code": "missingtitle", "info": "The page you specified doesn't exist."}}
+        source = self.pages[title].html
+        headings = [(m[1], m[2], m.start()) for m in re.finditer(r"<h(\d)>(.*?)</h\d>", source)]
+        parsed: dict[str, Json] = {"title": title, "pageid": 7}
+        if "sections" in params["prop"]:
+            parsed["sections"] = [
+                {"level": level, "line": line, "number": str(n), "index": str(n), "anchor": line.replace(" ", "_")}
+                for n, (level, line, _) in enumerate(headings, 1)
+            ]
+        if "text" in params["prop"]:
+            starts = [0, *(start for *_, start in headings), len(source)]
+            number = int(params.get("section", "-1"))
+            part = source if number < 0 else source[starts[number] : starts[number + 1]]
+            parsed["text"] = part if self.version == 2 else {"*": part}
+        return {"parse": parsed}
+
+    def _opensearch(self, params: Params) -> Json:
+        words = params["search"]
+        return [words, [one for one in self.pages if one.casefold().startswith(words.casefold())], [], []]
+
+    def _snippet(self, title: str) -> str:
+        extract = html.escape(self.pages[title].extract[:80]) if title in self.pages else ""
+        return f'<span class="searchmatch">{extract}</span>'
+
+
+@contextmanager
+def playing(api: ActionApi) -> Iterator[ActionApi]:
+    """Serves a wiki on a port of this machine."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            params = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
+            api.asked.append(params)
+            api.agents.append(self.headers["User-Agent"])
+            trouble = api.troubles.pop(0) if api.troubles else Trouble(body=json.dumps(api.answer(params)))
+            time.sleep(trouble.seconds)
+            body = trouble.body.encode() if isinstance(trouble.body, str) else trouble.body
+            self.send_response(trouble.status)
+            for name, value in {
+                "Content-Type": trouble.kind,
+                "Content-Length": str(len(body)),
+                **trouble.headers,
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # the client went away, which some tests are about
+                super().handle()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    api.url = f"http://127.0.0.1:{server.server_port}/api.php"
+    try:
+        yield api
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
