@@ -15,6 +15,7 @@ from brain import Refused
 from specialists._pictures.engine import Message
 from specialists._pictures.images import PDF_SECONDS, Region, unreadable
 from specialists._pictures.process import Child, Gone, Job
+from specialists._pictures.reading import Reading
 
 MISSING = "no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install Tesseract"
 PAGE_SECONDS = 50.0
@@ -26,20 +27,6 @@ reader = Child("_pictures.engine")
 """Reads pages: slow, and up to 1 GB."""
 looker = Child("_pictures.engine")
 """Opens files, counts pages, takes text layers, measures: fast, so it does not wait behind pages that are read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What an engine read on one page.
-
-    Attributes:
-        text: tables as Markdown; empty when there is none.
-        confidence: the engine's own mean, from 0 to 1.
-    """
-
-    text: str
-    engine: str
-    confidence: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +62,7 @@ async def page_text(
     *,
     name: str = "the file",
     page: int = 1,
-    language: str = "en",
+    language: str = "auto",
     enhance: bool = False,
     region: Region = None,
     seconds: float = PAGE_SECONDS,
@@ -89,6 +76,7 @@ async def page_text(
         data: the whole file.
         name: how reasons call it.
         page: of a PDF or TIFF, from 1.
+        language: `auto`, two letters such as `de`, or a code of Tesseract's.
         region: the part of it to read; None for all.
         seconds: for the wait and the reading together.
 

@@ -33,6 +33,7 @@ class PageText:
     text: str
     source: str
     confidence: float | None = None
+    note: str = ""
 
 
 @specialist(
@@ -148,7 +149,7 @@ class _Scan:
             started = time.monotonic()
             reading = await _reading.read(job, self.name, self.context.seconds_left)
         self.slowest = max(self.slowest, time.monotonic() - started)
-        yield PageText(number, reading.text, reading.engine, reading.confidence)
+        yield PageText(number, reading.text, reading.engine, reading.confidence, reading.note)
 
 
 def pages_asked(page: int | str | None) -> list[int]:
@@ -208,9 +209,11 @@ def _more(shown: int, numbers: Sequence[int], starts: Sequence[int], offset: int
 
 
 def _doubt(page: PageText) -> str:
-    if page.confidence is None or page.confidence >= UNSURE or not page.text:
-        return ""
-    return f"(low confidence, {page.confidence:.0%}: check names and numbers)\n\n"
+    """What the reader should know before the text of a page."""
+    sure = page.confidence is None or page.confidence >= UNSURE or not page.text
+    doubts = ["" if sure else f"low confidence, {page.confidence:.0%}: check names and numbers", page.note]
+    told = "; ".join(doubt for doubt in doubts if doubt)
+    return f"({told})\n\n" if told else ""
 
 
 def _source(pages: Sequence[PageText]) -> str:

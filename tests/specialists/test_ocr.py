@@ -147,7 +147,7 @@ def test_rapidocr_reads_what_tesseract_is_not_sure_of() -> None:
 
 
 @pytest.mark.usefixtures("no_tesseract")
-def test_keeps_columns_and_paragraphs_apart() -> None:
+def test_keeps_a_table_and_what_stands_below_it() -> None:
     image = Image.new("RGB", (500, 260), "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(size=24)
     for top, cells in (
@@ -158,8 +158,8 @@ def test_keeps_columns_and_paragraphs_apart() -> None:
     ):
         for left, cell in zip((20, 300), cells, strict=True):
             draw.text((left, top), cell, font=font, fill="black")
-    assert (
-        body(answer(ocr, {}, context(("x.png", file(image))))) == "Item   Price\nApples   4.50\nPears   9.99\n\nThanks"
+    assert body(answer(ocr, {}, context(("x.png", file(image))))) == (
+        "| Item | Price |\n| --- | --- |\n| Apples | 4.50 |\n| Pears | 9.99 |\n\nThanks"
     )
 
 
@@ -171,12 +171,11 @@ def test_tesseract_alone_will_do() -> None:
     assert source(text).startswith("Tesseract; mean confidence 9")
 
 
-@pytest.mark.tesseract
-@pytest.mark.usefixtures("tesseract")
-def test_tesseract_goes_first_on_a_clean_page() -> None:
-    assert source(answer(ocr, {}, context(("x.png", file(written(INVOICE)))))).startswith("Tesseract; ")
+def test_rapidocr_goes_first() -> None:
+    assert source(answer(ocr, {}, context(("x.png", file(written(INVOICE)))))).startswith("RapidOCR; ")
 
 
+@pytest.mark.usefixtures("no_rapidocr")
 def test_a_hanging_tesseract_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "tesseract"
     program.write_text(
@@ -187,8 +186,7 @@ def test_a_hanging_tesseract_is_killed(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(_reading, "TESSERACT_SECONDS", 0.5)
     text = answer(ocr, {}, context(("x.png", file(written(INVOICE)))))
-    assert body(text) == INVOICE
-    assert source(text).startswith("RapidOCR; ")
+    assert body(text) == "(no text was found)"
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 

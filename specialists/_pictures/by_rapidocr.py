@@ -1,0 +1,87 @@
+"""Built in: reads with RapidOCR's bundled models, whatever the language."""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from specialists._pictures.images import SIDE_MOST
+from specialists._pictures.layout import Piece, laid_out
+from specialists._pictures.reading import TURNED, Engines, Reading
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SIDE = 1920
+"""Pixels on which lines are looked for: fewer lose the small print of a large screen, more take time and memory."""
+_LETTERS_LEAST = 0.5
+"""In a square of a line's height; Latin ones come to about two, Chinese ones to one."""
+
+
+def read(image: "Image", _wanted: str, _installed: Engines) -> Reading:
+    """Reads a page whose lines are level, whichever way is up."""
+    image = image.convert("RGB")
+    result = _engine()(image)
+    if _lies_on_its_side(result):
+        image = image.rotate(90, expand=True)
+        result = _engine()(image)
+    reading = _of_result(result)
+    if not reading.text or reading.confidence >= TURNED:
+        return reading
+    other = _of_result(_engine()(image.rotate(180)))
+    return max(reading, other, key=lambda reading: reading.worth)
+
+
+@cache
+def _engine() -> Any:
+    """The one engine of the process."""
+    from rapidocr import RapidOCR
+
+    return RapidOCR(
+        params={
+            "Global.use_cls": False,  # its classifier turns correct lines upside down
+            "Global.log_level": "critical",
+            "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+            "Det.limit_type": "max",
+            "Det.limit_side_len": SIDE,
+            "Global.max_side_len": SIDE_MOST,
+        }
+    )
+
+
+def _of_result(result: Any) -> Reading:
+    scores = result.scores or ()
+    pieces = _straightened(result.boxes, result.txts) if scores else []
+    text = laid_out(pieces)
+    return Reading(text, "RapidOCR", sum(scores) / len(scores) * _known(pieces) if text else 0.0)
+
+
+def _known(pieces: Sequence[Piece]) -> float:
+    """About what share of the letters the model knows: it leaves out others, and is sure of the rest."""
+    room = sum((piece.right - piece.left) / max(piece.height, 1.0) for piece in pieces)
+    return min(1.0, sum(len(piece.text) for piece in pieces) / (_LETTERS_LEAST * room or 1.0))
+
+
+def _straightened(boxes: Any, texts: Sequence[str]) -> list[Piece]:
+    """The lines found, their corners turned back by the slope that most of them have."""
+    slopes = [math.atan2(box[1][1] - box[0][1], box[1][0] - box[0][0]) for box in boxes]
+    sine, cosine = math.sin(-median(slopes)), math.cos(-median(slopes))
+    pieces = []
+    for corners, text in zip(boxes, texts, strict=True):
+        xs = [float(x * cosine - y * sine) for x, y in corners]
+        ys = sorted(float(x * sine + y * cosine) for x, y in corners)
+        pieces.append(Piece(text.strip(), min(xs), max(xs), sum(ys[:2]) / 2, sum(ys[2:]) / 2))
+    return pieces
+
+
+def _lies_on_its_side(result: Any) -> bool:
+    """Whether most of the lines found are taller than wide."""
+    if result.boxes is None:
+        return False
+    tall = sum(_extent(box, 1) > _extent(box, 0) for box in result.boxes)
+    return tall * 2 > len(result.boxes)
+
+
+def _extent(box: Any, axis: int) -> float:
+    return float(box[:, axis].max() - box[:, axis].min())

@@ -1,0 +1,146 @@
+"""Built in: reads with the Tesseract program."""
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from io import BytesIO
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from specialists._pictures.languages import SCRIPTS, TESSERACT_CODES, tesseract_code
+from specialists._pictures.layout import GUTTER, Piece, laid_out
+from specialists._pictures.reading import TURNED, Engines, Reading
+from specialists._pictures.turning import turned
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+AT_ONCE = 3
+"""Languages that are read together when none is asked for; each one more costs time and certainty."""
+_DRAWN = re.compile(r"[|_—=~¦]+")
+"""What it takes the lines of a table for."""
+_SURE = 1.0
+
+
+class Facing(NamedTuple):
+    """What Tesseract says of a page's orientation: degrees counterclockwise to turn it by, and its script."""
+
+    degrees: int
+    script: str
+
+
+@cache
+def languages(program: str | None) -> frozenset[str]:
+    """The codes of the languages that Tesseract has data for, `osd` for orientation among them."""
+    if not program:
+        return frozenset()
+    listed = subprocess.run([program, "--list-langs"], capture_output=True, timeout=10, check=False)
+    return frozenset(listed.stdout.decode(errors="replace").split("\n")[1:]) - {"", "equ"}
+
+
+def read(image: "Image", wanted: str, installed: Engines) -> Reading:
+    """Reads a page whose lines are level, whichever way is up; nothing when it fails or takes too long."""
+    end = time.monotonic() + installed.seconds
+    read_for = codes(wanted, languages(installed.tesseract))
+    best = _recognised(image, read_for, installed, end)
+    if best.confidence >= TURNED or time.monotonic() > end:
+        return best
+    facing = _facing(image, installed, end)
+    if not best.text and not facing:
+        return best
+    for degrees in [facing.degrees] * bool(facing.degrees) if facing else [180, 90, 270]:
+        other = _recognised(turned(image, degrees), read_for, installed, end)
+        best = max(best, other, key=lambda reading: reading.worth)
+        if best.confidence >= TURNED:
+            break
+    return _in_script(best, facing, wanted, installed, image, end)
+
+
+def _in_script(
+    best: Reading, facing: Facing | None, wanted: str, installed: Engines, image: "Image", end: float
+) -> Reading:
+    """The same, or a better reading, for a page that is written in other letters than the Latin ones."""
+    language = SCRIPTS.get(facing.script) if facing and best.confidence < TURNED and wanted == "auto" else None
+    if not language or not facing:
+        return best
+    code = TESSERACT_CODES[language]
+    if code not in languages(installed.tesseract):
+        note = f"these may be {facing.script} letters; the operator can install tesseract-ocr-{code.replace('_', '-')}"
+        return replace(best, note=note)
+    other = _recognised(turned(image, facing.degrees), [code], installed, end)
+    return max(best, other, key=lambda reading: reading.worth)
+
+
+def codes(wanted: str, known: frozenset[str]) -> list[str]:
+    """What to read for: the language that is wanted, or those installed that have Latin letters."""
+    if wanted != "auto":
+        return [tesseract_code(wanted)]
+    others = {TESSERACT_CODES[language] for language in SCRIPTS.values()} | {"osd"}
+    first = ["eng", "deu", "fra", "spa", "ita"]
+    ordered = [code for code in first if code in known] + sorted(known - others - set(first))
+    return ordered[:AT_ONCE] or sorted(known - {"osd"})[:1]
+
+
+def _facing(image: "Image", installed: Engines, end: float) -> Facing | None:
+    """Which way is up, if there is enough text and the data to tell."""
+    if "osd" not in languages(installed.tesseract):
+        return None
+    told = dict(re.findall(r"^([\w ]+): ([\w.]+)$", _run(image, ["-l", "osd", "--psm", "0"], installed, end), re.M))
+    if float(told.get("Orientation confidence", 0)) < _SURE:
+        return None
+    return Facing(-int(told["Rotate"]) % 360, told["Script"])
+
+
+def _recognised(image: "Image", codes: Sequence[str], installed: Engines, end: float) -> Reading:
+    return _of_table(_run(image, ["-l", "+".join(codes), "tsv"], installed, end))
+
+
+def _run(image: "Image", arguments: Sequence[str], installed: Engines, end: float) -> str:
+    pixels = BytesIO()
+    image.save(pixels, "PPM")
+    command = [str(installed.tesseract), "stdin", "stdout", *arguments]
+    seconds = max(0.1, end - time.monotonic())
+    try:
+        done = subprocess.run(command, input=pixels.getvalue(), capture_output=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout.decode(errors="replace")
+
+
+def _of_table(table: str) -> Reading:
+    """Tesseract's TSV: one row a word, with the block, paragraph and line it stands in, and its confidence."""
+    lines: dict[tuple[str, ...], list[Piece]] = {}
+    confidences = []
+    for row in table.splitlines()[1:]:
+        columns = row.split("\t")
+        if len(columns) == 12 and columns[0] == "5" and columns[11].strip() and not _DRAWN.fullmatch(columns[11]):
+            left, top, width, height = map(int, columns[6:10])
+            lines.setdefault(tuple(columns[2:5]), []).append(
+                Piece(columns[11].strip(), left, left + width, top, top + height)
+            )
+            confidences.append(float(columns[10]))
+    if not confidences:
+        return Reading("", "Tesseract", 0.0)
+    height = median(word.height for words in lines.values() for word in words)
+    pieces = [piece for words in lines.values() for piece in _pieces(words, height)]
+    return Reading(laid_out(pieces), "Tesseract", sum(confidences) / len(confidences) / 100)
+
+
+def _pieces(words: Sequence[Piece], height: float) -> Iterator[Piece]:
+    """The words of a line, together as long as no gutter is between them; all as high as the line."""
+    top, bottom = min(word.top for word in words), max(word.bottom for word in words)
+    start = 0
+    for number, (before, word) in enumerate(pairwise(words), 1):
+        if word.left - before.right > GUTTER * height:
+            yield _joined(words[start:number], top, bottom)
+            start = number
+    yield _joined(words[start:], top, bottom)
+
+
+def _joined(words: Sequence[Piece], top: float, bottom: float) -> Piece:
+    text = " ".join(word.text for word in words)
+    return Piece(text, min(word.left for word in words), max(word.right for word in words), top, bottom)

@@ -1,0 +1,195 @@
+"""Built in: the order in which the pieces of a page are read: rows, paragraphs, columns, and tables as Markdown.
+
+What makes a column is a gutter: a strip that stays free of text through several rows. Columns of whole lines are prose
+and read one after the other; columns of words and numbers are a table.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+GUTTER = 1.0
+"""The least width of a gutter, in heights of a line."""
+PARAGRAPH = 2.0
+"""From middle to middle of two rows, in heights of a line."""
+BREAK = 1.8
+"""What ends a table: so many times the usual step from row to row."""
+PROSE_LETTERS = 20
+_PROSE_COLUMNS = 3
+_SAME_ROW = 0.35
+_WRAPPED = 0.75
+_APART = "   "
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some words that stand together, and where: in pixels from the left and the top."""
+
+    text: str
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    @property
+    def middle(self) -> float:
+        return (self.top + self.bottom) / 2
+
+    @property
+    def height(self) -> float:
+        return self.bottom - self.top
+
+
+Row = list[Piece]
+Span = tuple[float, float]
+
+
+def laid_out(pieces: Sequence[Piece]) -> str:
+    """The text of a page, or of one column of it."""
+    pieces = [piece for piece in pieces if piece.text]
+    if not pieces:
+        return ""
+    height = median(piece.height for piece in pieces)
+    text = ""
+    above: Row = []
+    for block, spans in _blocks(_rows(pieces), height):
+        if above:
+            far = _middle(block[0]) - _middle(above) > PARAGRAPH * height
+            text += "\n\n" if far or len(spans) > 1 or text.endswith("|") else "\n"
+        text += _block(block, spans)
+        above = block[-1]
+    return text
+
+
+def _rows(pieces: Sequence[Piece]) -> list[Row]:
+    """Rows from top to bottom, each from left to right."""
+    rows: list[Row] = []
+    for piece in sorted(pieces, key=lambda piece: piece.middle):
+        row = rows[-1] if rows else []
+        if row and _beside(row[0], piece) and not any(_over(one, piece) for one in row):
+            row.append(piece)
+        else:
+            rows.append([piece])
+    return [sorted(row, key=lambda piece: piece.left) for row in rows]
+
+
+def _beside(first: Piece, piece: Piece) -> bool:
+    common = min(first.bottom, piece.bottom) - max(first.top, piece.top)
+    return common > _SAME_ROW * min(first.height, piece.height)
+
+
+def _over(one: Piece, other: Piece) -> bool:
+    common = min(one.right, other.right) - max(one.left, other.left)
+    return common > min(one.height, other.height) / 2
+
+
+def _middle(row: Row) -> float:
+    return sum(piece.middle for piece in row) / len(row)
+
+
+def _blocks(rows: Sequence[Row], height: float) -> Iterator[tuple[list[Row], list[Span]]]:
+    """Rows that share their gutters, with the columns between these; a row by itself has one column."""
+    start = 0
+    while start < len(rows):
+        block, spans = _columned(rows[start:], GUTTER * height)
+        yield (block, spans) if len(spans) > 1 else ([rows[start]], [])
+        start += len(block) if len(spans) > 1 else 1
+
+
+def _columned(rows: Sequence[Row], gutter: float) -> tuple[list[Row], list[Span]]:
+    """As many of the rows as keep a gutter free, and their columns; none unless two rows have several."""
+    spans = _merged([(piece.left, piece.right) for piece in rows[0]], gutter)
+    block, steps = [rows[0]], list[float]()
+    for above, row in pairwise(rows):
+        step = _middle(row) - _middle(above)
+        wider = _merged([*spans, *((piece.left, piece.right) for piece in row)], gutter)
+        if len(wider) < 2 or (steps and step > BREAK * max(median(steps), 1.5 * row[0].height)):
+            break
+        spans = wider
+        steps.append(step)
+        block.append(row)
+    if not _is_prose(block, spans):
+        while len(block) > 1 and _columns(block[-1], spans) == {0}:
+            block.pop()  # a line of text right below a table
+        if len(_columns(block[0], spans)) < 2:
+            return block, []  # or right above one
+    several = sum(len(_columns(row, spans)) > 1 for row in block)
+    return (block, spans) if several > 1 else (block, [])
+
+
+def _merged(spans: Sequence[Span], gutter: float) -> list[Span]:
+    """The strips that have text, where less than a gutter between two does not part them."""
+    merged: list[Span] = []
+    for left, right in sorted(spans):
+        if merged and left - merged[-1][1] < gutter:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], right))
+        else:
+            merged.append((left, right))
+    return merged
+
+
+def _column(piece: Piece, spans: Sequence[Span]) -> int:
+    return next(number for number, (_, right) in enumerate(spans) if piece.left < right or number == len(spans) - 1)
+
+
+def _columns(row: Row, spans: Sequence[Span]) -> set[int]:
+    return {_column(piece, spans) for piece in row}
+
+
+def _block(block: Sequence[Row], spans: Sequence[Span]) -> str:
+    if not spans:
+        return "\n".join(_line(row) for row in block)
+    if _is_prose(block, spans):
+        columns: list[list[Piece]] = [[] for _ in spans]
+        for piece in (piece for row in block for piece in row):
+            columns[_column(piece, spans)].append(piece)
+        return "\n\n".join(laid_out(column) for column in columns)
+    return _table(block, spans)
+
+
+def _is_prose(block: Sequence[Row], spans: Sequence[Span]) -> bool:
+    """Whether every column is made of lines that fill it."""
+    if len(block) < 3 or not 1 < len(spans) <= _PROSE_COLUMNS:
+        return False
+    for number, (left, right) in enumerate(spans):
+        pieces = [piece for row in block for piece in row if _column(piece, spans) == number]
+        letters, width = median(len(piece.text) for piece in pieces), median(p.right - p.left for p in pieces)
+        if letters < PROSE_LETTERS or width < (right - left) / 2:
+            return False
+    return True
+
+
+def _line(row: Row) -> str:
+    """The pieces of a row; those far apart stay apart."""
+    text = row[0].text
+    for before, piece in pairwise(row):
+        text += (_APART if piece.left - before.right > piece.height else " ") + piece.text
+    return text
+
+
+def _table(block: Sequence[Row], spans: Sequence[Span]) -> str:
+    table = _cells(block, spans)
+    table.insert(1, ["---"] * len(spans))
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
+
+
+def _cells(block: Sequence[Row], spans: Sequence[Span]) -> list[list[str]]:
+    """The rows of a table. A row without its first cell that follows close is the rest of the one above."""
+    steps = [_middle(row) - _middle(above) for above, row in pairwise(block)]
+    usual = median([step for step, row in zip(steps, block[1:], strict=True) if _column(row[0], spans) == 0] or steps)
+    table: list[list[str]] = []
+    for row, step in zip(block, [0.0, *steps], strict=True):
+        cells = [""] * len(spans)
+        for piece in row:
+            number = _column(piece, spans)
+            cells[number] = f"{cells[number]} {_escaped(piece.text)}".strip()
+        if table and not cells[0] and step < _WRAPPED * usual:
+            table[-1] = [f"{above} {cell}".strip() for above, cell in zip(table[-1], cells, strict=True)]
+        else:
+            table.append(cells)
+    return table
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|")
