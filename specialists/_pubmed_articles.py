@@ -168,7 +168,8 @@ def _article(record: Element) -> Iterator[Article]:
     types = _texts(article, "PublicationTypeList/PublicationType") or _texts(article, "PublicationType")
     notices = _notices(whole)
     date, year = _date(article)
-    author_list = next((each for each in article.findall("AuthorList") if each.get("Type") != "editors"), None)
+    lists = [*article.findall("AuthorList"), *article.findall("Book/AuthorList")]
+    author_list = min(lists, key=lambda each: each.get("Type") == "editors", default=None)
     yield Article(
         pmid=pmid,
         title=title or original or text_of(article.find("Book/BookTitle")) or "(no title)",

@@ -29,7 +29,9 @@ WAITING = "waiting for PubMed's rate limit"
 BACKOFF = (0.5, 1.0, 2.0)
 """Seconds before each further try, unless the server says how long."""
 ANSWER_SECONDS = 15.0
-ANSWER_BYTES = 8 * 1024 * 1024
+ARTICLES_BYTES = 8 * 1024 * 1024
+ANSWER_BYTES = 1024 * 1024
+"""Of answers in JSON, whose parser lets nobody else run."""
 _MARGIN = 1.0
 """Seconds before the deadline by which everything is said, so that the model gets a reason and not a time-out."""
 _GET_LENGTH = 1500
@@ -100,7 +102,7 @@ class Eutils:
                 "maxdate": f"{end:%Y/%m/%d}" if end else "3000",
             }
         async for item in self.ask("esearch", params, _BAD_QUERY):
-            yield item if isinstance(item, Progress) else await asyncio.to_thread(_found, item)
+            yield item if isinstance(item, Progress) else await asyncio.to_thread(found_in, item)
 
     async def articles(self, pmids: Sequence[str]) -> AsyncIterator[Progress | Page]:
         """The records of articles; the last item is their XML."""
@@ -154,7 +156,7 @@ class Eutils:
                     body=None if short else body,
                     headers=None if short else {"Content-Type": "application/x-www-form-urlencoded"},
                     types=_TYPES,
-                    most=ANSWER_BYTES,
+                    most=ARTICLES_BYTES if program == "efetch" else ANSWER_BYTES,
                     seconds=max(0.1, min(ANSWER_SECONDS, until - time.monotonic())),
                     trusted=None if self.settings.base == BASE else self.settings.base,
                 )
@@ -206,15 +208,19 @@ def _again(pause: float) -> str:
     return f"ask again in {math.ceil(pause)} seconds, or go on without it" if pause else _LATER
 
 
-def _found(page: Page) -> Found:
-    """What esearch says; its JSON may hold bare line ends in texts."""
+def found_in(page: Page) -> Found:
+    """What an answer of esearch says; its JSON may hold bare line ends in texts.
+
+    Raises:
+        Refused: when it says nothing that can be read, or that the query was wrong.
+    """
     answer = _json(page).get("esearchresult")
     if not isinstance(answer, dict) or "ERROR" in answer:
         raise Refused(_BAD_QUERY if isinstance(answer, dict) else UNREADABLE)
     total, pmids = str(answer.get("count")), answer.get("idlist")
     if not re.fullmatch(r"[0-9]{1,12}", total) or not isinstance(pmids, list):
         raise Refused(UNREADABLE)
-    known = [one for one in pmids if isinstance(one, str) and re.fullmatch(r"[0-9]{1,12}", one)]
+    known = [str(one) for one in pmids if re.fullmatch(r"[0-9]{1,12}", str(one))]
     return Found(int(total), list(dict.fromkeys(known)), _line(answer.get("querytranslation")), _remarks(answer))
 
 

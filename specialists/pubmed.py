@@ -87,16 +87,16 @@ async def pubmed(
 ) -> AsyncIterator[Progress | Result]:
     """Searches PubMed for biomedical articles, with abstracts.
 
-    Without a query, or with the user's message as it is, it looks for what the message is about. `today` is for tests;
-    else the user's day counts.
+    When the query is the user's message as it is, it looks for what that is about: PubMed wants all words of a query in
+    an article. `today` is for tests; else the user's day counts.
     """
     eutils = Eutils(context, settings)
     if pmid is not None and str(pmid).strip():
         steps = _reading(eutils, pmids_of(str(pmid)), offset)
     else:
-        message = context.message.strip()[:MESSAGE_LENGTH]
-        if query is None or query.strip() == message:
-            query, said = telling(message)
+        query = query or ""
+        if query.strip() == context.message.strip()[:MESSAGE_LENGTH].strip():
+            query, said = telling(query)
             date_range = date_range or said
         when = period(date_range, today or _today(context)) if date_range and date_range.strip() else None
         types = tuple(dict.fromkeys(article_types or ()))
@@ -143,7 +143,8 @@ async def _searching(eutils: Eutils, search: _Search) -> AsyncIterator[Progress 
     if not found.total:
         yield Result(_nothing(search, found), data={"total": 0, "translation": found.translation, "articles": []})
     elif not pmids:
-        raise Refused(f"there are only {found.total:,} articles; ask with an offset below that")
+        beyond = f"there are only {found.total:,} articles; ask with an offset below that"
+        raise Refused(beyond if search.first >= found.total else UNREADABLE)
     else:
         yield Progress(f"reading {len(pmids)} of {found.total:,} articles", 0.5)
         async for item in eutils.articles(pmids):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import threading
 import time
 from collections.abc import Iterator
@@ -13,11 +14,11 @@ import pytest
 from eutils import BUSY, HTML, XML, Asked, Eutils, Reply, article_set, record, serving
 from specialist_calls import answer, context, outcome, refusal
 
-from brain import Citation, Context, Progress, Registry, Result
+from brain import Citation, Context, Page, Progress, Refused, Registry, Result
 from brain.blocks import result_text
 from brain.fetching import Fetch
 from brain.running import Answer
-from specialists._pubmed_eutils import BASE, PubmedSettings
+from specialists._pubmed_eutils import BASE, PubmedSettings, found_in
 from specialists.pubmed import health, pubmed
 
 TODAY = date(2026, 11, 21)
@@ -291,10 +292,9 @@ def test_what_was_ignored_of_a_query_is_said_beside_its_results(server: Eutils) 
 def test_a_message_is_looked_for_by_what_it_is_about(
     server: Eutils, message: str, term: str, first: str | None
 ) -> None:
-    for params in ({}, {"query": message}):
-        answer(pubmed, params, ctx(server, message=message))
-        assert server.last()["term"] == term
-        assert server.last().get("mindate") == first
+    answer(pubmed, {"query": message}, ctx(server, message=f" {message}\n"))
+    assert server.last()["term"] == term
+    assert server.last().get("mindate") == first
 
 
 def test_a_query_of_the_model_s_own_keeps_its_words(server: Eutils) -> None:
@@ -303,8 +303,8 @@ def test_a_query_of_the_model_s_own_keeps_its_words(server: Eutils) -> None:
 
 
 def test_without_anything_to_look_for_nothing_is_asked(server: Eutils) -> None:
-    for params, message in (({}, ""), ({"query": ""}, "dementia"), ({"query": " ?! "}, ""), ({}, "find some papers")):
-        reason = refusal(pubmed, params, ctx(server, message=message))
+    for params in ({}, {"query": ""}, {"query": " ?! "}, {"query": "Find some papers!"}, {"pmid": " "}):
+        reason = refusal(pubmed, params, ctx(server, message="Find some papers!"))
         assert reason == "say in query what to look for, or in pmid which article to read"
     assert server.asked == []
 
@@ -401,7 +401,8 @@ def test_who_is_told_to_wait_too_long_says_so_at_once(server: Eutils) -> None:
         (Reply("", kind="text/plain"), UNREADABLE),
         (Reply(b"\xff\xfe\x00" * 99), UNREADABLE),
         (Reply(b"PK\x03\x04", kind="application/zip"), UNREACHABLE),
-        (Reply("x" * 9_000_000), UNREACHABLE),
+        (Reply('{"esearchresult":{"count":"3","idlist":[null,{},"../x"]}}'), UNREADABLE),
+        (Reply("x" * 1_100_000), UNREACHABLE),
         (Reply('{"esearchresult":', cut=True), UNREACHABLE),
     ],
 )  # fmt: skip
@@ -428,6 +429,26 @@ def test_a_search_that_fails_says_what_to_do(server: Eutils, reply: Reply, reaso
 def test_articles_that_cannot_be_had_are_one_refusal(server: Eutils, reply: Reply, reason: str) -> None:
     server.replies["efetch"] = [reply]
     assert refusal(pubmed, {"query": "x"}, ctx(server)) == reason
+
+
+def test_whatever_a_search_is_answered_with_numbers_or_a_refusal_come() -> None:
+    values = ["", "11", "x" * 300, 11, -1, 1e99, True, None, [], ["11", 22], {}, {"phrasesnotfound": ["a", 1, None]}]
+    keys = ["count", "idlist", "querytranslation", "errorlist", "warninglist", "ERROR"]
+    rng = random.Random(4711)
+    read = 0
+    for _ in range(3000):
+        said: dict[str, Any] = {"count": "2", "idlist": ["11"]}
+        said |= {rng.choice(keys): rng.choice(values) for _ in range(rng.randint(0, 3))}
+        body = json.dumps({"esearchresult": said}).encode()
+        try:
+            found = found_in(Page("http://127.0.0.1/", 200, "application/json", {}, body))
+        except Refused:
+            continue
+        read += 1
+        assert found.total >= 0
+        assert all(pmid.isdecimal() for pmid in found.pmids)
+        assert all(len(remark) < 600 for remark in found.remarks)
+    assert read > 500
 
 
 def test_of_an_answer_that_broke_off_the_beginning_is_shown(server: Eutils) -> None:

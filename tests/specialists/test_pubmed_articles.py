@@ -1,6 +1,7 @@
 """Articles out of PubMed's XML: every kind of record, and XML that was made to harm."""
 
 import random
+import re
 import threading
 import time
 import tracemalloc
@@ -159,6 +160,13 @@ def test_a_chapter_is_cited_with_its_book() -> None:
     assert article.journal == "ExamplePearls, Example Publishing, 2025-01"
     assert article.types == ("Study Guide",)
     assert article.abstract == (("", "Gout is common."),)
+
+
+def test_a_whole_book_has_its_own_authors_or_editors() -> None:
+    book = re.sub(r'<AuthorList Type="authors">.*?</AuthorList>', "", BOOK)
+    assert one(book).authors == ("Editor E",)
+    without = book.replace('<ArticleTitle book="examples" part="a1">Gout</ArticleTitle>', "")
+    assert one(without).title == "ExamplePearls"
 
 
 RETRACTION = (
