@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from brain import Refused
@@ -53,15 +52,14 @@ class WikiSettings:
     )
     default: Annotated[str, Meta(description="name of the wiki that is asked when a call names none")] = WIKIPEDIA
     wikis: Annotated[
-        dict[str, str] | str,
+        dict[str, str],
         Meta(
-            description="other MediaWikis: a table of names and addresses of their `api.php`, in the environment as "
-            "JSON; `{language}` in an address is the call's language"
+            description="other MediaWikis: names and addresses of their `api.php`, as a table, in the environment as "
+            "`name=address,…`; `{language}` in an address stands for the call's language"
         ),
     ] = field(default_factory=dict)
     zim: Annotated[
-        list[str] | str,
-        Meta(description="offline wikis: paths of ZIM files, in the environment comma-separated; needs `wiki-offline`"),
+        list[str], Meta(description="offline wikis: paths of ZIM files, which go by their names; needs `wiki-offline`")
     ] = field(default_factory=list)
     contact: Annotated[
         str, Meta(description="an address of yours, told to the wikis that are asked, as Wikimedia asks for")
@@ -100,10 +98,7 @@ def problem(settings: WikiSettings) -> str | None:
 
 def api_addresses(settings: WikiSettings) -> Mapping[str, str]:
     """Addresses of APIs by name. Raises ValueError when the setting is no such thing."""
-    said = settings.wikis
-    if isinstance(said, str):
-        said = msgspec.json.decode(said, type=dict[str, str]) if said.strip() else {}
-    found = {name.casefold(): address for name, address in said.items()}
+    found = {name.casefold(): address for name, address in settings.wikis.items()}
     if not all(map(_NAME.fullmatch, found)) or not all(map(_ADDRESS.fullmatch, found.values())):
         raise ValueError
     return {WIKIPEDIA: WIKIPEDIA_API} | {name: _api(address) for name, address in found.items()}
@@ -115,8 +110,7 @@ def _api(address: str) -> str:
 
 def zim_files(settings: WikiSettings) -> Mapping[str, Path]:
     """ZIM files by their names, without `.zim`."""
-    said = settings.zim.split(",") if isinstance(settings.zim, str) else settings.zim
-    paths = [Path(path.strip()).expanduser() for path in said if path.strip()]
+    paths = [Path(path).expanduser() for path in settings.zim]
     return {path.stem.casefold(): path for path in paths}
 
 

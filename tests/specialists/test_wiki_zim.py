@@ -1,0 +1,226 @@
+"""`wiki` offline: ZIM files made here, with an index of their texts and without; and which wikis there are."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from specialist_calls import answer, context, refusal
+from wikis import ActionApi, Article, playing
+
+from brain import Context, Refused, Registry
+from brain.settings import Settings
+from specialists._wiki.names import LANGUAGES, Offline, Online, WikiSettings, chosen, problem
+from specialists.wiki import wiki
+
+MAKING = """
+import sys
+from libzim.writer import Creator, Hint, Item, StringProvider
+
+class Page(Item):
+    def __init__(self, title, html):
+        super().__init__()
+        self.title, self.html = title, html
+    def get_path(self):
+        return self.title.replace(" ", "_")
+    def get_title(self):
+        return self.title
+    def get_mimetype(self):
+        return "image/png" if self.title.endswith(".png") else "text/html"
+    def get_contentprovider(self):
+        return StringProvider(self.html)
+    def get_hints(self):
+        return {Hint.FRONT_ARTICLE: True}
+
+for path, indexed in (("indexed.zim", True), ("titles_only.zim", False)):
+    with Creator(path).config_indexing(indexed, "eng") as creator:
+        creator.set_mainpath("Kidney")
+        creator.add_item(Page("Kidney", '<html><head><title>Kidney</title></head><body><h1>Kidney</h1>'
+            '<p>Two organs that filter the blood.</p><details><summary><h2 id="Structure">Structure</h2></summary>'
+            '<p>Like a bean.</p></details><h2>Disease</h2><p>' + 'Stones hurt. ' * 300 + '</p></body></html>'))
+        creator.add_item(Page("Kidney stone", "<p>A stone in a running kidney.</p>"))
+        creator.add_item(Page("Ren", '<p><b>Ren</b> may refer to:</p>'
+            '<ul><li><a href="K">Kidney</a>, two organs</li></ul>'))
+        creator.add_item(Page("Kidney.png", "no picture"))
+        creator.add_item(Page("Long", "<p>" + "x " * 3_000_000 + "</p>"))
+        creator.add_redirection("Nephros", "Nephros", "Kidney", {Hint.FRONT_ARTICLE: True})
+        creator.add_metadata("Title", "Small")
+        creator.add_metadata("Date", "2026-01-02")
+        creator.add_metadata("License", "CC BY-SA 4.0")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two ZIM files and a damaged one. They are made by a process whose chatter nobody sees."""
+    folder = tmp_path_factory.mktemp("zim")
+    subprocess.run([sys.executable, "-c", MAKING], cwd=folder, capture_output=True, check=True)
+    (folder / "damaged.zim").write_bytes((folder / "indexed.zim").read_bytes()[:4000])
+    return folder
+
+
+@pytest.fixture
+def ctx(folder: Path) -> Context:
+    files = [str(folder / f"{name}.zim") for name in ("indexed", "titles_only", "damaged", "gone")]
+    return context(settings=WikiSettings(default="indexed", zim=files))
+
+
+def test_a_page_of_a_file(ctx: Context) -> None:
+    assert answer(wiki, {"page": "Kidney"}, ctx) == (
+        "📚 indexed (offline) 'Kidney'\nVersion of 2026-01-02. Text: CC BY-SA 4.0.\n\n"
+        "Two organs that filter the blood.\n\nSections (ask with section=): 1 Structure; 2 Disease\n\n"
+        "The whole text has 3,974 characters; it begins with offset=0."
+    )
+    assert answer(wiki, {"page": "kidney", "section": "structure"}, ctx).endswith("\n\n## Structure\n\nLike a bean.")
+
+
+def test_texts_are_searched_by_stems(ctx: Context) -> None:
+    assert answer(wiki, {"query": "run"}, ctx).startswith("📚 indexed (offline) 'Kidney stone'")
+    assert answer(wiki, {"query": "organ filters"}, ctx).startswith("📚 indexed (offline) 'Kidney'")
+    assert "Other pages found:\n- " in answer(wiki, {"query": "stone"}, ctx)
+
+
+def test_without_an_index_titles_are_searched(ctx: Context) -> None:
+    text = answer(wiki, {"query": "kidney s", "wiki": "titles_only"}, ctx)
+    assert text.startswith("📚 titles_only (offline) 'Kidney stone'")
+    assert "has nothing about" in refusal(wiki, {"query": "filter", "wiki": "titles_only"}, ctx)
+
+
+def test_redirects_and_choices(ctx: Context) -> None:
+    assert "Redirected from 'Nephros'." in answer(wiki, {"page": "nephros"}, ctx)
+    assert answer(wiki, {"query": "Ren"}, ctx).endswith("\n- Kidney, two organs")
+
+
+def test_what_is_missing_or_no_text_is_refused(ctx: Context) -> None:
+    assert (
+        refusal(wiki, {"page": "Kidny"}, ctx) == "indexed (offline) has no page 'Kidny'; nearest: Kidney, Kidney stone"
+    )
+    assert "has no page 'Kidney.png'" in refusal(wiki, {"page": "Kidney.png"}, ctx)
+    assert refusal(wiki, {"page": "Long"}, ctx) == "'Long' is too large to be read; try another page"
+
+
+@pytest.mark.parametrize("name", ["damaged", "gone"])
+def test_a_file_that_cannot_be_read_is_refused_without_its_path(ctx: Context, folder: Path, name: str) -> None:
+    said = refusal(wiki, {"page": "Kidney", "wiki": name}, ctx)
+    assert said == f"{name} (offline) cannot be read; go on without it, its file is missing or damaged"
+
+
+def test_a_loop_is_not_held_by_a_file(ctx: Context) -> None:
+    async def longest_pause() -> float:
+        call = asyncio.ensure_future(wiki(query="organs", settings=ctx.settings, context=ctx))
+        longest, loop = 0.0, asyncio.get_running_loop()
+        while not call.done():
+            started = loop.time()
+            await asyncio.sleep(0.001)
+            longest = max(longest, loop.time() - started)
+        return longest
+
+    assert asyncio.run(longest_pause()) < 0.1
+
+
+def test_without_the_extra_a_file_is_refused_with_the_command(folder: Path) -> None:
+    """Where the package cannot be found: in a process that does not see it."""
+    program = (
+        "import sys, asyncio, importlib.util as util; find = util.find_spec\n"
+        "util.find_spec = lambda name, package=None: None if name == 'libzim' else find(name, package)\n"
+        "from pathlib import Path; from specialists._wiki.zim import Zim; from specialists._wiki.names import Offline\n"
+        "print(asyncio.run(Zim(Offline('x', Path('x.zim'))).trouble()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (
+        "offline wikis need an extra, which the operator can add: pip install 'brain-sse[wiki-offline]'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("language", "host"),
+    [
+        (None, "en"), ("de", "de"), ("DE", "de"), ("pt-BR", "pt"), ("zh_TW", "zh"), ("zh-yue", "zh-yue"),
+        ("be-tarask", "be-tarask"), ("simple", "simple"),
+    ],
+)  # fmt: skip
+def test_a_language_is_a_code_of_wikipedia(language: str | None, host: str) -> None:
+    assert chosen(None, language, WikiSettings()) == Online(
+        f"WIKIPEDIA ({host})", f"https://{host}.wikipedia.org/w/api.php", trusted=False
+    )
+
+
+@pytest.mark.parametrize(
+    "language",
+    ["evil.com/", "xx", "www", "commons", "m", "en.evil", "en@evil", "en#", "", "-", "english", "../x", "x" * 99],
+)
+def test_no_other_language_leads_anywhere(language: str) -> None:
+    if language:
+        with pytest.raises(Refused, match="there is no Wikipedia in"):
+            chosen(None, language, WikiSettings())
+    assert all(code.replace("-", "").isalpha() and code.isascii() for code in LANGUAGES)
+
+
+def test_wikis_of_the_operator_go_by_name() -> None:
+    settings = WikiSettings(
+        wikis={"Lore": "https://lore.example", "wiktionary": "https://{language}.wiktionary.example/w/api.php"},
+        zim=["/data/medicine_en.zim", "~/x.zim"],
+    )
+    assert chosen("lore", "de", settings) == Online("LORE", "https://lore.example/api.php", trusted=True)
+    assert chosen("Wiktionary", "fr", settings).label == "WIKTIONARY (fr)"
+    assert chosen("medicine_EN", None, settings) == Offline("medicine_en (offline)", Path("/data/medicine_en.zim"))
+    with pytest.raises(
+        Refused, match=r"^there is no wiki named 'none'; there are: wikipedia, lore, wiktionary, medicine_en, x$"
+    ):
+        chosen("none", None, settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, None),
+        ({"wikis": {"lore": "https://lore.example/api.php"}, "default": "Lore"}, None),
+        ({"wikis": {"lore": "lore"}}, "its setting WIKIS is wrong: "),
+        ({"wikis": {"lore": "ftp://lore.example"}}, "its setting WIKIS is wrong: "),
+        ({"wikis": {"lore": "https://user:key@lore.example"}}, "its setting WIKIS is wrong: "),
+        ({"wikis": {"; x": "https://lore.example"}}, "its setting WIKIS is wrong: "),
+        ({"language": "klingon"}, "its setting LANGUAGE is wrong: "),
+        ({"default": "lore"}, "its setting DEFAULT is wrong: "),
+    ],
+)
+def test_settings_that_are_wrong_are_named(settings: dict[str, Any], said: str | None) -> None:
+    found = problem(WikiSettings(**settings))
+    assert found == said or (said is not None and found is not None and found.startswith(said))
+
+
+@pytest.mark.parametrize("said", ['{"lore": "https://lore.example/api.php"}', "lore=https://lore.example"])
+def test_settings_come_from_the_environment(said: str) -> None:
+    environ = {"WIKIS": said, "DEFAULT": "lore", "ZIM": "/data/a.zim,/data/b.zim"}
+    registry = Registry(Settings(specialist_environ={f"BRAIN_SPECIALIST_WIKI_{key}": environ[key] for key in environ}))
+    registry.add(wiki)
+    assert registry["wiki"].missing is None
+    assert chosen(None, None, registry["wiki"].settings).label == "LORE"
+    assert chosen("b", None, registry["wiki"].settings).label == "b (offline)"
+
+
+@pytest.fixture
+def api() -> Iterator[ActionApi]:
+    with playing(ActionApi({"Rome": Article()})) as api:
+        yield api
+
+
+def health(settings: WikiSettings) -> str | None:
+    assert wiki.health is not None
+    asked: Any = wiki.health
+    found = asyncio.run(asked(settings=settings, context=context(settings=settings)))
+    assert found is None or isinstance(found, str)
+    return found
+
+
+def test_health_asks_the_default_wiki_and_opens_the_files(api: ActionApi, folder: Path) -> None:
+    there = {"here": api.url, "away": "http://127.0.0.1:9/api.php"}
+    indexed, damaged = str(folder / "indexed.zim"), str(folder / "damaged.zim")
+    assert health(WikiSettings(wikis=there, default="here", zim=[indexed])) is None
+    assert health(WikiSettings(wikis=there, default="here", zim=[damaged])) == "damaged (offline) cannot be read"
+    assert health(WikiSettings(wikis=there, default="indexed", zim=[indexed])) is None
+    assert health(WikiSettings(wikis=there, default="away")) == (
+        "AWAY could not be read: not reachable, too slow or too much at once"
+    )
