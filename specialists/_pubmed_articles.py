@@ -18,7 +18,7 @@ DEPTH_MOST = 200
 _PIECE = 256 * 1024
 _KINDS = ("PubmedArticle", "PubmedBookArticle")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DOI = re.compile(r"10\.\d{4,9}/\S+")
+_DOI = re.compile(r"10\.[\d.]{1,20}/\S+")
 _PMCID = re.compile(r"PMC\d+")
 _RETRACTED_TITLE = re.compile(r"(?:RETRACTED|Retracted)(?: ARTICLE| Article)?\s*[:.]")
 _NOTICES = {
@@ -241,9 +241,10 @@ def _author(author: Element) -> str:
     """`Doe J Jr`, or a group; empty for a name that PubMed has corrected elsewhere in the list."""
     if author.get("ValidYN") == "N":
         return ""
-    last = text_of(author.find("LastName"))
-    parts = (last, text_of(author.find("Initials" if last else "ForeName")), text_of(author.find("Suffix")))
-    return text_of(author.find("CollectiveName")) or " ".join(filter(None, parts))
+    last, first, initials, suffix, group = (
+        text_of(author.find(part)) for part in ("LastName", "ForeName", "Initials", "Suffix", "CollectiveName")
+    )
+    return group or " ".join(filter(None, (last, (initials if last else "") or first, suffix)))
 
 
 def _journal(whole: Element, article: Element) -> str:

@@ -123,10 +123,11 @@ def test_authors_are_people_and_groups() -> None:
         "<Author ValidYN='Y'><LastName>O’Neil</LastName><ForeName>Ann</ForeName><Initials>A</Initials>"
         "<Suffix>Jr</Suffix><AffiliationInfo><Affiliation>Somewhere</Affiliation></AffiliationInfo></Author>"
         "<Author ValidYN='N'><LastName>Oneil</LastName><Initials>A</Initials></Author>"
-        "<Author><ForeName>Plato</ForeName></Author><Author></Author>"
+        "<Author><ForeName>Plato</ForeName><Initials>P</Initials></Author><Author></Author>"
+        "<Author><LastName>Roe</LastName><ForeName>Ann</ForeName></Author>"
         "<Author><CollectiveName>RECOVERY <i>Group</i></CollectiveName></Author>"
     )
-    assert one(record(authors=names)).authors == ("O’Neil A Jr", "Plato", "RECOVERY Group")
+    assert one(record(authors=names)).authors == ("O’Neil A Jr", "Plato", "Roe Ann", "RECOVERY Group")
 
 
 def test_a_list_shows_three_authors_and_says_how_many_there_are() -> None:
