@@ -1,0 +1,108 @@
+"""Built in: makes Markdown of one page in a process of its own: a hostile page can keep a parser for minutes.
+
+A program that imports nothing of Brain. The page comes in on stdin as UTF-8; the arguments are how to read it (`feed`,
+`html`, and `plain` and `stripped` for what is too much for that), its address, and `links` or nothing. Out goes JSON,
+the fields of `Article`.
+"""
+
+import json
+import re
+import sys
+from dataclasses import asdict
+from typing import Any
+from urllib.parse import urljoin
+
+from specialists._web.article import TEXT_MOST, Article
+from specialists._web.bounds import bound
+from specialists._web.cleaning import one_line, tidy
+from specialists._web.facts import FACTS, fact, published
+from specialists._web.feeds import feed
+from specialists._web.plain import markdown
+from specialists._web.preparing import NOISE, prepared, with_code
+from specialists._web.stripping import strange, stripped
+
+SHORT = 250
+"""Characters below which trafilatura found no article, and gives what it can find without its structure."""
+REFRESH_SECONDS_MOST = 10
+_REFRESH = re.compile(r"\s*(\d{1,4})[\d.]*\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]{1,2000})", re.IGNORECASE)
+
+
+def article(html: str, url: str, *, links: bool, main: bool = True) -> Article:
+    """The text of a page with its headings, lists, tables and code, and what is known of it.
+
+    Args:
+        main: whether to look for the part of it that is an article.
+    """
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(html)
+    found, text = _main(html, url, links=links) if main else ({}, "")
+    if len(text) < SHORT:
+        text = tidy(markdown(tree, url if links else None))
+    facts = {name: one_line(fact(tree, name) or found.get(name) or "", 200) for name in FACTS}
+    return Article(
+        **facts,
+        date=published(tree, url),
+        text=text[:TEXT_MOST],
+        scripted=len(text) < SHORT and _scripted(tree, text),
+        refresh=_refresh(tree, url),
+    )
+
+
+def bare(html: str) -> Article:
+    """The text of a page that no parser can be trusted with."""
+    return Article(text=tidy(stripped(html))[:TEXT_MOST])
+
+
+def _main(html: str, url: str, *, links: bool) -> tuple[dict[str, str | None], str]:
+    """What trafilatura finds; nothing where it is not installed."""
+    try:
+        from trafilatura import extract, extract_metadata, load_html
+    except ImportError:
+        return {}, ""
+    tree = load_html(html)
+    if tree is None:
+        return {}, ""
+    codes = prepared(tree, url if links else None)
+    known = extract_metadata(tree, date_config={"extensive_search": False, "original_date": True})
+    text = extract(tree, output_format="markdown", include_comments=False, include_links=links, prune_xpath=list(NOISE))
+    return {"author": known.author, "site": known.sitename}, tidy(with_code(text or "", codes))
+
+
+def _scripted(tree: Any, text: str) -> bool:
+    """Whether a page with little text has it from scripts."""
+    return tree.css_first("script") is not None and (not text or "javascript" in text.lower())
+
+
+def _refresh(tree: Any, url: str) -> str:
+    for node in tree.css("meta[http-equiv]"):
+        found = _REFRESH.match(node.attributes.get("content") or "")
+        at_once = found is not None and int(found[1]) <= REFRESH_SECONDS_MOST
+        if found and at_once and (node.attributes.get("http-equiv") or "").lower() == "refresh":
+            try:
+                return str(urljoin(url, found[2]))
+            except ValueError:
+                return ""
+    return ""
+
+
+def of_feed(text: str) -> Article:
+    """The items of a feed; what is none is taken for text with tags."""
+    found = feed(text)
+    return Article(title=found[0], text=tidy(found[1])) if found else bare(text)
+
+
+def read(way: str, text: str, url: str, *, links: bool) -> Article:
+    """What a page says, read in one of the ways."""
+    if way == "feed":
+        return of_feed(text)
+    if way == "stripped" or strange(text):
+        return bare(text)
+    return article(text, url, links=links, main=way == "html")
+
+
+if __name__ == "__main__":
+    bound()
+    way, address, *rest = sys.argv[1:]
+    page = sys.stdin.buffer.read().decode("utf-8", "replace")
+    json.dump(asdict(read(way, page, address, links=rest == ["links"])), sys.stdout)

@@ -1,0 +1,132 @@
+"""Built in: reads one page of the web, of whatever kind; an address goes in, an article comes out."""
+
+import asyncio
+import re
+
+import msgspec
+
+from brain import Context, Page, Refused
+from specialists._web.article import TEXT_MOST, Article
+from specialists._web.child import said
+from specialists._web.cleaning import one_line, tidy
+
+TYPES = (
+    "text/*", "application/xhtml+xml", "application/pdf", "application/json", "application/ld+json",
+    "application/feed+json", "application/xml", "application/rss+xml", "application/atom+xml", "application/yaml",
+)  # fmt: skip
+PAGE_BYTES_MOST = 10 * 1024 * 1024
+FETCH_SECONDS = 10.0
+HTML_MOST = 2_000_000
+"""Characters of HTML that are read; trafilatura takes up to ten seconds for so many."""
+WAYS = {"feed": 3.0, "html": 8.0, "plain": 3.0, "stripped": 2.0}
+"""How a page is read, and for how many seconds; when the first way does not work, then by those behind it."""
+PDF_SECONDS = 8.0
+REFRESHES_MOST = 2
+PDF_PAGES_MOST = 100
+_SAMPLE = 20_000
+"""Characters, or bytes, by which an encoding is judged."""
+_HTML = frozenset(("text/html", "application/xhtml+xml"))
+_FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/xml", "text/xml"))
+_FEED = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--[^>]{0,500}-->\s*)*<(?:rss|feed|rdf:RDF)\b")
+_SCHEMELESS = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?:[/?#].*)?", re.IGNORECASE | re.DOTALL)
+
+
+async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article]:
+    """Where a page was found, behind all redirects, and what it says.
+
+    Raises:
+        Refused: when it cannot be fetched or read, or holds no text.
+    """
+    url = f"https://{url}" if _SCHEMELESS.fullmatch(url) else url
+    for _ in range(REFRESHES_MOST + 1):
+        page = await context.fetch(
+            url, types=TYPES, most=PAGE_BYTES_MOST, seconds=min(FETCH_SECONDS, context.seconds_left)
+        )
+        article = await _article(page.good(), links=links)
+        if not article.refresh or len(article.text) >= 250 or article.refresh == page.url:
+            break
+        url = article.refresh
+    if article.scripted:
+        raise Refused(f"{_host(page)} makes this page by scripts, which are not run; try another source")
+    if not article.text.strip():
+        raise Refused(f"the page at {_host(page)} holds no text that can be read; try another source")
+    return page.url, article
+
+
+async def _article(page: Page, *, links: bool) -> Article:
+    if page.type == "application/pdf" or page.body.startswith(b"%PDF-"):
+        return await _pdf(page)
+    text = await asyncio.to_thread(decoded, page)
+    if page.type in _FEEDS and _FEED.match(text):
+        return await _by_program("feed", text, page, links=links)
+    if page.type in _HTML:
+        return await _by_program("html", text, page, links=links)
+    return await asyncio.to_thread(_plain, page, text)
+
+
+async def _by_program(first: str, text: str, page: Page, *, links: bool) -> Article:
+    """What the program makes of it; what it makes in a simpler way of a page that was too much for it."""
+    fed = text[:HTML_MOST].encode("utf-8", "replace")
+    wanted = ["links"] if links else []
+    for way in list(WAYS)[list(WAYS).index(first) :]:
+        out = await said("_web.extract", way, page.url, *wanted, fed=fed, seconds=WAYS[way])
+        if out is not None:
+            return msgspec.json.decode(out, type=Article)
+    raise Refused(f"the page at {_host(page)} could not be read in time; try another source")
+
+
+def decoded(page: Page) -> str:
+    """The text of a page; when it is not in the encoding it claims, or claims none, in the likeliest one."""
+    text = page.text
+    begun = text.find("\ufffd")
+    sample = text[max(0, begun - _SAMPLE) : begun + _SAMPLE]
+    if begun < 0 or sample.count("\ufffd") * 2 <= sum(not char.isascii() for char in sample):
+        return text
+    return page.body.decode(_likeliest(page.body), "replace")
+
+
+def _likeliest(body: bytes) -> str:
+    """The encoding of a text that is not in UTF-8."""
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        return "cp1252"
+    begun = re.search(rb"[\x80-\xff]", body)
+    best = from_bytes(body[begun.start() if begun else 0 :][:_SAMPLE]).best()
+    return best.encoding if best else "cp1252"
+
+
+def _plain(page: Page, text: str) -> Article:
+    """A text as it is; JSON with a value a line, so that it can be cut well."""
+    if "json" in page.type:
+        try:
+            text = msgspec.json.format(page.body, indent=1).decode("utf-8", "replace")
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            text = decoded(page)
+    return Article(title=_name(page), text=tidy(text[:TEXT_MOST]))
+
+
+async def _pdf(page: Page) -> Article:
+    """The text layer of a PDF, page by page."""
+    name, numbers = _name(page), map(str, range(1, PDF_PAGES_MOST + 1))
+    out = await said("_pictures.pdf_page", "text", *numbers, fed=page.body, seconds=PDF_SECONDS)
+    count, *texts = [msgspec.json.decode(line) for line in (out or b"null").splitlines()]
+    if not isinstance(count, int):
+        trouble = "is encrypted" if count == "encrypted" else "is damaged or takes too long to read"
+        raise Refused(f"the PDF '{name}' {trouble}; try another source")
+    if not any(text and text.strip() for text in texts):
+        raise Refused(f"the PDF '{name}' is a scan without text; ask the user to attach it, so that ocr can read it")
+    pages = [f"## Page {number} of {count}\n\n{text or ''}" for number, text in enumerate(texts, 1)]
+    if count > len(texts):
+        pages.append(f"(Only the first {len(texts)} of {count} pages are given.)")
+    return Article(title=name, text=tidy("\n\n".join(pages)[:TEXT_MOST]))
+
+
+def _name(page: Page) -> str:
+    """The last part of an address that is a name."""
+    path = page.url.partition("://")[2].partition("?")[0].rstrip("/")
+    return one_line(path.rpartition("/")[2] or path, 100)
+
+
+def _host(page: Page) -> str:
+    return page.url.partition("://")[2].partition("/")[0][:100]

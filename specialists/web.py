@@ -1,0 +1,122 @@
+"""Built in: `web`, searches the web by SearXNG, Brave or ddgs, and reads single pages as Markdown."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
+
+from brain import Citation, Context, Refused, Result, specialist
+from specialists._web import searching
+from specialists._web.article import Article
+from specialists._web.cleaning import one_line
+from specialists._web.reading import read
+from specialists._web.searching import Found, Query, Since, WebSettings
+
+TEXT_MOST = 200_000
+"""Characters of a page in one result, of which the block shows a part."""
+QUERY_LENGTH = 500
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`]{4,2000}")
+
+
+def _misconfigured(*, settings: WebSettings) -> str | None:
+    return searching.misconfigured(settings)
+
+
+async def _health(*, settings: WebSettings, context: Context) -> str | None:
+    return await searching.health(settings, context)
+
+
+@specialist(
+    read_only=True,
+    timeout=25,
+    cache_seconds=300,
+    settings=WebSettings,
+    needs=_misconfigured,
+    health=_health,
+    tags=("web", "search", "news"),
+    examples=(
+        "search the web for the newest release of PostgreSQL",
+        "look it up on the internet",
+        "what is in the news today",
+        "google the opening hours of the Louvre",
+        "read this page: https://example.org/article",
+        "open the link and summarise the article",
+        "find websites about beekeeping",
+        "who won the match yesterday",
+        "what does the homepage of the project say",
+        "search online for reviews of this laptop",
+        "what is the current price of copper",
+        "suche im Internet nach Zugverbindungen",
+    ),
+)
+async def web(
+    query: Annotated[str | None, Meta(description="words to search for")] = None,
+    url: Annotated[str | None, Meta(description="instead: the page to read")] = None,
+    max_results: Annotated[int, Meta(description="1-10, else 5", ge=1, le=10)] = 5,
+    since: Annotated[Since | None, Meta(description="only results of the last")] = None,
+    offset: Annotated[int, Meta(description="character of the page to read on from", ge=0)] = 0,
+    links: Annotated[bool, Meta(description="keep the page's links")] = False,
+    *,
+    context: Context,
+    settings: WebSettings,
+) -> Result:
+    """Searches the web, or reads one page as Markdown."""
+    query, url = (query or "").strip(), (url or "").strip()
+    if query and url:
+        raise Refused("give either query, to search, or url, to read a page, not both")
+    if not query and not url:
+        query, url = _of_message(context.message)
+    if url:
+        return _page(*await read(url, context, links=links), offset)
+    wanted = Query(query[:QUERY_LENGTH], max_results, since)
+    return _results(wanted.text, *await searching.search(wanted, settings, context))
+
+
+def _of_message(message: str) -> tuple[str, str]:
+    """What a call without parameters means: the address in the user's message, else the message itself."""
+    found = _ADDRESS.search(message)
+    if found:
+        return "", found[0].rstrip(".,;:!?)]}")
+    if not message.strip():
+        raise Refused("give query, words to search for, or url, the page to read")
+    return one_line(message, QUERY_LENGTH), ""
+
+
+def _results(query: str, found: Found, asked: str, troubles: Sequence[str]) -> Result:
+    head = f"🌐 WEB SEARCH RESULTS for '{one_line(query, 200)}' ({asked})"
+    notes = [f"({'; '.join(troubles)})"] if troubles else []
+    if not found.hits:
+        return Result("\n\n".join([head, *notes, "Nothing was found; try fewer or other words.", *found.hints]))
+    listed = []
+    for number, hit in enumerate(found.hits, 1):
+        dated = f" ({hit.date})" if hit.date else ""
+        listed.append("\n".join(filter(None, (f"{number}. {hit.title}{dated}", hit.url, hit.snippet))))
+    return Result(
+        "\n\n".join([head, *notes, *found.hints, *listed, "To read one whole, ask again with its url."]),
+        citations=[Citation(str(number), hit.title, hit.url) for number, hit in enumerate(found.hits, 1)],
+        data=found,
+    )
+
+
+def _page(url: str, article: Article, offset: int) -> Result:
+    size = len(article.text)
+    if offset >= size:
+        raise Refused(f"the page has only {size} characters; ask again with a smaller offset")
+    title = article.title or url
+    head = f"{_heading(url, article)}\n\n" if offset == 0 else f"{_heading(url, article)}, from character {offset}\n\n"
+    return Result(
+        head + article.text[offset : offset + TEXT_MOST],
+        citations=[Citation(url, title, url)],
+        data=article,
+        more=lambda shown: f"ask again with the same url and offset={offset + max(0, shown - len(head))} of {size}",
+    )
+
+
+def _heading(url: str, article: Article) -> str:
+    host = url.partition("://")[2].partition("/")[0].removeprefix("www.")
+    dated = f", {article.date}" if article.date else ""
+    by = [f"by {article.author}"] if article.author else []
+    of = [article.site] if article.site and article.site.lower() not in (host.lower(), article.author.lower()) else []
+    first = f"🌐 WEB PAGE '{article.title or host}' ({host}{dated})"
+    return "\n".join([first, " · ".join([url, *by, *of])])
