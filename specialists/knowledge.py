@@ -31,7 +31,7 @@ SOURCE_LENGTH = 300
 WAITING_SECONDS = 20.0
 ANSWERING_SECONDS = 4.0
 """Left for the search itself when the time of the call is short."""
-VECTOR_SECONDS = 3.0
+VECTOR_SECONDS = 2.0
 LOCAL = "local"
 
 

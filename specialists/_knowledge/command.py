@@ -40,11 +40,16 @@ class Summary:
     passages: int = 0
     unchanged: int = 0
     removed: int = 0
+    written: int = 0
     passed: Counter[str] = field(default_factory=Counter)
     troubles: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, step: Step) -> None:
-        if step.what == "read":
+        if step.what == "begin":  # once more after a bad file: what was read by then is unchanged now
+            self.passed.clear()
+            self.unchanged = -self.written
+        elif step.what == "read":
+            self.written += 1
             self.read += bool(step.passages)
             self.passages += step.passages
             if step.trouble:
@@ -61,8 +66,11 @@ class Summary:
         first = (
             f"{_files(self.read)} read ({self.passages} passages), {self.unchanged} unchanged, {self.removed} removed"
         )
-        troubles = [f"not read, or not wholly: {name}: {why}" for name, why in self.troubles]
-        return [first, *troubles, *(f"passed over: {n} × {why}" for why, n in self.passed.most_common())]
+        return [
+            first,
+            *map(_trouble, self.troubles),
+            *(f"passed over: {n} × {why}" for why, n in self.passed.most_common()),
+        ]
 
 
 async def indexed(
@@ -154,8 +162,8 @@ def _list(index: Index, say: Say) -> None:
         count = index.count(root)
         where = f"{root.place}{' (from the settings)' if root.kind == 'setting' else ''}"
         say(f"{where}: {_files(count.files)}, {count.passages} passages, {count.vectors} with a vector")
-        for name, why in index.troubles([root]):
-            say(f"  not read, or not wholly: {name}: {why}")
+        for trouble in index.troubles([root]):
+            say(f"  {_trouble(trouble)}")
     if not roots:
         say("nothing is indexed")
 
@@ -181,7 +189,7 @@ async def _worked(job: Job, summary: Summary, progress: Say) -> bool:
                 at = step
             elif step.what == "read":
                 said = step.trouble if not step.passages else f"{step.passages} passages"
-                progress(f"[{at.n}/{at.of}] {step.name}: {said}")
+                progress(f"[{at.n}/{at.of}] {_line(step.name)}: {said}")
     return True
 
 
@@ -201,6 +209,16 @@ async def _embed(index: Index, model: vectors.Embedder, say: Say, progress: Say)
     trusted = index.note("exam") >= vectors.PASSED
     doubt = "" if trusted else "; they tell meanings badly apart, so words go first: take a model made for embeddings"
     say(f"vectors: {done} made, of {index.note('dimensions')} numbers each{doubt}")
+
+
+def _trouble(trouble: tuple[str, str]) -> str:
+    name, why = trouble
+    return f"not read, or not wholly: {_line(name)}: {why}"
+
+
+def _line(name: str) -> str:
+    """A name as it may stand in a line of a terminal, which it cannot steer."""
+    return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def _files(count: int) -> str:

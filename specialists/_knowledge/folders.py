@@ -62,7 +62,8 @@ def content(root: Path, name: str, most: int) -> bytes:
     with open(os.open(path, flags), "rb") as file:
         opened, named = os.fstat(file.fileno()), os.lstat(path)
         same = (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
-        if not (same and stat.S_ISREG(opened.st_mode) and os.path.realpath(path) == os.path.abspath(path)):
+        real = Path(os.path.realpath(path))
+        if not (same and stat.S_ISREG(opened.st_mode) and real == path and real.is_relative_to(_base(root))):
             raise Outside
         return file.read(most + 1)
 

@@ -74,7 +74,7 @@ def _steps(body: "LexborNode | None") -> Iterator[tuple[Any, bool]]:
         if tag in _LEFT_OUT or "hidden" in node.attributes:
             continue
         yield node, True
-        if tag in _HEADINGS or tag in ("table", "pre"):
+        if tag == "-text" or tag in _HEADINGS or tag in ("table", "pre"):
             continue
         waiting.append((node, False))
         waiting += [(child, True) for child in reversed(list(node.iter(include_text=True)))]

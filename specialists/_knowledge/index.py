@@ -173,7 +173,8 @@ class Index:
         """Removes the conversations used longest ago, until their texts take at most `most` characters."""
         sized = self.db.execute(
             "SELECT r.id, r.place, r.used, coalesce(sum(length(c.text)), 0) FROM root r "
-            "LEFT JOIN file f ON f.root = r.id LEFT JOIN chunk c ON c.file = f.id WHERE r.kind = 'conversation' GROUP BY r.id ORDER BY r.used DESC"
+            "LEFT JOIN file f ON f.root = r.id LEFT JOIN chunk c ON c.file = f.id "
+            "WHERE r.kind = 'conversation' GROUP BY r.id ORDER BY r.used DESC"
         ).fetchall()
         total, oldest = 0, time.time() - seconds
         for number, place, used, size in sized:
@@ -274,6 +275,14 @@ class Index:
     def set_notes(self, notes: Mapping[str, Any]) -> None:
         with self.writing():
             self.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
+
+    def enabled(self, abilities: str) -> None:
+        """Notes what can be read now; when that changed, files that could not be read count as changed."""
+        if self.note("able") == abilities:
+            return
+        with self.writing():
+            self.db.execute("UPDATE file SET changed = -1, hash = x'' WHERE trouble IS NOT NULL")
+            self.db.execute("INSERT OR REPLACE INTO note VALUES ('able', ?)", (abilities,))
 
     def settle(self) -> None:
         """After many changes: counts the common words, so that a question need not."""

@@ -193,12 +193,12 @@ def _stale(path: Path, folders: Sequence[Path]) -> bool:
         return False
     with closing(Index(path)) as index:
         roots = synced(index, folders)
-        again = index.note("able") not in (None, abilities())
-        return any(_differs(index, root, again=again) for root in roots)
+        index.enabled(abilities())
+        return any(_differs(index, root) for root in roots)
 
 
-def _differs(index: Index, root: Root, *, again: bool) -> bool:
-    fresh, gone, _ = changes(index, root, Passed(), again=again)
+def _differs(index: Index, root: Root) -> bool:
+    fresh, gone, _ = changes(index, root, Passed())
     return bool(fresh or gone)
 
 

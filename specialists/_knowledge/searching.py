@@ -23,9 +23,9 @@ READ_MOST = 2_500
 PREFIX_LEAST = 4
 WEIGHTS = "2.0, 4.0, 1.0"
 """Of the file's name, the headings and the text."""
-WORDS_WEIGHT = 1.0
-"""Of words against vectors, in standard deviations of the vectors' nearness."""
-UNTRUSTED_WORDS_WEIGHT = 5.0
+WORDS_WEIGHT = 3.0
+"""Of a passage with all the words that were asked about, in standard deviations of the vectors' nearness."""
+UNTRUSTED_WORDS_WEIGHT = 6.0
 CODE_WEIGHT = 6.0
 UNKNOWN_NEARNESS = 4.0
 """Of a passage that has no vector yet, when all the words of the question are in it."""
@@ -75,7 +75,8 @@ def ranked(
     weight = WORDS_WEIGHT if asked.trusted else UNTRUSTED_WORDS_WEIGHT
 
     def score(chunk: int) -> float:
-        told = min(1.0, words.get(chunk, 0.0))
+        """A few of the words say little, so that their share counts squared."""
+        told = min(1.0, words.get(chunk, 0.0)) ** 2
         return near.get(chunk, UNKNOWN_NEARNESS * told) + weight * told + CODE_WEIGHT * codes.get(chunk, 0.0)
 
     return sorted({*words, *near, *codes}, key=lambda chunk: -score(chunk))[:DEPTH]

@@ -12,8 +12,9 @@ import msgspec
 
 from specialists._knowledge.worker import Job, Step
 
-GRACE_SECONDS = 10.0
-"""For the start of a worker, and what it does between files."""
+FILE_SECONDS = 20.0
+GRACE_SECONDS = 60.0
+"""For the start of a worker, and what it does between files: looking through folders, counting words."""
 BROKEN_MOST = 50
 """Files that end a worker, in one job."""
 _PACKAGES = str(Path(__file__).parents[2])
@@ -24,8 +25,13 @@ class Failed(Exception):
     """The worker ended, and not because of a file."""
 
 
-async def supervised(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[Step, None]:
+async def supervised(
+    job: Job, uploads: Sequence[bytes] = (), *, file_seconds: float = FILE_SECONDS
+) -> AsyncGenerator[Step, None]:
     """Does a job in a worker, and passes on its steps; the worker ends when this is closed.
+
+    Args:
+        file_seconds: for a file, unless its reader says that it takes longer.
 
     Raises:
         Failed: when it cannot be done.
@@ -35,10 +41,10 @@ async def supervised(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
         trouble = "it breaks the program that reads it"
         async with _worker(job, uploads) as process:
             assert process.stdout is not None
-            seconds = 0.0
+            seconds = GRACE_SECONDS
             while True:
                 try:
-                    async with asyncio.timeout(seconds + GRACE_SECONDS):
+                    async with asyncio.timeout(seconds):
                         line = await process.stdout.readline()
                 except TimeoutError:
                     trouble = "it takes too long to be read"
@@ -48,7 +54,7 @@ async def supervised(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
                 step = _decoder.decode(line)
                 if step.what == "at":
                     file = step
-                seconds = step.seconds if step.what in ("at", "slow") else 0.0
+                seconds = {"at": file_seconds, "slow": step.seconds}.get(step.what, GRACE_SECONDS)
                 yield step
                 if step.what in ("over", "busy"):
                     return

@@ -22,7 +22,6 @@ BATCH = 32
 TEXT_LENGTH = 2000
 SHORT_LENGTH = 400
 """Of a text that a server refuses as it is: its model may take few tokens."""
-FAILURES_MOST = 3
 MATRICES_MOST = 4
 SAME = 0.99
 """Cosine from which two vectors of one text come from one model."""
@@ -78,12 +77,9 @@ async def completed(index: Index, model: Embedder) -> AsyncIterator[tuple[int, i
         Refused: when the server has no vectors, or stops making them.
     """
     await _examined(index, model)
-    total, done, failures = await asyncio.to_thread(lacking, index), 0, 0
+    total, done = await asyncio.to_thread(lacking, index), 0
     while rows := await asyncio.to_thread(_next, index):
         vectors = await _each(model, [embeddable(*row[1:])[:TEXT_LENGTH] for row in rows])
-        failures = 0 if any(vectors) else failures + 1
-        if failures >= FAILURES_MOST:
-            raise Refused("the model server stopped making vectors")
         await asyncio.to_thread(_put, index, rows, vectors)
         done += len(rows)
         yield done, max(total, done)
@@ -139,16 +135,20 @@ def _grade(answers: Sequence[Sequence[float]]) -> int:
 
 
 async def _each(model: Embedder, texts: Sequence[str]) -> list[list[float] | None]:
-    """A vector for each text, None for one that the server refuses even when short."""
+    """A vector for each text, None for one that the server refuses even when short.
+
+    Raises:
+        Refused: when it makes no vectors any more.
+    """
     vectors = await _embedded(model, texts)
     if vectors is not None:
         return list(vectors)
+    if await _embedded(model, [_PROBE]) is None:
+        raise Refused("the model server stopped making vectors")
     found: list[list[float] | None] = []
     for text in texts:
         alone = await _embedded(model, [text]) or await _embedded(model, [text[:SHORT_LENGTH]])
         found.append(alone[0] if alone else None)
-        if len(found) == FAILURES_MOST and not any(found):
-            return [None] * len(texts)
     return found
 
 

@@ -22,7 +22,6 @@ from specialists._passages import pieces
 
 READER = 1
 """Counted up when files are read in another way, so that they are read again."""
-FILE_SECONDS = 20.0
 LOCK_SECONDS = 5.0
 MEMORY_MOST = 2 << 30
 TROUBLE_LENGTH = 200
@@ -58,19 +57,20 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the worker tells.
 
     Attributes:
-        what: `at` a file now; `slow`: what it does next may take so many seconds; `read` a file, left so many
-            `unchanged`, `removed` one, `passed` over so many for a reason; `busy`: another process is at work; `over`.
+        what: it begins, perhaps once more after a bad file; `at` a file now; `slow`: what it does next may take so
+            many seconds; `read` a file, left so many `unchanged`, `removed` one, `passed` over so many for a reason;
+            `busy`: another process is at work; `over`.
         n: which of the changed ones, `of` how many.
     """
 
-    what: Literal["at", "slow", "read", "unchanged", "removed", "passed", "busy", "over"]
+    what: Literal["begin", "at", "slow", "read", "unchanged", "removed", "passed", "busy", "over"]
     root: int = 0
     name: str = ""
     n: int = 0
     of: int = 0
     passages: int = 0
     trouble: str = ""
-    seconds: float = FILE_SECONDS
+    seconds: float = 0.0
 
 
 def main() -> None:
@@ -108,18 +108,16 @@ class Worker:
             self._tell(Step("over" if mine else "busy"))
 
     def _folders(self) -> None:
-        able = abilities()
-        again = self._index.note("able") != able
+        self._tell(Step("begin"))
+        self._index.enabled(abilities())
         for root in self._index.roots("folder", "setting"):
-            self._folder(root, again=again)
-        if again:
-            self._index.set_notes({"able": able})
+            self._folder(root)
         if self._changed:
             self._index.settle()
 
-    def _folder(self, root: Root, *, again: bool) -> None:
+    def _folder(self, root: Root) -> None:
         passed = Passed()
-        fresh, gone, same = changes(self._index, root, passed, again=again)
+        fresh, gone, same = changes(self._index, root, passed)
         for file in gone:
             self._index.remove(file)
             self._changed = True
@@ -140,7 +138,7 @@ class Worker:
                     self._index.remove(before)
                 continue
             digest = hash_of(data)
-            if before and before.hash == digest and not (again and before.trouble):
+            if before and before.hash == digest:
                 self._index.touch(before, seen.size, seen.changed)
                 self._tell(Step("unchanged", root.id, n=1))
             else:
@@ -191,17 +189,13 @@ def abilities() -> str:
     return f"{READER} {' '.join(lacking)}"
 
 
-def changes(index: Index, root: Root, passed: Passed, *, again: bool = False) -> tuple[list[Seen], list[Known], int]:
-    """The files of a folder that are new or look changed, those that are gone, and how many are as they were.
-
-    Args:
-        again: those that could not be read count as changed.
-    """
+def changes(index: Index, root: Root, passed: Passed) -> tuple[list[Seen], list[Known], int]:
+    """The files of a folder that are new or look changed, those that are gone, and how many are as they were."""
     known = index.files(root)
     fresh, same = [], 0
     for seen in walked(Path(root.place), passed):
         before = known.pop(seen.name, None)
-        if before and (before.size, before.changed) == (seen.size, seen.changed) and not (again and before.trouble):
+        if before and (before.size, before.changed) == (seen.size, seen.changed):
             same += 1
         else:
             fresh.append(seen)

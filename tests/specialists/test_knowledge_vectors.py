@@ -1,0 +1,309 @@
+"""`knowledge` with a server of embeddings: vectors go before words, are made once, and nothing waits for them."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from embedding_server import Embedding, embedding
+from handbook_questions import PARAGRAPHS, QUESTIONS
+from specialist_calls import context
+
+from brain import Context, Refused
+from brain.models.openai import OpenAI
+from brain.running import Answer, prepare, run
+from specialists._knowledge import keeping, vectors
+from specialists._knowledge.index import Chunk, Index, Root, path_for
+from specialists._knowledge.searching import Scope, fetched, ranked
+from specialists.knowledge import KnowledgeSettings, knowledge
+
+
+@pytest.fixture
+def server() -> Iterator[Embedding]:
+    with embedding() as state:
+        yield state
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    with closing(Index(tmp_path / "a.db")) as opened:
+        root = opened.remember("folder", "x")
+        for name, text in PARAGRAPHS.items():
+            opened.write(root, f"{name}.md", (1, 1, b""), [Chunk((), "", text)])
+        opened.settle()
+        yield opened
+
+
+def root(index: Index) -> Root:
+    return index.roots()[0]
+
+
+def with_model(server: Embedding, work: Any) -> Any:
+    """What comes of work with a model of this server."""
+
+    async def done() -> Any:
+        model = OpenAI("toy", server.url)
+        try:
+            return await work(model)
+        finally:
+            await model.aclose()
+
+    return asyncio.run(done())
+
+
+def complete(index: Index, server: Embedding) -> list[tuple[int, int]]:
+    async def work(model: OpenAI) -> list[tuple[int, int]]:
+        return [step async for step in vectors.completed(index, model)]
+
+    found: list[tuple[int, int]] = with_model(server, work)
+    return found
+
+
+def first(index: Index, server: Embedding, *questions: str, most: int = 1) -> list[list[str]]:
+    """For each question, the files of the first passages."""
+
+    async def work(model: OpenAI) -> list[vectors.Asked | None]:
+        return [await vectors.asked(index, model, question) for question in questions]
+
+    scope = Scope([root(index).id])
+    found = []
+    for question, asked in zip(questions, with_model(server, work), strict=True):
+        chunks = ranked(index, question, scope, vectors.matrix(index), asked)
+        found.append([one.file.removesuffix(".md") for one in fetched(index, chunks[:most])])
+    return found
+
+
+def hits(index: Index, server: Embedding, most: int) -> int:
+    found = first(index, server, *QUESTIONS, most=most)
+    return sum(place in files for place, files in zip(QUESTIONS.values(), found, strict=True))
+
+
+def test_vectors_find_what_is_said_in_other_words(index: Index, server: Embedding) -> None:
+    assert complete(index, server) == [(20, 20)]
+    assert index.note("exam") == 8
+    assert hits(index, server, 1) >= 26
+    assert hits(index, server, 3) >= 28
+
+
+def test_codes_are_found_whatever_the_vectors_say(index: Index, server: Embedding) -> None:
+    index.write(root(index), "disk.md", (1, 1, b""), [Chunk((), "", "A disk of a laptop or computer has memory.")])
+    complete(index, server)
+    assert first(index, server, "computer disk memory", "computer disk memory E-417") == [["disk"], ["laptop"]]
+    assert first(index, server, 'computer disk memory "replaced after four years"') == [["laptop"]]
+
+
+def test_vectors_without_meaning_do_less_harm_than_words_do_good(index: Index, server: Embedding) -> None:
+    server.random = True
+    complete(index, server)
+    assert index.note("exam") < vectors.PASSED
+    assert hits(index, server, 1) >= 17
+
+
+def test_passages_without_a_vector_yet_are_found_by_their_words(index: Index, server: Embedding) -> None:
+    complete(index, server)
+    index.write(root(index), "new.md", (1, 1, b""), [Chunk((), "", "The zebra crossing is closed.")])
+    assert first(index, server, "zebra crossing") == [["new"]]
+
+
+def test_a_source_limits_vectors_too(index: Index, server: Embedding) -> None:
+    complete(index, server)
+    only = [number for number, _, name in index.names([root(index)]) if name == "leave.md"]
+    asked = vectors.Asked(server.vector("lunch in the canteen"), trusted=True)
+    for scope in (Scope([root(index).id], only), Scope([root(index).id], [])):
+        found = fetched(index, ranked(index, "lunch", scope, vectors.matrix(index), asked))
+        assert {one.file for one in found} <= {"leave.md"}
+    assert ranked(index, "lunch", Scope([root(index).id + 1]), vectors.matrix(index), asked) == []
+
+
+# making them
+
+
+def test_only_what_is_new_gets_a_vector(index: Index, server: Embedding) -> None:
+    complete(index, server)
+    server.asked.clear()
+    assert complete(index, server) == []
+    index.write(root(index), "two.md", (1, 1, b""), [Chunk((), "", "one"), Chunk((), "", "two")])
+    complete(index, server)
+    index.write(root(index), "two.md", (2, 2, b""), [Chunk((), "", "zero"), Chunk((), "", "two")])
+    complete(index, server)
+    made = [text for texts in server.asked for text in texts if text.startswith("two.md")]
+    assert made == ["two.md\none", "two.md\ntwo", "two.md\nzero"]
+
+
+def test_an_interruption_loses_nothing(index: Index, server: Embedding) -> None:
+    chunks = [Chunk((), "", f"passage number {n}") for n in range(80)]
+    index.write(root(index), "many.md", (1, 1, b""), chunks)
+
+    async def begin(model: OpenAI) -> None:
+        async for _ in vectors.completed(index, model):
+            return
+
+    with_model(server, begin)
+    assert vectors.lacking(index) == 100 - vectors.BATCH
+    assert complete(index, server) == [(32, 68), (64, 68), (68, 68)]
+
+
+def test_another_model_makes_all_of_them_again(index: Index, server: Embedding) -> None:
+    complete(index, server)
+    before = vectors.matrix(index)
+    server.model = "other"
+    assert first(index, server, "how much time off do I have") == [[]], "vectors of two models are not compared"
+    assert complete(index, server) == [(20, 20)]
+    after = vectors.matrix(index)
+    assert before is not None
+    assert after is not None
+    assert len(after.chunks) == 20
+    assert (after.rows != before.rows).any()
+    assert first(index, server, "how much time off do I have") == [["leave"]]
+
+
+def test_a_text_that_is_too_long_for_the_model_is_cut(index: Index, server: Embedding) -> None:
+    long = Chunk((), "", "vacation " + "word " * 220)
+    index.write(root(index), "long.md", (1, 1, b""), [long, Chunk((), "", "short")])
+    server.longest = 450
+    complete(index, server)
+    assert vectors.lacking(index) == 0
+    assert index.count(root(index)).vectors == 22
+
+
+def test_a_text_that_the_server_never_takes_is_left_without(index: Index, server: Embedding) -> None:
+    index.write(root(index), "long.md", (1, 1, b""), [Chunk((), "", "word " * 220)])
+    server.longest = 150
+    complete(index, server)
+    assert vectors.lacking(index) == 0
+    assert index.count(root(index)).vectors == 20
+
+
+def test_a_server_without_embeddings_is_said_to_have_none(index: Index, server: Embedding) -> None:
+    server.broken = True
+    with pytest.raises(Refused, match="the model server has no embeddings"):
+        complete(index, server)
+    assert index.note("probe") is None
+
+
+def test_a_server_that_stops_ends_the_work(index: Index, server: Embedding) -> None:
+    index.write(root(index), "many.md", (1, 1, b""), [Chunk((), "", f"passage number {n}") for n in range(200)])
+
+    async def work(model: OpenAI) -> None:
+        async for _ in vectors.completed(index, model):
+            server.broken = True
+
+    with pytest.raises(Refused, match="the model server stopped making vectors"):
+        with_model(server, work)
+    assert index.count(root(index)).vectors == vectors.BATCH
+    server.broken = False
+    complete(index, server)
+    assert index.count(root(index)).vectors == 220
+
+
+@pytest.mark.parametrize("answer", [[[1.0], [1.0, 2.0]], [[float("nan")]] * 2, [], [[1.0]], [[], []]])
+def test_nonsense_from_a_server_is_no_vector(index: Index, answer: list[list[float]]) -> None:
+    class Nonsense:
+        async def embed(self, texts: Any) -> list[list[float]]:
+            return answer
+
+    async def work() -> None:
+        async for _ in vectors.completed(index, Nonsense()):
+            pass
+
+    with pytest.raises(Refused):
+        asyncio.run(work())
+
+
+# the matrix
+
+
+def test_removed_passages_do_not_come_back(index: Index, server: Embedding) -> None:
+    complete(index, server)
+    assert first(index, server, "how much time off do I have") == [["leave"]]
+    index.remove(index.files(root(index))["leave.md"])
+    assert first(index, server, "how much time off do I have", most=3)[0].count("leave") == 0
+    matrix = vectors.matrix(index)
+    assert matrix is not None
+    assert len(matrix.chunks) == 20, "it is read again only when half of it is of no use"
+
+
+def test_the_matrix_is_kept_and_grows(index: Index, server: Embedding) -> None:
+    complete(index, server)
+    before = vectors.matrix(index)
+    assert vectors.matrix(index) is before
+    index.write(root(index), "new.md", (1, 1, b""), [Chunk((), "", "new")])
+    complete(index, server)
+    after = vectors.matrix(index)
+    assert before is not None
+    assert after is not None
+    assert len(after.chunks) == len(before.chunks) + 1
+
+
+# a whole call
+
+
+def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, server: Embedding) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name, text in PARAGRAPHS.items():
+        (docs / f"{name}.md").write_text(text)
+    settings = KnowledgeSettings(folders=(str(docs),), database=str(tmp_path / "db"))
+
+    async def work(model: OpenAI) -> tuple[str, str, float]:
+        provided = {
+            KnowledgeSettings: settings,
+            Context: replace(context(settings=settings, user="local"), model=model),
+        }
+
+        async def ask() -> str:
+            arguments = prepare(knowledge, {"query": "how much time off do I have"})
+            outcome = await run(knowledge, arguments, provided, lambda progress: None, timeout=20)  # type: ignore[arg-type]
+            assert isinstance(outcome, Answer)
+            return outcome.text
+
+        words = await ask()
+        await keeping.keeper().works[path_for(settings.home, "local"), "\0vectors"].task
+        both = await ask()
+        server.broken = True
+        began = time.monotonic()
+        assert (await ask()).startswith("Nothing")
+        return words, both, time.monotonic() - began
+
+    words, both, seconds = with_model(server, work)
+    assert words.startswith("Nothing in the user's documents matches")
+    assert "[1] leave.md" in both
+    assert seconds < 1
+
+
+def test_a_slow_server_is_not_waited_for_long(index: Index, server: Embedding, tmp_path: Path) -> None:
+    complete(index, server)
+    (tmp_path / "db").mkdir()
+    path = path_for(tmp_path / "db", "local")
+    index.db.execute("VACUUM INTO ?", (str(path),))
+    with closing(Index(path)) as copied:
+        copied.db.execute("PRAGMA user_version = 1")
+
+    class Slow:
+        sees_images = False
+
+        async def describe(self, image: bytes, question: str) -> str:
+            return ""
+
+        async def embed(self, texts: Any) -> list[list[float]]:
+            await asyncio.sleep(60)
+            return []
+
+    settings = KnowledgeSettings(database=str(tmp_path / "db"))
+    provided = {
+        KnowledgeSettings: settings,
+        Context: replace(context(settings=settings, user="local"), model=Slow()),
+    }
+
+    async def work() -> tuple[float, object]:
+        arguments = prepare(knowledge, {"query": "canteen"})
+        began = time.monotonic()
+        return began, await run(knowledge, arguments, provided, lambda progress: None, timeout=20)  # type: ignore[arg-type]
+
+    began, outcome = asyncio.run(work())
+    assert time.monotonic() - began < 4.5
+    assert outcome
