@@ -541,6 +541,8 @@ def test_reading_much_never_holds_the_loop(server: Eutils) -> None:
     server.records = {str(n): record(str(n), authors=authors) for n in range(1, 21)}
 
     async def lag() -> float:
+        """The longest the loop was held, as a part of the whole call, so that a busy machine changes nothing."""
+        started = time.monotonic()
         call = asyncio.create_task(items(server, query="x", max_results=20))
         worst = 0.0
         while not call.done():
@@ -550,9 +552,9 @@ def test_reading_much_never_holds_the_loop(server: Eutils) -> None:
         last = (await call)[-1]
         assert isinstance(last, Result)
         assert "(3000 authors)" in last.text
-        return worst
+        return worst / (time.monotonic() - started)
 
-    assert min(asyncio.run(lag()) for _ in range(2)) < 0.1
+    assert min(asyncio.run(lag()) for _ in range(2)) < 0.25
 
 
 def test_health_asks_what_the_database_is(server: Eutils) -> None:
