@@ -1,0 +1,1 @@
+"""Built in: the calculators of `medical`: what is computed, from what, by which rule, and where that is published."""

@@ -1,0 +1,122 @@
+"""Built in: all calculators, and how one is found among them."""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import import_module
+
+from specialists._medical.calculator import Calculator
+from specialists._medical.inputs import nearest
+
+GROUPS = (
+    *("kidney", "body", "fluids", "metabolism", "heart", "heart_risk", "clots", "liver", "lungs", "emergency"),
+    *("intensive", "infection", "comorbidity", "pregnancy", "dosing"),
+)
+"""The files of our own calculators, by organ or occasion."""
+FOUND_MOST = 8
+
+
+@cache
+def own() -> tuple[Calculator, ...]:
+    """Brain's own calculators."""
+    found: list[Calculator] = []
+    for group in GROUPS:
+        found += import_module(f"specialists._medical.{group}").CALCULATORS
+    return tuple(found)
+
+
+def words_of(text: str) -> list[str]:
+    """Words and numbers, in lower case: `CHA₂DS₂-VASc` is `cha2ds2 vasc`."""
+    text = text.lower().translate(str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")).replace("'s", "")
+    return re.findall(r"[a-z0-9µäöüß]+", text)
+
+
+_FILLERS = frozenset(
+    words_of(
+        "a an and the of for in to with from by is it me my what which how i on or at as do does s "
+        "calculate calculator calculation calculated compute computed estimate estimated score scale index equation "
+        "formula rule criteria criterion patient risk value medical calculators are there list all available show"
+    )
+)
+
+
+def squeezed(text: str) -> str:
+    """A name without what people write differently: `Wells' Criteria for DVT` is `wellsdvt`."""
+    words = words_of(text)
+    return "".join([word for word in words if word not in _FILLERS] or words)
+
+
+def named(name: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
+    """Those that go by this name: by their own names, else by other ones, else by their titles."""
+    wanted = squeezed(name[:200])
+    for names in (lambda one: [one.name], _other_names, _titles):
+        found = [one for one in all_of_them if wanted and wanted in map(squeezed, names(one))]
+        if found:
+            return found
+    return []
+
+
+def _other_names(one: Calculator) -> list[str]:
+    return [*one.also.split(","), *one.replaces]
+
+
+def _titles(one: Calculator) -> list[str]:
+    title, _, inside = one.title.partition("(")
+    return [title, f"{title} {inside}"]
+
+
+def _names(one: Calculator) -> list[str]:
+    return [*_other_names(one), *_titles(one)]
+
+
+def search(query: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
+    """The calculators that fit a question best, at most eight."""
+    words = [word for word in words_of(query[:500]) if word not in _FILLERS]
+    exact = named(query, all_of_them)
+    scored = [(_fit(words, one), one) for one in all_of_them if one not in exact]
+    ranked = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])
+    return [*exact, *(one for score, one in ranked if score * 2 >= ranked[0][0])][:FOUND_MOST]
+
+
+def _fit(words: Iterable[str], one: Calculator) -> float:
+    """Words count most in a name, then in what it says, then among the inputs; the start of a word counts half."""
+    fields = ((6.0, _words_in_names(one)), (3.0, _stems(f"{one.says} {one.group}")), (1.0, _input_words(one)))
+    return sum(max(weight * _likeness(_stem(word), known) for weight, known in fields) for word in words)
+
+
+def _likeness(stem: str, known: frozenset[str]) -> float:
+    """Whole words count whole, beginnings of words half."""
+    if stem in known:
+        return 1
+    return (
+        0.5
+        if len(stem) > 3 and any(word.startswith(stem) or (len(word) > 4 and stem.startswith(word)) for word in known)
+        else 0
+    )
+
+
+@cache
+def _words_in_names(one: Calculator) -> frozenset[str]:
+    return _stems(" ".join((one.name.replace("_", " "), *_names(one))))
+
+
+@cache
+def _input_words(one: Calculator) -> frozenset[str]:
+    return _stems(" ".join(f"{field.name} {field.text}" for field in one.inputs).replace("_", " "))
+
+
+@cache
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(_stem(word) for word in words_of(text))
+
+
+def _stem(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def close_to(name: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
+    """The calculators whose names are most like one that is none; by its spelling, then by its words."""
+    spelled = {squeezed(other): one for one in reversed(all_of_them) for other in (*_names(one), one.name)}
+    by_spelling = [spelled[other] for other in nearest(squeezed(name[:200]), list(spelled), 5)]
+    found = [*by_spelling, *search(name, all_of_them)]
+    return list({one.name: one for one in found}.values())[:5]

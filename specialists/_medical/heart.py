@@ -1,0 +1,102 @@
+"""Built in: the heart: mean pressure and the QT interval."""
+
+from collections.abc import Callable
+
+from specialists._medical import units
+from specialists._medical.calculator import Calculator, Example, Source, Values
+from specialists._medical.inputs import Quantity
+from specialists._medical.patient import (
+    DIASTOLIC,
+    HEART_RATE,
+    SYSTOLIC,
+)
+from specialists._medical.steps import below, up_to
+
+QT = Quantity(
+    name="qt", text="measured QT interval", measure=units.MILLISECONDS, least=150, most=900, also="qt_interval qt_time"
+)
+QT_RATE = HEART_RATE.within(20, 300)
+QTC_BANDS = up_to(
+    (350, "short, or at the lower edge"),
+    (450, "normal for men and women"),
+    (460, "prolonged for men, normal for women"),
+    (500, "prolonged"),
+    rest="prolonged, high risk of torsades de pointes",
+)
+
+
+def _qtc(name: str, work: Callable[[Values], float], formula: str, value: float, *sources: Source) -> Calculator:
+    """One correction of the QT interval; the library's one offers Bazett's and Fridericia's."""
+    title = name.capitalize()
+    return Calculator(
+        name=f"qtc_{name}",
+        title=f"QTc ({title})",
+        also=f"{'' if name == 'framingham' else name}, qtc {name} calculator, corrected qt {name}, qtc",
+        says=f"QT corrected for the heart rate by {title}",
+        group="heart",
+        inputs=(QT, QT_RATE),
+        work=work,
+        formula=formula,
+        unit="ms",
+        digits=1,
+        bands=QTC_BANDS,
+        sources=sources,
+        example=Example({"qt": "400 ms", "heart_rate": "80 bpm"}, value),
+        replaces=("corrected_qtc",),
+    )
+
+
+CALCULATORS = (
+    Calculator(
+        name="mean_arterial_pressure",
+        title="Mean arterial pressure",
+        also="map, mean arterial pressure map, mean blood pressure",
+        says="mean pressure from systolic and diastolic",
+        group="heart",
+        inputs=(SYSTOLIC, DIASTOLIC),
+        work=lambda x: (x.systolic_bp + 2 * x.diastolic_bp) / 3,
+        formula="(systolic_bp + 2 × diastolic_bp) / 3",
+        unit="mmHg",
+        digits=1,
+        bands=below(
+            (60, "low: organs may be under-perfused"), (65, "below the usual target of 65"), (105, "usual"), rest="high"
+        ),
+        sources=(Source("Standard cuff approximation: a third of the pulse pressure above the diastolic pressure"),),
+        example=Example({"systolic_bp": 120, "diastolic_bp": 80}, 93.33),
+    ),
+    _qtc(
+        "bazett",
+        lambda x: float(x.qt / (60 / x.heart_rate) ** 0.5),
+        "qt / √(60 / heart_rate)",
+        461.88,
+        Source("Bazett HC. Heart 1920;7:353-370"),
+    ),
+    _qtc(
+        "fridericia",
+        lambda x: float(x.qt / (60 / x.heart_rate) ** (1 / 3)),
+        "qt / (60 / heart_rate)^(1/3)",
+        440.26,
+        Source("Fridericia LS. Acta Med Scand 1920;53:469-486"),
+    ),
+    _qtc(
+        "framingham",
+        lambda x: float(x.qt + 154 * (1 - 60 / x.heart_rate)),
+        "qt + 154 × (1 − 60 / heart_rate)",
+        438.5,
+        Source("Sagie A et al. Am J Cardiol 1992;70:797-801"),
+    ),
+    _qtc(
+        "hodges",
+        lambda x: float(x.qt + 1.75 * (x.heart_rate - 60)),
+        "qt + 1.75 × (heart_rate − 60)",
+        435.0,
+        Source("Hodges M et al. J Am Coll Cardiol 1983;1:694"),
+    ),
+    _qtc(
+        "rautaharju",
+        lambda x: float(x.qt * (120 + x.heart_rate) / 180),
+        "qt × (120 + heart_rate) / 180",
+        444.44,
+        Source("Rautaharju PM et al. J Clin Epidemiol 1993;46:1319-1327; as used by MDCalc and MedCalc-Bench"),
+    ),
+)

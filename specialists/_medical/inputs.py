@@ -1,0 +1,390 @@
+"""Built in: what a calculator asks for, and how it reads what a model wrote."""
+
+import difflib
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any, TypeVar
+
+from specialists._medical.dates_read import day_of
+from specialists._medical.steps import Limit, Steps
+from specialists._medical.units import COUNT, Measure, plain, tidy
+
+LARGEST = 1e12
+YES = frozenset({"yes", "y", "true", "t", "1", "present", "positive", "+", "on"})
+NO = frozenset({"no", "n", "false", "f", "0", "absent", "negative", "-", "none", "not_present", "never", "off"})
+NOT_MEASURED = frozenset(
+    {"not_measured", "unmeasured", "not_done", "not_available", "unavailable", "unknown", "n_a", "na", "none", "no"}
+)
+_NUMBER = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)(?:e[-+]?\d{1,3})?"
+_WITH_UNIT = re.compile(rf"({_NUMBER})\s*(.*)", re.IGNORECASE | re.DOTALL)
+_SUMMAND = re.compile(rf"({_NUMBER})\s*([^\d\s,.]+)(?:\s*,\s*|\s+and\s+|\s*)", re.IGNORECASE)
+_FEET_AND_INCHES = re.compile(r"(.*(?:'|′|’|ft|feet|foot)\s*\d+(?:\.\d+)?)", re.IGNORECASE)
+
+Self = TypeVar("Self", bound="Input")
+
+
+class Wrong(Exception):
+    """Why a value cannot be taken, in words for the model."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """A value as it goes into the formula.
+
+    Attributes:
+        value: a number in the canonical unit, a whole number, a truth value, an option, or a day.
+        said: how it came about, when it is not just what was written.
+        unit: of the value, as shown.
+        given: the number and the unit (as `plain` spells it) before conversion.
+    """
+
+    value: Any
+    said: str = ""
+    unit: str = ""
+    given: tuple[float, str] | None = None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"({self.said})"
+        value = shown(self.value)
+        text = f"{value} {self.unit}" if self.unit not in ("", "pH", "ratio", "fraction") else value
+        return f"{text} ({self.said})" if self.said else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """One thing a calculator asks for.
+
+    Attributes:
+        name: the field's name, without a unit.
+        text: what it is, where the name does not say it.
+        also: other names of the field, with spaces between them.
+        optional: the formula does without it, and says so.
+        unmeasured: the published rule counts it as normal when it was not measured.
+    """
+
+    name: str
+    text: str = ""
+    also: str = ""
+    optional: bool = False
+    unmeasured: bool = False
+
+    def names(self) -> Iterator[tuple[str, str | None]]:
+        """Every field name it answers to, each with what else the name says, such as a unit."""
+        yield from ((key_of(name), None) for name in (self.name, *self.also.split()))
+
+    def read(self, raw: Any, told: str | None) -> Read:
+        """The value of what was written; `told` is what the field's name said.
+
+        Raises:
+            Wrong: saying what is expected.
+        """
+        raise NotImplementedError
+
+    def expects(self) -> str:
+        """What may be given, for the list of a calculator's inputs."""
+        raise NotImplementedError
+
+    def maybe(self: Self, text: str = "") -> Self:
+        """The same, optional."""
+        return replace(self, optional=True, text=text or self.text)
+
+    def if_measured(self: Self) -> Self:
+        """The same where the rule counts what was not measured as normal."""
+        return replace(self, unmeasured=True)
+
+
+def key_of(name: str) -> str:
+    """A field's name in one spelling: `Heart Rate`, `heartRate` and `heart-rate` are `heart_rate`."""
+    text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).lower().replace("µ", "u").replace("μ", "u")
+    return re.sub(r"[^a-z0-9]+", "_", text).strip("_")
+
+
+def shown(value: Any) -> str:
+    """A value for a reader: numbers without noise, truth as yes and no, days as ISO writes them."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,.6g}".replace(",", "") if abs(value) < 1e6 else f"{value:.0f}"
+    return value.isoformat() if isinstance(value, date) else str(value).replace("_", " ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity(Input):
+    """A measured number.
+
+    Attributes:
+        measure: its units.
+        least, most: beyond these, in the canonical unit, it is a mistake, or outside what the formula was made for.
+        points: what it scores.
+        published: what it scores by the cut-offs that the paper gives in another unit, which are rounded there.
+        whole: only whole numbers make sense.
+        forms: other fields from which it follows, by name, such as urea for urea nitrogen.
+    """
+
+    measure: Measure = COUNT
+    least: float
+    most: float
+    points: Steps[int] | None = None
+    published: Mapping[str, Steps[int]] = field(default_factory=dict)
+    whole: bool = False
+    forms: Mapping[str, Measure] = field(default_factory=dict)
+
+    def within(self, least: float, most: float) -> "Quantity":
+        """The same with other bounds."""
+        return replace(self, least=least, most=most)
+
+    def scoring(self, points: Steps[int], **published: Steps[int]) -> "Quantity":
+        """The same as an item of a score; `umol_l=…` are cut-offs published in µmol/L."""
+        return replace(
+            self, points=points, published={unit.replace("_", "/"): steps for unit, steps in published.items()}
+        )
+
+    def score(self, read: Read) -> float:
+        """What a value scores; what was not measured scores nothing."""
+        if read.value is None or self.points is None:
+            return 0
+        number, unit = read.given or (read.value, "")
+        return self.published[unit].of(number) if unit in self.published else self.points.of(read.value)
+
+    def names(self) -> Iterator[tuple[str, str | None]]:
+        yield from super().names()
+        for name in (self.name, *self.also.split()):
+            for unit in self.measure.factors:
+                if key_of(unit):
+                    yield f"{key_of(name)}_{key_of(unit)}", unit
+        for form, measure in self.forms.items():
+            yield key_of(form), f"{form}:"
+            yield from ((f"{key_of(form)}_{key_of(unit)}", f"{form}:{unit}") for unit in measure.factors)
+
+    def read(self, raw: Any, told: str | None) -> Read:
+        form, _, unit_told = (told or "").rpartition(":")
+        measure = self.forms[form] if form else self.measure
+        parts = list(_parts(raw, measure))
+        if len(parts) > 1 and not measure.adds_up:
+            raise Wrong(f"expected one number{_in_units(measure)}, not {_quoted(raw)}")
+        values = [_converted(number, unit, unit_told, measure) for number, unit in parts]
+        value = tidy(math.fsum(values)) if len(values) > 1 else values[0]
+        self._check(value, measure)
+        unit = plain(parts[0][1] or unit_told)
+        given = (parts[0][0], unit) if len(parts) == 1 and unit else None
+        return Read(
+            int(value) if self.whole else value, self._origin(value, parts, unit_told, form), measure.unit, given
+        )
+
+    def _check(self, value: float, measure: Measure) -> None:
+        if not self.least <= value <= self.most:
+            unit = f" {measure.unit}" if measure.unit else ""
+            others = f"; give it{_in_units(measure)}" if len(measure.shown) > 1 else ""
+            raise Wrong(f"{value:g}{unit} is outside {self.least:g} to {self.most:g}{unit}{others}")
+        if self.whole and value != int(value):
+            raise Wrong(f"{value:g} is not a whole number")
+
+    def _origin(self, value: float, parts: list[tuple[float, str]], unit_told: str, form: str) -> str:
+        unit = parts[0][1] or unit_told
+        if not unit:
+            return "unit assumed" if len(self.measure.shown) > 1 else ""
+        if form or len(parts) > 1 or parts[0][0] != value:
+            given = " ".join(f"{number:g} {unit or unit_told}" for number, unit in parts)
+            return f"from {form + ' ' if form else ''}{given}"
+        return ""
+
+    def expects(self) -> str:
+        units = " or ".join((self.measure.unit, *self.measure.shown[1:4])) if self.measure.unit else ""
+        kind = "whole number" if self.whole else "number"
+        bounds = f"{self.least:g} to {self.most:g}"
+        return f"{kind} in {units}, {bounds} {self.measure.unit}" if units else f"{kind}, {bounds}"
+
+
+def _converted(number: float, unit: str, told: str, measure: Measure) -> float:
+    if unit and told and plain(unit) != plain(told):
+        raise Wrong(f"its name says {told}, its value {unit}")
+    unit = unit or told
+    if not unit:
+        if not measure.bare:
+            raise Wrong(f"needs its unit: {', '.join(measure.shown)}")
+        return number
+    value = measure.converted(number, unit)
+    if value is None:
+        raise Wrong(f"unknown unit {_quoted(unit)}; accepted: {', '.join(measure.shown) or 'a number alone'}")
+    return value
+
+
+def _in_units(measure: Measure) -> str:
+    return f" in {' or '.join(measure.shown)}" if measure.unit else ""
+
+
+def _parts(raw: Any, measure: Measure) -> Iterator[tuple[float, str]]:
+    """Numbers with their units, of a number, a text, `{value, unit}`, or `[value, unit, …]`."""
+    if isinstance(raw, Mapping):
+        if set(raw) - {"value", "unit", "units"} or "value" not in raw:
+            raise Wrong('expected a number, a text such as "88 µmol/L", or {"value": 88, "unit": "µmol/L"}')
+        yield _number(raw["value"]), _text(raw.get("unit", raw.get("units")) or "")
+    elif isinstance(raw, list | tuple) and raw and len(raw) % 2 == 0 and len(raw) <= 6:
+        yield from ((_number(raw[n]), _text(raw[n + 1])) for n in range(0, len(raw), 2))
+    elif isinstance(raw, str):
+        yield from _of_text(raw.strip(), measure)
+    else:
+        yield _number(raw), ""
+
+
+def _of_text(text: str, measure: Measure) -> list[tuple[float, str]]:
+    """A number, perhaps with its unit; or several that add up, such as `5 ft 11 in`."""
+    found = _WITH_UNIT.fullmatch(text[:81])
+    if found is None or len(text) > 80:
+        raise Wrong(f"expected a number{_in_units(measure)}, not {_quoted(text)}")
+    if measure.adds_up and plain(found[2]) not in measure.factors:
+        summands = text + '"' if _FEET_AND_INCHES.fullmatch(text) else text
+        parts = [(_number(part[1]), part[2]) for part in _SUMMAND.finditer(summands)]
+        if "".join(part[0] for part in _SUMMAND.finditer(summands)) == summands and parts:
+            return parts
+    return [(_number(found[1]), _text(found[2]))]
+
+
+def _number(raw: Any) -> float:
+    if isinstance(raw, str) and re.fullmatch(_NUMBER, raw.strip(), re.IGNORECASE):
+        text = raw.strip().replace("−", "-")
+        thousands = re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", text)
+        raw = float(text.replace(",", "" if thousands else "."))
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        raise Wrong(f"expected a number, not {_quoted(raw)}")
+    if not abs(raw) <= LARGEST:  # NaN too
+        raise Wrong("expected a finite number of a possible size")
+    return float(raw)
+
+
+def _text(raw: Any) -> str:
+    if not isinstance(raw, str) or len(raw) > 40:
+        raise Wrong(f"its unit must be a short text, not {_quoted(raw)}")
+    return raw.strip()
+
+
+def _quoted(raw: Any) -> str:
+    """What was written, short enough to be repeated."""
+    text = str(raw) if isinstance(raw, str | int | float | bool) and len(str(raw)[:41]) <= 40 else type(raw).__name__
+    return f"'{text}'" if isinstance(raw, str) else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class YesNo(Input):
+    """A criterion that is fulfilled or not.
+
+    Attributes:
+        points: what it scores when it is fulfilled.
+        measured: a quantity and the limit by which it follows, so that a number will do as well.
+        published: the limit in another unit, as the paper rounds it there.
+        absent: it may be taken as absent when the caller says that the others are.
+        joins: its names are facts of their own, of which one is enough.
+    """
+
+    joins: bool = False
+    points: float | None = None
+    measured: tuple[Quantity, Limit] | None = None
+    published: Mapping[str, Limit] = field(default_factory=dict)
+    absent: bool = True
+
+    def names(self) -> Iterator[tuple[str, str | None]]:
+        yield from super().names()
+        if self.measured:
+            yield from ((name, f"measured:{told or ''}") for name, told in self.measured[0].names())
+
+    def read(self, raw: Any, told: str | None) -> Read:
+        if told is not None and self.measured:
+            quantity, limit = self.measured
+            if isinstance(raw, bool):
+                return Read(raw)
+            found = quantity.read(raw, told.removeprefix("measured:") or None)
+            number, unit = found.given or (found.value, "")
+            holds = self.published[unit].holds(number) if unit in self.published else limit.holds(found.value)
+            return Read(holds, f"{quantity.name.replace('_', ' ')} {found}; asked: {limit}")
+        return Read(truth(raw))
+
+    def expects(self) -> str:
+        by = f", or {self.measured[0].name} ({self.measured[0].expects()})" if self.measured else ""
+        return f"yes or no{by}"
+
+
+def truth(raw: Any) -> bool:
+    """The truth value of yes, no, true, absent, 1, …"""
+    if isinstance(raw, bool) or (isinstance(raw, int | float) and raw in (0, 1)):
+        return bool(raw)
+    word = raw.strip().lower() if isinstance(raw, str) else ""
+    word = word if word in ("+", "-") else key_of(word)
+    if word not in YES | NO:
+        raise Wrong(f"expected yes or no, not {_quoted(raw)}")
+    return word in YES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Input):
+    """One of several options.
+
+    Attributes:
+        options: their names, each with what it scores (0 where nothing does).
+        words: other words for them.
+        flags: yes/no fields that say the same: the name, the option for yes, the option for no.
+        absent: the option that stands for absence, if one does.
+        lead: words in front of an option that do not matter.
+    """
+
+    options: Mapping[str, float]
+    words: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[tuple[str, str, str], ...] = ()
+    absent: str = ""
+    default: str = ""
+    scores: bool = False
+
+    def names(self) -> Iterator[tuple[str, str | None]]:
+        yield from super().names()
+        yield from ((key_of(name), name) for name, _, _ in self.flags)
+
+    def read(self, raw: Any, told: str | None) -> Read:
+        for name, yes, no in self.flags:
+            if name == told and (key_of(str(raw)[:40]) not in self.options):
+                return Read(yes if truth(raw) else no)
+        word = self._word(raw)
+        if word not in self.options:
+            raise Wrong(f"expected {self._listed()}, not {_quoted(raw)}")
+        return Read(word)
+
+    def _word(self, raw: Any) -> str:
+        if isinstance(raw, bool):
+            return self.words.get("yes" if raw else "no", self.absent if not raw else "")
+        if isinstance(raw, int | float) and abs(raw) < LARGEST:
+            raw = f"{raw:g}"
+        if not isinstance(raw, str) or len(raw) > 80:
+            raise Wrong(f"expected {self._listed()}, not {_quoted(raw)}")
+        word = key_of(raw)
+        if word in self.options:
+            return word
+        return self.words.get(word, self.absent if self.absent and word in NO else "")
+
+    def _listed(self) -> str:
+        names = [name.replace("_", " ") for name in self.options]
+        return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) < 13 else f"one of {', '.join(names[:12])}, …"
+
+    def expects(self) -> str:
+        default = f"; without it {self.default.replace('_', ' ')}" if self.default else ""
+        return " | ".join(name.replace("_", " ") for name in self.options) + default
+
+
+@dataclass(frozen=True, kw_only=True)
+class Day(Input):
+    """A calendar day."""
+
+    def read(self, raw: Any, told: str | None) -> Read:
+        try:
+            return Read(day_of(raw))
+        except ValueError as error:
+            raise Wrong(str(error)) from error
+
+    def expects(self) -> str:
+        return "a day as YYYY-MM-DD"
+
+
+def nearest(name: str, known: list[str], most: int = 2) -> list[str]:
+    """The known names most like one."""
+    return difflib.get_close_matches(name[:60], known, most, 0.6)
