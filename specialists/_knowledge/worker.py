@@ -22,7 +22,7 @@ from specialists._passages import pieces
 
 READER = 1
 """Counted up when files are read in another way, so that they are read again."""
-LOCK_SECONDS = 5.0
+LOCK_SECONDS = 0.5
 MEMORY_MOST = 2 << 30
 TROUBLE_LENGTH = 200
 
