@@ -10,11 +10,11 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta
 
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
-from specialists._pubmed_articles import Article, articles
-from specialists._pubmed_asking import MESSAGE_LENGTH, pmids_of, query_of, telling
-from specialists._pubmed_dates import Period, period
-from specialists._pubmed_eutils import UNREADABLE, Eutils, Found, PubmedSettings
-from specialists._pubmed_text import cut, listed, whole
+from specialists._pubmed.articles import Article, articles
+from specialists._pubmed.asking import MESSAGE_LENGTH, pmids_of, query_of, telling
+from specialists._pubmed.dates import Period, period
+from specialists._pubmed.eutils import UNREADABLE, Eutils, Found, PubmedSettings
+from specialists._pubmed.text import cut, listed, whole
 
 TEXT_LENGTH = 200_000
 _SHOWN_QUERY = 200

@@ -18,7 +18,7 @@ from brain import Citation, Context, Page, Progress, Refused, Registry, Result
 from brain.blocks import result_text
 from brain.fetching import Fetch
 from brain.running import Answer
-from specialists._pubmed_eutils import BASE, PubmedSettings, found_in
+from specialists._pubmed.eutils import BASE, PubmedSettings, found_in
 from specialists.pubmed import health, pubmed
 
 TODAY = date(2026, 11, 21)

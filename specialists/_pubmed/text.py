@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from specialists._pubmed_articles import Article, Notice
+from specialists._pubmed.articles import Article, Notice
 
 AUTHORS_SHOWN = 3
 AUTHORS_SHOWN_WHOLE = 50

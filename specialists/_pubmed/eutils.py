@@ -20,8 +20,8 @@ from urllib.parse import urlencode
 from msgspec import Meta
 
 from brain import Context, Page, Progress, Refused
-from specialists._pubmed_dates import EARLIEST, Period
-from specialists._pubmed_limit import RateLimit, shared
+from specialists._pubmed.dates import EARLIEST, Period
+from specialists._pubmed.limit import RateLimit, shared
 
 TOOL = "brain-sse"
 BASE = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"

@@ -11,7 +11,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from brain import Refused
-from specialists._pubmed_eutils import UNREADABLE
+from specialists._pubmed.eutils import UNREADABLE
 
 ARTICLES_MOST = 100
 DEPTH_MOST = 200
