@@ -1,7 +1,9 @@
 """Built in: `wiki`, pages of Wikipedia, other MediaWikis and offline files: found, introduced, read by section."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated
+from urllib.parse import unquote
 
 from msgspec import Meta
 
@@ -16,6 +18,12 @@ from specialists._wiki.source import Hit, Page, Source
 
 WORDS_LENGTH = 300
 """Of what is looked for; Wikipedia's search takes no more."""
+_OF_WIKIS = frozenset({
+    "article", "articles", "define", "describe", "encyclopedia", "entry", "explain", "find", "give", "look", "page",
+    "please", "read", "say", "says", "search", "section", "show", "tell", "up", "were", "wiki", "wikipedia",
+})  # fmt: skip
+"""Words of questions to an encyclopedia which its pages need not have."""
+_ADDRESS = re.compile(r"https?://(?P<language>[\w-]{2,15})(?:\.m)?\.wikipedia\.org/wiki/(?P<title>[^?]+)(?:\?.*)?")
 
 
 def _needs(*, settings: WikiSettings) -> str | None:
@@ -76,10 +84,12 @@ async def wiki(
     context: Context,
 ) -> Result:
     """Encyclopedia: looks up a subject in Wikipedia or another wiki; gives a page's introduction, or a section."""
+    if address := _ADDRESS.fullmatch((page or "").strip()):
+        page, language = unquote(address["title"]), address["language"]
     source = _source(wiki, language, settings, context)
-    title, _, anchor = " ".join((page or "").split())[:WORDS_LENGTH].partition("#")
+    title, _, anchor = _line((page or "").replace("_", " ")).partition("#")
     wanted = str(section) if section is not None else anchor or None
-    words = " ".join((query or "").split())[:WORDS_LENGTH]
+    words = _line(query or "")
     if title:
         found = await source.page(title)
         if found is None:
@@ -87,15 +97,14 @@ async def wiki(
         return await _read(source, found, wanted, offset)
     if not words:
         raise Refused("say what to look for: query for a search, or page for the exact title of a page")
-    best, others = await _searched(source, words)
+    best, others = await _searched(source, words, verbatim=words == _line(context.message))
     if wanted is not None or offset is not None or best.fragment:
         return await _read(source, best, wanted, offset)
-    article = await source.introduction(best)
-    if (best.disambiguation or article.disambiguation) and not article.choices:
-        article = await source.article(best)
-    if article.disambiguation and article.choices:
-        return answer.choices(source.label, best, article)
-    return answer.found(source.label, best, article, others)
+    return await _introduced(source, best, others)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:WORDS_LENGTH]
 
 
 def _source(name: str | None, language: str | None, settings: WikiSettings, context: Context) -> Source:
@@ -106,12 +115,16 @@ def _source(name: str | None, language: str | None, settings: WikiSettings, cont
     return MediaWiki(found.label, Api(found, context, settings.contact), home)
 
 
-async def _searched(source: Source, words: str) -> tuple[Page, Sequence[Hit]]:
-    """The best page and the others: the one of exactly this title, else the first one found."""
+async def _searched(source: Source, words: str, *, verbatim: bool) -> tuple[Page, Sequence[Hit]]:
+    """The best page and the others: the one of exactly this title, else the first one found.
+
+    What a user said word for word is rather searched by what it is about.
+    """
     found = await source.search(words)
     told = _without_asking(words)
-    if not found.hits and not found.page and told != words:
-        found = await source.search(told)
+    if found.page is None and told != words and (verbatim or not found.hits):
+        again = await source.search(told)
+        found = again if again.page or again.hits else found
     best = found.page
     titles = [hit.title for hit in found.hits]
     if best is None and titles:
@@ -123,10 +136,20 @@ async def _searched(source: Source, words: str) -> tuple[Page, Sequence[Hit]]:
     return best, [hit for hit in found.hits if hit.title != best.title]
 
 
+async def _introduced(source: Source, page: Page, others: Sequence[Hit]) -> Result:
+    """The best page of a search; what it may mean when it only lists others."""
+    article = await source.introduction(page)
+    if (page.disambiguation or article.disambiguation) and not article.choices:
+        article = await source.article(page)
+    if article.disambiguation and article.choices:
+        return answer.choices(source.label, page, article)
+    return answer.found(source.label, page, article, others)
+
+
 def _without_asking(words: str) -> str:
     """A question as words to look for; signs such as those of `C#` are kept."""
-    kept = set(telling(words))
-    return " ".join(word for word in words.split() if kept.intersection(telling(word))).rstrip("?!.")
+    kept = set(telling(words)) - _OF_WIKIS or set(telling(words))
+    return " ".join(word.rstrip(",;:?!") for word in words.split() if kept.intersection(telling(word))).rstrip(".")
 
 
 async def _read(source: Source, page: Page, wanted: str | None, offset: int | None) -> Result:

@@ -20,8 +20,8 @@ _SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]?(?=\s)|[。！？]|\n")
 
 def found(label: str, page: Page, article: Article, others: Sequence[Hit]) -> Result:
     """What a search found: the beginning of the best page, and others."""
-    introduction = cut(article.sections[0].text or article.text, FOUND_LENGTH)
-    parts = [introduction, contents(article.sections[1:]), f"To read on, ask with page='{page.title}'."]
+    introduction = cut(article.introduction or article.text, FOUND_LENGTH)
+    parts = [introduction, contents(article.sections[1:]), f'To read on, ask with page="{page.title}".']
     lines = [f"- {hit.title}: {hit.line}" if hit.line else f"- {hit.title}" for hit in others[:OTHERS_SHOWN]]
     if lines:
         parts.append("\n".join(["Other pages found:", *lines]))
@@ -44,7 +44,7 @@ def passage(label: str, page: Page, text: str, section: Section | None, offset: 
     if offset and offset >= len(text):
         raise Refused(f"that text has only {len(text)} characters; ask with a smaller offset")
     heading = f"(From character {offset} of {len(text)}.)\n\n" if offset else ""
-    where = f"page='{page.title}', " + (f"section='{section.number or section.title or 0}', " if section else "")
+    where = f'page="{page.title}", ' + (f'section="{section.number or 0}", ' if section else "")
     head = len(_head(label, page)) + len(heading)
     return _result(
         label, page, heading + text[offset:], lambda shown: f"ask with {where}offset={offset + max(0, shown - head)}"

@@ -26,7 +26,7 @@ SPARE_SECONDS = 1.5
 """Left for putting an answer together."""
 
 _LATER = frozenset({429, 502, 503, 504})
-_LATER_CODES = frozenset({"maxlag", "ratelimited", "readonly"})
+_LATER_CODES = frozenset({"cirrussearch-too-busy-error", "maxlag", "ratelimited"})
 _CODE = re.compile(r"[A-Za-z0-9_-]{1,50}")
 
 Json = Mapping[str, Any]

@@ -125,7 +125,7 @@ def chosen(wiki: str | None, language: str | None, settings: WikiSettings) -> On
         return Online(label, apis[name].replace("{language}", code), apis[name] != WIKIPEDIA_API)
     if name in files:
         return Offline(f"{files[name].stem} (offline)", files[name])
-    raise Refused(f"there is no wiki named '{(wiki or '')[:60]}'; there are: {', '.join([*apis, *files])[:300]}")
+    raise Refused(f"there is no wiki named '{(wiki or '')[:60]}'; there are: {', '.join([*apis, *files])[:250]}")
 
 
 def _code(language: str) -> str:

@@ -63,7 +63,7 @@ def at(api: ActionApi, seconds: float = 60) -> Context:
 def test_a_title_is_answered_with_one_request(api: ActionApi) -> None:
     assert answer(wiki, {"query": "Rome"}, at(api)) == (
         "📚 TEST 'Rome'\nSource: https://wiki.example/wiki/Rome, revision 42 of 2026-05-06.\n\n"
-        "Rome is the capital of Italy.\n\nTo read on, ask with page='Rome'."
+        'Rome is the capital of Italy.\n\nTo read on, ask with page="Rome".'
     )
     assert len(api.asked) == 1
     assert api.agents == ["brain-sse (me@example.org)"]
@@ -83,6 +83,14 @@ def test_a_title_of_other_case_wins_over_a_better_hit(api: ActionApi) -> None:
 
 def test_a_question_is_searched_again_by_the_words_that_tell(api: ActionApi) -> None:
     assert answer(wiki, {"query": "what is the capital?"}, at(api)).startswith("📚 TEST 'Rome'\n")
+
+
+def test_what_the_user_said_word_for_word_is_searched_by_what_it_is_about() -> None:
+    message = "tell me what Wikipedia says about Italy, please!"
+    with playing(a_wiki(hits={message: ["Rome"], "Italy": ["Italy"]})) as api:
+        ctx = replace(at(api), message=message)
+        assert answer(wiki, {"query": message}, ctx).startswith("📚 TEST 'Italy'\n")
+        assert answer(wiki, {"query": message}, at(api)).startswith("📚 TEST 'Rome'\n")
 
 
 def test_what_is_cited_is_the_page_and_its_revision(api: ActionApi) -> None:
@@ -121,6 +129,15 @@ def test_a_section_comes_with_those_within_it(api: ActionApi, section: str | int
 def test_a_section_may_stand_in_the_title_or_be_asked_for_with_a_search(api: ActionApi) -> None:
     for params in ({"page": "Rome#Kings"}, {"query": "eternal city", "section": "kings"}, {"page": "Kings of Rome"}):
         assert answer(wiki, params, at(api)).endswith("\n\n### Kings\n\nSeven.")
+
+
+def test_an_address_of_wikipedia_is_a_page_of_its_language() -> None:
+    with playing(a_wiki()) as api:
+        ctx = context(settings=WikiSettings(wikis={"wikipedia": f"{api.url[:-8]}/{{language}}/api.php"}))
+        text = answer(wiki, {"page": "https://it.m.wikipedia.org/wiki/Kings_of%20Rome?x=1"}, ctx)
+        assert text.startswith("📚 WIKIPEDIA (it) 'Rome'\n")
+        assert text.endswith("### Kings\n\nSeven.")
+        assert api.paths[0] == "/it/api.php"
 
 
 def test_a_section_that_is_not_there_is_refused_with_those_that_are(api: ActionApi) -> None:
@@ -204,11 +221,11 @@ def test_more_says_where_what_was_shown_ended(api: ActionApi) -> None:
         ctx = at(api)
         whole = await wiki(page="Rome", offset=0, settings=ctx.settings, context=ctx)
         assert whole.more is not None
-        assert whole.more(1000) == f"ask with page='Rome', offset={1000 - whole.text.index('Rome is')}"
+        assert whole.more(1000) == f'ask with page="Rome", offset={1000 - whole.text.index("Rome is")}'
         section = await wiki(page="Rome", section="Economy", offset=10, settings=ctx.settings, context=ctx)
         assert section.more is not None
         head = section.text.index("(From character 10 of")
-        assert section.more(head) == "ask with page='Rome', section='2', offset=10"
+        assert section.more(head) == 'ask with page="Rome", section="2", offset=10'
 
     asyncio.run(read())
 

@@ -284,3 +284,11 @@ def test_a_long_page_keeps_no_loop_waiting() -> None:
         return longest
 
     assert asyncio.run(longest_pause()) < 0.1
+
+
+def test_more_pages_at_once_than_processes_are_read_in_turn() -> None:
+    async def read_many() -> list[str]:
+        found = await asyncio.gather(*(article.read(f"<p>{number}</p>") for number in range(12)))
+        return [one.text for one in found]
+
+    assert asyncio.run(read_many()) == [str(number) for number in range(12)]

@@ -62,6 +62,7 @@ class ActionApi:
     troubles: list[Trouble] = field(default_factory=list)
     asked: list[dict[str, str]] = field(default_factory=list)
     agents: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     url: str = ""
 
     def answer(self, params: Params) -> Json:
@@ -154,7 +155,9 @@ def playing(api: ActionApi) -> Iterator[ActionApi]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            params = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
+            asked = urlsplit(self.path)
+            params = dict(parse_qsl(asked.query, keep_blank_values=True))
+            api.paths.append(asked.path)
             api.asked.append(params)
             api.agents.append(self.headers["User-Agent"])
             trouble = api.troubles.pop(0) if api.troubles else Trouble(body=json.dumps(api.answer(params)))
