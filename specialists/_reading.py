@@ -134,12 +134,7 @@ async def pages(data: bytes, *, name: str, wanted: Sequence[int] = ()) -> Pages:
     """
     words, _ = await looked(data, {"do": "pages", "name": name, "pages": list(wanted)})
     there = [page for page in wanted if 1 <= page <= words["count"]]
-    texts = {page: text and _tidy(text) for page, text in zip(there, words["texts"], strict=False)}
-    return Pages(words["count"], texts, words["late"], name)
-
-
-def _tidy(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.splitlines()).strip()
+    return Pages(words["count"], dict(zip(there, words["texts"], strict=False)), words["late"], name)
 
 
 async def looked(data: bytes, words: Mapping[str, Any]) -> Message:

@@ -3,16 +3,15 @@
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from io import BytesIO
 from itertools import pairwise
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from specialists._pictures.languages import SCRIPTS, TESSERACT_CODES, tesseract_code
-from specialists._pictures.layout import GUTTER, Piece, laid_out
+from specialists._pictures.layout import Piece, joined, laid_out
 from specialists._pictures.reading import TURNED, Engines, Reading
 from specialists._pictures.turning import turned
 
@@ -125,22 +124,21 @@ def _of_table(table: str) -> Reading:
             confidences.append(float(columns[10]))
     if not confidences:
         return Reading("", "Tesseract", 0.0)
-    height = median(word.height for words in lines.values() for word in words)
-    pieces = [piece for words in lines.values() for piece in _pieces(words, height)]
+    pieces = [piece for words in _upright(list(lines.values())) for piece in joined(_as_high_as_the_line(words))]
     return Reading(laid_out(pieces), "Tesseract", sum(confidences) / len(confidences) / 100)
 
 
-def _pieces(words: Sequence[Piece], height: float) -> Iterator[Piece]:
-    """The words of a line, together as long as no gutter is between them; all as high as the line."""
+def _upright(lines: Sequence[Sequence[Piece]]) -> Sequence[Sequence[Piece]]:
+    """The same with level lines: it reads some that run down or up the page, and says where its words are there."""
+    steps = [(word.left - before.left, word.top - before.top) for words in lines for before, word in pairwise(words)]
+    across, down = (sum(abs(step[axis]) for step in steps) for axis in (0, 1))
+    if down <= across:
+        return lines
+    if sum(step[1] for step in steps) > 0:
+        return [[Piece(w.text, w.top, w.bottom, -w.right, -w.left) for w in words] for words in lines]
+    return [[Piece(w.text, -w.bottom, -w.top, w.left, w.right) for w in words] for words in lines]
+
+
+def _as_high_as_the_line(words: Sequence[Piece]) -> list[Piece]:
     top, bottom = min(word.top for word in words), max(word.bottom for word in words)
-    start = 0
-    for number, (before, word) in enumerate(pairwise(words), 1):
-        if word.left - before.right > GUTTER * height:
-            yield _joined(words[start:number], top, bottom)
-            start = number
-    yield _joined(words[start:], top, bottom)
-
-
-def _joined(words: Sequence[Piece], top: float, bottom: float) -> Piece:
-    text = " ".join(word.text for word in words)
-    return Piece(text, min(word.left for word in words), max(word.right for word in words), top, bottom)
+    return [replace(word, top=top, bottom=bottom) for word in words]

@@ -15,6 +15,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from specialists._pictures import pdf_page
+from specialists._pictures.layout import RULE, Piece, joined, laid_out
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -53,12 +54,12 @@ class Document:
         with self.opened() as image:
             return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
-    def texts(self, pages: Sequence[int]) -> tuple[int, list[Any], str | None]:
+    def texts(self, pages: Sequence[int]) -> tuple[int, list[str | None], str | None]:
         """Of a PDF, the number of pages, the text layers of those of `pages` that were read in time, None for a damaged
         one, and why the others were not.
         """
         count, rest = self._of_pdf("text", *pages)
-        texts = [json.loads(line) for line in rest.split(b"\n")[:-1]]
+        texts = [_layer(json.loads(line)) for line in rest.split(b"\n")[:-1]]
         missing = len(texts) < sum(1 <= page <= count for page in pages)
         return count, texts, (self._given_up or unreadable(self.name)) if missing else None
 
@@ -208,6 +209,14 @@ def _refusing(name: str) -> Iterator[None]:
         raise Unreadable(_too_large(name)) from error
     except Exception as error:
         raise Unreadable(unreadable(name)) from error
+
+
+def _layer(page: dict[str, Any] | None) -> str | None:
+    """The text of a page as its maker wrote it down, unless it has a table, whose cells would run together."""
+    if page is None:
+        return None
+    laid = laid_out(joined([Piece(run[0].strip(), *run[1:]) for run in page["pieces"]]))
+    return laid if RULE in laid else "\n".join(line.rstrip() for line in page["text"].splitlines()).strip()
 
 
 def unreadable(name: str) -> str:

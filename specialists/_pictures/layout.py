@@ -16,6 +16,8 @@ PARAGRAPH = 2.0
 BREAK = 1.8
 """What ends a table: so many times the usual step from row to row."""
 PROSE_LETTERS = 20
+RULE = "| --- |"
+"""What every table has."""
 _PROSE_COLUMNS = 3
 _SAME_ROW = 0.35
 _WRAPPED = 0.75
@@ -60,6 +62,23 @@ def laid_out(pieces: Sequence[Piece]) -> str:
         text += _block(block, spans)
         above = block[-1]
     return text
+
+
+def joined(words: Sequence[Piece]) -> list[Piece]:
+    """The same, those that follow each other in a line together, as long as no gutter is between them."""
+    pieces = [word for word in words[:1] if word.text]
+    for word in (word for word in words[1:] if word.text):
+        before = pieces[-1] if pieces else None
+        if before and _beside(before, word) and -word.height < word.left - before.right <= GUTTER * word.height:
+            pieces[-1] = _joined(before, word)
+        else:
+            pieces.append(word)
+    return pieces
+
+
+def _joined(one: Piece, other: Piece) -> Piece:
+    left, right = min(one.left, other.left), max(one.right, other.right)
+    return Piece(f"{one.text} {other.text}", left, right, min(one.top, other.top), max(one.bottom, other.bottom))
 
 
 def _rows(pieces: Sequence[Piece]) -> list[Row]:
@@ -109,13 +128,23 @@ def _columned(rows: Sequence[Row], gutter: float) -> tuple[list[Row], list[Span]
         spans = wider
         steps.append(step)
         block.append(row)
-    if not _is_prose(block, spans):
-        while len(block) > 1 and _columns(block[-1], spans) == {0}:
-            block.pop()  # a line of text right below a table
-        if len(_columns(block[0], spans)) < 2:
-            return block, []  # or right above one
-    several = sum(len(_columns(row, spans)) > 1 for row in block)
-    return (block, spans) if several > 1 else (block, [])
+    if _is_prose(block, spans):
+        return block, spans if _side_by_side(block, spans) else []
+    while len(block) > 1 and _columns(block[-1], spans) == {0}:
+        block.pop()  # a line of text right below a table
+    if len(_columns(block[0], spans)) < 2:
+        return block, []  # or right above one
+    return block, spans if sum(len(_columns(row, spans)) > 1 for row in block) > 1 else []
+
+
+def _side_by_side(block: Sequence[Row], spans: Sequence[Span]) -> bool:
+    """Whether lines of one column stand beside those of another, unlike the two sides of a conversation."""
+    beside = sum(len(_columns(row, spans)) > 1 for row in block)
+    beside += sum(
+        row[0].top < above[0].bottom and _columns(row, spans) != _columns(above, spans)
+        for above, row in pairwise(block)
+    )
+    return beside > 1
 
 
 def _merged(spans: Sequence[Span], gutter: float) -> list[Span]:
@@ -168,7 +197,22 @@ def _line(row: Row) -> str:
     return text
 
 
+def _folded(block: Sequence[Row], spans: Sequence[Span]) -> list[Span]:
+    """Neighbours of which no row has both are one column: a heading and numbers that stand right of it."""
+    folded = [spans[0]]
+    for span in spans[1:]:
+        candidate = [*folded[:-1], (folded[-1][0], span[1])]
+        both = any(
+            folded[-1][0] <= one.left < folded[-1][1] and span[0] <= other.left < span[1]
+            for row in block
+            for one, other in pairwise(row)
+        )
+        folded = [*folded, span] if both else candidate
+    return folded
+
+
 def _table(block: Sequence[Row], spans: Sequence[Span]) -> str:
+    spans = _folded(block, spans)
     table = _cells(block, spans)
     table.insert(1, ["---"] * len(spans))
     return "\n".join("| " + " | ".join(cells) + " |" for cells in table)

@@ -1,8 +1,9 @@
 """Built in: reads one PDF in a process of its own, which can be killed: PDFium cannot be stopped from inside.
 
 A program that imports nothing of Brain. The PDF comes in on stdin, `text PAGE…` or `image PAGE` as arguments.
-Out on stdout goes a line of JSON with the number of pages, or `"encrypted"`; then the text of each page as a line
-of JSON, null for a damaged one; or a line with width, height and stride, and the pixels as RGB, nothing if damaged.
+Out on stdout goes a line of JSON with the number of pages, or `"encrypted"`; then for each page a line of JSON with its
+text and where the pieces of it stand, null for a damaged one; or a line with width, height and stride, and the pixels
+as RGB, nothing if damaged.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ SIDE_MOST = 4000
 PIXELS_MOST = 12_000_000
 TEXT_MOST = 50_000
 """Characters a page."""
+PIECES_MOST = 2000
 DPI = 150
 _POINTS_PER_INCH = 72
 
@@ -44,13 +46,25 @@ def answer(data: bytes, wanted: str, *numbers: int) -> Iterator[bytes]:
                     yield _line(_text(pdf, page - 1))
 
 
-def _text(pdf: Any, page: int) -> str | None:
+def _text(pdf: Any, number: int) -> dict[str, Any] | None:
     import pypdfium2
 
     try:
-        return str(pdf[page].get_textpage().get_text_bounded())[:TEXT_MOST]
+        page = pdf[number]
+        layer = page.get_textpage()
+        text = str(layer.get_text_bounded())[:TEXT_MOST]
+        return {"text": text, "pieces": [] if page.get_rotation() else _pieces(layer, page.get_height())}
     except pypdfium2.PdfiumError:
         return None
+
+
+def _pieces(layer: Any, height: float) -> list[tuple[str, float, float, float, float]]:
+    """Each run of text with its left, right, top and bottom, from the top; none when there are very many."""
+    count = layer.count_rects()
+    if count > PIECES_MOST or layer.count_chars() > TEXT_MOST:
+        return []
+    runs = (layer.get_rect(number) for number in range(count))
+    return [(layer.get_text_bounded(*run), run[0], run[2], height - run[3], height - run[1]) for run in runs]
 
 
 def _pixels(page: Any) -> Iterator[bytes]:

@@ -74,5 +74,5 @@ def _sharpness(ink: "Image", angle: float) -> float:
     from PIL.Image import Resampling
 
     level = ink.rotate(angle, Resampling.BILINEAR, expand=True).convert("F")
-    rows = level.resize((1, level.height), Resampling.BOX)
-    return level.width**2 * sum((above - below) ** 2 for above, below in pairwise(rows.getdata()))
+    rows = memoryview(level.resize((1, level.height), Resampling.BOX).tobytes()).cast("f")
+    return float(level.width**2) * sum((above - below) ** 2 for above, below in pairwise(rows))

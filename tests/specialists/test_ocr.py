@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -16,9 +17,9 @@ from PIL import Image, ImageDraw, ImageFont
 from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome, refusal, text_pdf, written
 
 from brain import Progress, Registry
-from brain.running import Failure
+from brain.running import Answer, Failure
 from specialists import _reading
-from specialists._pictures import images, pdf_page
+from specialists._pictures import images, pdf_page, turning
 from specialists._pictures.ocr import enhanced
 from specialists.ocr import ocr
 
@@ -285,6 +286,45 @@ def test_reads_the_pages_of_a_tiff() -> None:
 
 
 @pytest.mark.parametrize(
+    ("page", "read"),
+    [("2", "2"), ("2-3", "2 3"), ("1,3", "1 3"), (" 3 , 1 ", "3 1"), ("3-", "3 4"), ("2-9", "2 3 4"), ("1,1-2", "1 2")],
+)
+def test_reads_the_pages_that_are_named(page: str, read: str) -> None:
+    text = answer(ocr, {"page": page}, context(("a.pdf", text_pdf("one", "two", "three", "four"))))
+    assert " ".join(re.findall(r"^## Page (\d) of 4$", text, re.MULTILINE)) == read
+
+
+@pytest.mark.parametrize("page", ["two", "", "1;2", "-2", "2-1-3", "1,,2"])
+def test_refuses_what_names_no_pages(page: str) -> None:
+    assert refusal(ocr, {"page": page}, context(("a.pdf", text_pdf("a")))) == (
+        f'page must be a number from 1, or a list such as "2-5,9"; {page!r} is neither'
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "shown", "says"),
+    [
+        ({}, 94, 'ask again with page=1, offset=3, then page="2-4"'),
+        ({}, 120, 'ask again with page="2-4"'),
+        ({}, 100_000, 'ask again with page="4"'),
+        ({"page": "2"}, 84, "ask again with page=2, offset=3"),
+        ({"page": "2", "offset": 3}, 84, "ask again with page=2, offset=6"),
+        ({"page": "1,3-4"}, 120, 'ask again with page="3-4"'),
+    ],
+)
+def test_says_how_to_get_what_was_cut_off(params: dict[str, Any], shown: int, says: str) -> None:
+    found = outcome(ocr, params, context(("a.pdf", text_pdf("page one", "page two", "page three", "page four"))))
+    assert isinstance(found, Answer)
+    assert found.more is not None
+    assert found.more(shown) == says
+
+
+def test_goes_on_from_an_offset() -> None:
+    ctx = context(("a.pdf", text_pdf("from the start", "next")))
+    assert body(answer(ocr, {"offset": 9}, ctx)) == "## Page 1 of 2\n\nstart\n\n## Page 2 of 2\n\nnext"
+
+
+@pytest.mark.parametrize(
     ("page", "data", "has"),
     [(3, text_pdf("a", "b"), "2 pages"), (0, text_pdf("a"), "1 page"), ("3-4,9", text_pdf("a"), "1 page")],
 )
@@ -320,6 +360,25 @@ def test_a_bad_page_of_a_pdf_does_not_take_the_others_with_it(enhance: bool) -> 
     assert body(answer(ocr, {"enhance": enhance}, context(("a.pdf", data)))) == (
         f"## Page 1 of 2\n\n(not read: 'a.pdf' {UNREADABLE})\n\n## Page 2 of 2\n\ntwo"
     )
+
+
+@pytest.mark.parametrize("angle", [-11, -3, 2, 8])
+def test_levels_a_leaning_page(angle: int) -> None:
+    image = written("The quick brown fox\njumps over the lazy dog\nand runs away", (420, 160))
+    leaning = image.rotate(angle, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
+    assert turning.pose(leaning).lean == pytest.approx(-angle, abs=0.5)
+    assert body(answer(ocr, {}, context(("x.png", file(leaning))))) == (
+        "The quick brown fox\njumps over the lazy dog\nand runs away"
+    )
+
+
+@pytest.mark.tesseract
+@pytest.mark.usefixtures("tesseract", "no_rapidocr")
+@pytest.mark.parametrize("angle", [0, 5, 90, 180, 270])
+def test_tesseract_reads_a_page_that_lies_wrong(angle: int) -> None:
+    text = "\n".join(["The quick brown fox jumps over the lazy dog"] * 8)
+    image = written(text, (700, 330)).rotate(angle, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
+    assert body(answer(ocr, {}, context(("x.png", file(image))))) == text
 
 
 def test_enhancing_reads_through_specks() -> None:
@@ -443,8 +502,8 @@ def test_the_text_of_a_pdf_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pdf_page, "TEXT_MOST", 5)
     assert list(pdf_page.answer(text_pdf("one page", "another"), "text", 1, 2, 3)) == [
         b"2\n",
-        b'"one p"\n',
-        b'"anoth"\n',
+        b'{"text": "one p", "pieces": []}\n',
+        b'{"text": "anoth", "pieces": []}\n',
     ]
 
 

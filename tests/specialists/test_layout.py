@@ -1,0 +1,137 @@
+"""The order in which the pieces of a page are read, and what becomes a table."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from specialists._pictures.languages import language_of, tesseract_code, two_letters
+from specialists._pictures.layout import Piece, joined, laid_out
+
+WIDTH, HEIGHT, STEP = 12, 24, 40
+
+
+def grid(rows: Sequence[Sequence[str]], lefts: Sequence[int], top: float = 0, step: float = STEP) -> list[Piece]:
+    """Rows of cells, each in its column; an empty one is not there."""
+    return [
+        Piece(text, left, left + WIDTH * len(text), top + number * step, top + number * step + HEIGHT)
+        for number, row in enumerate(rows)
+        for left, text in zip(lefts, row, strict=True)
+        if text
+    ]
+
+
+def column(text: str, left: int, top: float = 0) -> list[Piece]:
+    return grid([[line] for line in text.splitlines()], [left], top)
+
+
+LEFT = "The left column has long lines\nwhich fill it from end to end\nand are read one by one before\nthe other."
+RIGHT = "The right column comes after it\nas in a newspaper, even though\nits lines stand beside the ones\nof the left."
+
+
+def test_nothing_is_laid_out_as_nothing() -> None:
+    assert laid_out([]) == ""
+    assert laid_out([Piece("", 0, 10, 0, 10)]) == ""
+
+
+def test_reads_from_the_top_and_from_the_left() -> None:
+    pieces = [*grid([["second line"]], [0], STEP), *grid([["first", "line"]], [0, 70])]
+    assert laid_out(pieces) == "first line\nsecond line"
+
+
+def test_a_gap_parts_paragraphs() -> None:
+    assert laid_out([*column("one\ntwo", 0), *column("three", 0, 3 * STEP)]) == "one\ntwo\n\nthree"
+
+
+def test_one_row_of_far_pieces_is_no_table() -> None:
+    assert laid_out(grid([["Name", "Date"]], [0, 400])) == "Name   Date"
+
+
+@pytest.mark.parametrize("offset", [0, 8, 20, 32])
+def test_columns_of_prose_are_read_one_after_the_other(offset: int) -> None:
+    title = Piece("A title that stands over both of the columns of the page", 0, 700, 0, HEIGHT)
+    pieces = [title, *column(LEFT, 0, 2 * STEP), *column(RIGHT, 450, 2 * STEP + offset)]
+    assert laid_out(pieces) == f"{title.text}\n\n{LEFT}\n\n{RIGHT}"
+
+
+def test_rows_of_cells_are_a_table() -> None:
+    rows = [["Item", "Price"], ["Apples", "4.50"], ["Pears", "9.99"]]
+    pieces = [*column("Your order", 0), *grid(rows, [0, 300], 2 * STEP), *column("Thank you", 0, 6 * STEP)]
+    assert laid_out(pieces) == (
+        "Your order\n\n| Item | Price |\n| --- | --- |\n| Apples | 4.50 |\n| Pears | 9.99 |\n\nThank you"
+    )
+
+
+def test_lines_right_above_and_below_a_table_are_not_in_it() -> None:
+    rows = [["Item", "Price"], ["Apples", "4.50"]]
+    pieces = [*column("Fruit", 0), *grid(rows, [0, 300], STEP), *column("End", 0, 3 * STEP)]
+    assert laid_out(pieces) == "Fruit\n\n| Item | Price |\n| --- | --- |\n| Apples | 4.50 |\n\nEnd"
+
+
+def test_a_cell_that_is_empty_stays_empty() -> None:
+    rows = [["Item", "Number", "Price"], ["Apples", "", "4.50"], ["Total", "", ""], ["Pears", "2", "9.99"]]
+    assert laid_out(grid(rows, [0, 200, 400])) == (
+        "| Item | Number | Price |\n| --- | --- | --- |\n| Apples |  | 4.50 |\n| Total |  |  |\n| Pears | 2 | 9.99 |"
+    )
+
+
+def test_a_cell_of_two_lines_is_one_cell() -> None:
+    pieces = [
+        *grid([["Item", "Remark"], ["Apples", "red and"]], [0, 300]),
+        *grid([["", "sweet"]], [0, 300], STEP + HEIGHT + 2),
+        *grid([["Pears", "green"]], [0, 300], 3 * STEP),
+    ]
+    assert laid_out(pieces) == "| Item | Remark |\n| --- | --- |\n| Apples | red and sweet |\n| Pears | green |"
+
+
+def test_a_heading_and_the_numbers_right_of_it_are_one_column() -> None:
+    pieces = [
+        *grid([["Item", "Qty", "Price"]], [0, 200, 400]),
+        *grid([["Apples", "12", "4.50"]] * 2, [0, 260, 480], STEP),
+    ]
+    assert laid_out(pieces) == (
+        "| Item | Qty | Price |\n| --- | --- | --- |\n| Apples | 12 | 4.50 |\n| Apples | 12 | 4.50 |"
+    )
+
+
+def test_what_would_end_a_cell_does_not() -> None:
+    assert laid_out(grid([["a|b", "c\\d"], ["e", "f"]], [0, 300])) == "| a\\|b | c\\\\d |\n| --- | --- |\n| e | f |"
+
+
+def test_words_of_a_line_are_joined_up_to_a_gutter() -> None:
+    words = [Piece("Unit", 0, 40, 0, 20), Piece("price", 50, 100, 2, 20), Piece("4.50", 200, 240, 0, 20)]
+    assert [piece.text for piece in joined(words)] == ["Unit price", "4.50"]
+    assert joined([]) == []
+
+
+def test_a_large_page_takes_no_long_time() -> None:
+    pieces = grid([[str(row)] * 20 for row in range(100)], range(0, 2000, 100))
+    assert laid_out(pieces).count("\n") == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Der Ausschuss traf sich am dritten März, um über den Haushalt für das kommende Jahr zu sprechen. Nach "
+         "längerer Aussprache beschlossen die Mitglieder, die Zuschüsse zu erhöhen.", "de"),
+        ("The committee met on the third of March to discuss the budget for the coming year, and the members agreed "
+         "to raise the allowance for travel by four percent.", "en"),
+        ("Le comité s'est réuni le trois mars pour discuter du budget de l'année à venir. Après un long débat, les "
+         "membres ont décidé d'élever l'allocation de voyage.", "fr"),
+        ("El comité se reunió el tres de marzo para hablar del presupuesto del próximo año, y los miembros decidieron "
+         "aumentar la asignación para los viajes en un cuatro por ciento.", "es"),
+        ("Invoice 4711 Total 129.50 EUR", None),
+        ("4711 " * 100, None),
+        ("Lorem ipsum dolor sit amet consectetur adipiscing elit sed eiusmod tempor incididunt labore dolore magna "
+         "aliqua enim minim veniam quis nostrud exercitation ullamco", None),
+    ],
+)  # fmt: skip
+def test_knows_a_language_by_its_common_words(text: str, language: str | None) -> None:
+    assert language_of(text) == language
+
+
+@pytest.mark.parametrize(
+    ("named", "letters", "code"),
+    [("de", "de", "deu"), ("DE-at", "de", "deu"), ("deu", "de", "deu"), ("xx", "xx", "xx")],
+)
+def test_a_language_has_two_codes(named: str, letters: str, code: str) -> None:
+    assert (two_letters(named), tesseract_code(named)) == (letters, code)
