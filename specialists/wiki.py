@@ -139,8 +139,6 @@ async def _searched(source: Source, words: str, *, verbatim: bool) -> tuple[Page
 async def _introduced(source: Source, page: Page, others: Sequence[Hit]) -> Result:
     """The best page of a search; what it may mean when it only lists others."""
     article = await source.introduction(page)
-    if (page.disambiguation or article.disambiguation) and not article.choices:
-        article = await source.article(page)
     if article.disambiguation and article.choices:
         return answer.choices(source.label, page, article)
     return answer.found(source.label, page, article, others)

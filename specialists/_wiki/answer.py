@@ -53,12 +53,12 @@ def passage(label: str, page: Page, text: str, section: Section | None, offset: 
 
 def choices(label: str, page: Page, article: Article) -> Result:
     """The pages that a title may mean."""
-    lines = []
-    for title, line in dict(reversed(article.choices)).items():
+    lines: dict[str, str] = {}
+    for title, line in article.choices:
         if title != page.title:
-            lines.append(f"- {line}" if line.startswith(title) else f"- {title}: {line}")
+            lines.setdefault(title, f"- {line}" if line.startswith(title) else f"- {title}: {line}")
     told = "This title may mean several things. Ask again with page= one of these, or ask the user which is meant:"
-    return _result(label, page, "\n".join([told, *lines[::-1][:CHOICES_SHOWN]]))
+    return _result(label, page, "\n".join([told, *list(lines.values())[:CHOICES_SHOWN]]))
 
 
 def contents(sections: Sequence[Section]) -> str:

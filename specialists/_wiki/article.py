@@ -114,15 +114,19 @@ def of_reading(reading: Mapping[str, Any]) -> Article:
     return Article(_told(_numbered(made)), tuple(reading["facts"]), choices, marked)
 
 
-def of_extract(extract: str) -> Article:
+def of_extract(extract: str, *, disambiguation: bool = False) -> Article:
     """An article of a wiki's own plain text, with headings such as `== History ==`."""
     pieces = _PLAIN_HEADING.split(extract)
     made = [(0, "", "", pieces[0].strip())]
     for marks, title, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         made.append((len(marks), title, title.replace(" ", "_"), re.sub(r"\n\s*\n", "\n\n", text.strip())))
+    lists_others = disambiguation or _lists_others(made[0][3])
     lines = [line.strip() for *_, text in made for line in text.splitlines() if line.strip()]
-    choices = tuple((line, line) for line in lines[1:]) if _lists_others(made[0][3]) else ()
-    return Article(_told(_numbered(made)), choices=choices, disambiguation=bool(choices))
+    return Article(
+        _told(_numbered(made)),
+        choices=tuple((line, line) for line in lines[1:]) if lists_others else (),
+        disambiguation=lists_others,
+    )
 
 
 def of_contents(introduction: Article, entries: Sequence[Mapping[str, Any]]) -> Article:

@@ -94,7 +94,8 @@ class MediaWiki:
         raise reason
 
     async def introduction(self, page: Page) -> Article:
-        return of_extract(page.introduction) if page.introduction else await self.article(page)
+        brief = of_extract(page.introduction, disambiguation=page.disambiguation)
+        return brief if page.introduction and not brief.disambiguation else await self.article(page)
 
     async def section(self, page: Page, article: Article, index: str) -> Article:
         return await self._parsed(page, "text", section=index)
@@ -112,7 +113,7 @@ class MediaWiki:
         text = next((text_of(one.get("extract")) for one in listed(answer.get("pages"))), "")
         if not text:
             raise Refused(f"{self._label} gives no text for '{page.title[:80]}'; try another page")
-        return of_extract(text)
+        return of_extract(text, disambiguation=page.disambiguation)
 
     async def _parsed(self, page: Page, prop: str, **more: str) -> Article:
         fixed = {"disableeditsection": 1, "disabletoc": 1, "disablelimitreport": 1}

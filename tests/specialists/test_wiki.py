@@ -249,6 +249,12 @@ def test_a_wiki_that_does_not_parse_is_read_from_its_extracts() -> None:
         assert answer(wiki, {"page": "Rome", "section": "1.1"}, at(api)).endswith("### Kings\n\nSeven.")
 
 
+def test_choices_are_lines_where_there_is_only_plain_text() -> None:
+    with playing(a_wiki(parses=False, version=1)) as api:
+        for params in ({"query": "Mercury"}, {"page": "Mercury"}):
+            assert answer(wiki, params, at(api)).endswith("which is meant:\n- Mercury (planet), a planet")
+
+
 def test_an_answer_in_batches_is_put_together() -> None:
     with playing(a_wiki(batches=True)) as api:
         assert "Rome is the capital of Italy.\n\nTo read on" in answer(wiki, {"query": "Rome"}, at(api))
