@@ -28,6 +28,7 @@ __all__ = ["KnowledgeSettings", "index", "knowledge"]
 PASSAGES_GIVEN = 5
 NAMES_SHOWN = 12
 SOURCE_LENGTH = 300
+REASON_LENGTH = 400
 WAITING_SECONDS = 20.0
 ANSWERING_SECONDS = 4.0
 """Left for the search itself when the time of the call is short."""
@@ -85,10 +86,12 @@ def health(settings: KnowledgeSettings) -> str | None:
     for _, folder in map(_owned, settings.folders):
         if not Path(folder).expanduser().exists():
             return f"the folder {folder} of the setting `folders` is not there"
+    path = path_for(settings.home, LOCAL)
     try:
-        Index(path_for(settings.home, LOCAL)).close()
+        if path.exists():
+            Index(path).close()
     except (Damaged, OSError) as error:
-        return f"its index cannot be opened ({error}); remove the file, and run brain index again"
+        return f"its index cannot be opened ({error}); remove the file {path}, and run brain index again"
     return None
 
 
@@ -171,23 +174,29 @@ async def _answered(opened: Index, query: str, source: str | None, offset: int, 
 def _searched(
     opened: Index, query: str, source: str | None, offset: int, roots: Sequence[Root], asked: vectors.Asked | None
 ) -> Result:
-    names = opened.names(roots)
-    files = None if source is None else _files_of(source, names, roots)
+    names, troubles = opened.names(roots), opened.troubles(roots)
+    if not names and not troubles:
+        raise Refused(NOTHING)
+    files = None if source is None else _files_of(source, names, troubles, roots)
     matrix = vectors.matrix(opened) if asked is not None else None
     chunks = ranked(opened, query, Scope([root.id for root in roots], files), matrix, asked)
     found = fetched(opened, chunks[offset : offset + PASSAGES_GIVEN])
-    if not names and not opened.troubles(roots):
-        raise Refused(NOTHING)
     if not found:
-        return Result(_nothing(query, source, offset, [name for _, _, name in names], opened.troubles(roots)))
-    return _result(found, {root.id: root for root in roots}, offset, len(chunks))
+        return Result(_nothing(query, source, offset, [name for _, _, name in names], troubles))
+    result = _result(found, {root.id: root for root in roots}, offset, len(chunks))
+    unread = opened.troubles([root for root in roots if root.kind == "conversation"])
+    if not unread:
+        return result
+    return Result(f"{result.text}\n\n{_unread(unread)}", result.citations, more=result.more)
 
 
-def _files_of(source: str, names: Sequence[tuple[int, int, str]], roots: Sequence[Root]) -> set[int]:
+def _files_of(
+    source: str, names: Sequence[tuple[int, int, str]], troubles: Sequence[tuple[str, str]], roots: Sequence[Root]
+) -> set[int]:
     """The files that a name means: those called so, else those in a folder called so, else those whose name holds it.
 
     Raises:
-        Refused: when there are none, with names that come near.
+        Refused: when there are none, with what is wrong with that file, or names that come near.
     """
     wanted = source[:SOURCE_LENGTH].partition("#")[0].strip().strip("/").casefold()
     folders = {root.id: _folder_name(root).casefold() for root in roots}
@@ -200,9 +209,12 @@ def _files_of(source: str, names: Sequence[tuple[int, int, str]], roots: Sequenc
     holding = {number for number, _, name in names if wanted in name.casefold()}
     found = called or below or holding
     if not found:
+        unread = [(name, why) for name, why in troubles if wanted in _ways_to_say(name)]
+        if unread:
+            raise Refused(_unread(unread)[:REASON_LENGTH])
         there = [name for _, _, name in names]
         near = get_close_matches(source[:SOURCE_LENGTH], there, NAMES_SHOWN, 0.3) or there
-        raise Refused(f"no file or folder is called {source[:60]!r}; there are: {_names(near)}"[:400])
+        raise Refused(f"no file or folder is called {source[:60]!r}; there are: {_names(near)}"[:REASON_LENGTH])
     return found
 
 
@@ -255,10 +267,12 @@ def _nothing(
         f"Nothing {further}in the user's documents{where} matches {query[:200]!r}. Try other words or synonyms, in the "
     )
     text += f"language of the documents.\nIndexed: {len(names)} files: {_names(names)}."
-    if troubles:
-        text += "\nNot read: " + "; ".join(f"{name}: {why}" for name, why in troubles[:NAMES_SHOWN])
-        text += f"; and {len(troubles) - NAMES_SHOWN} others" if len(troubles) > NAMES_SHOWN else ""
-    return text
+    return f"{text}\n{_unread(troubles)}" if troubles else text
+
+
+def _unread(troubles: Sequence[tuple[str, str]]) -> str:
+    shown = "; ".join(f"{' '.join(name.split())}: {why}" for name, why in troubles[:NAMES_SHOWN])
+    return f"Not read: {shown}" + (f"; and {len(troubles) - NAMES_SHOWN} others" if len(troubles) > NAMES_SHOWN else "")
 
 
 def _names(names: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LEFT_OUT = frozenset({
     "script", "style", "noscript", "template", "nav", "footer", "aside", "iframe", "svg", "math", "button", "select",
-    "object", "canvas", "dialog", "form", "head",
+    "object", "canvas", "dialog", "head",
 })  # fmt: skip
 _INLINE = frozenset({
     "a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd", "label",

@@ -17,6 +17,7 @@ from typing import Any, Literal
 Kind = Literal["folder", "setting", "conversation"]
 VERSION = 1
 BUSY_SECONDS = 20.0
+USED_SECONDS = 3600.0
 COMMON_LEAST = 20
 """Words in fewer passages than this are not counted beforehand."""
 
@@ -163,6 +164,12 @@ class Index:
             )
             row = self.db.execute("SELECT id FROM root WHERE kind = ? AND place = ?", (kind, place)).fetchone()
         return Root(row[0], kind, place)
+
+    def used(self, kind: Kind, place: str) -> None:
+        """Notes that a root is used, about once an hour."""
+        row = self.db.execute("SELECT used FROM root WHERE kind = ? AND place = ?", (kind, place)).fetchone()
+        if row is not None and row[0] < time.time() - USED_SECONDS:
+            self.remember(kind, place)
 
     def forget(self, root: Root) -> None:
         """Removes a root with all its files."""

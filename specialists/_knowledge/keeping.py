@@ -93,7 +93,7 @@ async def folders_read(path: Path, job: Job, folders: Sequence[Path], seconds: f
     work = own.running((path, ""))
     if work is None and time.monotonic() >= own.fresh_until.get(path, 0.0):
         began = time.monotonic()
-        stale = await asyncio.to_thread(_stale, path, folders)
+        stale = await asyncio.to_thread(_stale, path, folders, job)
         took = time.monotonic() - began
         own.fresh_until[path] = began + max(CHECK_SECONDS, CHECK_SHARE * took)
         if stale:
@@ -187,13 +187,13 @@ async def _waited(work: Work, seconds: float) -> AsyncIterator[Progress]:
             yield work.said
 
 
-def _stale(path: Path, folders: Sequence[Path]) -> bool:
+def _stale(path: Path, folders: Sequence[Path], job: Job) -> bool:
     """Whether a file changed, came or went since the index was made, or more can be read now."""
     if not folders and not path.exists():
         return False
     with closing(Index(path)) as index:
         roots = synced(index, folders)
-        index.enabled(abilities())
+        index.enabled(abilities(job))
         return any(_differs(index, root) for root in roots)
 
 
@@ -213,7 +213,7 @@ def _new_uploads(path: Path, conversation: str, named: dict[str, Attachment]) ->
         known = index.files(root) if root else {}
         new = {name: one for name, one in named.items() if name not in known or known[name].hash != hash_of(one.data)}
         if not new and known.keys() <= named.keys():
-            index.remember("conversation", conversation)
+            index.used("conversation", conversation)
             return None
         index.expire(conversation, UPLOADS_MOST, UPLOAD_SECONDS)
         return new

@@ -29,6 +29,8 @@ UNTRUSTED_WORDS_WEIGHT = 6.0
 CODE_WEIGHT = 6.0
 UNKNOWN_NEARNESS = 4.0
 """Of a passage that has no vector yet, when all the words of the question are in it."""
+OUTSTANDING = 2.5
+"""From so near on, a passage is worth being told of though its vector tells little; less among few."""
 SPREAD_LEAST = 0.02
 """Standard deviation of cosines, below which they differ by noise."""
 _CODE = re.compile(r"\w*\d[\w./-]*\w|\b[A-Z][A-Z0-9_-]{2,}\b")
@@ -79,7 +81,9 @@ def ranked(
         told = min(1.0, words.get(chunk, 0.0)) ** 2
         return near.get(chunk, UNKNOWN_NEARNESS * told) + weight * told + CODE_WEIGHT * codes.get(chunk, 0.0)
 
-    return sorted({*words, *near, *codes}, key=lambda chunk: -score(chunk))[:DEPTH]
+    best = sorted({*words, *near, *codes}, key=lambda chunk: -score(chunk))
+    there = {row[0] for row in index.db.execute(f"SELECT id FROM chunk WHERE id IN ({_listed(best)})")}
+    return [chunk for chunk in best if chunk in there][:DEPTH]
 
 
 def fetched(index: Index, chunks: Sequence[int]) -> list[Found]:
@@ -205,7 +209,11 @@ def _by_vectors(matrix: Matrix, asked: Asked, scope: Scope, others: Collection[i
     cosines, chunks = cosines[rows], matrix.chunks[rows]
     nearness = (cosines - cosines.mean()) / max(float(cosines.std()), SPREAD_LEAST)
     wanted = np.isin(chunks, list(others))
-    wanted[np.argsort(-nearness)[:DEPTH]] = True
+    best = np.argsort(-nearness)[:DEPTH]
+    if asked.trusted:
+        wanted[best] |= cosines[best] >= asked.floor
+    else:
+        wanted[best] |= nearness[best] >= min(OUTSTANDING, 0.8 * math.sqrt(len(chunks) - 1))
     return dict(zip(chunks[wanted].tolist(), nearness[wanted].tolist(), strict=True))
 
 

@@ -26,6 +26,8 @@ MATRICES_MOST = 4
 SAME = 0.99
 """Cosine from which two vectors of one text come from one model."""
 PASSED = 6
+FLOOR_SHARE = 0.3
+"""Of the way from a wrong answer's cosine to a right one's."""
 _EXAM = (
     ("How do I get my money back?", "Refunds are paid within two weeks of a return."),
     ("When can I take time off?", "Vacation must be requested ten days ahead."),
@@ -47,10 +49,14 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question as a vector; `trusted` when the vectors of its model passed the exam."""
+    """A question as a vector; `trusted` when the vectors of its model passed the exam.
+
+    `floor` is the cosine below which, by the exam, a passage has nothing to do with a question.
+    """
 
     vector: Sequence[float]
     trusted: bool
+    floor: float = 0.0
 
 
 def installed() -> bool:
@@ -65,7 +71,7 @@ async def asked(index: Index, model: Embedder, query: str) -> Asked | None:
     vectors = await _embedded(model, [query[:TEXT_LENGTH], _PROBE])
     if vectors is None or not await asyncio.to_thread(same, probe, vectors[1]):
         return None
-    return Asked(vectors[0], index.note("exam") >= PASSED)
+    return Asked(vectors[0], index.note("exam") >= PASSED, index.note("floor"))
 
 
 async def completed(index: Index, model: Embedder) -> AsyncIterator[tuple[int, int]]:
@@ -120,18 +126,22 @@ def _enter(index: Index, answers: Sequence[Sequence[float]]) -> None:
     """Notes by which model the vectors are from now on; those of another one go."""
     with index.writing():
         index.db.execute("DELETE FROM vector")
-        notes = {"probe": packed(answers[1]), "exam": _grade(answers), "dimensions": len(answers[0])}
+        right, floor = _graded(answers)
+        notes = {"probe": packed(answers[1]), "exam": right, "floor": floor, "dimensions": len(answers[0])}
         index.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
 
 
-def _grade(answers: Sequence[Sequence[float]]) -> int:
-    """How many questions of the exam are nearest to their own answer."""
+def _graded(answers: Sequence[Sequence[float]]) -> tuple[int, float]:
+    """How many questions of the exam are nearest to their own answer; and the cosine that parts them from others."""
     import numpy as np
 
     rows = np.asarray(answers, np.float32)
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-    nearest = (rows[0::2] @ rows[1::2].T).argmax(axis=1)
-    return int((nearest == np.arange(len(_EXAM))).sum())
+    cosines, count = rows[0::2] @ rows[1::2].T, len(_EXAM)
+    own = float(np.trace(cosines)) / count
+    others = (float(cosines.sum()) - own * count) / (count * (count - 1))
+    right = int((cosines.argmax(axis=1) == np.arange(count)).sum())
+    return right, others + FLOOR_SHARE * (own - others)
 
 
 async def _each(model: Embedder, texts: Sequence[str]) -> list[list[float] | None]:

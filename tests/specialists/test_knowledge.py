@@ -283,6 +283,22 @@ def test_an_upload_may_be_named(settings: KnowledgeSettings) -> None:
     assert "[1] my file.txt" in answer(knowledge, {"query": "notice", "source": "uploads"}, upload)
 
 
+def test_an_upload_that_cannot_be_read_is_said_to_be_so(settings: KnowledgeSettings) -> None:
+    locked = ("locked.pdf", text_pdf("x", encrypted=True))
+    why = "'locked.pdf' is encrypted; ask the user for a copy without a password"
+    call = of(settings, "local", locked)
+    assert answer(knowledge, {"query": "notice"}, call).endswith(f"three months.\n\nNot read: locked.pdf: {why}")
+    assert refusal(knowledge, {"query": "notice", "source": "locked.pdf"}, call) == f"Not read: locked.pdf: {why}"
+
+
+def test_files_that_could_not_be_read_are_tried_again_when_more_is_allowed(
+    settings: KnowledgeSettings, docs: Path
+) -> None:
+    (docs / "large.txt").write_text("zebra " * 200_000)
+    assert "large.txt: larger than 1 MB" in asked(replace(settings, file_mb=1), "zebra")
+    assert "[1] large.txt" in asked(replace(settings, file_mb=2), "zebra")
+
+
 # what goes wrong
 
 
