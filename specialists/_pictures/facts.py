@@ -141,7 +141,7 @@ def _clearer(grey: "Image") -> "Image":
     clear = ImageOps.autocontrast(grey, cutoff=1)
     if max(grey.size) < _CODE_SIDE:
         clear = clear.resize((grey.width * 2, grey.height * 2), Resampling.BICUBIC)
-    return clear.filter(ImageFilter.UnsharpMask(radius=4, percent=250, threshold=0))
+    return clear.filter(ImageFilter.UnsharpMask(6, 300, 0)).filter(ImageFilter.UnsharpMask(4, 300, 0))
 
 
 def camera(exif: Any) -> list[str]:

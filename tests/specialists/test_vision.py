@@ -10,8 +10,9 @@ import zxingcpp
 from PIL import Image, ImageDraw, ImageFilter
 from specialist_calls import INVOICE, Eyes, answer, context, file, outcome, refusal, text_pdf, written
 
+from brain import Progress
 from brain.running import Failure
-from specialists.vision import vision
+from specialists.vision import parted, vision
 
 NO_MODEL = "These are measured facts; no vision model is connected, so nothing here says what the image depicts."
 
@@ -283,3 +284,134 @@ def test_a_focus_of_many_words_is_too_long() -> None:
 
 def test_is_never_answered_from_a_cache() -> None:
     assert vision.cache_seconds == 0
+
+
+def on(size: tuple[int, int], *pictures: tuple[Image.Image, tuple[int, int]]) -> Image.Image:
+    """Pictures on a white ground."""
+    ground = Image.new("RGB", size, "white")
+    for picture, place in pictures:
+        ground.paste(picture, place)
+    return ground
+
+
+def test_reads_several_codes_however_they_lie_and_says_where() -> None:
+    qr, ean = code("one", zxingcpp.BarcodeFormat.QRCode), code("4006381333931", zxingcpp.BarcodeFormat.EAN13)
+    matrix = code("three", zxingcpp.BarcodeFormat.DataMatrix).filter(ImageFilter.GaussianBlur(1.5))
+    image = on(
+        (1200, 1200),
+        (qr.rotate(30, expand=True, fillcolor=255), (0, 0)),
+        (ean.rotate(90, expand=True), (900, 500)),
+        (matrix, (500, 1000)),
+    )
+    text = answer(vision, {}, context(("x.png", file(image)), eyes=Eyes(says="Codes.")))
+    assert text.endswith(
+        "\nQR Code at the top left: one\nEAN-13 at the right: 4006381333931\nData Matrix at the bottom: three"
+    )
+
+
+def test_a_code_too_blurred_for_one_look_is_read_after_sharpening() -> None:
+    image = on((500, 500), (code("4006381333931", zxingcpp.BarcodeFormat.EAN13), (20, 50)))
+    blurred = image.convert("L").rotate(7, fillcolor=255).filter(ImageFilter.GaussianBlur(2.5))
+    assert not zxingcpp.read_barcodes(blurred)
+    assert "\nEAN-13 at the center: 4006381333931\n" in answer(vision, {}, context(("x.png", file(blurred))))
+
+
+def test_more_codes_than_are_named_are_counted() -> None:
+    codes = [code(f"code {n}", zxingcpp.BarcodeFormat.QRCode).resize((100, 100)) for n in range(12)]
+    image = on((600, 400), *((one, (n % 5 * 110, n // 5 * 120)) for n, one in enumerate(codes)))
+    text = answer(vision, {}, context(("x.png", file(image))))
+    assert text.count("QR Code at the ") == 10
+    assert "\nCodes: 2 more; look at parts of the image for them\n" in text
+
+
+@pytest.mark.parametrize(
+    ("focus", "what", "region"),
+    [
+        ("top left", "content_description", (0.0, 0.0, 0.5, 0.5)),
+        ("Bottom-right: the signature", "the signature", (0.5, 0.5, 1.0, 1.0)),
+        ("text, upper right corner", "text", (0.5, 0.0, 1.0, 0.5)),
+        ("the left half", "content_description", (0.0, 0.0, 0.5, 1.0)),
+        ("bottom: data", "data", (0.0, 0.5, 1.0, 1.0)),
+        ("center", "content_description", (0.25, 0.25, 0.75, 0.75)),
+        ("10,20,50,60", "content_description", (0.1, 0.2, 0.5, 0.6)),
+        ("10%, 20%, 50%, 60%: text", "text", (0.1, 0.2, 0.5, 0.6)),
+        ("0 0 12.5 100", "content_description", (0.0, 0.0, 0.125, 1.0)),
+        ("50,20,10,60", "50,20,10,60", None),
+        ("10,20,50,160", "10,20,50,160", None),
+        ("the man on the left", "the man on the left", None),
+        ("dogs, cats", "dogs, cats", None),
+        ("half", "half", None),
+        ("", "", None),
+        (", left", ", left", None),
+    ],
+)
+def test_the_focus_may_name_a_part(focus: str, what: str, region: tuple[float, ...] | None) -> None:
+    assert parted(focus) == (what, region)
+
+
+def test_a_part_is_shown_at_its_full_size() -> None:
+    eyes = Eyes(says="A label.")
+    image = on((4800, 3600), (Image.new("RGB", (2400, 1800), "red"), (2400, 1800)))
+    text = answer(vision, {"focus": "60,60,80,90: the label"}, context(("x.jpg", file(image, "JPEG")), eyes=eyes))
+    assert "\nFile: JPEG, 4800 × 3600 pixels, mode RGB; looked at: 60% to 80% across, 60% to 90% down" in text
+    ((shown, question),) = eyes.shown
+    assert question.startswith("Describe the image with regard to: the label. ")
+    with Image.open(BytesIO(shown)) as part:
+        assert part.size == (960, 1080)
+        assert part.convert("RGB").resize((1, 1)).getpixel((0, 0)) == (254, 0, 0)
+
+
+def test_without_a_model_a_part_is_measured_and_read() -> None:
+    image = on((800, 400), (written("upper"), (0, 0)), (written("lower"), (0, 250)))
+    text = answer(vision, {"focus": "bottom"}, context(("x.png", file(image))))
+    assert "looked at: 0% to 100% across, 50% to 100% down\n" in text
+    assert "%):\nlower\n\nThese" in text
+
+
+def test_a_part_of_a_page_of_a_pdf() -> None:
+    text = answer(vision, {"focus": "left", "page": 2}, context(("a.pdf", text_pdf("one", "two"))))
+    assert "\nFile: PDF, page 2 of 2; looked at: 0% to 50% across, 0% to 100% down\n" in text
+    assert "%):\ntwo\n" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "page", "reason"),
+    [
+        ("a.pdf", text_pdf("one", "two"), 3, "'a.pdf' has no page 3; it has 2 pages"),
+        ("a.png", file(flag()), 2, "'a.png' has no page 2; it has 1 page"),
+    ],
+)
+def test_refuses_a_page_that_is_not_there(name: str, data: bytes, page: int, reason: str) -> None:
+    assert refusal(vision, {"page": page}, context((name, data))) == reason
+
+
+def test_looks_at_several_images() -> None:
+    files = (("a.png", file(flag())), ("b.txt", b"text"), ("c.png", file(grain())[:600]), ("d.png", file(grain())))
+    eyes, progress = Eyes(says="Seen."), list[Progress]()
+    text = answer(vision, {"image_id": [1, 3, 4, 1]}, context(*files, eyes=eyes), progress)
+    assert text == (
+        "👁️ VISUAL ANALYSIS from 'a.png', image_id 1\n\nSeen.\n\nFile: PNG, 200 × 100 pixels, mode RGB\n\n"
+        "👁️ VISUAL ANALYSIS from 'c.png', image_id 3\n\n(not looked at: 'c.png' cannot be read: it is damaged, or none "
+        "of PNG, JPEG, WEBP, TIFF, GIF, BMP and PDF)\n\n"
+        "👁️ VISUAL ANALYSIS from 'd.png', image_id 4\n\nSeen.\n\nFile: PNG, 300 × 200 pixels, mode RGB"
+    )
+    assert [one.text for one in progress] == ["looking at image 1", "looking at image 3", "looking at image 4"]
+    assert refusal(vision, {"image_id": [1, 2]}, context(*files)) == (
+        "no image or PDF has the image_id 2; there are: 1 'a.png', 3 'c.png', 4 'd.png'"
+    )
+
+
+@pytest.mark.parametrize("params", [{"image_id": []}, {"image_id": [1, 2, 3, 4, 5]}, {"image_id": ["1"]}, {"page": 0}])
+def test_wrong_parameters_are_not_run(params: dict[str, Any]) -> None:
+    found = outcome(vision, params, context(("x.png", file(flag()))))
+    assert isinstance(found, Failure)
+    assert found.code == "invalid_params"
+
+
+def test_where_a_picture_was_taken_is_told_nobody() -> None:
+    eyes = Eyes(says="A field.")
+    data = file(grain(), "JPEG", exif=photo_exif())
+    for params in ({}, {"focus": "top left"}):
+        assert "48" not in answer(vision, params, context(("p.jpg", data), eyes=eyes))
+        assert b"GPS" not in eyes.shown[-1][0]
+        assert b"Exif" not in eyes.shown[-1][0]
