@@ -16,6 +16,7 @@ from specialists._web.searching import Found, Query, Since, WebSettings
 TEXT_MOST = 200_000
 """Characters of a page in one result, of which the block shows a part."""
 QUERY_LENGTH = 500
+_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]{4,2000}")
 
 
@@ -55,6 +56,7 @@ async def web(
     url: Annotated[str | None, Meta(description="instead: the page to read")] = None,
     max_results: Annotated[int, Meta(description="1-10, else 5", ge=1, le=10)] = 5,
     since: Annotated[Since | None, Meta(description="only results of the last")] = None,
+    section: Annotated[str | None, Meta(description="heading or words on the page to begin at")] = None,
     offset: Annotated[int, Meta(description="character of the page to read on from", ge=0)] = 0,
     links: Annotated[bool, Meta(description="keep the page's links")] = False,
     *,
@@ -68,7 +70,7 @@ async def web(
     if not query and not url:
         query, url = _of_message(context.message)
     if url:
-        return _page(*await read(url, context, links=links), offset)
+        return _page(*await read(url, context, links=links), section or "", offset)
     wanted = Query(query[:QUERY_LENGTH], max_results, since)
     return _results(wanted.text, *await searching.search(wanted, settings, context))
 
@@ -99,18 +101,32 @@ def _results(query: str, found: Found, asked: str, troubles: Sequence[str]) -> R
     )
 
 
-def _page(url: str, article: Article, offset: int) -> Result:
-    size = len(article.text)
-    if offset >= size:
-        raise Refused(f"the page has only {size} characters; ask again with a smaller offset")
-    title = article.title or url
-    head = f"{_heading(url, article)}\n\n" if offset == 0 else f"{_heading(url, article)}, from character {offset}\n\n"
+def _page(url: str, article: Article, section: str, offset: int) -> Result:
+    text = article.text
+    if offset >= len(text):
+        raise Refused(f"the page has only {len(text)} characters; ask again with a smaller offset")
+    begin = _section(text, section.strip(), offset) if section.strip() else offset
+    started = f", from character {begin}" if begin else ""
+    paid = "\n(The page says that its text is not free; this may be only the beginning.)" if article.paid else ""
+    head = f"{_heading(url, article)}{started}{paid}\n\n"
     return Result(
-        head + article.text[offset : offset + TEXT_MOST],
-        citations=[Citation(url, title, url)],
+        head + text[begin : begin + TEXT_MOST],
+        citations=[Citation(url, article.title or url, url)],
         data=article,
-        more=lambda shown: f"ask again with the same url and offset={offset + max(0, shown - len(head))} of {size}",
+        more=lambda shown: f"ask again with the same url and offset={begin + max(0, shown - len(head))} of {len(text)}",
     )
+
+
+def _section(text: str, wanted: str, offset: int) -> int:
+    """Where the first heading, else the first line, with these words begins."""
+    headings = list(_HEADING.finditer(text, offset))
+    found = next((one for one in headings if wanted.lower() in one[1].lower()), None)
+    found = found or re.compile(re.escape(wanted), re.IGNORECASE).search(text, offset)
+    if found:
+        return text.rfind("\n", 0, found.start()) + 1
+    there = "; ".join(one[1][:80] for one in headings[:20])
+    known = f"headings: {there}" if there else "it has no headings; go on by offset"
+    raise Refused(f"the page has no {one_line(wanted, 80)!r} behind character {offset}; {known}"[:400])
 
 
 def _heading(url: str, article: Article) -> str:

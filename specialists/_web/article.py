@@ -12,6 +12,7 @@ class Article:
 
     Attributes:
         scripted: whether scripts would put the text there.
+        paid: whether it says that its text is only for those who pay.
         refresh: where the page sends its reader at once.
     """
 
@@ -21,4 +22,5 @@ class Article:
     date: str = ""
     text: str = ""
     scripted: bool = False
+    paid: bool = False
     refresh: str = ""

@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 from specialists._web.article import TEXT_MOST, Article
 from specialists._web.bounds import bound
 from specialists._web.cleaning import one_line, tidy
-from specialists._web.facts import FACTS, fact, published
+from specialists._web.facts import FACTS, fact, paid, published
 from specialists._web.feeds import feed
 from specialists._web.plain import markdown
 from specialists._web.preparing import NOISE, prepared, with_code
@@ -45,6 +45,7 @@ def article(html: str, url: str, *, links: bool, main: bool = True) -> Article:
         date=published(tree, url),
         text=text[:TEXT_MOST],
         scripted=len(text) < SHORT and _scripted(tree, text),
+        paid=paid(tree),
         refresh=_refresh(tree, url),
     )
 

@@ -1,4 +1,4 @@
-"""Built in: when a page was published, by what it says of itself; a date that merely stands in its text is none.
+"""Built in: title, author and date of a page, by what it says of itself; a date that stands in its text is none.
 
 Imports nothing of Brain.
 """
@@ -21,6 +21,7 @@ _DATED_METAS = (
 )  # fmt: skip
 _DATED_CLASSES = "[class*='date'], [class*='publish'], [class*='posted'], [class*='byline'], [id*='date']"
 _JSON_LD = re.compile(r'"(?:datePublished|dateCreated|uploadDate)"\s{0,9}:\s{0,9}"([^"]{8,40})"')
+_NOT_FREE = re.compile(r'"isAccessibleForFree"\s{0,9}:\s{0,9}"?false', re.IGNORECASE)
 _ISO = re.compile(r"\s*(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)(?!\d)")
 _IN_ADDRESS = re.compile(r"/(\d{4})/(\d\d)/(\d\d)/")
 _TIMES_MOST = 3
@@ -36,6 +37,11 @@ def fact(tree: Any, name: str) -> str:
             if value and value.strip():
                 return str(value)
     return ""
+
+
+def paid(tree: Any) -> bool:
+    """Whether a page says that it, or a part of it, is only for those who pay (schema.org)."""
+    return any(_NOT_FREE.search(text) for text in _structured(tree))
 
 
 def published(tree: Any, url: str) -> str:
@@ -54,12 +60,17 @@ def _given(tree: Any, url: str) -> Iterator[str]:
         named = (node.attributes.get(key) for key in ("property", "name", "itemprop"))
         metas.setdefault(next((name for name in named if name), "").lower(), node.attributes["content"] or "")
     yield from (metas[name] for name in _DATED_METAS if name in metas)
-    for node in tree.css("script[type='application/ld+json']"):
-        yield from (found[1] for found in _JSON_LD.finditer(node.text(deep=True) or ""))
+    for text in _structured(tree):
+        yield from (found[1] for found in _JSON_LD.finditer(text))
     yield from (f"{found[1]}-{found[2]}-{found[3]}" for found in _IN_ADDRESS.finditer(url))
     times = tree.css("article time[datetime]") or tree.css("time[datetime]")
     if len(times) <= _TIMES_MOST:
         yield from (node.attributes["datetime"] or "" for node in times)
+
+
+def _structured(tree: Any) -> Iterator[str]:
+    """The JSON-LD of a page."""
+    return (node.text(deep=True) or "" for node in tree.css("script[type='application/ld+json']"))
 
 
 def _worded(tree: Any) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 
 import msgspec
 
@@ -20,6 +21,7 @@ HTML_MOST = 2_000_000
 """Characters of HTML that are read; trafilatura takes up to ten seconds for so many."""
 WAYS = {"feed": 3.0, "html": 8.0, "plain": 3.0, "stripped": 2.0}
 """How a page is read, and for how many seconds; when the first way does not work, then by those behind it."""
+_CUT = "(The page is too long to be read whole; it was read up to here.)"
 PDF_SECONDS = 8.0
 REFRESHES_MOST = 2
 PDF_PAGES_MOST = 100
@@ -28,6 +30,7 @@ _SAMPLE = 20_000
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/xml", "text/xml"))
 _FEED = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--[^>]{0,500}-->\s*)*<(?:rss|feed|rdf:RDF)\b")
+_XHTML = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!DOCTYPE html[^>]{0,300}>\s*)?<html\b", re.IGNORECASE)
 _SCHEMELESS = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?:[/?#].*)?", re.IGNORECASE | re.DOTALL)
 
 
@@ -59,7 +62,7 @@ async def _article(page: Page, *, links: bool) -> Article:
     text = await asyncio.to_thread(decoded, page)
     if page.type in _FEEDS and _FEED.match(text):
         return await _by_program("feed", text, page, links=links)
-    if page.type in _HTML:
+    if page.type in _HTML or (page.type in _FEEDS and _XHTML.match(text)):
         return await _by_program("html", text, page, links=links)
     return await asyncio.to_thread(_plain, page, text)
 
@@ -71,7 +74,8 @@ async def _by_program(first: str, text: str, page: Page, *, links: bool) -> Arti
     for way in list(WAYS)[list(WAYS).index(first) :]:
         out = await said("_web.extract", way, page.url, *wanted, fed=fed, seconds=WAYS[way])
         if out is not None:
-            return msgspec.json.decode(out, type=Article)
+            article = msgspec.json.decode(out, type=Article)
+            return article if len(text) <= HTML_MOST else replace(article, text=f"{article.text}\n\n{_CUT}")
     raise Refused(f"the page at {_host(page)} could not be read in time; try another source")
 
 
@@ -108,18 +112,18 @@ def _plain(page: Page, text: str) -> Article:
 
 async def _pdf(page: Page) -> Article:
     """The text layer of a PDF, page by page."""
-    name, numbers = _name(page), map(str, range(1, PDF_PAGES_MOST + 1))
-    out = await said("_pictures.pdf_page", "text", *numbers, fed=page.body, seconds=PDF_SECONDS)
-    count, *texts = [msgspec.json.decode(line) for line in (out or b"null").splitlines()]
-    if not isinstance(count, int):
-        trouble = "is encrypted" if count == "encrypted" else "is damaged or takes too long to read"
-        raise Refused(f"the PDF '{name}' {trouble}; try another source")
-    if not any(text and text.strip() for text in texts):
+    out = await said("_web.pdf_text", str(PDF_PAGES_MOST), fed=page.body, seconds=PDF_SECONDS)
+    found = msgspec.json.decode(out or b'{"trouble": "damaged or takes too long to read"}')
+    name = _name(page)
+    if "trouble" in found:
+        raise Refused(f"the PDF '{name}' is {found['trouble']}; try another source")
+    texts = found["texts"]
+    if not any(text.strip() for text in texts):
         raise Refused(f"the PDF '{name}' is a scan without text; ask the user to attach it, so that ocr can read it")
-    pages = [f"## Page {number} of {count}\n\n{text or ''}" for number, text in enumerate(texts, 1)]
-    if count > len(texts):
-        pages.append(f"(Only the first {len(texts)} of {count} pages are given.)")
-    return Article(title=name, text=tidy("\n\n".join(pages)[:TEXT_MOST]))
+    pages = [f"## Page {number} of {found['pages']}\n\n{text}" for number, text in enumerate(texts, 1)]
+    if found["pages"] > len(texts):
+        pages.append(f"(Only the first {len(texts)} pages are given.)")
+    return Article(title=one_line(found["title"], 200) or name, text=tidy("\n\n".join(pages)[:TEXT_MOST]))
 
 
 def _name(page: Page) -> str:

@@ -222,7 +222,8 @@ async def health(settings: WebSettings, context: Context) -> str | None:
         if asked[0].name == "brave":
             await _brave(Query("brain", 1), settings, context)
     except Refused as refusal:
-        return f"{asked[0].label} {refusal.reason}"
+        cause = f" ({refusal.__cause__.reason})" if isinstance(refusal.__cause__, Refused) else ""
+        return f"{asked[0].label} {refusal.reason}{cause}"
     return None
 
 
@@ -238,8 +239,8 @@ async def _fetched(url: str, params: dict[str, Any], headers: dict[str, str], tr
             seconds=_seconds(context, SERVER_SECONDS),
             trusted=trusted,
         )
-    except Refused:
-        raise Refused("cannot be reached, or gives no answer that can be read") from None
+    except Refused as refusal:
+        raise Refused("cannot be reached, or gives no answer that can be read") from refusal
 
 
 def _seconds(context: Context, most: float) -> float:

@@ -87,6 +87,30 @@ def test_an_offset_behind_the_end_is_refused() -> None:
     assert told == "the page has only 10 characters; ask again with a smaller offset"
 
 
+def test_a_section_is_where_reading_begins() -> None:
+    text = "# Ferry\n\nIntroduction with Limits in it.\n\n## Setup\n\nDo it.\n\n## Limits\n\nNone known.\n"
+    with site({"/page": Said(text, "text/markdown")}) as server:
+        url = f"{server.url}/page"
+
+        def begun(section: str, offset: int = 0) -> str:
+            return answer(web, {"url": url, "section": section, "offset": offset}, at(server)).partition("\n\n")[2]
+
+        assert begun("limits") == "## Limits\n\nNone known."
+        assert begun("do IT") == "Do it.\n\n## Limits\n\nNone known."
+        assert begun("introduction").startswith("Introduction with")
+        told = refusal(web, {"url": url, "section": "Zebra\n(x+)+$"}, at(server))
+        assert told == "the page has no 'Zebra (x+)+$' behind character 0; headings: Ferry; Setup; Limits"
+        assert "has no 'Setup' behind character 60" in refusal(
+            web, {"url": url, "section": "Setup", "offset": 60}, at(server)
+        )
+
+
+def test_a_page_that_is_not_free_says_so() -> None:
+    data = '<script type="application/ld+json">{"@type":"NewsArticle","isAccessibleForFree":"False"}</script>'
+    head, _, _ = read(html(f"<p>{LONG}</p>", data)).partition("\n\n")
+    assert head.endswith("\n(The page says that its text is not free; this may be only the beginning.)")
+
+
 def test_the_core_cuts_the_page_and_says_how_to_go_on() -> None:
     found = html("".join(f"<p>Number {n}. {LONG}</p>" for n in range(60)))
     with site({"/page": found}) as server:
@@ -146,9 +170,7 @@ def test_a_pdf_is_read_page_by_page() -> None:
 
 
 def test_a_pdf_that_cannot_be_read_says_why() -> None:
-    assert refused(Said(b"%PDF-1.7 garbage", "application/pdf")) == (
-        "the PDF 'page' is damaged or takes too long to read; try another source"
-    )
+    assert refused(Said(b"%PDF-1.7 garbage", "application/pdf")) == ("the PDF 'page' is damaged; try another source")
     assert "is encrypted" in refused(Said(text_pdf("x", encrypted=True), "application/pdf"))
     assert "is a scan without text; ask the user to attach it" in refused(Said(text_pdf(""), "application/pdf"))
 
@@ -377,6 +399,13 @@ def test_of_a_giant_page_the_beginning_is_read() -> None:
     assert len(found.text) < 201_000
     assert found.more is not None
     assert found.more(8000).startswith("ask again with the same url and offset=79")
+
+
+def test_a_page_cut_on_the_way_in_says_so_at_its_end() -> None:
+    page = "<html><body>" + "".join(f"<p>{n} {'words and more words ' * 100}</p>" for n in range(1000))
+    with site({"/page": page}) as server:
+        text = answer(web, {"url": f"{server.url}/page", "section": "(The page is too long"}, at(server))
+    assert text.endswith("\n\n(The page is too long to be read whole; it was read up to here.)")
 
 
 def test_a_page_that_is_far_too_large_is_refused() -> None:
