@@ -76,7 +76,7 @@ def _owned(item: str) -> tuple[str, str]:
     return (owner.strip(), folder.strip()) if named else (LOCAL, item.strip())
 
 
-def health(settings: KnowledgeSettings) -> str | None:
+def health(*, settings: KnowledgeSettings) -> str | None:
     """What is wrong with the index of the local user, or with the folders of the settings."""
     with closing(sqlite3.connect(":memory:")) as db:
         try:

@@ -1,5 +1,6 @@
 """`docs`: finding passages in Markdown pages, and doing so in Brain's own."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -167,10 +168,16 @@ def test_knows_brains_own_pages() -> None:
 
 def test_its_pages_lie_beside_the_package_or_were_built_into_it(tmp_path: Path) -> None:
     package = tmp_path / "specialists"
-    for page in ("README.md", "docs/b.md", "docs/a.md", "docs/a.png", "specialists/handbook/built.md"):
+    built = package / "handbook"
+    pages = ("README.md", "docs/b.md", "docs/a.md", "docs/a.png", "docs/specialists/web.md")
+    for page in (*pages, "specialists/handbook/built.md", "specialists/handbook/specialists/web.md"):
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / page).touch()
-    assert pages_of(package) == [package / "handbook" / "built.md"]
-    (package / "handbook" / "built.md").unlink()
-    (package / "handbook").rmdir()
-    assert pages_of(package) == [tmp_path / "README.md", tmp_path / "docs" / "a.md", tmp_path / "docs" / "b.md"]
+    assert pages_of(package) == [built / "built.md", built / "specialists" / "web.md"]
+    shutil.rmtree(built)
+    assert [page.relative_to(tmp_path).as_posix() for page in pages_of(package)] == [
+        "README.md",
+        "docs/a.md",
+        "docs/b.md",
+        "docs/specialists/web.md",
+    ]

@@ -347,7 +347,7 @@ def test_a_damaged_index_is_said_to_be_one(settings: KnowledgeSettings) -> None:
     assert refusal(knowledge, {"query": "x"}, of(settings)) == (
         "the index of the documents is damaged; the operator can see more with: brain check"
     )
-    assert "its index cannot be opened" in (health(settings) or "")
+    assert "its index cannot be opened" in (health(settings=settings) or "")
     with pytest.raises(Damaged):
         Index(path)
 
@@ -360,9 +360,9 @@ def test_an_index_of_another_version_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_health(settings: KnowledgeSettings, tmp_path: Path) -> None:
-    assert health(settings) is None
+    assert health(settings=settings) is None
     missing = replace(settings, folders=(f"ada={tmp_path / 'gone'}",))
-    assert "gone of the setting `folders` is not there" in (health(missing) or "")
+    assert "gone of the setting `folders` is not there" in (health(settings=missing) or "")
 
 
 def test_a_call_that_is_given_up_is_gone_at_once_and_reading_goes_on(settings: KnowledgeSettings) -> None:
