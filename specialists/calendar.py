@@ -30,6 +30,8 @@ DAYS = 7
 DAYS_SEARCHED = 365
 DAYS_MOST = 366
 FREE_MINUTES = 60
+Short = Annotated[str, Meta(max_length=500)]
+Long = Annotated[str, Meta(max_length=8000)]
 _SAVED_SECONDS = 1.0
 """Of the time for a call, for writing the answer."""
 
@@ -115,18 +117,18 @@ def needs_approval(params: Mapping[str, Any]) -> bool:
 )
 def calendar(
     action: Literal["list", "create", "update", "delete", "free"] = "list",
-    start: Annotated[str | None, Meta(description="ISO 8601; a day alone: all day", max_length=60)] = None,
-    end: Annotated[str | None, Meta(description="of a whole-day event the last day", max_length=60)] = None,
-    duration_minutes: Annotated[int | None, Meta(ge=1, le=20160)] = None,
-    title: Annotated[str | None, Meta(max_length=500)] = None,
-    location: Annotated[str | None, Meta(max_length=500)] = None,
-    description: Annotated[str | None, Meta(max_length=8000)] = None,
-    repeat: Annotated[str | None, Meta(description="RRULE", max_length=300)] = None,
-    event_id: Annotated[str | None, Meta(max_length=500)] = None,
+    start: Annotated[Short | None, Meta(description="ISO 8601; a day alone: all day")] = None,
+    end: Annotated[Short | None, Meta(description="of whole days the last one")] = None,
+    duration_minutes: Annotated[int, Meta(ge=1, le=20160)] | None = None,
+    title: Short | None = None,
+    location: Short | None = None,
+    description: Long | None = None,
+    repeat: Annotated[Short | None, Meta(description="RRULE")] = None,
+    event_id: Short | None = None,
     scope: Annotated[Literal["this", "series"] | None, Meta(description="of a repeating event")] = None,
-    occurrence: Annotated[str | None, Meta(description="for scope this: its start", max_length=60)] = None,
-    calendar: Annotated[str | None, Meta(description="name; default all", max_length=100)] = None,
-    query: Annotated[str | None, Meta(description="words to list by", max_length=200)] = None,
+    occurrence: Annotated[Short | None, Meta(description="for scope this: its start")] = None,
+    calendar: Annotated[Short | None, Meta(description="name; default all")] = None,
+    query: Annotated[Short | None, Meta(description="words to list by")] = None,
     max_results: Annotated[int, Meta(ge=1, le=100)] = 20,
     *,
     context: Context,
@@ -223,15 +225,15 @@ def _list(desk: Desk, wish: Wish, query: str | None, most: int) -> Result:
     last = window.end - timedelta(seconds=1)
     about = f" with {one_line(' '.join(words), 60)!r}" if words else ""
     head = f"{_count(found)}{about}, {window.start:%Y-%m-%d} to {last:%Y-%m-%d}, times in {desk.zone.key}"
-    rest = _how_to_get(found, len(shown), desk.zone)
+    rest = _how_to_get(found, len(shown), window)
     if rest:
         desk.notes.append(f"{len(found) - len(shown)} more: {rest}.")
     lines = [entry.line(named=desk.several) for entry in shown]
     text = "\n".join([f"Calendar: {head}", *lines, *desk.notes])
 
     def more(characters: int) -> str:
-        whole = text[:characters].count("\n")
-        return _how_to_get(found, min(whole, len(shown)), desk.zone)
+        whole = text[:characters].count("\n") - 1
+        return _how_to_get(found, min(max(whole, 0), len(shown)), window)
 
     return Result(
         text, _citations(desk, shown), {"events": [entry.data() for entry in shown], "total": len(found)}, more
@@ -248,13 +250,15 @@ def _count(found: list[Entry]) -> str:
     return f"{len(found) or 'no'} event{'' if len(found) == 1 else 's'}"
 
 
-def _how_to_get(found: list[Entry], shown: int, zone: ZoneInfo) -> str:
+def _how_to_get(found: list[Entry], shown: int, window: Window) -> str:
     """What to ask for to get the entries behind those shown; nothing when all are."""
     if shown >= len(found):
         return ""
-    following = iso(found[shown].occurrence.start, zone)
-    first = iso(found[0].occurrence.start, zone)
-    return f"ask again with start={following}" if following > first else "ask again with a larger max_results, or query"
+    following = found[shown]
+    begins = following.span[0].timestamp()
+    if begins <= max(window.start.timestamp(), found[0].span[0].timestamp()):
+        return "ask again with a larger max_results, or query"
+    return f"ask again with start={iso(following.occurrence.start, window.zone)}"
 
 
 def _citations(desk: Desk, entries: list[Entry]) -> list[Citation]:

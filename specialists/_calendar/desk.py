@@ -24,8 +24,8 @@ CONFLICTS_SHOWN = 5
 _SEEN_MOST = 20_000
 _FIRST_CALENDAR = "personal"
 
-_seen: OrderedDict[tuple[str, str, str, str], str] = OrderedDict()
-"""The version of a file that a conversation was shown, by user, conversation, calendar and file."""
+_seen: OrderedDict[tuple[str, ...], str] = OrderedDict()
+"""The version of a file that a conversation was shown, by place, user, conversation, calendar and file."""
 _lock = threading.Lock()
 
 
@@ -61,21 +61,29 @@ class Desk:
         """What happens in a window, in order; cancelled ones are counted in a note only."""
         found: list[Entry] = []
         happening = Happening(window)
-        cancelled = 0
-        for calendar in self.calendars():
-            for resource in self.store.files(calendar, window):
-                for uid, occurrence in happening.of(resource.file):
-                    if occurrence.event.cancelled:
-                        cancelled += 1
-                    else:
-                        found.append(Entry(resource, uid, occurrence, self.zone))
-        if cancelled:
-            self.notes.append(f"{cancelled} cancelled left out.")
+        for resource in self._files(window):
+            found += [Entry(resource, uid, one, self.zone) for uid, one in happening.of(resource.file)]
+        going_on = [entry for entry in found if not entry.occurrence.event.cancelled]
+        if len(going_on) < len(found):
+            self.notes.append(f"{len(found) - len(going_on)} cancelled left out.")
         self._tell(happening)
-        return sorted(found, key=lambda entry: entry.order)
+        return sorted(going_on, key=lambda entry: entry.order)
+
+    def _files(self, window: Window) -> Iterator[Resource]:
+        """The files of all calendars that are meant; one that cannot be read is passed over when there are others."""
+        calendars = self.calendars()
+        failed = 0
+        for calendar in calendars:
+            try:
+                yield from self.store.files(calendar, window)
+            except Refused as refusal:
+                failed += 1
+                if failed == len(calendars):
+                    raise
+                self.store.unread.append(f"the calendar {calendar.name}: {refusal.reason}")
 
     def _tell(self, happening: Happening) -> None:
-        for label, problems in (("Not shown", happening.left_out), ("Not read", self.store.unread)):
+        for label, problems in (("Left out", happening.left_out), ("Not read", self.store.unread)):
             if problems:
                 more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
                 self.notes.append(f"{label}: {'; '.join(problems[:3])}{more}.")
@@ -93,7 +101,7 @@ class Desk:
         calendar = self._calendar_for_new()
         uid = str(uuid.uuid4())
         data = new(uid, wish, self.zone, self.now)
-        name = f"{uid}.ics"
+        name = self.store.name_of(calendar, uid)
         version = self.store.write(calendar, name, data, None)
         resource = Resource(calendar, name, version, read(data))
         self._remember(resource)
@@ -276,8 +284,8 @@ class Desk:
         for entry in entries:
             self._remember(entry.resource)
 
-    def _key(self, resource: Resource) -> tuple[str, str, str, str]:
-        return self.user, self.conversation, resource.calendar.id, resource.name
+    def _key(self, resource: Resource) -> tuple[str, ...]:
+        return self.store.place, self.user, self.conversation, resource.calendar.id, resource.name
 
     def _remember(self, resource: Resource) -> None:
         with _lock:

@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
@@ -17,7 +18,7 @@ FILE_MOST = 4_000_000
 EVENTS_MOST = 20_000
 VALUE_MOST = 100_000
 TEXT_MOST = 20_000
-DATES_MOST = 20_000
+DATES_MOST = 5_000
 _READ = frozenset({
     "UID", "DTSTART", "DTEND", "DURATION", "RECURRENCE-ID", "RRULE", "RDATE", "EXDATE", "SUMMARY", "LOCATION",
     "DESCRIPTION", "STATUS", "TRANSP", "SEQUENCE", "ATTENDEE",
@@ -146,21 +147,18 @@ def read(data: bytes) -> File:
         raise Unreadable(f"it is larger than {FILE_MOST // 1_000_000} MB")
     lines = content_lines(data)
     tops = blocks(lines)
-    if not any(top.name == "VCALENDAR" for top in tops):
+    if not any(top.name in ("VCALENDAR", "VEVENT") for top in tops):
         raise Unreadable("it is no calendar")
     zones = _Zones(lines, tops)
     series: dict[str, list[Event]] = {}
-    unreadable = 0
+    unreadable = sum(line.text.strip().upper() == "BEGIN:VEVENT" for line in lines)
     for number, block in enumerate(components(tops, "VEVENT")):
         if number >= EVENTS_MOST:
-            unreadable += 1
-            continue
-        try:
+            break
+        with suppress(ValueError, OverflowError):
             event = _event(number, _properties(own(lines, block)), zones)
-        except (Unreadable, ValueError, OverflowError):
-            unreadable += 1
-        else:
             series.setdefault(event.uid, []).append(event)
+            unreadable -= 1
     return File(data, series, unreadable)
 
 
@@ -227,16 +225,21 @@ def _event(number: int, found: Mapping[str, Sequence[Property]], zones: _Zones) 
     if "DTSTART" not in found:
         raise Unreadable("it has no start")
     start = _moment(found["DTSTART"][0], zones)
+    end = _end(found, start, zones)
+    if at(end, UTC) < at(start, UTC):
+        start, end = end, start  # programs that mix them up mean the time between
     replaced = found.get("RECURRENCE-ID")
+    if sum(prop.value.count(",") + 1 for name in ("RDATE", "EXDATE") for prop in found.get(name, ())) > DATES_MOST:
+        raise Unreadable("it has too many dates")
     odd = found["DTSTART"][0].params.get("TZID", "")
     return Event(
         number=number,
         uid=_text(found, "UID") or f"#{number}",
         start=start,
-        end=_end(found, start, zones),
+        end=end,
         instead_of=_in_kind(_moment(replaced[0], zones), start) if replaced else None,
         onward=bool(replaced) and replaced[0].params.get("RANGE", "").upper() == "THISANDFUTURE",  # type: ignore[index]
-        rules=[prop.value for prop in found.get("RRULE", ())[:4]],
+        rules=[prop.value for prop in found.get("RRULE", ())[:4] if prop.value.strip()],
         added=[_added(moment, start) for prop in found.get("RDATE", ()) for moment in _dates(prop, zones)],
         removed=[_in_kind(m, start) for p in found.get("EXDATE", ()) for m in _dates(p, zones) if isinstance(m, date)],
         title=_text(found, "SUMMARY"),
@@ -281,7 +284,7 @@ def _one(text: str, params: Mapping[str, str], zones: _Zones) -> Moment:
 
 
 def _dates(prop: Property, zones: _Zones) -> Iterator[Moment | Period]:
-    for piece in prop.value.split(",")[:DATES_MOST]:
+    for piece in prop.value.split(","):
         first, slash, last = piece.strip().partition("/")
         start = _one(first, prop.params, zones)
         if not slash:
@@ -305,7 +308,7 @@ def _in_kind(moment: Moment | Period, start: Moment) -> Moment:
 
 
 def _end(found: Mapping[str, Sequence[Property]], start: Moment, zones: _Zones) -> Moment:
-    """The end; a day lasts until the next one. One before the start is a mistake, and left out."""
+    """The end; a day lasts until the next one. `_event` sees to one that is before the start."""
     least = start if isinstance(start, datetime) else start + timedelta(days=1)
     if "DTEND" in found:
         end = _moment(found["DTEND"][0], zones)
@@ -319,7 +322,7 @@ def _end(found: Mapping[str, Sequence[Property]], start: Moment, zones: _Zones) 
         end = datetime.combine(end, time(), start.tzinfo)
     if bool(end.tzinfo) != bool(start.tzinfo):
         end = end.replace(tzinfo=start.tzinfo)
-    return end if at(end, UTC) > at(start, UTC) else start
+    return end
 
 
 def _after(start: Moment, length: timedelta) -> Moment:

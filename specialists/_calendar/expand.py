@@ -1,6 +1,7 @@
 """Built in: when events happen. Series are expanded by recurring-ical-events, each as far as it is bound to end."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -50,28 +51,28 @@ class Happening:
         """The occurrences of a file that touch the window, by UID."""
         for uid, events in file.series.items():
             if len(events) == 1 and not events[0].repeats:
-                found = iter([Occurrence(events[0], events[0].start, events[0].end, events[0].instead_of)])
+                found = [Occurrence(events[0], events[0].start, events[0].end, events[0].instead_of)]
             else:
                 found = self._of_series(file, uid, events)
             yield from ((uid, occurrence) for occurrence in found if touches(occurrence, self.window))
 
-    def _of_series(self, file: File, uid: str, events: Sequence[Event]) -> Iterator[Occurrence]:
-        series = file.expanded.get(uid)
-        if series is None:
-            try:
-                series = Series(events)
-            except BadRule:
-                self.left_out.append(f"{events[0].title!r:.60} has a repeat rule that cannot be followed")
-                yield from (Occurrence(event, event.start, event.end, event.instead_of) for event in events)
-                return
-        assert isinstance(series, Series)
+    def _of_series(self, file: File, uid: str, events: Sequence[Event]) -> list[Occurrence]:
+        try:
+            return self._expanded(file, uid, events)
+        except BadRule:
+            self.left_out.append(f"{_called(events)} repeats by a rule that cannot be followed, and is shown once")
+            return [Occurrence(event, event.start, event.end, event.instead_of) for event in events]
+
+    def _expanded(self, file: File, uid: str, events: Sequence[Event]) -> list[Occurrence]:
+        kept = file.expanded.get(uid)
+        series = kept if isinstance(kept, Series) else Series(events)
         work = series.work(self.window.end.date())
         if work > WORK_MOST:
-            self.left_out.append(f"{events[0].title!r:.60} repeats too often to be listed")
-            return
+            self.left_out.append(f"{_called(events)} repeats too often to be listed")
+            return []
         if work <= _KEPT_WORK_MOST:
             file.expanded[uid] = series
-        yield from series.between(self.window)
+        return list(series.between(self.window))
 
 
 class Series:
@@ -94,7 +95,8 @@ class Series:
         calendar = icalendar.Calendar()
         for event in events:
             calendar.add_component(self._component(event))
-        self._query = recurring_ical_events.CalendarQuery(calendar)
+        with _refusing():
+            self._query = recurring_ical_events.CalendarQuery(calendar)
 
     def work(self, until: date) -> int:
         """About how many steps it takes to follow its rules up to a day."""
@@ -103,7 +105,9 @@ class Series:
     def between(self, window: Window) -> Iterator[Occurrence]:
         """Its occurrences around a window."""
         start, end = (moment.replace(tzinfo=None) for moment in (window.start - _AROUND, window.end + _AROUND))
-        for component in self._query.between(start.replace(tzinfo=window.zone), end.replace(tzinfo=window.zone)):
+        with _refusing():
+            found = self._query.between(start.replace(tzinfo=window.zone), end.replace(tzinfo=window.zone))
+        for component in found:
             event = self._events[int(component[_NUMBER])]
             begin, finish = component["DTSTART"].dt, component["DTEND"].dt
             if event.onward and event.instead_of is not None:
@@ -126,7 +130,8 @@ class Series:
             component["RECURRENCE-ID"] = vDDDTypes(self._replaced(event.instead_of))
             if event.onward:
                 component["RECURRENCE-ID"].params["RANGE"] = "THISANDFUTURE"
-            return component
+            if not event.rules:
+                return component
         component["RRULE"] = [icalendar.vRecur.from_ical(rule.text) for rule in self._checked(event)]
         component["RDATE"] = vDDDLists(event.added)
         component["EXDATE"] = vDDDLists(event.removed)
@@ -145,9 +150,22 @@ class Series:
         return moment
 
 
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # dateutil raises nearly anything for what makes no sense together
+        raise BadRule("it makes no sense") from error
+
+
 def main_of(events: Sequence[Event]) -> Event | None:
     """The event that a series is made from; the newest version of it."""
     return max((e for e in events if e.instead_of is None), key=lambda event: event.sequence, default=None)
+
+
+def _called(events: Sequence[Event]) -> str:
+    """A series in a note."""
+    return repr(" ".join(events[0].title.split())[:40])
 
 
 def _difference(later: Moment, earlier: Moment) -> timedelta:

@@ -42,6 +42,7 @@ class Folder:
     """
 
     def __init__(self, root: Path, seconds_left: Callable[[], float]) -> None:
+        self.place = str(root.absolute())
         self.unread: list[str] = []
         self._root = root
         self._seconds_left = seconds_left
@@ -69,6 +70,9 @@ class Folder:
             yield from self._read(calendar, lambda name: file_id(calendar, name) == wanted[:8])
         else:
             yield from (r for r in self._read(calendar, lambda name: True) if wanted in r.file.series)
+
+    def name_of(self, calendar: Calendar, uid: str) -> str:
+        return f"{uid}.ics"
 
     def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
         path = self._path(calendar, name)

@@ -59,7 +59,10 @@ def _name_end(text: str) -> int:
 
 
 def blocks(lines: Sequence[Line]) -> list[Block]:
-    """The components of the file, the outermost ones; those that never end are left out."""
+    """The components of the file, the outermost ones.
+
+    Those that never end are left out, but not what is in them; a calendar that never does ends with the file.
+    """
     top: list[Block] = []
     opened: list[Block] = []
     for number, line in enumerate(lines):
@@ -69,18 +72,32 @@ def blocks(lines: Sequence[Line]) -> list[Block]:
         elif head.startswith("END:") and opened:
             name = line.text[4:].strip().upper()
             while opened and opened[-1].name != name and any(block.name == name for block in opened[-DEPTH_MOST:]):
-                opened.pop()
+                _give_up(opened, top)
             if opened and opened[-1].name == name:
                 block = opened.pop()
                 block.last = number
                 (opened[-1].inner if opened else top).append(block)
+    while opened:
+        if opened[-1].name == "VCALENDAR":
+            opened[-1].last = len(lines)
+            top.append(opened.pop())
+        else:
+            _give_up(opened, top)
     return top
 
 
+def _give_up(opened: list[Block], top: list[Block]) -> None:
+    """Leaves the innermost component out, and its parts to the one around it."""
+    inner = opened.pop().inner
+    (opened[-1].inner if opened else top).extend(inner)
+
+
 def components(tops: Sequence[Block], name: str) -> Iterator[Block]:
-    """The components of this name that stand in a calendar."""
+    """The components of this name that stand in a calendar, or alone in the file."""
     for top in tops:
-        if top.name == "VCALENDAR":
+        if top.name == name:
+            yield top
+        elif top.name == "VCALENDAR":
             yield from (block for block in top.inner if block.name == name)
 
 
@@ -97,31 +114,24 @@ Changes = Mapping[str, Sequence[str]]
 """The new lines of a property by its name, unfolded; none of them deletes it."""
 
 
-def changed(lines: Sequence[Line], block: Block, changes: Changes, *, without: Sequence[str] = ()) -> bytes:
-    """A component with some properties changed; all else as it stands.
-
-    Args:
-        without: the names of components in it that are left out.
-    """
+def changed(lines: Sequence[Line], block: Block, changes: Changes) -> bytes:
+    """A component with some properties changed; all else as it stands."""
     end = line_end(lines)
+    inside = {number for inner in block.inner for number in range(inner.first, inner.last + 1)}
+    there = {lines[number].name for number in range(block.first + 1, block.last) if number not in inside}
+    added = [folded(text, end) for name, texts in changes.items() if name not in there for text in texts]
     pending = dict(changes)
-    out = [lines[block.first].raw]
     body_end = min([inner.first for inner in block.inner], default=block.last)
-    inside = {number: inner for inner in block.inner for number in range(inner.first, inner.last + 1)}
-    for number in range(block.first + 1, block.last):
+    out = [lines[block.first].raw]
+    for number in range(block.first + 1, block.last + 1):
         line = lines[number]
         if number == body_end:
-            out += [folded(text, end) for texts in pending.values() for text in texts]
-            pending = {}
-        if number in inside:
-            if inside[number].name not in without:
-                out.append(line.raw)
-        elif line.name in changes:
+            out += added
+        if number not in inside and line.name in changes:
             out += [folded(text, end) for text in pending.pop(line.name, ())]
         else:
             out.append(line.raw)
-    out += [folded(text, end) for texts in pending.values() for text in texts]
-    return b"".join([*out, lines[block.last].raw])
+    return b"".join(out)
 
 
 def spliced(lines: Sequence[Line], pieces: Mapping[int, tuple[int, bytes]]) -> bytes:

@@ -4,12 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from itertools import islice
 
 from specialists._calendar.zones import FIRST_YEAR, Moment, day_of
 
 LAST_YEAR = 2150
-"""Where rules without an end stop, so that one that never fits is given up."""
+"""Where rules without an end stop."""
 WORK_MOST = 400_000
 """Steps of dateutil for one series, about a second."""
 COUNT_MOST = 20_000
@@ -19,6 +20,7 @@ _TIMES_A_DAY = {"HOURLY": 24, "MINUTELY": 1440, "SECONDLY": 86_400}
 _FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", *_TIMES_A_DAY)
 _WEEK = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _DAY = re.compile(r"[+-]?\d{0,2}(?:MO|TU|WE|TH|FR|SA|SU)")
+_DAY_FILTERS = ("BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY")
 _BOUNDS = {
     "BYSECOND": (0, 59),
     "BYMINUTE": (0, 59),
@@ -61,6 +63,8 @@ def read(text: str, start: Moment) -> Rule:
     """
     parts = _parts(text)
     _check(parts)
+    if not _ever(";".join(f"{name}={parts[name]}" for name in _DAY_FILTERS if name in parts)):
+        raise BadRule("no day fits it")
     count = int(parts.pop("COUNT", "0"))
     until = parts.pop("UNTIL", None)
     last = _until(until, start) if until else _last_of(start)
@@ -100,10 +104,26 @@ def _check(parts: Mapping[str, str]) -> None:
             _number(value, name, -1, COUNT_MOST)  # some programs write -1 for no end
         elif name not in ("FREQ", "UNTIL"):
             raise BadRule(f"{name[:20]} is no part of a rule")
+    if len(parts.get("BYSETPOS", "").split(",")) > 31:
+        raise BadRule("BYSETPOS has too many positions")
     most = 4 if "BYSETPOS" in parts else TIMES_A_DAY_MOST
     often = parts["FREQ"] in _TIMES_A_DAY
     if (often and "BYSETPOS" in parts) or (not often and _times_a_day(parts) > most):
         raise BadRule("it asks for too many times a day")
+    if parts["FREQ"] == "DAILY" and max(abs(int(n)) for n in parts.get("BYSETPOS", "1").split(",")) > most:
+        raise BadRule("BYSETPOS asks for more than a day has")
+
+
+@lru_cache(maxsize=256)
+def _ever(filters: str) -> bool:
+    """Whether any day fits; dateutil would look for one, day by day, to the end of the calendar."""
+    from dateutil.rrule import rrulestr
+
+    try:
+        rule = rrulestr(f"FREQ=YEARLY;{filters}".rstrip(";"), dtstart=datetime(2000, 1, 1))
+    except ValueError:
+        return False
+    return next(iter(rule), None) is not None
 
 
 def _number(text: str, name: str, low: int, high: int) -> int:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC
+from datetime import UTC, timedelta
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
 from xml.sax.saxutils import escape
@@ -35,8 +35,9 @@ _BETWEEN = (
     '<C:filter><C:comp-filter name="VCALENDAR"><C:comp-filter name="VEVENT">{filter}</C:comp-filter></C:comp-filter>'
     "</C:filter></C:calendar-query>"
 )
+_AROUND = timedelta(days=1)
 _readings = Readings()
-_calendars: dict[tuple[str, str], tuple[float, list[Calendar]]] = {}
+_calendars: dict[str, tuple[float, list[Calendar]]] = {}
 _lock = threading.Lock()
 
 
@@ -53,7 +54,7 @@ class Server:
 
         self.unread: list[str] = []
         self._url = url if "/" in url.partition("://")[2] else f"{url}/"
-        self._user = user
+        self.place = f"{user}@{self._url}"
         client: Any = caldav.DAVClient  # which `caldav` gives lazily, as an object
         self._client = client(
             url=self._url, username=user, password=password, enable_rfc6764=False, rate_limit_handle=False
@@ -67,27 +68,30 @@ class Server:
 
     def calendars(self, *, fresh: bool = False) -> list[Calendar]:
         """The account's calendars, remembered for some minutes unless they are to be `fresh`."""
-        key = (self._url, self._user)
         with _lock:
-            until, found = _calendars.get(key, (0.0, []))
-        if fresh or time.monotonic() > until:
+            until, found = _calendars.get(self.place, (0.0, []))
+        if fresh or not found or time.monotonic() > until:
             with _refusing():
                 found = [self._calendar(one) for one in self._client.get_calendars()]
             found.sort(key=lambda calendar: calendar.name.casefold())
             with _lock:
-                _calendars[key] = (time.monotonic() + CALENDARS_SECONDS, found)
+                _calendars[self.place] = (time.monotonic() + CALENDARS_SECONDS, found)
         return found
 
     def _calendar(self, found: Any) -> Calendar:
         address = urljoin(self._url, str(found.url))
         last = unquote(urlsplit(address).path.rstrip("/").rpartition("/")[2])
-        return Calendar(address, " ".join(str(found.name or last).split())[:60])
+        return Calendar(address, " ".join(str(found.get_display_name() or last).split())[:60])
 
     def make(self, name: str) -> Calendar:
         raise Refused("the calendar account has no calendar; the user must make one there first")
 
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
-        start, end = (f"{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}" for moment in (window.start, window.end))
+        wider = (
+            window.start - _AROUND,
+            window.end + _AROUND,
+        )  # servers read days and floating times in zones of theirs
+        start, end = (f"{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}" for moment in wider)
         yield from self._query(calendar, f'<C:time-range start="{start}" end="{end}"/>')
 
     def find(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
@@ -146,23 +150,22 @@ class Server:
         )
         return address.path if inside and address[:2] == home[:2] else ""
 
+    def name_of(self, calendar: Calendar, uid: str) -> str:
+        return f"{urlsplit(calendar.id).path.rstrip('/')}/{uid}.ics"
+
     def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
         _must_have_version(version)
         headers = {"If-Match": version} if version else {"If-None-Match": "*"}
         headers["Content-Type"] = "text/calendar; charset=utf-8"
         with _refusing():
-            answer = self._client.put(urljoin(_folder(calendar), name), data, headers)
+            answer = self._client.put(urljoin(calendar.id, name), data, headers)
             _check(answer)
         return answer.headers.get("ETag") or ""
 
     def remove(self, calendar: Calendar, name: str, version: str) -> None:
         _must_have_version(version)
         with _refusing():
-            _check(self._client.delete(urljoin(_folder(calendar), name), {"If-Match": version}))
-
-
-def _folder(calendar: Calendar) -> str:
-    return calendar.id.rstrip("/") + "/"
+            _check(self._client.delete(urljoin(calendar.id, name), {"If-Match": version}))
 
 
 def _must_have_version(version: str | None) -> None:

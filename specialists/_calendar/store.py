@@ -45,9 +45,11 @@ class Store(Protocol):
     """Where one user's calendars are kept. Everything here blocks, and raises `Refused` when it cannot be done.
 
     Attributes:
+        place: what tells it from all others.
         unread: what could not be read so far, for people.
     """
 
+    place: str
     unread: list[str]
 
     def calendars(self) -> list[Calendar]:
@@ -61,6 +63,9 @@ class Store(Protocol):
 
     def find(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
         """The files that may hold the event with this id or UID."""
+
+    def name_of(self, calendar: Calendar, uid: str) -> str:
+        """What a new file is called, for a UID of ours."""
 
     def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
         """Replaces a file of this version, or makes one when there is none; returns its new version.

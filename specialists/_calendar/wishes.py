@@ -70,7 +70,7 @@ def new(uid: str, wish: Wish, zone: ZoneInfo, now: datetime) -> bytes:
     form = form_in(zone, start)
     rule = [f"RRULE:{asked_rule(wish.repeat, start)}"] if wish.repeat else []
     texts = [f"{name}:{escaped(text)}" for name, text in wish.texts.items() if text]
-    zone_lines = description(zone.key, start.year) if needs_zone(form) else ()
+    zone_lines = description(zone.key, start.year, 20 if rule else 4) if needs_zone(form) else ()
     stamp = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     lines = [
         *("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//brain-sse//calendar//EN", *zone_lines),

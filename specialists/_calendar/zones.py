@@ -133,7 +133,8 @@ def _ahead(moment: datetime) -> timedelta:
 
 def _observance(old: timedelta, new: timedelta, name: str, summer: bool, times: Sequence[datetime]) -> list[str]:
     kind = "DAYLIGHT" if summer else "STANDARD"
-    more = [f"RDATE:{time:%Y%m%dT%H%M%S}" for time in times[1:]]
+    later = ",".join(f"{time:%Y%m%dT%H%M%S}" for time in times[1:])
+    more = [f"RDATE:{later}"] if later else []
     offsets = [f"TZOFFSETFROM:{_signed(old)}", f"TZOFFSETTO:{_signed(new)}"]
     return [f"BEGIN:{kind}", f"DTSTART:{times[0]:%Y%m%dT%H%M%S}", *more, *offsets, f"TZNAME:{name}", f"END:{kind}"]
 
