@@ -112,7 +112,7 @@ def _source(name: str | None, language: str | None, settings: WikiSettings, cont
     if isinstance(found, Offline):
         return zim.Zim(found)
     home = None if found.trusted else found.api.replace("/w/api.php", "/wiki/")
-    return MediaWiki(found.label, Api(found, context, settings.contact), home)
+    return MediaWiki(found.label, Api(found, context, settings.contact, [*zim_files(settings)]), home)
 
 
 async def _searched(source: Source, words: str, *, verbatim: bool) -> tuple[Page, Sequence[Hit]]:

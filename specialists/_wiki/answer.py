@@ -65,20 +65,20 @@ def contents(sections: Sequence[Section]) -> str:
     """The sections there are; only the upper ones if they are many."""
     if len(sections) > SECTIONS_SHOWN:
         sections = [section for section in sections if "." not in section.number][:SECTIONS_SHOWN]
-    listed = "; ".join(f"{section.number} {section.title}" for section in sections)
+    listed = "; ".join(f"{section.number} {section.title}".strip() for section in sections)
     return f"Sections (ask with section=): {listed}" if listed else ""
 
 
 def no_section(page: Page, article: Article, wanted: str) -> Refused:
     """Says which ones there are, as far as there is room."""
-    listed = "; ".join(f"{section.number} {section.title}" for section in article.sections[1:])
+    listed = "; ".join(f"{section.number} {section.title}".strip() for section in article.sections[1:])
     known = f"there are: {_within(listed, 250)}" if listed else "it has none; leave the section out"
     return Refused(f"'{page.title[:60]}' has no section '{wanted[:40]}'; {known}")
 
 
 def too_long(page: Page, article: Article) -> Refused:
     """For a page that can be had in sections only."""
-    known = _within("; ".join(f"{section.number} {section.title}" for section in article.sections[1:]), 250)
+    known = _within("; ".join(f"{section.number} {section.title}".strip() for section in article.sections[1:]), 250)
     return Refused(f"'{page.title[:60]}' is too long to be read as a whole; ask for a section: {known}")
 
 

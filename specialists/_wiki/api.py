@@ -5,7 +5,7 @@ What comes from it is a stranger's: any of it may be missing, or of the older of
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -45,11 +45,17 @@ class ApiError(Exception):
 
 
 class Api:
-    """The API of one wiki, within one call."""
+    """The API of one wiki, within one call.
 
-    def __init__(self, wiki: Online, context: Context, contact: str) -> None:
+    Args:
+        contact: the operator's address, for the wiki.
+        offline: names of offline wikis, to be asked in its place.
+    """
+
+    def __init__(self, wiki: Online, context: Context, contact: str, offline: Sequence[str] = ()) -> None:
         self._wiki = wiki
         self._context = context
+        self._instead = f'ask with wiki="{offline[0]}", which is offline' if offline else "name another wiki"
         self._agent = f"brain-sse ({contact or 'a middleware that reads single pages for its users'})"
 
     async def query(self, **params: str | int) -> Json:
@@ -93,7 +99,7 @@ class Api:
         if isinstance(answer, list):  # as `opensearch` does
             return answer, None
         if not isinstance(answer, dict):
-            raise Refused(f"{self._name} did not answer with data; go on without it, or name another wiki")
+            raise Refused(f"{self._name} did not answer with data; go on without it, or {self._instead}")
         code = mapping(answer.get("error")).get("code")
         if code in _LATER_CODES:
             return {}, pause
@@ -115,12 +121,12 @@ class Api:
         except Refused:  # its words name the address, which may be one of the operator's own network
             raise Refused(
                 f"{self._name} could not be read: not reachable, too slow or too much at once; "
-                "go on without it, or name another wiki"
+                f"go on without it, or {self._instead}"
             ) from None
 
     def _trouble(self, status: int) -> str:
         if status in (401, 403):
-            return f"{self._name} does not let programs read it; go on without it, or name another wiki"
+            return f"{self._name} does not let programs read it; go on without it, or {self._instead}"
         if status in (404, 410):
             return f"{self._name} has no API where it is looked for; the operator must correct the address"
         return f"{self._name} has trouble of its own (status {status}); go on without it, or ask the user to try later"

@@ -1,5 +1,6 @@
 """Built in: one wiki page as text: its introduction, its facts, its sections by number and name."""
 
+import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,9 +94,10 @@ class Article:
 async def read(html: str) -> Article:
     """A page's HTML as an article, read in a process that ends with this call."""
     try:
-        return of_reading(await child.asked("html", given=html.encode("utf-8", "replace")))
+        reading = await child.asked("html", given=html.encode("utf-8", "replace"))
     except child.Failed:
         raise Refused("this page is built in a way that cannot be read in time; try another page") from None
+    return await asyncio.to_thread(of_reading, reading)
 
 
 def of_reading(reading: Mapping[str, Any]) -> Article:
@@ -131,12 +133,18 @@ def of_extract(extract: str, *, disambiguation: bool = False) -> Article:
 
 def of_contents(introduction: Article, entries: Sequence[Mapping[str, Any]]) -> Article:
     """An article of which only the introduction was fetched, and a list of its sections."""
-    found = [
-        Section(int(entry["level"]), entry["number"], _tagless(entry["line"]), entry["anchor"], "", entry["index"])
-        for entry in entries
-    ]
+    found = [_listed(entry) for entry in entries]
     first = introduction.sections[0]
     return Article((first, *found), introduction.facts, introduction.choices, introduction.disambiguation, whole=False)
+
+
+def _listed(entry: Mapping[str, Any]) -> Section:
+    """A section of a wiki's own list, whose titles may hold HTML."""
+    level, number, title, anchor, index = (
+        " ".join(re.sub(r"<[^<>]{0,500}>", "", str(entry.get(key, ""))).split())[:200]
+        for key in ("level", "number", "line", "anchor", "index")
+    )
+    return Section(int(level) if re.fullmatch("[1-6]", level) else 2, number, title, anchor, "", index)
 
 
 def _numbered(parts: Sequence[tuple[int, str, str, str]]) -> Iterator[Section]:
@@ -177,7 +185,3 @@ def _lists_others(introduction: str) -> bool:
 
 def _plain(name: str) -> str:
     return " ".join(name.replace("_", " ").casefold().split())
-
-
-def _tagless(line: str) -> str:
-    return " ".join(re.sub(r"<[^<>]{0,500}>", "", line).split())[:200]

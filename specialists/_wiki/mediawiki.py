@@ -201,7 +201,7 @@ def _about(title: str) -> Params:
         "explaintext": 1,
         "exlimit": 1,
         "clshow": "!hidden",
-        "cllimit": 50,
+        "cllimit": "max",
         "meta": "siteinfo",
         "siprop": "rightsinfo",
     }

@@ -279,6 +279,18 @@ def test_a_page_too_large_at_once_is_read_by_sections() -> None:
         assert "could not be read" in refusal(wiki, {"page": "Huge", "section": "A"}, at(api))
 
 
+def test_a_mad_list_of_sections_is_read_somehow() -> None:
+    sections = [{"line": "<i>A</i>\nB"}, {"level": "x", "line": 7, "index": None}, "no", {"level": "3"}]
+    with playing(a_wiki()) as api:
+        api.troubles = [
+            Trouble(body=json.dumps(api.answer({"action": "query", "titles": "Rome", "prop": "info"}))),
+            Trouble(body="x" * 5_000_000),
+            Trouble(body='{"parse":{"text":"<p>Intro.</p>"}}'),
+            Trouble(body=json.dumps({"parse": {"sections": sections}})),
+        ]
+        assert "Intro.\n\nSections (ask with section=): A B; 7" in answer(wiki, {"page": "Rome"}, at(api))
+
+
 def later(seconds: str, status: int = 429) -> Trouble:
     return Trouble(status, "Too many requests", {"Retry-After": seconds}, "text/plain")
 
@@ -390,6 +402,13 @@ def test_a_call_that_is_cancelled_is_gone_at_once() -> None:
 def test_nobody_there_is_said_without_the_address() -> None:
     ctx = context(settings=WikiSettings(wikis={"gone": "http://127.0.0.1:9/api.php"}))
     assert refusal(wiki, {"query": "Rome", "wiki": "gone"}, ctx).startswith("GONE could not be read: not reachable")
+
+
+def test_offline_wikis_are_named_when_the_net_is_away() -> None:
+    ctx = context(settings=WikiSettings(wikis={"wikipedia": "http://127.0.0.1:9/api.php"}, zim=["medicine.zim"]))
+    assert refusal(wiki, {"query": "Rome"}, ctx).endswith(
+        'go on without it, or ask with wiki="medicine", which is offline'
+    )
 
 
 def test_what_a_page_says_to_the_model_stays_a_text() -> None:
