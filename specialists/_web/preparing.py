@@ -52,9 +52,7 @@ def _set_code_aside(tree: Any) -> dict[str, str]:
         figure.drop_tag()
     mark, codes = f"code{secrets.token_hex(6)}x", dict[str, str]()
     for code in [one for one in tree.iter("pre") if one.getparent() is not None]:
-        for line_break in code.iter("br"):
-            line_break.tail = "\n" + (line_break.tail or "")
-        text = code.text_content().strip("\n")
+        text = _text_of(code)
         place = _place_of(code, text)
         if place is None or place.getparent() is None:
             continue
@@ -63,6 +61,19 @@ def _set_code_aside(tree: Any) -> dict[str, str]:
         place.addprevious(_paragraph(code, word))
         place.drop_tree()
     return codes
+
+
+def _text_of(code: Any) -> str:
+    """Its lines, without buttons; two variants of it that touch stand below each other."""
+    for button in list(code.iter("button")):
+        button.drop_tree()
+    for line_break in code.iter("br"):
+        line_break.tail = "\n" + (line_break.tail or "")
+    for variant in code.iter("code"):
+        following = variant.getnext()
+        if following is not None and following.tag == "code" and not variant.tail:
+            variant.tail = "\n"
+    return str(code.text_content()).strip("\n")
 
 
 def _place_of(code: Any, text: str) -> Any:

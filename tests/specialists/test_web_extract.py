@@ -130,6 +130,11 @@ def test_code_is_kept_whatever_it_stands_in(box: str, parser: str) -> None:
     assert "```\na = 1\n\nb = [a]*2\n```" in found.text
 
 
+def test_code_has_no_buttons_and_its_variants_do_not_touch() -> None:
+    found = body("<pre><button>Copy</button><code>require('a');</code><code>import 'a';</code></pre>")
+    assert "```\nrequire('a');\nimport 'a';\n```" in found.text
+
+
 def test_code_with_fences_gets_other_ones() -> None:
     assert "~~~~\n```sh\nls\n```\n~~~~" in body("<pre>```sh\nls\n```</pre>").text
 

@@ -521,7 +521,7 @@ ENGINE = """
 def searx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Site]]:
     """The address of Debian's searx, and the site that its engines ask."""
     if not Path("/usr/lib/python3/dist-packages/searx").is_dir():
-        pytest.skip("Debian's package searx is not installed")
+        pytest.skip("Debian's package python3-searx is not installed")
     port, file = free_port(), tmp_path_factory.mktemp("searx") / "settings.yml"
     with site(ENGINE_HITS) as engines:
         names = ("find", "none", "blocked")
