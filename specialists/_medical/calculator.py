@@ -24,6 +24,9 @@ FEW = 7
 """So many inputs are named to somebody who gave another."""
 OTHERS_ABSENT = "others_absent"
 NOT_ADVICE = "Not medical advice."
+KEY_LENGTH = 120
+INPUTS_MOST = 200
+_PRESSURES = re.compile(r"\s*(\d{2,3})\s*/\s*(\d{2,3})\s*(?:mm\s?Hg)?\s*", re.IGNORECASE)
 _BLOOD_PRESSURE = frozenset({"blood_pressure", "bp", "blood_pressure_mmhg", "bp_mmhg"})
 _HARMLESS = frozenset({"age", "sex", "gender", "race", "ethnicity", "height", "weight", "patient_id", "name", "note"})
 """What a model likes to add to any patient; it is told that these were not used, and not refused for them."""
@@ -200,12 +203,14 @@ class Calculator:
         return self.bands(x, value)
 
     def _read(self, raw: Mapping[str, Any]) -> tuple[dict[str, Read], list[str]]:
+        if len(raw) > INPUTS_MOST:
+            raise Wrong(f"more than {INPUTS_MOST} inputs")
         read: dict[str, Read] = {}
         wrong: list[str] = []
         unused: list[str] = []
         others_absent = False
         for field_name, value in _unfolded(self.prepare(raw), self._fields).items():
-            key = key_of(field_name[:100])
+            key = key_of(field_name[:KEY_LENGTH])
             if key == OTHERS_ABSENT:
                 others_absent = value is True or value in ("true", "yes", 1)
             elif value is None or value == "":
@@ -215,7 +220,7 @@ class Calculator:
             elif key in _HARMLESS:
                 unused.append(key)
             else:
-                wrong.append(self._unknown(key))
+                wrong.append(self._unknown(key) if len(wrong) < FEW else f"no input {key[:40]}")
         notes = [f"Not used here: {', '.join(unused)}."] if unused else []
         asked = [one for one in self.inputs if one.name not in read and not _named_in(one, wrong)]
         if others_absent:
@@ -290,19 +295,27 @@ def _score(one: Input, read: Read | None) -> float | None:
 
 
 def _unfolded(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs with a blood pressure of `120/80` as its two numbers."""
+    """The inputs by their keys, a blood pressure of `120/80` as its two numbers."""
     found: dict[str, Any] = {}
     for name, value in raw.items():
-        pair = (
-            re.fullmatch(r"\s*(\d{2,3})\s*/\s*(\d{2,3})\s*(?:mm\s?Hg)?\s*", value) if isinstance(value, str) else None
-        )
-        if key_of(name[:100]) in _BLOOD_PRESSURE and pair and "systolic_bp" in fields:
+        key = _key(name[:KEY_LENGTH], fields)
+        pair = _PRESSURES.fullmatch(value) if key in _BLOOD_PRESSURE and isinstance(value, str) else None
+        if pair and "systolic_bp" in fields:
             found["systolic_bp"] = f"{pair[1]} mmHg"
             if "diastolic_bp" in fields:
                 found["diastolic_bp"] = f"{pair[2]} mmHg"
         else:
-            found[name] = value
+            found[key if key not in found else name] = value
     return found
+
+
+def _key(name: str, fields: Mapping[str, Any]) -> str:
+    """A field's name as `fields` has it, if need be without `(BUN)` and `criteria for the HAS-BLED rule`."""
+    key = key_of(name)
+    if key in fields:
+        return key
+    shorter = key_of(re.sub(r"\([^()]*\)| criteri(?:a|on) for .*", "", name))
+    return shorter if shorter in fields else key
 
 
 def put_in(formula: str, inputs: Mapping[str, Read], steps: Mapping[str, float]) -> str:

@@ -284,9 +284,15 @@ CALCULATORS = (
                 name="bleeding",
                 text="earlier major bleeding, or predisposition such as anaemia",
                 points=1,
-                also="prior_bleeding major_bleeding prior_major_bleeding bleeding_history prior_bleeding_history",
+                also="prior_bleeding prior_major_bleeding_or_predisposition_to_bleeding major_bleeding "
+                "prior_major_bleeding bleeding_history prior_bleeding_history",
             ),
-            YesNo(name="labile_inr", text="time in range below 60 %", points=1, also="labile_inrs inr_labile"),
+            YesNo(
+                name="labile_inr",
+                text="time in range below 60 %",
+                points=1,
+                also="labile_inrs inr_labile labile_international_normalized_ratio",
+            ),
             YesNo(name="elderly", text="older than 65", points=1, also="age_over_65", measured=(AGE, Limit(">", 65))),
             YesNo(
                 name="drugs",
@@ -302,7 +308,10 @@ CALCULATORS = (
                 also="alcohol_use alcohol_drinks_8_or_more",
                 measured=(
                     Quantity(
-                        name="alcoholic_drinks_per_week", least=0, most=300, also="alcoholic_drinks drinks_per_week"
+                        name="alcoholic_drinks_per_week",
+                        least=0,
+                        most=300,
+                        also="alcoholic_drinks drinks_per_week number_of_alcoholic_drinks",
                     ),
                     Limit("≥", 8),
                 ),

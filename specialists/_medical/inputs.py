@@ -245,7 +245,7 @@ def _of_text(text: str, measure: Measure) -> list[tuple[float, str]]:
 
 
 def _number(raw: Any) -> float:
-    if isinstance(raw, str) and re.fullmatch(_NUMBER, raw.strip(), re.IGNORECASE):
+    if isinstance(raw, str) and len(raw) <= 80 and re.fullmatch(_NUMBER, raw.strip(), re.IGNORECASE):
         text = raw.strip().replace("−", "-")
         thousands = re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", text)
         raw = float(text.replace(",", "" if thousands else "."))
@@ -264,8 +264,10 @@ def _text(raw: Any) -> str:
 
 def _quoted(raw: Any) -> str:
     """What was written, short enough to be repeated."""
-    text = str(raw) if isinstance(raw, str | int | float | bool) and len(str(raw)[:41]) <= 40 else type(raw).__name__
-    return f"'{text}'" if isinstance(raw, str) else text
+    if isinstance(raw, str):
+        return f"'{raw[:40]}{'…' if len(raw) > 40 else ''}'"
+    small = isinstance(raw, bool) or (isinstance(raw, int | float) and abs(raw) <= LARGEST)
+    return str(raw) if small else type(raw).__name__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,15 +294,15 @@ class YesNo(Input):
             yield from ((name, f"measured:{told or ''}") for name, told in self.measured[0].names())
 
     def read(self, raw: Any, told: str | None) -> Read:
-        if told is not None and self.measured:
-            quantity, limit = self.measured
-            if isinstance(raw, bool):
-                return Read(raw)
-            found = quantity.read(raw, told.removeprefix("measured:") or None)
-            number, unit = found.given or (found.value, "")
-            holds = self.published[unit].holds(number) if unit in self.published else limit.holds(found.value)
-            return Read(holds, f"{quantity.name.replace('_', ' ')} {found}; asked: {limit}")
+        if self.measured and (told is not None or truth_or_none(raw) is None):
+            return self._measured(raw, told, *self.measured)
         return Read(truth(raw))
+
+    def _measured(self, raw: Any, told: str | None, quantity: Quantity, limit: Limit) -> Read:
+        found = quantity.read(raw, (told or "").removeprefix("measured:") or None)
+        number, unit = found.given or (found.value, "")
+        holds = self.published[unit].holds(number) if unit in self.published else limit.holds(found.value)
+        return Read(holds, f"{quantity.name.replace('_', ' ')} {found}; asked: {limit}")
 
     def expects(self) -> str:
         by = f", or {self.measured[0].name} ({self.measured[0].expects()})" if self.measured else ""
@@ -309,13 +311,19 @@ class YesNo(Input):
 
 def truth(raw: Any) -> bool:
     """The truth value of yes, no, true, absent, 1, …"""
+    found = truth_or_none(raw)
+    if found is None:
+        raise Wrong(f"expected yes or no, not {_quoted(raw)}")
+    return found
+
+
+def truth_or_none(raw: Any) -> bool | None:
+    """The same; None for what is neither."""
     if isinstance(raw, bool) or (isinstance(raw, int | float) and raw in (0, 1)):
         return bool(raw)
-    word = raw.strip().lower() if isinstance(raw, str) else ""
+    word = raw.strip().lower()[:20] if isinstance(raw, str) else ""
     word = word if word in ("+", "-") else key_of(word)
-    if word not in YES | NO:
-        raise Wrong(f"expected yes or no, not {_quoted(raw)}")
-    return word in YES
+    return word in YES if word in YES | NO else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,7 +351,7 @@ class Choice(Input):
 
     def read(self, raw: Any, told: str | None) -> Read:
         for name, yes, no in self.flags:
-            if name == told and (key_of(str(raw)[:40]) not in self.options):
+            if name == told and not (isinstance(raw, str) and key_of(raw[:40]) in self.options):
                 return Read(yes if truth(raw) else no)
         word = self._word(raw)
         if word not in self.options:

@@ -49,6 +49,8 @@ LEFT_OUT = {
     "warfarin_initiation": "its doses are in no guideline that it cites",
 }
 """What is not taken from the package, and why."""
+MOST_GRADE = 10
+"""A field with no higher bound is a grade that somebody has judged, whatever its name."""
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 _PER_MICROLITRE = replace(WHITE_CELLS, measure=WHITE_CELLS.measure.into("/µL"), least=10, most=1_000_000)
 
@@ -157,6 +159,11 @@ _UNITS = {
     "heparin_dosing": "units/h",
     "tbsa": "% of the surface",
 }
+_IN_WORDS = frozenset(
+    {"rivaroxaban_dosing", "enoxaparin_dosing", "apixaban_dosing", "edoxaban_dosing", "renal_dose_adjustment"}
+    | {"rumack_matthew", "gold_copd", "canadian_cspine", "ottawa_ankle", "cam_icu"}
+)
+"""Whose result is what it says; its value is one of the inputs, or a code."""
 _METHODS = {("das28", "variant"), ("bisap", "pco2")}
 """Its defaults that may stand: a way of computing, and a second sign that the first replaces. All others would be
 values of a patient, and must be given."""
@@ -189,7 +196,7 @@ def _adapted(name: str, tool: Any) -> Calculator:
         also=_ALSO.get(name, ""),
         group="open-medicine",
         inputs=tuple(inputs.values()),
-        work=_work(tool, inputs),
+        work=_work(tool, inputs, in_words=name in _IN_WORDS),
         sources=(),
         unit=_UNITS.get(name, ""),
         example=None,
@@ -244,7 +251,7 @@ def _words(field: str, text: str) -> Choice:
 def _quantity(calculator: str, field: str, info: Any, text: str, *, whole: bool, optional: bool) -> Quantity:
     known = _MEASURED_HERE.get((calculator, field)) or _FIELDS.get(field)
     least, most = _bounds(info.metadata)
-    if known is None or (least is not None and most is not None and field not in _FIELDS):
+    if known is None or (most is not None and most <= MOST_GRADE):
         return Quantity(
             name=field,
             text=_short(text, 300),
@@ -270,7 +277,7 @@ def _short(text: str, most: int = 160) -> str:
     return text if len(text) <= most else text[:most].rsplit(" ", 1)[0] + " …"
 
 
-def _work(tool: Any, inputs: Mapping[str, Input]) -> Callable[[Values], Worked]:
+def _work(tool: Any, inputs: Mapping[str, Input], *, in_words: bool) -> Callable[[Values], Worked]:
     """Calls the package with our values; what it refuses is refused with the field's name."""
     fields = tool.pydantic_model.model_fields
 
@@ -289,9 +296,8 @@ def _work(tool: Any, inputs: Mapping[str, Input]) -> Callable[[Values], Worked]:
             raise Wrong("it has no result for this combination of inputs") from error
         if found.value is None:
             raise Wrong(_short(str(found.interpretation), 200))
-        return Worked(
-            _plain(found.value), reading=" ".join(str(found.interpretation).split()), sources=(_source(found.evidence),)
-        )
+        told, sources = " ".join(str(found.interpretation).split()), (_source(found.evidence),)
+        return Worked(told, sources=sources) if in_words else Worked(_plain(found.value), reading=told, sources=sources)
 
     return work
 

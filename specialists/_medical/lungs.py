@@ -57,7 +57,7 @@ def aa_gradient(x: Values) -> Worked:
 
 
 def psi(x: Values) -> Worked:
-    points: dict[str, float] = {"age": x.age, "sex": -10 if x.sex == "female" else 0}
+    points: dict[str, float] = {"age": int(x.age), "sex": -10 if x.sex == "female" else 0}
     points["nursing_home"] = 10 * x.nursing_home
     points |= {name: weight * x[name] for name, (weight, _) in _COMORBIDITIES.items()}
     points |= {

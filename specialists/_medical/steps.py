@@ -45,7 +45,7 @@ class Steps(Generic[T]):
         below_it = limits[at - 1]
         if at == len(limits):
             return f"{'≥' if below_it.sign == '<' else '>'} {below_it.edge:g}"
-        if below_it.sign == limits[at].sign == "≤" and value == int(value):
+        if below_it.sign == limits[at].sign == "≤" and isinstance(value, int):
             first, last = below_it.edge + 1, limits[at].edge
             return f"{last:g}" if first == last else f"{first:g} to {last:g}"
         return f"{'' if below_it.sign == '<' else '> '}{below_it.edge:g} to {str(limits[at]).removeprefix('≤ ')}"
