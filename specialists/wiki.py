@@ -84,7 +84,7 @@ async def wiki(
     context: Context,
 ) -> Result:
     """Encyclopedia: looks up a subject in Wikipedia or another wiki; gives a page's introduction, or a section."""
-    if address := _ADDRESS.fullmatch((page or "").strip()):
+    if address := _ADDRESS.fullmatch((page or query or "").strip()):
         page, language = unquote(address["title"]), address["language"]
     source = _source(wiki, language, settings, context)
     title, _, anchor = _line((page or "").replace("_", " ")).partition("#")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -56,7 +57,7 @@ class Api:
         self._wiki = wiki
         self._context = context
         self._instead = f'ask with wiki="{offline[0]}", which is offline' if offline else "name another wiki"
-        self._agent = f"brain-sse ({contact or 'a middleware that reads single pages for its users'})"
+        self._agent = f"brain-sse/{version('brain-sse')} ({contact or 'reads single pages for its users'})"
 
     async def query(self, **params: str | int) -> Json:
         """What `action=query` answers, all batches of it in one; raises `ApiError`."""

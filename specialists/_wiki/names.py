@@ -40,6 +40,7 @@ LANGUAGES = frozenset({
 
 _NAME = re.compile(r"[\w][\w .-]{0,59}")
 _ADDRESS = re.compile(r"https?://[^\s/@]+(?:/\S*)?")
+_SAID_OTHERWISE = re.compile(r"(?:([\w-]{2,15})\.)?wikipedia\.org")
 _BAD_WIKIS = "its setting WIKIS is wrong: it must hold names of wikis with the addresses of their api.php"
 
 
@@ -118,6 +119,8 @@ def chosen(wiki: str | None, language: str | None, settings: WikiSettings) -> On
     """The wiki that a call means; raises `Refused` with the names there are."""
     apis, files = api_addresses(settings), zim_files(settings)
     name = (wiki or settings.default).strip().casefold()
+    if said := _SAID_OTHERWISE.fullmatch(name):
+        name, language = WIKIPEDIA, language or said[1]
     if name in apis:
         code = _code(language or settings.language)
         several = "{language}" in apis[name]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -66,7 +67,7 @@ def test_a_title_is_answered_with_one_request(api: ActionApi) -> None:
         'Rome is the capital of Italy.\n\nTo read on, ask with page="Rome".'
     )
     assert len(api.asked) == 1
-    assert api.agents == ["brain-sse (me@example.org)"]
+    assert [agent.replace(version("brain-sse"), "1") for agent in api.agents] == ["brain-sse/1 (me@example.org)"]
 
 
 def test_a_search_gives_the_best_page_and_others_with_a_line(api: ActionApi) -> None:
@@ -134,9 +135,10 @@ def test_a_section_may_stand_in_the_title_or_be_asked_for_with_a_search(api: Act
 def test_an_address_of_wikipedia_is_a_page_of_its_language() -> None:
     with playing(a_wiki()) as api:
         ctx = context(settings=WikiSettings(wikis={"wikipedia": f"{api.url[:-8]}/{{language}}/api.php"}))
-        text = answer(wiki, {"page": "https://it.m.wikipedia.org/wiki/Kings_of%20Rome?x=1"}, ctx)
-        assert text.startswith("📚 WIKIPEDIA (it) 'Rome'\n")
-        assert text.endswith("### Kings\n\nSeven.")
+        for name in ("page", "query"):
+            text = answer(wiki, {name: "https://it.m.wikipedia.org/wiki/Kings_of%20Rome?x=1"}, ctx)
+            assert text.startswith("📚 WIKIPEDIA (it) 'Rome'\n")
+            assert text.endswith("### Kings\n\nSeven.")
         assert api.paths[0] == "/it/api.php"
 
 

@@ -164,6 +164,7 @@ def test_wikis_of_the_operator_go_by_name() -> None:
         wikis={"Lore": "https://lore.example", "wiktionary": "https://{language}.wiktionary.example/w/api.php"},
         zim=["/data/medicine_en.zim", "~/x.zim"],
     )
+    assert chosen("de.wikipedia.org", None, settings) == chosen("Wikipedia", "de", settings)
     assert chosen("lore", "de", settings) == Online("LORE", "https://lore.example/api.php", trusted=True)
     assert chosen("Wiktionary", "fr", settings).label == "WIKTIONARY (fr)"
     assert chosen("medicine_EN", None, settings) == Offline("medicine_en (offline)", Path("/data/medicine_en.zim"))
