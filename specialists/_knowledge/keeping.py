@@ -4,12 +4,16 @@ One task an index and purpose; a question waits for it as long as it likes, and 
 """
 
 import asyncio
+import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from weakref import WeakKeyDictionary
+
+import msgspec
 
 from brain import Attachment, Progress, Refused
 from specialists._knowledge import vectors
@@ -17,12 +21,15 @@ from specialists._knowledge.folders import Passed
 from specialists._knowledge.index import Index, Kind, Root, hash_of
 from specialists._knowledge.reading import kind_of
 from specialists._knowledge.supervising import Failed, supervised
-from specialists._knowledge.worker import Job, Step, Upload, abilities, changes
+from specialists._knowledge.worker import Job, Step, Upload, Worker, abilities, changes
 
 CHECK_SECONDS = 1.0
 """Folders are looked through at most so often, and for at most a twentieth of the time."""
 CHECK_SHARE = 20.0
 TELL_SECONDS = 0.1
+WORKERS_MOST = max(2, (os.cpu_count() or 2) // 2)
+SMALL = 200_000
+"""Bytes of a text that is read at once; starting a worker would take longer."""
 VECTORS_AGAIN_SECONDS = 600.0
 UPLOADS_MOST = 20_000_000
 """Characters of uploads that are kept; the conversations used longest ago go first."""
@@ -51,6 +58,7 @@ class Keeper:
     works: dict[tuple[Path, str], Work] = field(default_factory=dict)
     fresh_until: dict[Path, float] = field(default_factory=dict)
     vectors_from: dict[Path, float] = field(default_factory=dict)
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(WORKERS_MOST))
 
     def running(self, key: tuple[Path, str]) -> Work | None:
         work = self.works.get(key)
@@ -61,11 +69,12 @@ class Keeper:
         return work
 
     async def _read(self, path: Path, purpose: str, job: Job, uploads: Sequence[bytes]) -> None:
-        with suppress(Failed):
-            async with aclosing(supervised(job, uploads)) as steps:
-                async for step in steps:
-                    if step.what == "at":
-                        self.works[path, purpose].step = step
+        async with self.places:
+            with suppress(Failed):
+                async with aclosing(supervised(job, uploads)) as steps:
+                    async for step in steps:
+                        if step.what == "at":
+                            self.works[path, purpose].step = step
 
 
 _keepers: "WeakKeyDictionary[asyncio.AbstractEventLoop, Keeper]" = WeakKeyDictionary()
@@ -111,13 +120,10 @@ async def uploads_read(
     work = own.running((path, conversation))
     if work is None:
         named = named_uploads(attachments)
-        new = await asyncio.to_thread(_new_uploads, path, conversation, named)
-        if new is not None:
-            uploads = [Upload(name, one.type, len(one.data)) for name, one in new.items()]
-            data = [one.data for one in new.values()]
-            keep = list(named)
-            changed = Job(job.database, job.language, job.bytes_most, job.passages_most, conversation, keep, uploads)
-            work = own.start(path, conversation, changed, data)
+        job = msgspec.structs.replace(job, conversation=conversation, keep=list(named))
+        new = await asyncio.to_thread(_new_uploads, path, job, named)
+        if new:
+            work = own.start(path, conversation, _with(job, new), [one.data for one in new.values()])
     if work is not None:
         async for progress in _waited(work, seconds):
             yield progress
@@ -202,18 +208,33 @@ def _differs(index: Index, root: Root) -> bool:
     return bool(fresh or gone)
 
 
-def _new_uploads(path: Path, conversation: str, named: dict[str, Attachment]) -> dict[str, Attachment] | None:
-    """Those that are not in the index yet; None when it holds just these."""
+def _new_uploads(path: Path, job: Job, named: dict[str, Attachment]) -> dict[str, Attachment]:
+    """Those that are not in the index yet, and need a worker; small texts are read here."""
+    conversation = job.conversation or ""
     if not named and not path.exists():
-        return None
+        return {}
     with closing(Index(path)) as index:
         root = next((root for root in index.roots("conversation") if root.place == conversation), None)
         if root is None and not named:
-            return None
+            return {}
         known = index.files(root) if root else {}
         new = {name: one for name, one in named.items() if name not in known or known[name].hash != hash_of(one.data)}
         if not new and known.keys() <= named.keys():
             index.used("conversation", conversation)
-            return None
+            return {}
         index.expire(conversation, UPLOADS_MOST, UPLOAD_SECONDS)
-        return new
+        small = {name: one for name, one in new.items() if _is_small_text(name, one)}
+        data = b"".join(one.data for one in small.values())
+        Worker(index, _with(job, small), lambda step: None).work(BytesIO(data))
+        return {name: one for name, one in new.items() if name not in small}
+
+
+def _with(job: Job, uploads: Mapping[str, Attachment]) -> Job:
+    return msgspec.structs.replace(
+        job, uploads=[Upload(name, one.type, len(one.data)) for name, one in uploads.items()]
+    )
+
+
+def _is_small_text(name: str, one: Attachment) -> bool:
+    kind = kind_of(name, one.type)
+    return kind in ("text", "markdown", "table") and len(one.data) <= SMALL and one.kind != "pdf"

@@ -15,6 +15,8 @@ from specialists._knowledge.worker import Job, Step
 FILE_SECONDS = 20.0
 GRACE_SECONDS = 60.0
 """For the start of a worker, and what it does between files: looking through folders, counting words."""
+ENDING_SECONDS = 0.5
+"""For a worker that has said all to be gone."""
 BROKEN_MOST = 50
 """Files that end a worker, in one job."""
 _PACKAGES = str(Path(__file__).parents[2])
@@ -38,7 +40,7 @@ async def supervised(
     """
     for _ in range(BROKEN_MOST):
         file: Step | None = None
-        trouble = "it breaks the program that reads it"
+        over, trouble = False, "it breaks the program that reads it"
         async with _worker(job, uploads) as process:
             assert process.stdout is not None
             seconds = GRACE_SECONDS
@@ -48,16 +50,19 @@ async def supervised(
                         line = await process.stdout.readline()
                 except TimeoutError:
                     trouble = "it takes too long to be read"
+                    process.kill()
                     break
                 if not line:
                     break
                 step = _decoder.decode(line)
-                if step.what == "at":
-                    file = step
+                file = step if step.what == "at" else None if step.what == "read" else file
                 seconds = {"at": file_seconds, "slow": step.seconds}.get(step.what, GRACE_SECONDS)
                 yield step
                 if step.what in ("over", "busy"):
-                    return
+                    over = True
+                    break
+        if over:
+            return
         if file is None:
             raise Failed(f"the worker ended with {process.returncode}")
         job = msgspec.structs.replace(job, bad=[*job.bad, (file.root, file.name, trouble)])
@@ -77,11 +82,14 @@ async def _worker(job: Job, uploads: Sequence[bytes]) -> AsyncIterator[Process]:
     feeding = asyncio.create_task(_feed(process, job, uploads))
     try:
         yield process
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_SECONDS):
+                await process.wait()
     finally:
         feeding.cancel()
-        with suppress(ProcessLookupError):
+        if process.returncode is None:
             process.kill()
-        await process.wait()
+            await process.wait()
 
 
 async def _feed(process: Process, job: Job, uploads: Sequence[bytes]) -> None:
