@@ -36,7 +36,8 @@ def answer(wanted: str, path: str, term: str) -> Any:
 
 
 def _page(archive: "Archive", title: str) -> dict[str, str] | None:
-    for name in dict.fromkeys((title, title[:1].upper() + title[1:], title.title())):
+    alike = (name for name in _suggested(archive, title) if name.casefold() == title.casefold())
+    for name in dict.fromkeys((title, title[:1].upper() + title[1:], title.title(), *alike)):
         entry = _entry(archive, name)
         target = _target(entry) if entry is not None else None
         if entry is not None and target is not None:
@@ -53,7 +54,8 @@ def _entry(archive: "Archive", title: str) -> "Entry | None":
     if archive.has_entry_by_title(title):
         return archive.get_entry_by_title(title)
     path = title.replace(" ", "_")
-    return archive.get_entry_by_path(path) if archive.has_entry_by_path(path) else None
+    paths = (path, f"A/{path}")  # the latter in files of the older kind
+    return next((archive.get_entry_by_path(one) for one in paths if archive.has_entry_by_path(one)), None)
 
 
 def _target(entry: "Entry") -> "Entry | None":

@@ -44,6 +44,8 @@ for path, indexed in (("indexed.zim", True), ("titles_only.zim", False)):
         creator.add_item(Page("Kidney stone", "<p>A stone in a running kidney.</p>"))
         creator.add_item(Page("Ren", '<p><b>Ren</b> may refer to:</p>'
             '<ul><li><a href="K">Kidney</a>, two organs</li></ul>'))
+        creator.add_item(Page("A/Old path", "<p>Of an older file.</p>"))
+        creator.add_item(Page("iPhone of McX", "<p>Odd letters.</p>"))
         creator.add_item(Page("Kidney.png", "no picture"))
         creator.add_item(Page("Long", "<p>" + "x " * 3_000_000 + "</p>"))
         creator.add_redirection("Nephros", "Nephros", "Kidney", {Hint.FRONT_ARTICLE: True})
@@ -92,6 +94,11 @@ def test_without_an_index_titles_are_searched(ctx: Context) -> None:
 def test_redirects_and_choices(ctx: Context) -> None:
     assert "Redirected from 'Nephros'." in answer(wiki, {"page": "nephros"}, ctx)
     assert answer(wiki, {"query": "Ren"}, ctx).endswith("\n- Kidney, two organs")
+
+
+@pytest.mark.parametrize(("title", "text"), [("old path", "Of an older file."), ("IPHONE of mcx", "Odd letters.")])
+def test_titles_are_found_in_any_case_and_under_older_paths(ctx: Context, title: str, text: str) -> None:
+    assert answer(wiki, {"page": title}, ctx).endswith(f"\n\n{text}")
 
 
 def test_what_is_missing_or_no_text_is_refused(ctx: Context) -> None:
