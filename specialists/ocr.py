@@ -61,21 +61,16 @@ class PageText:
 async def ocr(
     enhance: Annotated[
         bool,
-        Meta(
-            description="Improve the picture first: for faint, noisy or small text. "
-            "Reads a PDF page as a picture even if it has a text layer."
-        ),
+        Meta(description="For faint, noisy or small text; reads a PDF page as a picture even if it has a text layer."),
     ] = False,
     language: Annotated[
-        str, Meta(description="Language of the text: auto, two letters such as de, or a Tesseract code.", max_length=40)
+        str, Meta(description="Of the text: auto, two letters such as de, or a Tesseract code.", max_length=40)
     ] = "auto",
     image_id: Annotated[
         int | None,
-        Meta(description="Which attachment to read, counted from 1 through the conversation; else the newest."),
+        Meta(description="Which attachment, counted from 1 through the conversation; else the newest."),
     ] = None,
-    page: Annotated[
-        int | str | None, Meta(description='Pages of a PDF or TIFF, such as 3 or "2-5,9"; else all of them.')
-    ] = None,
+    page: Annotated[int | str | None, Meta(description='Of a PDF or TIFF, such as 3 or "2-5,9"; else all.')] = None,
     offset: Annotated[int, Meta(description="Characters to skip, when a cut result says so.", ge=0)] = 0,
     *,
     context: Context,

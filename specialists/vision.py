@@ -60,14 +60,14 @@ async def vision(
     focus: Annotated[
         str,
         Meta(
-            description="What to look for: content_description, technical_diagrams, text, colors, people, data, "
-            'or a few words of your own; of a part only: "top left: text", or "10,20,50,60: text" in percent.',
+            description="content_description, technical_diagrams, text, colors, people, data, or a few words of your "
+            'own; for a part "top left: text", or in percent "10,20,50,60: text".',
             max_length=300,
         ),
     ] = "content_description",
     image_id: Annotated[
         int | Annotated[list[int], Meta(min_length=1, max_length=IMAGES_MOST)] | None,
-        Meta(description="Which attachments to look at, counted from 1 through the conversation; else the newest."),
+        Meta(description="Which attachments, counted from 1 through the conversation; else the newest."),
     ] = None,
     page: Annotated[int, Meta(description="Of a PDF or TIFF.", ge=1)] = 1,
     *,

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 MEMORY_MOST = 3 << 30
 """Address space. RapidOCR has 1.2 GB of it on a page of A4."""
-MEMORY_WORN = 1_200_000_000
+MEMORY_WORN = 800_000_000
 """Resident bytes from which a process makes room for a fresh one after its answer."""
 REQUESTS_MOST = 500
 NICE = 5

@@ -24,6 +24,14 @@ IDLE_SECONDS = 300.0
 ENDING_SECONDS = 0.03
 """For a process to end what it runs, before it is killed."""
 
+FRUGAL = {
+    "OMP_NUM_THREADS": "1",
+    "OMP_THREAD_LIMIT": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": "1000000",
+}
+"""One core is the server's own. What a page took goes back to the system behind it: 0.25 GB stay instead of 0.7."""
+
 
 class Gone(Exception):
     """The process ended before it had answered, and so did a second one."""
@@ -179,7 +187,7 @@ def _started(command: list[str]) -> subprocess.Popen[bytes]:
     """In a group of its own, so that it can be ended with all that it runs, and no Ctrl-C of a terminal reaches it."""
     own_group: dict[str, Any] = {"process_group": 0} if hasattr(os, "killpg") else {}
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    environ = {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "OPENBLAS_NUM_THREADS"), "1")}
+    environ = {**os.environ, **FRUGAL}
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env=environ, bufsize=0, **own_group)
 
 
