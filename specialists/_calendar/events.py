@@ -2,9 +2,6 @@
 so that what is broken or huge in a stranger's file stays without effect on the rest of it.
 """
 
-import hashlib
-import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -90,51 +87,6 @@ class File:
     series: Mapping[str, Sequence[Event]]
     unreadable: int = 0
     expanded: dict[str, object] = field(default_factory=dict, compare=False)
-
-
-class Readings:
-    """The files read last, by their content; bounded by their size.
-
-    Args:
-        most: bytes of files to keep.
-    """
-
-    def __init__(self, most: int = 48_000_000) -> None:
-        self._most = most
-        self._size = 0
-        self._files: OrderedDict[bytes, File] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def file(self, data: bytes) -> File:
-        """The file with this content, read at most once.
-
-        Raises:
-            Unreadable: when it is too large, or no calendar.
-        """
-        key = digest(data)
-        found = self.known(key)
-        return found or self._keep(key, read(data))
-
-    def known(self, key: bytes) -> File | None:
-        """A file that was read lately, by the digest of its content."""
-        with self._lock:
-            if key in self._files:
-                self._files.move_to_end(key)
-            return self._files.get(key)
-
-    def _keep(self, key: bytes, file: File) -> File:
-        with self._lock:
-            if key not in self._files:
-                self._size += len(file.data)
-            self._files[key] = file
-            while self._size > self._most and len(self._files) > 1:
-                self._size -= len(self._files.popitem(last=False)[1].data)
-        return file
-
-
-def digest(data: bytes) -> bytes:
-    """What tells one content from another."""
-    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def read(data: bytes) -> File:

@@ -15,13 +15,14 @@ from pathlib import Path
 from stat import S_ISREG
 
 from brain import Refused
-from specialists._calendar.events import FILE_MOST, Readings, Unreadable, digest
+from specialists._calendar.events import FILE_MOST, Unreadable
 from specialists._calendar.expand import Window
+from specialists._calendar.readings import Readings, digest
 from specialists._calendar.store import Calendar, Changed, Resource, file_id, looks_like
 
 FILES_MOST = 20_000
 CALENDARS_MOST = 100
-LOCK_SECONDS = 3.0
+LOCK_SECONDS = 2.0
 UNWRITABLE = "the calendar folder cannot be written; tell the user that the operator has to look at it"
 _LOCK = ".brain.lock"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")

@@ -14,8 +14,9 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from xml.sax.saxutils import escape
 
 from brain import Refused
-from specialists._calendar.events import Readings, Unreadable
+from specialists._calendar.events import Unreadable
 from specialists._calendar.expand import Window
+from specialists._calendar.readings import Readings
 from specialists._calendar.store import Calendar, Changed, Resource, file_id, looks_like
 
 ANSWER_MOST = 8_000_000
@@ -27,6 +28,7 @@ CALENDARS_SECONDS = 300.0
 UNREACHABLE = "the calendar server cannot be reached; go on without it, or ask again later"
 _TOO_LARGE = "the calendar server's answer is too large; ask for a shorter time"
 _OTHER = "the calendar server points to another server, which is not followed; the operator must set that address"
+_NO_CALDAV = "what is at the calendar server's address does not answer as CalDAV; tell the user"
 _LOGIN = "the calendar server does not accept the login; tell the user that the operator has to look at it"
 _STATUS = "the calendar server did not do it (status {status}); ask again later, or tell the user"
 _BETWEEN = (
@@ -159,13 +161,13 @@ class Server:
         headers["Content-Type"] = "text/calendar; charset=utf-8"
         with _refusing():
             answer = self._client.put(urljoin(calendar.id, name), data, headers)
-            _check(answer)
+            _check(answer, writing=True)
         return answer.headers.get("ETag") or ""
 
     def remove(self, calendar: Calendar, name: str, version: str) -> None:
         _must_have_version(version)
         with _refusing():
-            _check(self._client.delete(urljoin(calendar.id, name), {"If-Match": version}))
+            _check(self._client.delete(urljoin(calendar.id, name), {"If-Match": version}), writing=True)
 
 
 def _must_have_version(version: str | None) -> None:
@@ -173,9 +175,11 @@ def _must_have_version(version: str | None) -> None:
         raise Refused("the calendar server names no versions, so that nothing can be changed there safely")
 
 
-def _check(answer: Any) -> None:
-    if answer.status in (404, 409, 412):
+def _check(answer: Any, *, writing: bool = False) -> None:
+    if writing and answer.status in (404, 409, 412):
         raise Changed
+    if answer.status == 404:
+        raise Refused(_NO_CALDAV)
     if answer.status >= 300:
         raise Refused(_STATUS.format(status=int(answer.status)))
 
@@ -184,22 +188,20 @@ def _check(answer: Any) -> None:
 def _refusing() -> Iterator[None]:
     """Turns what `caldav` and what is below it raise into refusals."""
     import niquests
-    from caldav.lib.error import AuthorizationError, DAVError, ETagMismatchError, NotFoundError, RateLimitError
+    from caldav.lib.error import AuthorizationError, DAVError, RateLimitError
     from lxml.etree import LxmlError
 
     try:
         yield
     except AuthorizationError as error:
         raise Refused(_LOGIN) from error
-    except (ETagMismatchError, NotFoundError) as error:
-        raise Changed from error
     except RateLimitError as error:
         raise Refused("the calendar server has too many requests; ask again in a minute") from error
     except (niquests.exceptions.RequestException, OSError) as error:
         raise Refused(UNREACHABLE) from error
     except (DAVError, LxmlError, ValueError, AssertionError, AttributeError, KeyError, TypeError) as error:
         # what `caldav` stumbles over in answers that are none
-        raise Refused("what is at the calendar server's address does not answer as CalDAV; tell the user") from error
+        raise Refused(_NO_CALDAV) from error
 
 
 class _Guarded:

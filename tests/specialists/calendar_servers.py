@@ -48,7 +48,7 @@ class Radicale:
     def put(self, calendar: str, name: str, text: str) -> None:
         path = f"{USER}/{calendar}/{name}"
         status, _ = self.request("PUT", path, text.replace("\n", "\r\n"), Content_Type="text/calendar")
-        assert status == 201
+        assert status in (201, 204)
 
     def get(self, calendar: str, name: str) -> str:
         return self.request("GET", f"{USER}/{calendar}/{name}")[1]

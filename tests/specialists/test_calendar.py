@@ -5,6 +5,7 @@ import json
 import re
 import time
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +145,6 @@ class TestCreating:
         calendars.text(action="create", title="x", start="2026-03-30T09:00")
         text = calendars.only_file().replace("Europe/Berlin", "Made-Up")
         zone = icalendar.Calendar.from_ical(text).timezones[0].to_tz(lookup_tzid=False)
-        from datetime import datetime, timedelta
-
         for moment, hours in (
             ("2026-03-29T01:59", 1),
             ("2026-03-29T03:00", 2),

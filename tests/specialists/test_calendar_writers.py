@@ -1,0 +1,190 @@
+"""Two writers of one event: whoever comes second is told, and nothing is lost."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from calendars import Calendars, ics, id_in
+
+from brain import Refused
+from brain.running import Answer
+from specialists._calendar.folder import Folder
+from specialists._calendar.readings import digest
+from specialists._calendar.store import Changed
+
+EVENT = ics("UID:1\nSUMMARY:Old\nDTSTART;TZID=Europe/Berlin:20260323T090000\nDESCRIPTION:0")
+CHANGED = "the event was changed meanwhile: list it again, then ask again if it is still right"
+COUNTER = """
+import sys
+from pathlib import Path
+from specialists._calendar.readings import digest
+from specialists._calendar.folder import Folder
+from specialists._calendar.store import Calendar, Changed
+
+root, times = Path(sys.argv[1]), int(sys.argv[2])
+folder, home = Folder(root, lambda: 60), Calendar("home", "home")
+done = 0
+while done < times:
+    data = (root / "home" / "a.ics").read_bytes()
+    head, _, rest = data.partition(b"DESCRIPTION:")
+    number, _, tail = rest.partition(b"\\r\\n")
+    more = head + b"DESCRIPTION:" + str(int(number) + 1).encode() + b"\\r\\n" + tail
+    try:
+        folder.write(home, "a.ics", more, digest(data).hex())
+    except Changed:
+        continue
+    done += 1
+"""
+
+
+@pytest.fixture
+def calendars(tmp_path: Path) -> Calendars:
+    made = Calendars(tmp_path)
+    made.put("a.ics", EVENT)
+    return made
+
+
+def test_the_second_of_two_conversations_is_told(calendars: Calendars) -> None:
+    for conversation in ("one", "two"):
+        calendars.text(conversation, start="2026-03-23")
+    calendars.text("one", action="update", event_id="1", title="First")
+    change = {"action": "update", "event_id": "1", "title": "Second"}
+    assert calendars.refusal("two", **change) == CHANGED
+    assert "SUMMARY:First" in calendars.only_file()
+    assert "Second" in calendars.text("two", **change)  # now that it knows
+
+
+def test_who_has_not_listed_it_may_change_it(calendars: Calendars) -> None:
+    calendars.text("one", action="update", event_id="1", title="First")
+    assert "Second" in calendars.text("two", action="update", event_id="1", title="Second")
+
+
+def test_one_conversation_may_change_it_again_and_again(calendars: Calendars) -> None:
+    calendars.text(start="2026-03-23")
+    for title in ("A", "B", "C"):
+        calendars.text(action="update", event_id="1", title=title)
+    assert "Deleted" in calendars.text(action="delete", event_id="1")
+
+
+def test_another_program_is_a_writer_too(calendars: Calendars) -> None:
+    calendars.text(start="2026-03-23")
+    calendars.put("a.ics", EVENT.replace("Old", "Moved by khal"))
+    assert calendars.refusal(action="delete", event_id="1") == CHANGED
+    assert "Moved by khal" in calendars.only_file()
+
+
+def test_a_change_between_reading_and_writing_is_noticed(calendars: Calendars) -> None:
+    folder = Folder(calendars.folder / "ada", lambda: 60)
+    (home,) = folder.calendars()
+    (resource,) = folder.find(home, "1")
+    calendars.put("a.ics", EVENT.replace("Old", "New"))
+    with pytest.raises(Changed):
+        folder.write(home, "a.ics", b"mine", resource.version)
+    with pytest.raises(Changed):
+        folder.remove(home, "a.ics", resource.version)
+    with pytest.raises(Changed):
+        folder.write(home, "a.ics", b"mine", None)
+    calendars.files()[0].unlink()
+    with pytest.raises(Changed):
+        folder.write(home, "a.ics", b"mine", resource.version)
+    assert [path.name for path in (calendars.folder / "ada/home").iterdir()] == []
+
+
+def test_a_change_that_leaves_size_and_time_as_they_were_is_noticed(calendars: Calendars) -> None:
+    (path,) = calendars.files()
+    os.utime(path, ns=(10**18, 10**18))
+    calendars.text(start="2026-03-23")
+    stamp = path.stat()
+    path.unlink()  # as programs replace files: by new ones
+    calendars.put("b.ics", EVENT.replace("Old", "New")).rename(path)
+    os.utime(path, ns=(stamp.st_mtime_ns, stamp.st_mtime_ns))
+    assert path.stat().st_size == stamp.st_size
+    folder = Folder(calendars.folder / "ada", lambda: 60)
+    (home,) = folder.calendars()
+    with pytest.raises(Changed):
+        folder.write(home, "a.ics", b"mine", digest(EVENT.replace("\n", "\r\n").encode()).hex())
+
+
+def test_threads_lose_nothing(calendars: Calendars) -> None:
+    """Eight at once, each with its own word: each is either in the file or was told that it is not."""
+    texts = {f"T{number}": {"title": f"T{number}"} for number in range(8)}
+
+    def change(title: str) -> bool:
+        return isinstance(calendars.call(title, action="update", event_id="1", **texts[title]), Answer)
+
+    with ThreadPoolExecutor(8) as pool:
+        done = dict(zip(texts, pool.map(change, texts), strict=True))
+    assert any(done.values())
+    assert f"SEQUENCE:{sum(done.values())}\n" in calendars.only_file()
+
+
+def test_processes_lose_nothing(calendars: Calendars) -> None:
+    """Three count up the same number in the same file."""
+    command = [sys.executable, "-c", COUNTER, str(calendars.folder / "ada"), "25"]
+    processes = [subprocess.Popen(command, cwd=Path(__file__).parent.parent.parent) for _ in range(3)]
+    assert [process.wait(30) for process in processes] == [0, 0, 0]
+    assert "DESCRIPTION:75\n" in calendars.only_file()
+
+
+def test_readers_never_see_half_a_file(calendars: Calendars) -> None:
+    over = threading.Event()
+    wrong: list[str] = []
+
+    def read() -> None:
+        while not over.is_set():
+            data = calendars.files()[0].read_text()
+            if not data.endswith("END:VCALENDAR\n"):
+                wrong.append(data)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(50):
+        calendars.text(action="update", event_id="1", description="x" * 2000 * (number % 2))
+    over.set()
+    reader.join()
+    assert wrong == []
+
+
+def test_nothing_is_left_behind(calendars: Calendars) -> None:
+    calendars.text(action="update", event_id="1", title="New")
+    made = id_in(calendars.text(action="create", title="x", start="2026-03-30"))
+    calendars.text(action="delete", event_id=made)
+    assert [path.name for path in (calendars.folder / "ada/home").iterdir()] == ["a.ics"]
+
+
+def test_a_file_keeps_its_rights(calendars: Calendars) -> None:
+    (path,) = calendars.files()
+    path.chmod(0o640)
+    calendars.text(action="update", event_id="1", title="New")
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_lock_that_is_never_let_go_is_not_waited_for_for_ever(calendars: Calendars) -> None:
+    program = (
+        "import fcntl, sys, time; file = open(sys.argv[1], 'ab'); fcntl.flock(file, fcntl.LOCK_EX); "
+        "print('held', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", program, str(calendars.folder / "ada/.brain.lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        begun = time.monotonic()
+        reason = calendars.refusal(action="update", event_id="1", title="New")
+        assert 1 < time.monotonic() - begun < 6
+        holder.kill()
+    assert reason == "the calendar is being written by others; ask again in a minute"
+    assert "New" in calendars.text(action="update", event_id="1", title="New")
+
+
+def test_a_calendar_that_vanished_is_refused_in_words(calendars: Calendars) -> None:
+    folder = Folder(calendars.folder / "ada", lambda: 60)
+    (home,) = folder.calendars()
+    calendars.files()[0].unlink()
+    (calendars.folder / "ada/home").rmdir()
+    with pytest.raises(Refused, match="the calendar folder cannot be written"):
+        folder.write(home, "a.ics", b"", None)
