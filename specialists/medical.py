@@ -17,7 +17,7 @@ from specialists._medical.calculator import (
     put_in,
 )
 from specialists._medical.catalog import close_to, named, own, search
-from specialists._medical.inputs import shown
+from specialists._medical.inputs import Input, shown
 from specialists._medical.library import installed, library
 
 REASON_LENGTH = 390
@@ -169,8 +169,12 @@ def described(one: Calculator) -> Result:
     return Result(
         "\n".join(lines),
         citations=_citations(one, one.sources),
-        data={"calculator": one.name, "inputs": [each.name for each in one.inputs]},
+        data={"calculator": one.name, "inputs": [_field(each) for each in one.inputs]},
     )
+
+
+def _field(one: Input) -> Mapping[str, Any]:
+    return {"name": one.name, "expects": one.expects(), "optional": one.optional}
 
 
 def answered(answer: Answer) -> Result:

@@ -1,10 +1,12 @@
 """Built in: the heart: mean pressure and the QT interval."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source, Values
-from specialists._medical.inputs import Quantity
+from specialists._medical.inputs import Quantity, key_of
 from specialists._medical.patient import (
     DIASTOLIC,
     HEART_RATE,
@@ -25,6 +27,23 @@ QTC_BANDS = up_to(
 )
 
 
+RR = Quantity(name="rr_interval", also="rr", measure=units.SECONDS, least=0.2, most=3)
+
+
+def _with_rate(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs with the heart rate of an RR interval, where that was given instead.
+
+    Raises:
+        Wrong: when the interval cannot be read.
+    """
+    found = dict(raw)
+    names = dict(RR.names())
+    for name in raw:
+        if key_of(name) in names and "heart_rate" not in raw:
+            found["heart_rate"] = 60 / RR.read(found.pop(name), names[key_of(name)]).value
+    return found
+
+
 def _qtc(name: str, work: Callable[[Values], float], formula: str, value: float, *sources: Source) -> Calculator:
     """One correction of the QT interval; the library's one offers Bazett's and Fridericia's."""
     title = name.capitalize()
@@ -34,7 +53,8 @@ def _qtc(name: str, work: Callable[[Values], float], formula: str, value: float,
         also=f"{'' if name == 'framingham' else name}, qtc {name} calculator, corrected qt {name}, qtc",
         says=f"QT corrected for the heart rate by {title}",
         group="heart",
-        inputs=(QT, QT_RATE),
+        inputs=(QT, replace(QT_RATE, text="or rr_interval in s or ms")),
+        prepare=_with_rate,
         work=work,
         formula=formula,
         unit="ms",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any, TypeVar
 
-from specialists._medical.dates_read import day_of
+from specialists._medical.days import day_of
 from specialists._medical.steps import Limit, Steps
 from specialists._medical.units import COUNT, Measure, plain, tidy
 

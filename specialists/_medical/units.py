@@ -1,7 +1,7 @@
 """Built in: the units of measured quantities, and the one table by which they are converted."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
@@ -49,16 +49,29 @@ def tidy(value: float) -> float:
     return float(f"{value:.10g}")
 
 
+_WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"\b(?:micro|mc)(?=[a-z])", "u"),
+    (r"\bmilli(?=[a-z])", "m"),
+    (r"\b(u|m|n|k)?mol(?:e|es|s)\b", r"\1mol"),
+    (r"\b(u|m|k)?grams?\b", r"\1g"),
+    (r"\b(deci|d|m|u)?lit(?:er|re)s?\b", lambda found: f"{(found[1] or '')[:1]}l"),
+    (r"\bmmeters? of mercury\b", "mmhg"),
+    (r"^per (?=[a-z])", "/"),
+    (r"(?<=[a-z\d]) per (?=[a-z\d])", "/"),
+)
+"""Units written out: `micromoles per liter` is `umol/l`, and `mcg` is `ug`."""
+
+
 def plain(unit: str) -> str:
     """One spelling of a unit: `µmol / L` and `umol/l`, `×10⁹/L` and `10^9/l`, `mcg` and `ug` are the same."""
     text = re.sub(r"10([⁰¹²³⁴⁵⁶⁷⁸⁹]+)", lambda power: "10^" + power[1].translate(SUPERSCRIPTS), unit)
-    text = text.translate(SUPERSCRIPTS).lower().replace("µ", "u").replace("μ", "u").replace("−", "-")
-    text = text.replace("×", "x").replace("·", "*").replace(" per ", "/").replace("²", "2")
+    text = text.translate(SUPERSCRIPTS).lower().translate(str.maketrans("µμ−×·", "uu-x*"))
+    for pattern, short in _WORDS:
+        text = re.sub(pattern, short, text)
     text = re.sub(r"[\s_]+|\.$", "", text)
     text = re.sub(r"^[x*]+(?=10)", "", text)
     text = re.sub(r"^10(?:\*\*|\*|e\+?)(?=\d)", "10^", text)
-    text = re.sub(r"mcg", "ug", re.sub(r"lit(?:er|re)s?", "l", text))
-    return re.sub(r"\^(?=[23]\b)", "", text) if not text.startswith("10^") else re.sub(r"mm\^3", "mm3", text)
+    return re.sub(r"(?<=m)\^(?=[23]\b)", "", text)
 
 
 def measure(unit: str, factors: Mapping[str, float], shown: Iterable[str] = (), **more: bool) -> Measure:
@@ -140,7 +153,7 @@ CELLS = measure(
     {
         "10^9/l g/l giga/l billion/l 10^3/ul 10^3/mm3 k/ul k/mm3 k/mcl k thou/ul thousand/ul 1000/ul 10^6/ml k/cumm": 1,
         "10^3/cumm thousands/ul thousand/mm3 thousand/cumm thou/mm3 10^3 10^9 thousand thousands/mm3 10^3cells/ul": 1,
-        "10^9cells/l 10^3cells/mm3 kcells/ul": 1,
+        "10^9cells/l 10^3cells/mm3 kcells/ul 109/l 103/ul 103/mm3": 1,
         "/ul /mm3 /cumm cells/ul cells/mm3 cells/cumm count/ul platelets/ul 1/ul per/ul": 1e-3,
         "/l count/l cells/l 1/l": 1e-9,
         "/ml cells/ml": 1e-6,
@@ -187,7 +200,7 @@ MASS = measure(
 AGE = measure(
     "years",
     {
-        "years year y yr yrs yo y/o yearsold yearold a": 1,
+        "years year y yr yrs yo y/o y.o yearsold yearold year-old years-old a": 1,
         "months month mo mos mths monthsold": 1 / 12,
         "weeks week wk wks w weeksold": 7 / 365.25,
         "days day d daysold": 1 / 365.25,
@@ -203,7 +216,7 @@ PER_MINUTE = measure(
     "/min",
     {
         "/min 1/min bpm beats/min beat/min breaths/min breath/min min-1 beatsperminute "
-        "beats/minute breaths/minute breathsperminute /minute cpm rpm": 1
+        "beats/minute breaths/minute breathsperminute /minute cpm rpm /min. min^-1": 1
     },
     ("bpm", "breaths/min"),
 )
@@ -230,20 +243,12 @@ LITRES = measure("L", {"l": 1, "ml cc": 1e-3}, ("mL",))
 ESR = measure("mm/h", {"mm/h mm/hr mm/1h mm/hour mmh mm": 1}, ())
 COUNT = Measure("", {}, (), {})
 PER_DAY = measure("/day", {"/day perday day timesaday times/day x/day daily doses/day": 1}, ())
+_CELSIUS = ("°c", "ºc", "c", "oc", "celsius", "degc", "degreesc", "degreescelsius", "degreecelsius")
+_FAHRENHEIT = ("°f", "ºf", "f", "of", "fahrenheit", "degf", "degreesf", "degreesfahrenheit", "degreefahrenheit")
+_KELVIN = ("k", "kelvin")
 TEMPERATURE = Measure(
     "°C",
-    {"°c": 1, "c": 1, "celsius": 1, "degc": 1, "degreescelsius": 1, "degreecelsius": 1, "oc": 1, "ºc": 1}
-    | {
-        "°f": 5 / 9,
-        "f": 5 / 9,
-        "fahrenheit": 5 / 9,
-        "degf": 5 / 9,
-        "degreesfahrenheit": 5 / 9,
-        "ºf": 5 / 9,
-        "k": 1,
-        "kelvin": 1,
-    },
+    dict.fromkeys(_CELSIUS, 1) | dict.fromkeys(_FAHRENHEIT, 5 / 9) | dict.fromkeys(_KELVIN, 1),
     ("°C", "°F"),
-    dict.fromkeys(("°f", "f", "fahrenheit", "degf", "degreesfahrenheit", "ºf"), _ZERO_CELSIUS_IN_FAHRENHEIT)
-    | dict.fromkeys(("k", "kelvin"), _ZERO_CELSIUS_IN_KELVIN),
+    dict.fromkeys(_FAHRENHEIT, _ZERO_CELSIUS_IN_FAHRENHEIT) | dict.fromkeys(_KELVIN, _ZERO_CELSIUS_IN_KELVIN),
 )

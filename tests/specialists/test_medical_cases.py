@@ -75,6 +75,8 @@ def test_each_gives_the_value_of_its_own_example(one: Calculator) -> None:
         ("ldl", {"total_cholesterol": "5 mmol/L", "hdl": "1.5 mmol/L", "triglycerides": "1 mmol/L"}, 117.6),
         # heart: QT of 360 ms at 100 beats
         ("qtc_bazett", {"qt": 360, "heart_rate": 100}, 464.76),
+        ("qtc_bazett", {"qt": 360, "RR interval": "600 ms"}, 464.76),
+        ("qtc_bazett", {"qt": 360, "rr_interval": 0.6}, 464.76),
         ("qtc_fridericia", {"qt": 360, "heart_rate": 100}, 426.83),
         ("qtc_framingham", {"qt": "0.36 s", "heart_rate": 100}, 421.6),
         ("qtc_hodges", {"qt": 360, "heart_rate": 100}, 430.0),
