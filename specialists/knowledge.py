@@ -143,8 +143,9 @@ async def knowledge(
             yield progress
         if not path.exists():
             raise Refused(NOTHING)
-        with closing(await asyncio.to_thread(Index, path)) as opened:
-            yield await _answered(opened, query, source, offset, context)
+        async with keeping.opened(path) as opened:
+            result = await _answered(opened, query, source, offset, context)
+        yield result
     except Damaged as error:
         raise Refused("the index of the documents is damaged; the operator can see more with: brain check") from error
 
@@ -162,7 +163,7 @@ async def _answered(opened: Index, query: str, source: str | None, offset: int, 
     except TimeoutError:
         asked = None
     result = await asyncio.to_thread(_searched, opened, query, source, offset, roots, asked)
-    keeping.vectors_made(opened.path, context.model)
+    keeping.vectors_made(opened.path, context.model, matched=asked is not None)
     reading = keeping.still_reading(opened.path, context.conversation_id)
     if reading is None:
         return result
@@ -174,15 +175,12 @@ async def _answered(opened: Index, query: str, source: str | None, offset: int, 
 def _searched(
     opened: Index, query: str, source: str | None, offset: int, roots: Sequence[Root], asked: vectors.Asked | None
 ) -> Result:
-    names, troubles = opened.names(roots), opened.troubles(roots)
-    if not names and not troubles:
-        raise Refused(NOTHING)
-    files = None if source is None else _files_of(source, names, troubles, roots)
+    files = None if source is None else _files_of(source, opened, roots)
     matrix = vectors.matrix(opened) if asked is not None else None
     chunks = ranked(opened, query, Scope([root.id for root in roots], files), matrix, asked)
     found = fetched(opened, chunks[offset : offset + PASSAGES_GIVEN])
     if not found:
-        return Result(_nothing(query, source, offset, [name for _, _, name in names], troubles))
+        return _nothing(query, source, offset, opened, roots)
     result = _result(found, {root.id: root for root in roots}, offset, len(chunks))
     unread = opened.troubles([root for root in roots if root.kind == "conversation"])
     if not unread:
@@ -190,14 +188,13 @@ def _searched(
     return Result(f"{result.text}\n\n{_unread(unread)}", result.citations, more=result.more)
 
 
-def _files_of(
-    source: str, names: Sequence[tuple[int, int, str]], troubles: Sequence[tuple[str, str]], roots: Sequence[Root]
-) -> set[int]:
+def _files_of(source: str, opened: Index, roots: Sequence[Root]) -> set[int]:
     """The files that a name means: those called so, else those in a folder called so, else those whose name holds it.
 
     Raises:
         Refused: when there are none, with what is wrong with that file, or names that come near.
     """
+    names = opened.names(roots)
     wanted = source[:SOURCE_LENGTH].partition("#")[0].strip().strip("/").casefold()
     folders = {root.id: _folder_name(root).casefold() for root in roots}
     called = {number for number, _, name in names if wanted in _ways_to_say(name)}
@@ -209,10 +206,12 @@ def _files_of(
     holding = {number for number, _, name in names if wanted in name.casefold()}
     found = called or below or holding
     if not found:
-        unread = [(name, why) for name, why in troubles if wanted in _ways_to_say(name)]
+        unread = [(name, why) for name, why in opened.troubles(roots) if wanted in _ways_to_say(name)]
         if unread:
             raise Refused(_unread(unread)[:REASON_LENGTH])
         there = [name for _, _, name in names]
+        if not there:
+            raise Refused(NOTHING)
         near = get_close_matches(source[:SOURCE_LENGTH], there, NAMES_SHOWN, 0.3) or there
         raise Refused(f"no file or folder is called {source[:60]!r}; there are: {_names(near)}"[:REASON_LENGTH])
     return found
@@ -258,16 +257,22 @@ def _citation(passage: Found, root: Root) -> Citation:
     return Citation(f"{name}#{fragment}" if fragment else name, title)
 
 
-def _nothing(
-    query: str, source: str | None, offset: int, names: Sequence[str], troubles: Sequence[tuple[str, str]]
-) -> str:
-    where = f" in {source!r}" if source else ""
+def _nothing(query: str, source: str | None, offset: int, opened: Index, roots: Sequence[Root]) -> Result:
+    """Says what there is.
+
+    Raises:
+        Refused: when that is nothing at all.
+    """
+    names, troubles = [name for _, _, name in opened.names(roots)], opened.troubles(roots)
+    if not names and not troubles:
+        raise Refused(NOTHING)
+    where = f" in {source[:60]!r}" if source else ""
     further = "more " if offset else ""
     text = (
         f"Nothing {further}in the user's documents{where} matches {query[:200]!r}. Try other words or synonyms, in the "
     )
     text += f"language of the documents.\nIndexed: {len(names)} files: {_names(names)}."
-    return f"{text}\n{_unread(troubles)}" if troubles else text
+    return Result(f"{text}\n{_unread(troubles)}" if troubles else text)
 
 
 def _unread(troubles: Sequence[tuple[str, str]]) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, closing, suppress
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -28,6 +28,8 @@ CHECK_SECONDS = 1.0
 CHECK_SHARE = 20.0
 TELL_SECONDS = 0.1
 WORKERS_MOST = max(2, (os.cpu_count() or 2) // 2)
+VECTORS = "\0vectors"
+"""The purpose of the work that makes vectors, which is no conversation's id."""
 SMALL = 200_000
 """Bytes of a text that is read at once; starting a worker would take longer."""
 VECTORS_AGAIN_SECONDS = 600.0
@@ -58,6 +60,7 @@ class Keeper:
     works: dict[tuple[Path, str], Work] = field(default_factory=dict)
     fresh_until: dict[Path, float] = field(default_factory=dict)
     vectors_from: dict[Path, float] = field(default_factory=dict)
+    matched: set[Path] = field(default_factory=set)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(WORKERS_MOST))
 
     def running(self, key: tuple[Path, str]) -> Work | None:
@@ -138,19 +141,25 @@ def still_reading(path: Path, conversation: str) -> Step | None:
     return None
 
 
-def vectors_made(path: Path, model: vectors.Embedder) -> None:
-    """Has the passages without a vector get one, in the background, if the model server makes any."""
+def vectors_made(path: Path, model: vectors.Embedder, *, matched: bool) -> None:
+    """Has the passages without a vector get one, in the background, if the model server makes any.
+
+    Args:
+        matched: the vectors in the index are this model's. Those of another one are replaced only when no question
+            has used them since the start: where several models are on offer, they would take turns at it.
+    """
     own = keeper()
+    if matched:
+        own.matched.add(path)
     due = time.monotonic() >= own.vectors_from.get(path, 0.0)
-    if due and own.running((path, "\0vectors")) is None and vectors.installed():
-        own.works[path, "\0vectors"] = Work(asyncio.create_task(_make_vectors(own, path, model)))
+    if due and matched == (path in own.matched) and own.running((path, VECTORS)) is None and vectors.installed():
+        own.works[path, VECTORS] = Work(asyncio.create_task(_make_vectors(own, path, model, matched=matched)))
 
 
-async def _make_vectors(own: Keeper, path: Path, model: vectors.Embedder) -> None:
+async def _make_vectors(own: Keeper, path: Path, model: vectors.Embedder, *, matched: bool) -> None:
     own.vectors_from[path] = time.monotonic() + CHECK_SECONDS
-    index = await asyncio.to_thread(Index, path)
-    with closing(index):
-        if not vectors.lacking(index):
+    async with opened(path) as index:
+        if matched and not await asyncio.to_thread(vectors.lacking, index):
             return
         began = time.monotonic()
         try:
@@ -159,6 +168,20 @@ async def _make_vectors(own: Keeper, path: Path, model: vectors.Embedder) -> Non
                 began = time.monotonic()
         except Refused:
             own.vectors_from[path] = time.monotonic() + VECTORS_AGAIN_SECONDS
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[Index]:
+    """An index, opened and closed where it does not hold up the loop: closing may copy what was written.
+
+    Raises:
+        Damaged: when it cannot be used.
+    """
+    index = await asyncio.to_thread(Index, path)
+    try:
+        yield index
+    finally:
+        await asyncio.to_thread(index.close)
 
 
 def named_uploads(attachments: Sequence[Attachment]) -> dict[str, Attachment]:

@@ -262,7 +262,7 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, ser
             return outcome.text
 
         words = await ask()
-        await keeping.keeper().works[path_for(settings.home, "local"), "\0vectors"].task
+        await keeping.keeper().works[path_for(settings.home, "local"), keeping.VECTORS].task
         both = await ask()
         server.broken = True
         began = time.monotonic()
@@ -273,6 +273,26 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, ser
     assert words.startswith("Nothing in the user's documents matches")
     assert "[1] leave.md" in both
     assert seconds < 1
+
+
+def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: Embedding) -> None:
+    async def made(model: OpenAI, *, matched: bool) -> bool:
+        keeping.keeper().vectors_from.clear()
+        keeping.vectors_made(index.path, model, matched=matched)
+        work = keeping.keeper().works.pop((index.path, keeping.VECTORS), None)
+        if work is not None:
+            await work.task
+        return work is not None
+
+    async def work(model: OpenAI) -> list[tuple[bool, bool]]:
+        found = []
+        for name, matched in (("toy", False), ("other", False), ("other", True), ("toy", False)):
+            server.model = name
+            begun = await made(model, matched=matched)
+            found.append((begun, await vectors.asked(index, model, "x") is not None))
+        return found
+
+    assert with_model(server, work) == [(True, True), (True, True), (True, True), (False, False)]
 
 
 def test_a_slow_server_is_not_waited_for_long(index: Index, server: Embedding, tmp_path: Path) -> None:
