@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from brain import Citation, Context, Refused, Result, specialist
+from brain import Citation, Refused, Result, specialist
 from specialists._medical.calculator import (
     NOT_ADVICE,
     OTHERS_ABSENT,
@@ -16,7 +16,7 @@ from specialists._medical.calculator import (
     list_of_inputs,
     put_in,
 )
-from specialists._medical.catalog import close_to, named, own, search
+from specialists._medical.catalog import close_to, named, own, search, telling
 from specialists._medical.inputs import Input, shown
 from specialists._medical.library import installed, library
 
@@ -65,14 +65,12 @@ def medical(
         dict[str, Any] | None, Meta(description='by name, with units: {"creatinine":"88 µmol/L"}')
     ] = None,
     search: Annotated[str | None, Meta(description="words, to find a calculator")] = None,
-    *,
-    context: Context,
 ) -> Result:
     """About 120 medical calculators and scores (kidney, heart, liver, sepsis, doses, …). Never guess an input."""
     if calculator is None or not calculator.strip():
         if inputs:
             raise Refused("inputs were given, but no calculator; name one, or find one with search")
-        return found_by(search) if search and search.strip() else overview(context.message)
+        return found_by(search) if search and search.strip() else overview()
     chosen = known(calculator)
     if not inputs:
         return described(chosen)
@@ -109,10 +107,8 @@ def _short(name: str) -> str:
     return f"'{line[:60]}{'…' if len(line) > 60 else ''}'"
 
 
-def overview(message: str = "") -> Result:
-    """What there is for the user's message; when nothing fits it, all there is, by group."""
-    if search(message, everything()):
-        return found_by(message)
+def overview() -> Result:
+    """What there is, by group, and how it is asked for."""
     groups: dict[str, list[str]] = {}
     for one in everything():
         groups.setdefault(one.group, []).append(one.name)
@@ -126,11 +122,13 @@ def overview(message: str = "") -> Result:
 def _without_package() -> list[str]:
     if installed():
         return []
-    return ["About 60 more come with the package open-medicine: pip install 'brain-sse[medical]'"]
+    return ["About 50 more come with the package open-medicine: pip install 'brain-sse[medical]'"]
 
 
 def found_by(query: str) -> Result:
-    """At most eight calculators for some words, one line each."""
+    """At most eight calculators for some words, one line each; all of them for words that tell nothing."""
+    if not telling(query):
+        return overview()
     found = search(query, everything())
     if not found:
         groups = ", ".join(dict.fromkeys(one.group for one in everything()))
@@ -187,7 +185,8 @@ def answered(answer: Answer) -> Result:
     lines += _formula(answer)
     if worked.points:
         scored = ", ".join(f"{name} {shown(points)}" for name, points in worked.points.items() if points)
-        lines.append(f"Points: {scored or 'none'}; all others 0. Sum: {shown(worked.value)}")
+        others = f"{scored}; all others 0" if scored else "none"
+        lines.append(f"Points: {others}. Sum: {shown(worked.value)}")
     lines += [f"Note: {note}" for note in (*answer.notes, *one.notes)]
     lines += [_source_line(one, sources), NOT_ADVICE]
     return Result("\n".join(lines), citations=_citations(one, sources), data=_data(answer))

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source, Values, Worked
-from specialists._medical.inputs import Quantity
+from specialists._medical.inputs import Quantity, Wrong
 from specialists._medical.patient import HEIGHT, SEX, WEIGHT
 from specialists._medical.steps import below
 
 CM_PER_INCH = 2.54
 FIVE_FEET = 60
+LEAST_BMI, MOST_BMI = 6, 130
 DEVINE = Source("Devine BJ. Gentamicin therapy. Drug Intell Clin Pharm 1974;8:650-655")
 ADULT_HEIGHT = HEIGHT.within(100, 250)
 ADULT_WEIGHT = WEIGHT.within(20, 650)
@@ -33,10 +34,28 @@ def du_bois(height: float, weight: float) -> float:
     return float(0.007184 * weight**0.425 * height**0.725)
 
 
+def checked_bmi(weight: float, height: float) -> float:
+    """The mass index; a number taken in the wrong unit makes an impossible one.
+
+    Raises:
+        Wrong: when it is impossible.
+    """
+    bmi = weight / (height / 100) ** 2
+    if not LEAST_BMI <= bmi <= MOST_BMI:
+        raise Wrong(
+            f"weight {weight:g} kg and height {height:g} cm do not go together (BMI {bmi:.4g}); give their units"
+        )
+    return bmi
+
+
 def _surface(
     formula: Callable[[float, float], float], other: Callable[[float, float], float], name: str
 ) -> Callable[[Values], Worked]:
-    return lambda x: Worked(formula(x.height, x.weight), notes=[f"By {name} it is {other(x.height, x.weight):.3f} m²."])
+    def work(x: Values) -> Worked:
+        checked_bmi(x.weight, x.height)
+        return Worked(formula(x.height, x.weight), notes=[f"By {name} it is {other(x.height, x.weight):.3f} m²."])
+
+    return work
 
 
 def _ideal(x: Values) -> Worked:
@@ -65,7 +84,7 @@ CALCULATORS = (
         says="weight for height, WHO classes for adults",
         group="body",
         inputs=(WEIGHT, HEIGHT),
-        work=lambda x: x.weight / (x.height / 100) ** 2,
+        work=lambda x: checked_bmi(x.weight, x.height),
         formula="weight / (height / 100)^2",
         unit="kg/m²",
         digits=1,

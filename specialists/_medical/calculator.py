@@ -271,11 +271,10 @@ def _taken_as_absent(asked: Sequence[Input], read: dict[str, Read]) -> list[str]
     """Fills in what the caller said is absent; the note that names it."""
     absent = [one for one in asked if not one.optional and _may_be_absent(one)]
     for one in absent:
-        said = "not given, said to be absent"
         if one.unmeasured:
-            read[one.name] = Read(None, "not measured, counted as normal")
+            read[one.name] = Read(None, "not given, counted as normal")
         else:
-            read[one.name] = Read(one.absent if isinstance(one, Choice) else False, said)
+            read[one.name] = Read(one.absent if isinstance(one, Choice) else False)
     return (
         [f"Taken as absent, because others_absent was said: {', '.join(one.name for one in absent)}."] if absent else []
     )

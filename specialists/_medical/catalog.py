@@ -35,7 +35,8 @@ _FILLERS = frozenset(
     words_of(
         "a an and the of for in to with from by is it me my what which how i on or at as do does s "
         "calculate calculator calculation calculated compute computed estimate estimated score scale index equation "
-        "formula rule criteria criterion patient risk value medical calculators are there list all available show"
+        "formula rule criteria criterion patient risk value medical calculators are there list all available show "
+        "year years old man woman male female patients have has can you this his her please"
     )
 )
 
@@ -71,11 +72,16 @@ def _names(one: Calculator) -> list[str]:
 
 def search(query: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
     """The calculators that fit a question best, at most eight."""
-    words = [word for word in words_of(query[:500]) if word not in _FILLERS]
+    words = telling(query)
     exact = named(query, all_of_them)
     scored = [(_fit(words, one), one) for one in all_of_them if one not in exact]
     ranked = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])
     return [*exact, *(one for score, one in ranked if score * 2 >= ranked[0][0])][:FOUND_MOST]
+
+
+def telling(query: str) -> list[str]:
+    """The words of a question that tell calculators apart."""
+    return [word for word in words_of(query[:500]) if word not in _FILLERS and not word.isdecimal()]
 
 
 def _fit(words: Iterable[str], one: Calculator) -> float:

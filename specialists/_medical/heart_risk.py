@@ -82,8 +82,11 @@ _GRACE_DEATHS = (
 def grace_band(x: Values, score: float) -> str:
     risk = "low" if score <= 108 else "intermediate" if score <= 140 else "high"
     at = max((row for row in _GRACE_DEATHS if row[0] <= score), default=_GRACE_DEATHS[0])
-    rest = "at most 0.2" if score <= 60 else "at least 52" if score >= 250 else f"about {at[1]} (at {at[0]} points)"
-    return f"{risk} risk in hospital (to 108 low, 109 to 140 intermediate, above 140 high); {rest} % deaths in hospital"
+    deaths = "at most 0.2" if score <= 60 else "at least 52" if score >= 250 else f"about {at[1]}"
+    return (
+        f"{risk} risk in hospital (to 108 low, 109 to 140 intermediate, above 140 high); "
+        f"{deaths} % deaths in hospital by the nomogram at {at[0]} points"
+    )
 
 
 _MEN = {
@@ -186,8 +189,14 @@ def heart_score(x: Values) -> Worked:
 
 
 def heart_band(x: Values, score: float) -> str:
-    low, middle = "low: 0.9 to 1.7 % major cardiac events in 6 weeks", "moderate: 12 to 16.6 %"
-    return f"0 to 3: {low}" if score <= 3 else f"4 to 6: {middle}" if score <= 6 else "7 to 10: high: 50 to 65 %"
+    low, middle = "low: 0.9 to 1.7 % major cardiac events in 6 weeks", "moderate: 12 to 16.6 % major cardiac events"
+    return (
+        f"0 to 3: {low}"
+        if score <= 3
+        else f"4 to 6: {middle}"
+        if score <= 6
+        else "7 to 10: high: 50 to 65 % major cardiac events"
+    )
 
 
 CALCULATORS = (
@@ -533,10 +542,10 @@ CALCULATORS = (
             ),
         ),
         bands=up_to(
-            (0, "class I: 0.4 % major cardiac complications (Lee 1999, derivation and validation 0.4 to 0.5)"),
-            (1, "class II: 0.9 to 1.3 %"),
-            (2, "class III: 3.6 to 6.6 %"),
-            rest="class IV: 9.1 to 11 %",
+            (0, "class I: 0.4 to 0.5 % major cardiac complications"),
+            (1, "class II: 0.9 to 1.3 % major cardiac complications"),
+            (2, "class III: 3.6 to 6.6 % major cardiac complications"),
+            rest="class IV: 9.1 to 11 % major cardiac complications",
         ),
         notes=("Newer pooled data (Duceppe 2017) give 3.9, 6.0, 10.1 and 15 % for 0, 1, 2 and 3 or more.",),
         sources=(Source("Lee TH et al. Circulation 1999;100:1043-1049", "10.1161/01.CIR.100.10.1043"),),

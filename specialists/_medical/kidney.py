@@ -1,7 +1,7 @@
 """Built in: the kidney: filtration, clearance, excretion."""
 
 from specialists._medical import units
-from specialists._medical.body import adjusted_weight, ideal_weight
+from specialists._medical.body import adjusted_weight, checked_bmi, ideal_weight
 from specialists._medical.calculator import Calculator, Example, Source, Values, Worked
 from specialists._medical.inputs import Choice, Quantity
 from specialists._medical.patient import ADULT, CREATININE, HEIGHT, SEX, SODIUM, WEIGHT
@@ -39,7 +39,7 @@ def _weight_for_clearance(x: Values) -> tuple[float, str]:
     if choice == "actual" or x.height is None:
         given = "as asked" if choice == "actual" else "no height was given; with it, the weight is chosen by BMI"
         return x.weight, f"Weight used: actual ({given})."
-    ideal, bmi = ideal_weight(x.sex, x.height), x.weight / (x.height / 100) ** 2
+    ideal, bmi = ideal_weight(x.sex, x.height), checked_bmi(x.weight, x.height)
     adjusted = adjusted_weight(ideal, x.weight)
     if choice == "ideal":
         return ideal, "Weight used: ideal (Devine), as asked."

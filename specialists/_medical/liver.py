@@ -30,7 +30,13 @@ DIALYSIS = YesNo(
     joins=True,
 )
 KAMATH = Source("Kamath PS et al. Hepatology 2001;33:464-470", "10.1053/jhep.2001.22172")
-MELD_BANDS = up_to((9, "1.9 % mortality in 3 months"), (19, "6.0 %"), (29, "19.6 %"), (39, "52.6 %"), rest="71.3 %")
+MELD_BANDS = up_to(
+    (9, "1.9 % mortality in 3 months"),
+    (19, "6.0 % mortality in 3 months"),
+    (29, "19.6 % mortality in 3 months"),
+    (39, "52.6 % mortality in 3 months"),
+    rest="71.3 % mortality in 3 months",
+)
 MELD_NOTE = "Values below 1 count as 1; mortality: hospital patients of Wiesner 2003, by MELD."
 
 
@@ -256,8 +262,8 @@ CALCULATORS = (
         ),
         bands=up_to(
             (6, "class A, well compensated (1-year survival about 100 %)"),
-            (9, "class B, significantly impaired (about 80 %)"),
-            rest="class C, decompensated (about 45 %)",
+            (9, "class B, significantly impaired (1-year survival about 80 %)"),
+            rest="class C, decompensated (1-year survival about 45 %)",
         ),
         notes=("Bilirubin cut-offs are higher in cholestatic disease (4 and 10 mg/dL), which this does not use.",),
         sources=(Source("Pugh RNH et al. Br J Surg 1973;60:646-649", "10.1002/bjs.1800600817"),),

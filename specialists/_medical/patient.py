@@ -129,7 +129,7 @@ BICARBONATE = Quantity(
 GLUCOSE = Quantity(
     name="glucose",
     measure=units.GLUCOSE,
-    least=5,
+    least=20,
     most=3000,
     also="serum_glucose blood_glucose plasma_glucose glu blood_sugar fasting_glucose sugar",
 )
@@ -146,7 +146,7 @@ CALCIUM = Quantity(
     name="calcium",
     text="total serum calcium",
     measure=units.CALCIUM,
-    least=2,
+    least=3.5,
     most=25,
     also="ca serum_calcium total_calcium",
 )
@@ -181,6 +181,6 @@ HDL = Quantity(
     name="hdl", measure=units.CHOLESTEROL, least=2, most=250, also="hdl_cholesterol hdl_c high_density_lipoprotein hdlc"
 )
 TRIGLYCERIDES = Quantity(
-    name="triglycerides", measure=units.TRIGLYCERIDES, least=5, most=20_000, also="tg trigs triglyceride"
+    name="triglycerides", measure=units.TRIGLYCERIDES, least=10, most=20_000, also="tg trigs triglyceride"
 )
 BMI = Quantity(name="bmi", measure=units.KG_PER_M2, least=5, most=150, also="body_mass_index")

@@ -42,7 +42,7 @@ def gestational_age(x: Values) -> Worked:
     weeks, rest = divmod(days, 7)
     return Worked(
         f"{weeks} weeks {rest} days",
-        {"days": days},
+        {},
         notes=[f"{days} days; due on {x.lmp + timedelta(TERM)} (28-day cycle)."],
         reading=_trimester(weeks),
     )

@@ -34,7 +34,7 @@ def line(text: str, begin: str) -> str:
 
 def test_an_answer_has_its_value_meaning_inputs_formula_source_and_its_limits() -> None:
     inputs = {"age": 50, "sex": "F", "creatinine": "61.88 µmol/L"}
-    result = medical("eGFR", inputs, context=HERE)
+    result = medical("eGFR", inputs)
     assert result.text.splitlines() == [
         "eGFR (CKD-EPI 2021, creatinine, without race): 105.3 mL/min/1.73 m² (unrounded 105.298)",
         "Meaning: ≥ 90: G1, normal or high",
@@ -167,7 +167,7 @@ def test_what_a_calculator_needs_has_units_bounds_words_and_points() -> None:
     ],
 )
 def test_search(query: str, among: list[str]) -> None:
-    result = medical(search=query, context=HERE)
+    result = medical(search=query)
     assert set(among) <= set(result.data["found"])
     assert result.data["found"][0] in among
     assert len(result.data["found"]) <= 8
@@ -186,10 +186,9 @@ def test_a_search_without_a_match_says_what_there_is() -> None:
     assert text.startswith("No calculator fits 'xyzzy'. There are ones for: kidney, body, fluids, ")
 
 
-def test_without_a_wish_it_looks_at_the_message_and_else_tells_all_there_is() -> None:
-    text = answer(medical, {}, context(message="What is the anion gap of this patient?"))
-    assert text.splitlines()[1].startswith("- anion_gap: ")
-    text = answer(medical, {}, context(message="Which medical calculators are there?"))
+@pytest.mark.parametrize("params", [{}, {"search": ""}, {"search": "Which medical calculators are there?"}])
+def test_without_a_wish_it_tells_all_there_is(params: dict[str, Any]) -> None:
+    text = answer(medical, params, HERE)
     assert "\n- kidney: cockcroft_gault, ckd_epi_2021, mdrd, fena\n" in text
     assert all(one.name in text for one in everything())
 
@@ -423,6 +422,21 @@ def test_every_unit_that_is_named_is_known() -> None:
             "bmi: no input weigth (nearest: weight); no input heigth (nearest: height); missing: weight, height",
         ),
         ("bmi", {"weight": 80, "height": 180, "foo": 1}, "bmi: no input foo (it has weight, height)"),
+        (
+            "bmi",
+            {"weight": 80, "height": 71},
+            "bmi: weight 80 kg and height 71 cm do not go together (BMI 158.7); give their units",
+        ),
+        (
+            "corrected_calcium",
+            {"calcium": 2.3, "albumin": 4},
+            "corrected_calcium: calcium: 2.3 mg/dL is outside 3.5 to 25 mg/dL",
+        ),
+        (
+            "homa_ir",
+            {"glucose": 5.5, "insulin": 10},
+            "homa_ir: glucose: 5.5 mg/dL is outside 20 to 3000 mg/dL; give it in mg/dL or",
+        ),
         ("bmi", {"weight": None, "height": ""}, "bmi: missing: weight, height"),
         (
             "fib4",
@@ -623,7 +637,7 @@ def test_without_the_package_ours_work_and_the_list_says_how_to_get_the_others(m
         assert not installed()
         text = answer(medical, {}, HERE)
         assert text.startswith(f"Medical calculators: {len(own())}.")
-        assert text.endswith("About 60 more come with the package open-medicine: pip install 'brain-sse[medical]'")
+        assert text.endswith("About 50 more come with the package open-medicine: pip install 'brain-sse[medical]'")
         assert asked("bmi", weight=80, height=180).startswith("Body mass index: 24.7")
         assert refusal(medical, {"calculator": "phq9"}, HERE).startswith("no calculator is named 'phq9'")
     finally:
@@ -716,5 +730,5 @@ def test_kinds_of_inputs_are_what_the_list_says() -> None:
 
 def test_a_refusal_is_a_refusal_for_programs_too() -> None:
     with pytest.raises(Refused, match="no calculator is named 'xyzzy'"):
-        medical("xyzzy", context=HERE)
+        medical("xyzzy")
     assert isinstance(outcome(medical, {"search": "bmi"}, HERE), Answer)
