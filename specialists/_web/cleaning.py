@@ -11,11 +11,15 @@ _INVISIBLE = {
     for code in range(first, last + 1)
 }  # fmt: skip
 """Controls, soft hyphens, marks of direction, and tags: what a reader does not see, a model should not either."""
+_PIECE = 65536
 
 
 def visible(text: str) -> str:
-    """The text without invisible characters; joiners stay, which some scripts need."""
-    return text.translate(_INVISIBLE)
+    """The text without invisible characters; joiners stay, which some scripts need.
+
+    Piece by piece, so that a long text does not hold the interpreter.
+    """
+    return "".join(text[at : at + _PIECE].translate(_INVISIBLE) for at in range(0, len(text), _PIECE))
 
 
 def one_line(text: str, most: int) -> str:

@@ -25,6 +25,7 @@ TITLE_LENGTH = 150
 SNIPPET_LENGTH = 300
 URL_LENGTH = 1000
 ANSWER_MOST = 2 * 1024 * 1024
+RESULTS_LOOKED_AT = 100
 NO_BACKEND = (
     "no search backend is there; the operator can pip install 'brain-sse[web]', or set "
     "BRAIN_SPECIALIST_WEB_SEARXNG or BRAIN_SPECIALIST_WEB_BRAVE_KEY. Pages can be read by url"
@@ -144,7 +145,7 @@ async def _searxng(query: Query, settings: WebSettings, context: Context) -> Fou
     page = await _searxng_page(query.text, query.since, settings, context)
     answer = _json(page)
     hits = _hits(answer.get("results"), query.most, "title", "url", "content", ("pubdate", "publishedDate"))
-    unresponsive = [_reason(one) for one in _list(answer.get("unresponsive_engines"))]
+    unresponsive = [_reason(one) for one in _list(answer.get("unresponsive_engines"))[:10]]
     if not hits and unresponsive:
         raise Refused(f"found nothing, since its engines failed ({', '.join(unresponsive)[:150]})")
     answers = [one.get("answer") if isinstance(one, dict) else one for one in _list(answer.get("answers"))]
@@ -260,7 +261,7 @@ def _json(page: Page) -> dict[str, Any]:
 def _hits(results: Any, most: int, title: str, url: str, snippet: str, dates: Sequence[str]) -> list[Hit]:
     """The results with an address, each address once."""
     hits: dict[str, Hit] = {}
-    for one in _list(results):
+    for one in _list(results)[:RESULTS_LOOKED_AT]:
         address = one.get(url) if isinstance(one, dict) else None
         if isinstance(address, str) and re.match(r"https?://[^\s<>\"]+\Z", address) and len(address) <= URL_LENGTH:
             named = _cleaned(one.get(title), TITLE_LENGTH) or address
