@@ -146,13 +146,15 @@ async def knowledge(
         async with keeping.opened(path) as opened:
             result = await _answered(opened, query, source, offset, context)
         yield result
-    except Damaged as error:
-        raise Refused("the index of the documents is damaged; the operator can see more with: brain check") from error
+    except (Damaged, sqlite3.Error, OSError) as error:
+        raise Refused(UNUSABLE) from error
 
 
 NOTHING = (
     "no documents are indexed for this user; ask them to attach a file, or to read a folder in with: brain index FOLDER"
 )
+
+UNUSABLE = "the index of the documents is damaged or cannot be opened; the operator can see more with: brain check"
 
 
 async def _answered(opened: Index, query: str, source: str | None, offset: int, context: Context) -> Result:

@@ -1,6 +1,7 @@
 """Built in: what `brain index` does: remembers folders and files for a user, reads them, and says how it went."""
 
 import asyncio
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
@@ -106,7 +107,10 @@ async def indexed(
                 await _embed(index, model, say, progress)
             if listing:
                 _list(index, say)
-    except (Wrong, Damaged, Failed, OSError) as error:
+    except (Damaged, sqlite3.Error) as error:
+        progress(f"brain: the index {path} cannot be used: {error}; remove it, and index again")
+        return False
+    except (Wrong, Failed, OSError) as error:
         progress(f"brain: {error}")
         return False
     except asyncio.CancelledError:

@@ -120,6 +120,7 @@ class Index:
 
     def _prepare(self) -> None:
         self.db.execute("PRAGMA foreign_keys = ON")
+        self.db.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash may undo the last files, and breaks none
         (version,) = self.db.execute("PRAGMA user_version").fetchone()
         if version == VERSION:
             return

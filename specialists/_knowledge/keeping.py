@@ -4,13 +4,16 @@ One task an index and purpose; a question waits for it as long as it likes, and 
 """
 
 import asyncio
+import logging
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -20,7 +23,7 @@ from specialists._knowledge import vectors
 from specialists._knowledge.folders import Passed
 from specialists._knowledge.index import Index, Kind, Root, hash_of
 from specialists._knowledge.reading import kind_of
-from specialists._knowledge.supervising import Failed, supervised
+from specialists._knowledge.supervising import supervised
 from specialists._knowledge.worker import Job, Step, Upload, Worker, abilities, changes
 
 CHECK_SECONDS = 1.0
@@ -36,6 +39,8 @@ VECTORS_AGAIN_SECONDS = 600.0
 UPLOADS_MOST = 20_000_000
 """Characters of uploads that are kept; the conversations used longest ago go first."""
 UPLOAD_SECONDS = 30 * 86_400.0
+
+log = logging.getLogger("brain")
 
 
 @dataclass(slots=True)
@@ -63,21 +68,25 @@ class Keeper:
     matched: set[Path] = field(default_factory=set)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(WORKERS_MOST))
 
-    def running(self, key: tuple[Path, str]) -> Work | None:
-        work = self.works.get(key)
-        return work if work is not None and not work.task.done() else None
-
-    def start(self, path: Path, purpose: str, job: Job, uploads: Sequence[bytes] = ()) -> Work:
-        work = self.works[path, purpose] = Work(asyncio.create_task(self._read(path, purpose, job, uploads)))
+    def start(self, key: tuple[Path, str], doing: Coroutine[Any, Any, None]) -> Work:
+        work = self.works[key] = Work(asyncio.create_task(doing))
+        work.task.add_done_callback(partial(self._done, key))
         return work
 
-    async def _read(self, path: Path, purpose: str, job: Job, uploads: Sequence[bytes]) -> None:
-        async with self.places:
-            with suppress(Failed):
-                async with aclosing(supervised(job, uploads)) as steps:
-                    async for step in steps:
-                        if step.what == "at":
-                            self.works[path, purpose].step = step
+    def _done(self, key: tuple[Path, str], task: "asyncio.Task[None]") -> None:
+        del self.works[key]
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.warning("the documents of %s could not be brought up to date", key[0].name, exc_info=error)
+
+    def read(self, key: tuple[Path, str], job: Job, uploads: Sequence[bytes] = ()) -> Work:
+        return self.start(key, self._read(key, job, uploads))
+
+    async def _read(self, key: tuple[Path, str], job: Job, uploads: Sequence[bytes]) -> None:
+        async with self.places, aclosing(supervised(job, uploads)) as steps:
+            async for step in steps:
+                if step.what == "at":
+                    self.works[key].step = step
 
 
 _keepers: "WeakKeyDictionary[asyncio.AbstractEventLoop, Keeper]" = WeakKeyDictionary()
@@ -89,7 +98,7 @@ def keeper() -> Keeper:
 
 async def stopped() -> None:
     """Ends all that is going on; what was done by then is kept."""
-    tasks = [work.task for work in keeper().works.values() if not work.task.done()]
+    tasks = [work.task for work in keeper().works.values()]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -102,14 +111,14 @@ async def folders_read(path: Path, job: Job, folders: Sequence[Path], seconds: f
         folders: those of the settings.
     """
     own = keeper()
-    work = own.running((path, ""))
+    work = own.works.get((path, ""))
     if work is None and time.monotonic() >= own.fresh_until.get(path, 0.0):
         began = time.monotonic()
         stale = await asyncio.to_thread(_stale, path, folders, job)
         took = time.monotonic() - began
         own.fresh_until[path] = began + max(CHECK_SECONDS, CHECK_SHARE * took)
         if stale:
-            work = own.start(path, "", job)
+            work = own.read((path, ""), job)
     if work is not None:
         async for progress in _waited(work, seconds):
             yield progress
@@ -120,13 +129,13 @@ async def uploads_read(
 ) -> AsyncIterator[Progress]:
     """Puts the readable attachments of a conversation into the index, unless they are in it."""
     own = keeper()
-    work = own.running((path, conversation))
+    work = own.works.get((path, conversation))
     if work is None:
         named = named_uploads(attachments)
         job = msgspec.structs.replace(job, conversation=conversation, keep=list(named))
         new = await asyncio.to_thread(_new_uploads, path, job, named)
         if new:
-            work = own.start(path, conversation, _with(job, new), [one.data for one in new.values()])
+            work = own.read((path, conversation), _with(job, new), [one.data for one in new.values()])
     if work is not None:
         async for progress in _waited(work, seconds):
             yield progress
@@ -135,7 +144,7 @@ async def uploads_read(
 def still_reading(path: Path, conversation: str) -> Step | None:
     """The file that is being read now, if any."""
     for purpose in ("", conversation):
-        work = keeper().running((path, purpose))
+        work = keeper().works.get((path, purpose))
         if work is not None:
             return work.step or Step("at")
     return None
@@ -152,8 +161,9 @@ def vectors_made(path: Path, model: vectors.Embedder, *, matched: bool) -> None:
     if matched:
         own.matched.add(path)
     due = time.monotonic() >= own.vectors_from.get(path, 0.0)
-    if due and matched == (path in own.matched) and own.running((path, VECTORS)) is None and vectors.installed():
-        own.works[path, VECTORS] = Work(asyncio.create_task(_make_vectors(own, path, model, matched=matched)))
+    key = (path, VECTORS)
+    if due and matched == (path in own.matched) and key not in own.works and vectors.installed():
+        own.start(key, _make_vectors(own, path, model, matched=matched))
 
 
 async def _make_vectors(own: Keeper, path: Path, model: vectors.Embedder, *, matched: bool) -> None:

@@ -20,6 +20,8 @@ DEPTH = 200
 WORDS_MOST = 24
 READ_MOST = 2_500
 """About so many passages are compared for their words; the words in most of them are left out first."""
+RARE = COMMON_LEAST / 4
+"""In so many passages, about, is a word that was not counted."""
 PREFIX_LEAST = 4
 WEIGHTS = "2.0, 4.0, 1.0"
 """Of the file's name, the headings and the text."""
@@ -105,7 +107,7 @@ def _by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
     total = index.note("passages") or index.passages() or 1
     words = _weighed(index, query, total)
     whole = sum(word.telling for word in words) or 1.0
-    match, read = list[str](), 0
+    match, read = list[str](), 0.0
     for word in sorted(words, key=lambda word: word.passages):
         if match and read + word.passages > READ_MOST:
             break
@@ -122,7 +124,7 @@ class _Word:
     """A word of a question: in about how many passages it is, and how much finding it tells."""
 
     match: str
-    passages: int
+    passages: float
     telling: float
 
 
@@ -132,8 +134,8 @@ def _weighed(index: Index, query: str, total: int) -> list[_Word]:
     found = []
     for word in words:
         stem = stems.get(word, word)
-        exact = _passages_with(index, stem, stem)
-        begun = _passages_with(index, stem, stem + "\U0010ffff")
+        exact = _passages_with(index, stem, stem) or min(RARE, total / 4)
+        begun = _passages_with(index, stem, stem + "\U0010ffff") or exact
         open_ended = len(stem) >= PREFIX_LEAST and not stem.isdigit() and begun <= READ_MOST
         match = f'"{word}" OR "{word}"*' if open_ended else f'"{word}"'
         told = max(0.05, math.log((total - exact + 0.5) / (exact + 0.5) + 1))
@@ -142,11 +144,11 @@ def _weighed(index: Index, query: str, total: int) -> list[_Word]:
 
 
 def _passages_with(index: Index, first: str, last: str) -> int:
-    """In how many passages common words from `first` to `last` are; rare ones were not counted."""
+    """In how many passages common words from `first` to `last` are; 0 for rare ones, which were not counted."""
     (number,) = index.db.execute(
         "SELECT sum(passages) FROM common WHERE word BETWEEN ? AND ?", (first, last)
     ).fetchone()
-    return number or COMMON_LEAST // 4
+    return number or 0
 
 
 def _stems(words: Sequence[str]) -> Mapping[str, str]:

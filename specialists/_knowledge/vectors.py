@@ -22,7 +22,8 @@ BATCH = 32
 TEXT_LENGTH = 2000
 SHORT_LENGTH = 400
 """Of a text that a server refuses as it is: its model may take few tokens."""
-MATRICES_MOST = 4
+MATRICES_BYTES_MOST = 500_000_000
+"""Of all users together, those not asked for longest go; a single one may be larger."""
 SAME = 0.99
 """Cosine from which two vectors of one text come from one model."""
 PASSED = 6
@@ -234,7 +235,7 @@ def matrix(index: Index) -> Matrix | None:
         if kept is None or kept.probe != probe or len(kept.chunks) > 100 + 2 * index.passages():
             kept = _empty(probe)
         found = _matrices[index.path] = _grown(index, kept)
-        while len(_matrices) > MATRICES_MOST:
+        while len(_matrices) > 1 and sum(kept.rows.nbytes for kept in _matrices.values()) > MATRICES_BYTES_MOST:
             _matrices.popitem(last=False)
     return found if len(found.chunks) else None
 

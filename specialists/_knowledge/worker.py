@@ -23,6 +23,7 @@ from specialists._passages import pieces
 READER = 1
 """Counted up when files are read in another way, so that they are read again."""
 LOCK_SECONDS = 0.5
+WRITING_SECONDS = 120.0
 MEMORY_MOST = 2 << 30
 TROUBLE_LENGTH = 200
 
@@ -159,6 +160,7 @@ class Worker:
         bad = next((why for number, one, why in self._job.bad if (number, one) == (root.id, name)), None)
         chunks, troubles = ([], [bad]) if bad else self._chunks(name, kind, data)
         trouble = "; ".join(troubles)[:TROUBLE_LENGTH]
+        self._tell(Step("slow", seconds=WRITING_SECONDS))
         self._index.write(root, name, stamp, chunks, trouble or None)
         self._changed = True
         self._tell(Step("read", root.id, name, passages=len(chunks), trouble=trouble))

@@ -23,7 +23,7 @@ from specialists._knowledge import keeping
 from specialists._knowledge.index import Chunk, Damaged, Index, path_for
 from specialists._knowledge.searching import Scope, fetched, ranked
 from specialists._knowledge.supervising import supervised
-from specialists.knowledge import NOTHING, KnowledgeSettings, health, knowledge
+from specialists.knowledge import NOTHING, UNUSABLE, KnowledgeSettings, health, knowledge
 
 HANDBOOK = """# Handbook
 
@@ -344,12 +344,23 @@ def test_a_damaged_index_is_said_to_be_one(settings: KnowledgeSettings) -> None:
     path = path_for(settings.home, "local")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"this is no database, " * 100)
-    assert refusal(knowledge, {"query": "x"}, of(settings)) == (
-        "the index of the documents is damaged; the operator can see more with: brain check"
-    )
+    assert refusal(knowledge, {"query": "x"}, of(settings)) == UNUSABLE
     assert "its index cannot be opened" in (health(settings=settings) or "")
     with pytest.raises(Damaged):
         Index(path)
+
+
+def test_an_index_that_is_damaged_inside_is_said_to_be_so_too(settings: KnowledgeSettings) -> None:
+    asked(settings, "notice")
+    path = path_for(settings.home, "local")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE passage_data")
+    assert refusal(knowledge, {"query": "notice"}, of(settings)) == UNUSABLE
+
+
+def test_an_index_that_cannot_be_made_is_said_to_be_so(settings: KnowledgeSettings) -> None:
+    settings.home.write_text("in its way")
+    assert refusal(knowledge, {"query": "notice"}, of(settings)) == UNUSABLE
 
 
 def test_an_index_of_another_version_is_left_alone(tmp_path: Path) -> None:
@@ -388,7 +399,7 @@ def test_a_call_that_is_given_up_is_gone_at_once_and_reading_goes_on(settings: K
 def test_the_end_of_the_server_ends_the_reading(settings: KnowledgeSettings) -> None:
     async def stopped() -> float:
         path = path_for(settings.home, "local")
-        work = keeping.keeper().start(path, "", settings.job(path))
+        work = keeping.keeper().read((path, ""), settings.job(path))
         await asyncio.sleep(0.05)
         began = time.monotonic()
         await keeping.stopped()

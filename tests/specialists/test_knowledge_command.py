@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sqlite3
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -130,6 +131,17 @@ def test_what_cannot_be_indexed_is_named(terminal: Terminal, docs: Path, argumen
     assert terminal.index(*filter(None, ["docs" if argument else "", argument])) == (1, "", f"brain: {reason}\n")
 
 
+def test_a_damaged_index_is_named(terminal: Terminal, docs: Path) -> None:
+    path = path_for(terminal.folder / "db", "local")
+    path.parent.mkdir()
+    path.write_bytes(b"no database" * 100)
+    code, _, err = terminal.index("docs")
+    assert (code, err) == (
+        1,
+        f"brain: the index {path} cannot be used: file is not a database; remove it, and index again\n",
+    )
+
+
 def test_documents_are_those_of_a_user(terminal: Terminal, docs: Path) -> None:
     terminal.index("docs", "--user", "ada")
     assert terminal.index("--list")[1] == "nothing is indexed\n"
@@ -200,6 +212,12 @@ def test_vectors_without_meaning_are_said_to_have_none(terminal: Terminal, docs:
         terminal.set(BRAIN_MODEL="openai:toy", BRAIN_MODEL_URL=server.url)
         _, out, _ = terminal.index("docs")
         assert "they tell meanings badly apart, so words go first" in out.splitlines()[-1]
+
+
+def test_vectors_without_their_extra_say_so(terminal: Terminal, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    last = terminal.index("docs")[1].splitlines()[-1]
+    assert last == "vectors: none; vectors need the extra: pip install 'brain-sse[vectors]'"
 
 
 def test_a_turn_finds_what_was_indexed(terminal: Terminal, docs: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import shutil
 import socket
 import sys
 import zipfile
@@ -14,11 +15,11 @@ import docx
 import openpyxl
 import pptx
 import pytest
-from specialist_calls import text_pdf
+from specialist_calls import text_pdf, written
 
 from specialists._knowledge.folders import Outside, Passed, content, walked
 from specialists._knowledge.index import Index
-from specialists._knowledge.reading import Part, Source, Unreadable, decoded, kind_of, parts
+from specialists._knowledge.reading import Part, Source, Trouble, Unreadable, decoded, kind_of, parts
 from specialists._knowledge.worker import Job, Step, Upload, Worker
 from specialists._passages import LENGTH, pieces, sections
 
@@ -307,6 +308,34 @@ def test_entities_of_a_document_open_no_file(tmp_path: Path) -> None:
     xml = b'<!DOCTYPE x [<!ENTITY e SYSTEM "file://%s">]><w:document %s><w:body><w:p><w:r><w:t>a &e;</w:t></w:r></w:p>'
     document = with_document(xml % (str(secret).encode(), NAMESPACE) + b"</w:body></w:document>")
     assert "secret" not in str(read("a.docx", document))
+
+
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "docx", None)
+    with pytest.raises(Unreadable, match=r"Office files need an extra: pip install 'brain-sse\[office\]'"):
+        read("a.docx", b"PK")
+
+
+def scan() -> bytes:
+    """A page of a PDF with a picture of a text."""
+    out = io.BytesIO()
+    written("Invoice 4711\nTotal 129.50 EUR", (900, 300)).save(out, "PDF")
+    return out.getvalue()
+
+
+@pytest.mark.tesseract
+@pytest.mark.skipif(shutil.which("tesseract") is None, reason="the program tesseract is not installed")
+def test_scanned_pages_are_read_by_ocr() -> None:
+    ((heading, place, text),) = read("scan.pdf", scan())
+    assert (heading, place) == ("", "page=1")
+    assert "Invoice 4711" in text
+
+
+def test_without_ocr_scanned_pages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
+    (trouble,) = [item for item in parts(Source("scan.pdf", scan()), "pdf") if isinstance(item, Trouble)]
+    assert trouble.text.startswith("no page could be read: page 1: it is scanned, and no OCR engine is installed")
 
 
 # folders

@@ -262,7 +262,9 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, ser
             return outcome.text
 
         words = await ask()
-        await keeping.keeper().works[path_for(settings.home, "local"), keeping.VECTORS].task
+        making = keeping.keeper().works.get((path_for(settings.home, "local"), keeping.VECTORS))
+        if making is not None:
+            await making.task
         both = await ask()
         server.broken = True
         began = time.monotonic()
@@ -279,7 +281,7 @@ def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: 
     async def made(model: OpenAI, *, matched: bool) -> bool:
         keeping.keeper().vectors_from.clear()
         keeping.vectors_made(index.path, model, matched=matched)
-        work = keeping.keeper().works.pop((index.path, keeping.VECTORS), None)
+        work = keeping.keeper().works.get((index.path, keeping.VECTORS))
         if work is not None:
             await work.task
         return work is not None
