@@ -125,23 +125,29 @@ def calendar(
     description: Long | None = None,
     repeat: Annotated[Short | None, Meta(description="RRULE")] = None,
     event_id: Short | None = None,
-    scope: Annotated[Literal["this", "series"] | None, Meta(description="of a repeating event")] = None,
-    occurrence: Annotated[Short | None, Meta(description="for scope this: its start")] = None,
+    scope: Annotated[Literal["this", "series"] | None, Meta(description="if it repeats")] = None,
+    occurrence: Annotated[Short | None, Meta(description="its start, for this")] = None,
     calendar: Annotated[Short | None, Meta(description="name; default all")] = None,
-    query: Annotated[Short | None, Meta(description="words to list by")] = None,
+    query: Annotated[Short | None, Meta(description="words in it")] = None,
     max_results: Annotated[int, Meta(ge=1, le=100)] = 20,
     *,
     context: Context,
     settings: CalendarSettings,
     now: datetime | None = None,
 ) -> Result:
-    """The user's calendar: events from start to end (default: the next 7 days), and free time.
+    """The user's calendar: events (default: the next 7 days) and free time.
 
     `now` is for tests; else it is the time on the user's clocks.
     """
     zone = _zone(context.time_zone)
     clock = (now or datetime.now(zone)).astimezone(zone)
-    moments = {name: times.read(text, clock, name=name) for name, text in (("start", start), ("end", end)) if text}
+    moments: dict[str, Moment] = {
+        name: times.read(text, clock, name=name) for name, text in (("start", start), ("end", end)) if text
+    }
+    if query and query.strip() == context.message.strip():  # the question itself, from who has no words of its own
+        days = times.days_in(query, clock)
+        query = None
+        moments = moments or dict(zip(("start", "end"), days or (), strict=False))
     wish = Wish(title, location, description, moments.get("start"), moments.get("end"), duration_minutes, repeat)
     when = times.read(occurrence, clock, name="occurrence") if occurrence else None
     with _store(context, settings) as store:

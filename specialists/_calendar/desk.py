@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from zoneinfo import ZoneInfo
 
 from brain import Refused
@@ -19,6 +20,7 @@ from specialists._calendar.zones import Moment, at, day_of
 
 AROUND = timedelta(days=40)
 """How far from a time the occurrence of a series is looked for that is meant by it."""
+OCCURRENCES_MOST = 5_000
 CONFLICT_DAYS = timedelta(days=60)
 CONFLICTS_SHOWN = 5
 _SEEN_MOST = 20_000
@@ -62,7 +64,13 @@ class Desk:
         found: list[Entry] = []
         happening = Happening(window)
         for resource in self._files(window):
-            found += [Entry(resource, uid, one, self.zone) for uid, one in happening.of(resource.file)]
+            room = OCCURRENCES_MOST - len(found)
+            happens = islice(happening.of(resource.file), room + 1)
+            found += [Entry(resource, uid, one, self.zone) for uid, one in happens]
+            if len(found) > OCCURRENCES_MOST:
+                self.notes.append(f"Only {OCCURRENCES_MOST} were looked at: ask for a shorter time, or one calendar.")
+                found.pop()
+                break
         going_on = [entry for entry in found if not entry.occurrence.event.cancelled]
         if len(going_on) < len(found):
             self.notes.append(f"{len(found) - len(going_on)} cancelled left out.")

@@ -41,7 +41,7 @@ class Edit:
         self._zone = zone
         self._stamp = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
         self._lines = content_lines(file.data)
-        self._tops = blocks(self._lines)
+        self._tops = blocks(line.text for line in self._lines)
         self._blocks = list(components(self._tops, "VEVENT"))
         self._pieces: dict[int, tuple[int, bytes]] = {}
         self._zone_wanted: int | None = None

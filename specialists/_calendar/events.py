@@ -2,18 +2,20 @@
 so that what is broken or huge in a stranger's file stays without effect on the rest of it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from itertools import chain, islice
 
-from specialists._calendar.lines import Block, Line, blocks, components, content_lines, own, unescaped
+from specialists._calendar.lines import LINE_MOST, Block, blocks, components, name_of, texts, unescaped
 from specialists._calendar.zones import FIRST_YEAR, LAST_YEAR, Moment, at, described_zone, named_zone
 
 FILE_MOST = 4_000_000
 """Bytes. A calendar of ten thousand plain events in one file has about 3 million."""
-EVENTS_MOST = 20_000
-VALUE_MOST = 100_000
+EVENTS_MOST = 10_000
+_ZONES_MOST = 50
+_ZONE_LINES_MOST = 400
 TEXT_MOST = 20_000
 DATES_MOST = 5_000
 _READ = frozenset({
@@ -97,43 +99,55 @@ def read(data: bytes) -> File:
     """
     if len(data) > FILE_MOST:
         raise Unreadable(f"it is larger than {FILE_MOST // 1_000_000} MB")
-    lines = content_lines(data)
-    tops = blocks(lines)
+    tops = blocks(texts(data))
     if not any(top.name in ("VCALENDAR", "VEVENT") for top in tops):
         raise Unreadable("it is no calendar")
-    zones = _Zones(lines, tops)
+    zones = _Zones(data, tops)
+    found = list(islice(components(tops, "VEVENT"), EVENTS_MOST))
     series: dict[str, list[Event]] = {}
-    unreadable = sum(line.text.strip().upper() == "BEGIN:VEVENT" for line in lines)
-    for number, block in enumerate(components(tops, "VEVENT")):
-        if number >= EVENTS_MOST:
-            break
+    for number, lines in enumerate(_bodies(data, found)):
         with suppress(ValueError, OverflowError):
-            event = _event(number, _properties(own(lines, block)), zones)
+            event = _event(number, _properties(lines), zones)
             series.setdefault(event.uid, []).append(event)
-            unreadable -= 1
-    return File(data, series, unreadable)
+    begun = sum(text[:12].upper() == "BEGIN:VEVENT" for text in texts(data))
+    return File(data, series, begun - sum(map(len, series.values())))
+
+
+def _bodies(data: bytes, wanted: Sequence[Block]) -> Iterator[list[str]]:
+    """The properties of each of these components, in their order; what is in them is left out."""
+    lines = enumerate(texts(data))
+    for block in wanted:
+        inside = {number for inner in block.inner for number in range(inner.first, inner.last + 1)}
+        body = []
+        for number, text in lines:
+            if number >= block.last:
+                break
+            if number > block.first and number not in inside:
+                body.append(text)
+        yield body
 
 
 class _Zones:
     """The time zones of one file, by the names it uses."""
 
-    def __init__(self, lines: Sequence[Line], tops: Sequence[Block]) -> None:
-        self._lines = lines
-        self._described: dict[str, Block] = {}
+    def __init__(self, data: bytes, tops: Sequence[Block]) -> None:
+        self._described: dict[str, list[str]] = {}
         self._found: dict[str, tzinfo | None] = {}
-        for block in components(tops, "VTIMEZONE"):
-            for line in own(lines, block):
-                if line.name == "TZID":
-                    self._described[line.text.partition(":")[2].strip()] = block
-        self.default = self._default(tops)
+        self.default: tzinfo | None = None
+        for block in list(components(tops, "VTIMEZONE"))[:_ZONES_MOST]:
+            lines = list(islice(texts(data), block.first, min(block.last + 1, block.first + _ZONE_LINES_MOST)))
+            for text in lines:
+                if name_of(text) == "TZID":
+                    self._described[text.partition(":")[2].strip()] = lines
+        if b"X-WR-TIMEZONE" in data:
+            self._see_default(data, tops)
 
-    def _default(self, tops: Sequence[Block]) -> tzinfo | None:
+    def _see_default(self, data: bytes, tops: Sequence[Block]) -> None:
         """The zone that Google and Apple name for a whole calendar; it goes for times in UTC or without a zone."""
-        for top in tops:
-            for line in own(self._lines, top) if top.name == "VCALENDAR" else ():
-                if line.name == "X-WR-TIMEZONE":
-                    return named_zone(line.text.partition(":")[2].strip()[:200])
-        return None
+        heads = [Block(top.name, top.first, top.inner[0].first if top.inner else top.last) for top in tops]
+        for text in chain.from_iterable(_bodies(data, heads)):
+            if name_of(text) == "X-WR-TIMEZONE":
+                self.default = named_zone(text.partition(":")[2].strip()[:200])
 
     def get(self, name: str) -> tzinfo | None:
         if name not in self._found:
@@ -141,17 +155,17 @@ class _Zones:
         return self._found[name]
 
     def _own(self, name: str) -> tzinfo | None:
-        block = self._described.get(name)
-        return described_zone([line.text for line in self._lines[block.first : block.last + 1]]) if block else None
+        lines = self._described.get(name)
+        return described_zone(lines) if lines else None
 
 
-def _properties(lines: Iterator[Line]) -> dict[str, list[Property]]:
+def _properties(lines: Iterable[str]) -> dict[str, list[Property]]:
     """The properties that matter, the last one of those that may be there once."""
     found: dict[str, list[Property]] = {}
-    for line in lines:
-        name = line.name
-        if name in _READ and len(line.text) <= VALUE_MOST:
-            prop = _property(line.text[len(name) :])
+    for text in lines:
+        name = name_of(text)
+        if name in _READ and len(text) < LINE_MOST:
+            prop = _property(text[len(name) :])
             if name in _REPEATABLE:
                 found.setdefault(name, []).append(prop)
             else:
@@ -191,16 +205,20 @@ def _event(number: int, found: Mapping[str, Sequence[Property]], zones: _Zones) 
         end=end,
         instead_of=_in_kind(_moment(replaced[0], zones), start) if replaced else None,
         onward=bool(replaced) and replaced[0].params.get("RANGE", "").upper() == "THISANDFUTURE",  # type: ignore[index]
-        rules=[prop.value for prop in found.get("RRULE", ())[:4] if prop.value.strip()],
-        added=[_added(moment, start) for prop in found.get("RDATE", ()) for moment in _dates(prop, zones)],
-        removed=[_in_kind(m, start) for p in found.get("EXDATE", ()) for m in _dates(p, zones) if isinstance(m, date)],
+        rules=tuple(prop.value for prop in found.get("RRULE", ())[:4] if prop.value.strip()),
+        added=tuple(_added(moment, start) for prop in found.get("RDATE", ()) for moment in _dates(prop, zones)),
+        removed=tuple(
+            _in_kind(m, start) for p in found.get("EXDATE", ()) for m in _dates(p, zones) if isinstance(m, date)
+        ),
         title=_text(found, "SUMMARY"),
         location=_text(found, "LOCATION"),
         description=_text(found, "DESCRIPTION"),
         cancelled=_text(found, "STATUS").upper() == "CANCELLED",
         transparent=_text(found, "TRANSP").upper() == "TRANSPARENT",
-        declined=[_mail(p) for p in found.get("ATTENDEE", ()) if p.params.get("PARTSTAT", "").upper() == "DECLINED"],
-        attendees=[_mail(prop) for prop in found.get("ATTENDEE", ())],
+        declined=tuple(
+            _mail(p) for p in found.get("ATTENDEE", ()) if p.params.get("PARTSTAT", "").upper() == "DECLINED"
+        ),
+        attendees=tuple(_mail(prop) for prop in found.get("ATTENDEE", ())),
         sequence=_sequence(found),
         odd_zone=odd if isinstance(start, datetime) and odd and not zones.get(odd) else "",
     )

@@ -126,7 +126,9 @@ class Folder:
             else:
                 yield resource
                 if resource.file.unreadable:
-                    self.unread.append(f"{shown(entry.name)}: {resource.file.unreadable} broken events in it")
+                    self.unread.append(
+                        f"{shown(entry.name)}: {resource.file.unreadable} of its events are broken or too many"
+                    )
 
     def _resource(self, calendar: Calendar, entry: os.DirEntry[str]) -> Resource:
         status = entry.stat(follow_symlinks=False)

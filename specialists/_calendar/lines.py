@@ -4,11 +4,16 @@ Whatever other programs wrote, known or not, comes out byte for byte as it went 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 DEPTH_MOST = 6
 FOLD_AT = 75
+LINE_MOST = 100_000
+"""Octets of a line that are looked at."""
+_TURN = 256
+"""Lines after which other threads get their turn."""
 _BOM = b"\xef\xbb\xbf"
 _ESCAPE = re.compile(r"\\([\\;,nN])")
 
@@ -23,7 +28,7 @@ class Line:
     @property
     def name(self) -> str:
         """The property's name, in capitals; a group before it, as in vCards, is dropped."""
-        return self.text[: _name_end(self.text)].upper()
+        return name_of(self.text)
 
 
 @dataclass(slots=True)
@@ -33,18 +38,46 @@ class Block:
     name: str
     first: int
     last: int = -1
-    inner: list["Block"] = field(default_factory=list)
+    inner: "list[Block]" = field(default_factory=list)
 
 
 def content_lines(data: bytes) -> list[Line]:
     """The content lines of a file; an octet sequence that is no UTF-8 shows as a replacement character."""
-    pieces: list[list[bytes]] = []
-    for physical in data.splitlines(keepends=True):
-        if physical[:1] in (b" ", b"\t") and pieces:
-            pieces[-1].append(physical)
-        else:
-            pieces.append([physical])
-    return [Line(b"".join(piece), _unfolded(piece)) for piece in pieces]
+    return [Line(b"".join(piece), _unfolded(piece)) for piece in _pieces(data)]
+
+
+def texts(data: bytes) -> Iterator[str]:
+    """The same without what an edit needs, and no more of a line than is ever looked at."""
+    for number, piece in enumerate(_pieces(data, LINE_MOST)):
+        yield _unfolded(piece)
+        if number % _TURN == 0:
+            time.sleep(0)  # lets other threads go on: the loop has to
+
+
+def _pieces(data: bytes, most: int | None = None) -> Iterator[list[bytes]]:
+    """Each content line as the lines it is folded into, up to about `most` octets of it."""
+    piece: list[bytes] = []
+    size = 0
+    for physical in _physical(data):
+        if piece and physical[:1] in (b" ", b"\t"):
+            if most is None or size < most:
+                piece.append(physical)
+                size += len(physical)
+            continue
+        if piece:
+            yield piece
+        piece, size = [physical], len(physical)
+    if piece:
+        yield piece
+
+
+def _physical(data: bytes) -> Iterator[bytes]:
+    """The lines as they are, with their ends; one by one, as a list of all would be huge for a hostile file."""
+    at = 0
+    while at < len(data):
+        end = data.find(b"\n", at) + 1 or len(data)
+        yield data[at:end]
+        at = end
 
 
 def _unfolded(piece: Sequence[bytes]) -> str:
@@ -53,37 +86,51 @@ def _unfolded(piece: Sequence[bytes]) -> str:
     return (first + b"".join(part[1:].rstrip(b"\r\n") for part in piece[1:])).decode("utf-8", "replace")
 
 
+def name_of(text: str) -> str:
+    """The name of a content line's property."""
+    return text[: _name_end(text)].upper()
+
+
 def _name_end(text: str) -> int:
     ends = [end for end in (text.find(";"), text.find(":")) if end >= 0]
     return min(ends) if ends else len(text)
 
 
-def blocks(lines: Sequence[Line]) -> list[Block]:
-    """The components of the file, the outermost ones.
+def blocks(lines: Iterable[str]) -> list[Block]:
+    """The components of a file, the outermost ones.
 
-    Those that never end are left out, but not what is in them; a calendar that never does ends with the file.
+    Those that never end, or lie too deep, are left out, but not what is in them; a calendar that never does ends with
+    the file.
     """
     top: list[Block] = []
     opened: list[Block] = []
-    for number, line in enumerate(lines):
-        head = line.text[:6].upper()
+    number = -1
+    for number, text in enumerate(lines):
+        head = text[:6].upper()
         if head == "BEGIN:":
-            opened.append(Block(line.text[6:].strip().upper(), number))
-        elif head.startswith("END:") and opened:
-            name = line.text[4:].strip().upper()
-            while opened and opened[-1].name != name and any(block.name == name for block in opened[-DEPTH_MOST:]):
+            if len(opened) == DEPTH_MOST:
                 _give_up(opened, top)
-            if opened and opened[-1].name == name:
-                block = opened.pop()
-                block.last = number
-                (opened[-1].inner if opened else top).append(block)
+            opened.append(Block(text[6:].strip().upper(), number))
+        elif head.startswith("END:") and opened:
+            _close(text[4:].strip().upper(), number, opened, top)
     while opened:
         if opened[-1].name == "VCALENDAR":
-            opened[-1].last = len(lines)
+            opened[-1].last = number + 1
             top.append(opened.pop())
         else:
             _give_up(opened, top)
     return top
+
+
+def _close(name: str, number: int, opened: list[Block], top: list[Block]) -> None:
+    """Ends the innermost component of this name, if one is open; those in it that are open never end."""
+    if all(block.name != name for block in opened):
+        return
+    while opened[-1].name != name:
+        _give_up(opened, top)
+    block = opened.pop()
+    block.last = number
+    (opened[-1].inner if opened else top).append(block)
 
 
 def _give_up(opened: list[Block], top: list[Block]) -> None:

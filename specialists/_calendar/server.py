@@ -141,7 +141,7 @@ class Server:
             if file.series:
                 yield Resource(calendar, name, etag or "", file)
             if file.unreadable:
-                self.unread.append(f"{file.unreadable} broken events of {calendar.name}")
+                self.unread.append(f"{file.unreadable} events of {calendar.name} are broken or too many")
 
     def _name(self, calendar: Calendar, href: str) -> str:
         """The path of an entry that lies in the calendar; empty for what does not."""

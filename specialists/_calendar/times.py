@@ -17,6 +17,7 @@ _DAY = rf"(?P<day>{'|'.join(_AWAY)}|(?:(?P<which>this|next|on)\s+)?(?P<weekday>{
 _CLOCK = r"(?:(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap]\.?m\.?)?|(?P<named>noon|midday|midnight))"
 _WORDS = re.compile(rf"{_DAY}(?:,?\s+(?:at\s+)?{_CLOCK})?|(?:at\s+)?{_CLOCK.replace('P<', 'P<only_')}")
 _AHEAD = re.compile(r"in\s+(?P<count>\d{1,4}|an?|one|two|three|four|five|six)\s+(?P<unit>minute|hour|day|week)s?")
+_DAYS = re.compile(rf"\b(?:(?P<week>this|next) week|{_DAY})\b")
 _UHR = re.compile(r"(?:um\s+)?\b(\d{1,2})(?:[:.](\d\d))?\s*uhr\b", re.IGNORECASE)
 _TIME_OF_DAY = re.compile(
     r"\d\s*(?:h\b|:|am\b|pm\b|a\.m|p\.m|uhr|o.?clock)|morning|noon|evening|night|abend|vormittag|nachmittag|nacht|früh"
@@ -92,6 +93,19 @@ def _plain(text: str, now: datetime) -> Moment | None:
         return None
     moment = datetime.combine(day, clock, now.tzinfo)
     return moment + timedelta(days=7) if found["weekday"] and moment < now else moment
+
+
+def days_in(sentence: str, now: datetime) -> tuple[date, date] | None:
+    """The first and the last of the days that a sentence speaks of in plain words; None when it speaks of none."""
+    found = _DAYS.search(sentence.lower()[:1000])
+    today = now.date()
+    if not found:
+        return None
+    if found["week"]:
+        monday = today - timedelta(days=today.weekday()) + timedelta(days=7 if found["week"] == "next" else 0)
+        return max(monday, today), monday + timedelta(days=6)
+    day = _day(found["day"], found["weekday"], found["which"], today)
+    return day, day
 
 
 def _ahead(now: datetime, count: int, unit: str) -> Moment:

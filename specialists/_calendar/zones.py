@@ -14,7 +14,6 @@ FIRST_YEAR, LAST_YEAR = 1600, 2199
 """Outside of them no clock is known, and dates overflow when moved between zones."""
 _OFFSET = re.compile(r"\(?(?:GMT|UTC)\s?([+-])(\d\d?):?(\d\d)?\)?")
 _UTC_NAMES = frozenset({"utc", "z", "gmt", "tzone://microsoft/utc", "(utc) coordinated universal time"})
-_ZONE_LINES_MOST = 400
 
 
 @lru_cache(maxsize=512)
@@ -57,7 +56,7 @@ def described_zone(texts: Sequence[str]) -> tzinfo | None:
     import icalendar
 
     rules = [text.upper() for text in texts if text[:5].upper() == "RRULE"]
-    if len(texts) > _ZONE_LINES_MOST or any("FREQ=YEARLY" not in rule or "INTERVAL" in rule for rule in rules):
+    if any("FREQ=YEARLY" not in rule or "INTERVAL" in rule for rule in rules):
         return None
     try:
         component: Any = icalendar.Timezone.from_ical("\r\n".join(texts) + "\r\n")

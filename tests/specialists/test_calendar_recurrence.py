@@ -350,7 +350,8 @@ def test_a_broken_event_leaves_the_others(calendars: Calendars) -> None:
     text = calendars.text(start="2026-03-23", end="2026-03-23")
     assert "2 events" in text
     assert (
-        "Not read: all.ics: 3 broken events in it; cut.ics: 1 broken events in it; page.ics: it is no calendar." in text
+        "Not read: all.ics: 3 of its events are broken or too many; cut.ics: 1 of its events are broken or too many; page.ics: it is no calendar."
+        in text
     )
 
 
