@@ -1,7 +1,7 @@
 """Built in: asks ddgs in a process of its own, since it blocks, scrapes, and takes proxies from the environment.
 
 A program that imports nothing of Brain. JSON comes in on stdin: query, most, since (d, w, m, y or null), seconds.
-Out goes JSON: `hits`, each with title, url and snippet; or `trouble`, one of missing, late, empty.
+Out goes JSON: `hits`, each with title, url and snippet; or `trouble`, one of missing, late, empty, unreachable.
 """
 
 import json
@@ -22,8 +22,8 @@ def answer(query: str, most: int, since: str | None, seconds: int) -> dict[str, 
         found = DDGS(timeout=seconds).text(query, region="us-en", timelimit=since, max_results=most)
     except TimeoutException:
         return {"trouble": "late"}
-    except DDGSException:
-        return {"trouble": "empty"}
+    except DDGSException as error:
+        return {"trouble": "empty" if "No results" in str(error) else "unreachable"}
     return {
         "hits": [
             {"title": str(one.get("title")), "url": str(one.get("href")), "snippet": str(one.get("body"))[:2000]}

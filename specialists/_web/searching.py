@@ -32,6 +32,12 @@ NO_BACKEND = (
 )
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,300}>")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_DDGS_TROUBLES = {
+    "missing": "is not installed: the operator can pip install 'brain-sse[web]'",
+    "late": "did not answer in time",
+    "empty": "found nothing, or was blocked by its search engines: the operator can configure SearXNG or Brave",
+    "unreachable": "could not reach its search engines, or was blocked: the operator can configure SearXNG or Brave",
+}
 _BRAVE_QUERY = (400, 50)
 """Characters and words that Brave takes (its API reference)."""
 
@@ -198,14 +204,8 @@ async def _ddgs(query: Query, settings: WebSettings, context: Context) -> Found:
     }
     out = await said("_web.ddgs_search", fed=json.dumps(asked).encode(), seconds=_seconds(context, DDGS_SECONDS))
     answer = json.loads(out) if out else {"trouble": "late"}
-    if answer.get("trouble") == "missing":
-        raise Refused("is not installed: the operator can pip install 'brain-sse[web]'")
-    if answer.get("trouble") == "late":
-        raise Refused("did not answer in time")
-    if answer.get("trouble"):
-        raise Refused(
-            "found nothing, or was blocked by its search engines: the operator can configure SearXNG or Brave"
-        )
+    if "trouble" in answer:
+        raise Refused(_DDGS_TROUBLES[answer["trouble"]])
     return Found(_hits(answer.get("hits"), query.most, "title", "url", "snippet", ()))
 
 

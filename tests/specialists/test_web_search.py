@@ -317,6 +317,7 @@ def test_ddgs_results(ddgs: Path) -> None:
             "raise DDGSException('No results found. at /secret/path')",
             "ddgs found nothing, or was blocked by its search",
         ),
+        ("raise DDGSException('DNSError: https://secret.example')", "ddgs could not reach its search engines, or was"),
         ("raise TimeoutException('x')", "ddgs did not answer in time"),
         ("os._exit(3)", "ddgs did not answer in time"),
         ("raise KeyError('changed layout')", "ddgs did not answer in time"),
