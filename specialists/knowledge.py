@@ -18,7 +18,7 @@ from msgspec import Meta
 from brain import Citation, Context, Progress, Refused, Result, specialist
 from specialists._knowledge import keeping, vectors
 from specialists._knowledge.command import indexed as index
-from specialists._knowledge.index import Damaged, Index, Root, path_for
+from specialists._knowledge.index import Damaged, Index, Root, on_index, path_for
 from specialists._knowledge.searching import Found, Scope, fetched, ranked
 from specialists._knowledge.worker import Job
 from specialists._passages import anchor
@@ -141,11 +141,7 @@ async def knowledge(
         seconds = min(seconds, context.seconds_left - ANSWERING_SECONDS)
         async for progress in keeping.uploads_read(path, job, context.conversation_id, context.attachments, seconds):
             yield progress
-        if not path.exists():
-            raise Refused(NOTHING)
-        async with keeping.opened(path) as opened:
-            result = await _answered(opened, query, source, offset, context)
-        yield result
+        yield await _answered(path, query, (source or "").strip() or None, offset, context)
     except (Damaged, sqlite3.Error, OSError) as error:
         raise Refused(UNUSABLE) from error
 
@@ -153,20 +149,20 @@ async def knowledge(
 NOTHING = (
     "no documents are indexed for this user; ask them to attach a file, or to read a folder in with: brain index FOLDER"
 )
-
 UNUSABLE = "the index of the documents is damaged or cannot be opened; the operator can see more with: brain check"
+FIRST = "the documents are being read for the first time; ask again in a minute"
 
 
-async def _answered(opened: Index, query: str, source: str | None, offset: int, context: Context) -> Result:
-    roots = [root for root in opened.roots() if root.kind != "conversation" or root.place == context.conversation_id]
-    try:
-        async with asyncio.timeout(VECTOR_SECONDS):
-            asked = await vectors.asked(opened, context.model, query) if vectors.installed() else None
-    except TimeoutError:
-        asked = None
-    result = await asyncio.to_thread(_searched, opened, query, source, offset, roots, asked)
-    keeping.vectors_made(opened.path, context.model, matched=asked is not None)
-    reading = keeping.still_reading(opened.path, context.conversation_id)
+async def _answered(path: Path, query: str, source: str | None, offset: int, context: Context) -> Result:
+    if not await asyncio.to_thread(path.exists):
+        raise Refused(NOTHING)
+    asked = await _as_vector(path, query, context)
+    conversation = context.conversation_id
+    result = await on_index(path, _searched, query, source, offset, conversation, asked)
+    keeping.vectors_made(path, context.model, matched=asked is not None)
+    reading = keeping.still_reading(path, conversation)
+    if result is None:
+        raise Refused(FIRST if reading else NOTHING)
     if reading is None:
         return result
     left = f" ({reading.n} of {reading.of})" if reading.of else ""
@@ -174,10 +170,21 @@ async def _answered(opened: Index, query: str, source: str | None, offset: int, 
     return Result(result.text + note, result.citations, more=result.more)
 
 
+async def _as_vector(path: Path, query: str, context: Context) -> vectors.Asked | None:
+    try:
+        async with asyncio.timeout(VECTOR_SECONDS):
+            return await vectors.asked(path, context.model, query) if vectors.installed() else None
+    except TimeoutError:
+        return None
+
+
 def _searched(
-    opened: Index, query: str, source: str | None, offset: int, roots: Sequence[Root], asked: vectors.Asked | None
-) -> Result:
-    files = None if source is None else _files_of(source, opened, roots)
+    opened: Index, query: str, source: str | None, offset: int, conversation: str, asked: vectors.Asked | None
+) -> Result | None:
+    """What is found in the folders and in this conversation's uploads; None when there is nothing to search."""
+    roots = [root for root in opened.roots() if root.kind != "conversation" or root.place == conversation]
+    names = opened.names(roots) if source else []
+    files = _files_of(source, names, opened, roots) if source and names else None
     matrix = vectors.matrix(opened) if asked is not None else None
     chunks = ranked(opened, query, Scope([root.id for root in roots], files), matrix, asked)
     found = fetched(opened, chunks[offset : offset + PASSAGES_GIVEN])
@@ -190,13 +197,12 @@ def _searched(
     return Result(f"{result.text}\n\n{_unread(unread)}", result.citations, more=result.more)
 
 
-def _files_of(source: str, opened: Index, roots: Sequence[Root]) -> set[int]:
+def _files_of(source: str, names: Sequence[tuple[int, int, str]], opened: Index, roots: Sequence[Root]) -> set[int]:
     """The files that a name means: those called so, else those in a folder called so, else those whose name holds it.
 
     Raises:
         Refused: when there are none, with what is wrong with that file, or names that come near.
     """
-    names = opened.names(roots)
     wanted = source[:SOURCE_LENGTH].partition("#")[0].strip().strip("/").casefold()
     folders = {root.id: _folder_name(root).casefold() for root in roots}
     called = {number for number, _, name in names if wanted in _ways_to_say(name)}
@@ -212,8 +218,6 @@ def _files_of(source: str, opened: Index, roots: Sequence[Root]) -> set[int]:
         if unread:
             raise Refused(_unread(unread)[:REASON_LENGTH])
         there = [name for _, _, name in names]
-        if not there:
-            raise Refused(NOTHING)
         near = get_close_matches(source[:SOURCE_LENGTH], there, NAMES_SHOWN, 0.3) or there
         raise Refused(f"no file or folder is called {source[:60]!r}; there are: {_names(near)}"[:REASON_LENGTH])
     return found
@@ -259,15 +263,11 @@ def _citation(passage: Found, root: Root) -> Citation:
     return Citation(f"{name}#{fragment}" if fragment else name, title)
 
 
-def _nothing(query: str, source: str | None, offset: int, opened: Index, roots: Sequence[Root]) -> Result:
-    """Says what there is.
-
-    Raises:
-        Refused: when that is nothing at all.
-    """
+def _nothing(query: str, source: str | None, offset: int, opened: Index, roots: Sequence[Root]) -> Result | None:
+    """Says what there is; None when that is nothing at all."""
     names, troubles = [name for _, _, name in opened.names(roots)], opened.troubles(roots)
     if not names and not troubles:
-        raise Refused(NOTHING)
+        return None
     where = f" in {source[:60]!r}" if source else ""
     further = "more " if offset else ""
     text = (

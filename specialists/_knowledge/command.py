@@ -205,7 +205,7 @@ async def _embed(index: Index, model: vectors.Embedder, say: Say, progress: Say)
         return
     done = 0
     try:
-        async for done, of in vectors.completed(index, model):
+        async for done, of in vectors.completed(index.path, model):
             progress(f"vectors: {done} of {of}")
     except Refused as refusal:
         say(f"vectors: {done or 'none'}; {refusal.reason}. Words are searched all the same")

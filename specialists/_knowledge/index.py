@@ -4,16 +4,19 @@ Readers and one writer go side by side (WAL). Each file is written in one transa
 was before, or whole. A root is a folder (or file) of the user, or a conversation with its uploads.
 """
 
+import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Kind = Literal["folder", "setting", "conversation"]
 VERSION = 1
 BUSY_SECONDS = 20.0
@@ -300,6 +303,20 @@ class Index:
             (passages,) = self.db.execute("SELECT count(*) FROM chunk").fetchone()
             self.db.execute("INSERT OR REPLACE INTO note VALUES ('passages', ?)", (passages,))
         self.db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+async def on_index(path: Path, function: Callable[Concatenate[Index, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Does something with an index in a thread, on a connection of its own: it may outlive a call that is given up.
+
+    Raises:
+        Damaged: when the file cannot be used.
+    """
+
+    def work() -> T:
+        with closing(Index(path)) as index:
+            return function(index, *args, **kwargs)
+
+    return await asyncio.to_thread(work)
 
 
 def embeddable(name: str, title: str, text: str) -> str:

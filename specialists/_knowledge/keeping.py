@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, closing
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
@@ -21,7 +21,7 @@ import msgspec
 from brain import Attachment, Progress, Refused
 from specialists._knowledge import vectors
 from specialists._knowledge.folders import Passed
-from specialists._knowledge.index import Index, Kind, Root, hash_of
+from specialists._knowledge.index import Index, Kind, Root, hash_of, on_index
 from specialists._knowledge.reading import kind_of
 from specialists._knowledge.supervising import supervised
 from specialists._knowledge.worker import Job, Step, Upload, Worker, abilities, changes
@@ -168,30 +168,15 @@ def vectors_made(path: Path, model: vectors.Embedder, *, matched: bool) -> None:
 
 async def _make_vectors(own: Keeper, path: Path, model: vectors.Embedder, *, matched: bool) -> None:
     own.vectors_from[path] = time.monotonic() + CHECK_SECONDS
-    async with opened(path) as index:
-        if matched and not await asyncio.to_thread(vectors.lacking, index):
-            return
-        began = time.monotonic()
-        try:
-            async for _ in vectors.completed(index, model):
-                await asyncio.sleep(time.monotonic() - began)  # the same server writes the answer meanwhile
-                began = time.monotonic()
-        except Refused:
-            own.vectors_from[path] = time.monotonic() + VECTORS_AGAIN_SECONDS
-
-
-@asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[Index]:
-    """An index, opened and closed where it does not hold up the loop: closing may copy what was written.
-
-    Raises:
-        Damaged: when it cannot be used.
-    """
-    index = await asyncio.to_thread(Index, path)
+    if matched and not await on_index(path, vectors.lacking):
+        return
+    began = time.monotonic()
     try:
-        yield index
-    finally:
-        await asyncio.to_thread(index.close)
+        async for _ in vectors.completed(path, model):
+            await asyncio.sleep(time.monotonic() - began)  # the same server writes the answer meanwhile
+            began = time.monotonic()
+    except Refused:
+        own.vectors_from[path] = time.monotonic() + VECTORS_AGAIN_SECONDS
 
 
 def named_uploads(attachments: Sequence[Attachment]) -> dict[str, Attachment]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from brain import Refused
-from specialists._knowledge.index import Index, embeddable, hash_of
+from specialists._knowledge.index import Index, embeddable, hash_of, on_index
 
 MISSING = "vectors need the extra: pip install 'brain-sse[vectors]'"
 BATCH = 32
@@ -64,30 +64,30 @@ def installed() -> bool:
     return importlib.util.find_spec("numpy") is not None
 
 
-async def asked(index: Index, model: Embedder, query: str) -> Asked | None:
+async def asked(path: Path, model: Embedder, query: str) -> Asked | None:
     """The vector of a question; None when the index has no vectors of this model."""
-    probe = index.note("probe")
+    probe, exam, floor = await on_index(path, _notes)
     if probe is None:
         return None
     vectors = await _embedded(model, [query[:TEXT_LENGTH], _PROBE])
     if vectors is None or not await asyncio.to_thread(same, probe, vectors[1]):
         return None
-    return Asked(vectors[0], index.note("exam") >= PASSED, index.note("floor"))
+    return Asked(vectors[0], exam >= PASSED, floor)
 
 
-async def completed(index: Index, model: Embedder) -> AsyncIterator[tuple[int, int]]:
-    """Gives a vector to each passage that has none, and says how many of how many are done.
+async def completed(path: Path, model: Embedder) -> AsyncIterator[tuple[int, int]]:
+    """Gives a vector to each passage of an index that has none, and says how many of how many are done.
 
     Those of another model go first. Can be ended at any time, and goes on from there.
 
     Raises:
         Refused: when the server has no vectors, or stops making them.
     """
-    await _examined(index, model)
-    total, done = await asyncio.to_thread(lacking, index), 0
-    while rows := await asyncio.to_thread(_next, index):
+    await _examined(path, model)
+    total, done = await on_index(path, lacking), 0
+    while rows := await on_index(path, _next):
         vectors = await _each(model, [embeddable(*row[1:])[:TEXT_LENGTH] for row in rows])
-        await asyncio.to_thread(_put, index, rows, vectors)
+        await on_index(path, _put, rows, vectors)
         done += len(rows)
         yield done, max(total, done)
 
@@ -110,9 +110,9 @@ def packed(vector: Sequence[float]) -> bytes:
     return bytes((array / (np.linalg.norm(array) or 1.0)).astype(np.float16).tobytes())
 
 
-async def _examined(index: Index, model: Embedder) -> None:
+async def _examined(path: Path, model: Embedder) -> None:
     """Has a model sit the exam, unless it is the one whose vectors are in the index already."""
-    probe = index.note("probe")
+    probe, _, _ = await on_index(path, _notes)
     if probe is not None:
         vectors = await _embedded(model, [_PROBE])
         if vectors is not None and await asyncio.to_thread(same, probe, vectors[0]):
@@ -120,7 +120,12 @@ async def _examined(index: Index, model: Embedder) -> None:
     answers = await _embedded(model, [text for pair in _EXAM for text in pair])
     if answers is None:
         raise Refused("the model server has no embeddings")
-    await asyncio.to_thread(_enter, index, answers)
+    await on_index(path, _enter, answers)
+
+
+def _notes(index: Index) -> tuple[bytes | None, int, float]:
+    """What is known of the model that made the vectors: its probe, how the exam went, and its floor."""
+    return index.note("probe"), index.note("exam") or 0, index.note("floor") or 0.0
 
 
 def _enter(index: Index, answers: Sequence[Sequence[float]]) -> None:

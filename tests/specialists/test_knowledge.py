@@ -23,7 +23,7 @@ from specialists._knowledge import keeping
 from specialists._knowledge.index import Chunk, Damaged, Index, path_for
 from specialists._knowledge.searching import Scope, fetched, ranked
 from specialists._knowledge.supervising import supervised
-from specialists.knowledge import NOTHING, UNUSABLE, KnowledgeSettings, health, knowledge
+from specialists.knowledge import FIRST, NOTHING, UNUSABLE, KnowledgeSettings, health, knowledge
 
 HANDBOOK = """# Handbook
 
@@ -84,6 +84,23 @@ def test_it_says_how_far_it_is_with_reading(settings: KnowledgeSettings) -> None
     assert all(one.text.startswith("reading ") for one in progress)
 
 
+def test_a_call_does_not_wait_for_all_the_reading(settings: KnowledgeSettings) -> None:
+    short = replace(of(settings), deadline=time.monotonic() + 3)
+    assert refusal(knowledge, {"query": "notice"}, short) == FIRST
+    asked(settings, "notice")
+    note = "\n\nDocuments are still being read; ask again in a minute for what is in the others."
+
+    async def while_reading() -> str:
+        path = path_for(settings.home, "local")
+        keeping.keeper().read((path, ""), settings.job(path))
+        call = replace(of(settings), deadline=time.monotonic() + 3)
+        async for item in knowledge("notice", context=call, settings=settings):
+            found = item
+        return found.text
+
+    assert asyncio.run(while_reading()).endswith(f"three months.{note}")
+
+
 def test_nothing_found_says_what_there_is(settings: KnowledgeSettings, docs: Path) -> None:
     (docs / "junk.docx").write_bytes(b"junk")
     assert asked(settings, "zebra") == (
@@ -111,6 +128,8 @@ def test_a_file_or_a_folder_may_be_named(settings: KnowledgeSettings) -> None:
     for source in ("handbook.md", "HANDBOOK", "handbook.md#page=3", "handb"):
         assert "[1] handbook.md › Handbook › Leave" in asked(settings, "vacation pump", source=source)
         assert "prices" not in asked(settings, "vacation pump", source=source)
+    for source in ("", " "):
+        assert "pump" in asked(settings, "vacation pump", source=source)
     for source in ("sub", "sub/", "docs/sub", "sub/prices.txt", "prices"):
         assert "[1] sub/prices.txt" in asked(settings, "vacation pump", source=source)
         assert "handbook" not in asked(settings, "vacation pump", source=source)

@@ -57,7 +57,7 @@ def with_model(server: Embedding, work: Any) -> Any:
 
 def complete(index: Index, server: Embedding) -> list[tuple[int, int]]:
     async def work(model: OpenAI) -> list[tuple[int, int]]:
-        return [step async for step in vectors.completed(index, model)]
+        return [step async for step in vectors.completed(index.path, model)]
 
     found: list[tuple[int, int]] = with_model(server, work)
     return found
@@ -67,7 +67,7 @@ def first(index: Index, server: Embedding, *questions: str, most: int = 1) -> li
     """For each question, the files of the first passages."""
 
     async def work(model: OpenAI) -> list[vectors.Asked | None]:
-        return [await vectors.asked(index, model, question) for question in questions]
+        return [await vectors.asked(index.path, model, question) for question in questions]
 
     scope = Scope([root(index).id])
     found = []
@@ -139,7 +139,7 @@ def test_an_interruption_loses_nothing(index: Index, server: Embedding) -> None:
     index.write(root(index), "many.md", (1, 1, b""), chunks)
 
     async def begin(model: OpenAI) -> None:
-        async for _ in vectors.completed(index, model):
+        async for _ in vectors.completed(index.path, model):
             return
 
     with_model(server, begin)
@@ -189,7 +189,7 @@ def test_a_server_that_stops_ends_the_work(index: Index, server: Embedding) -> N
     index.write(root(index), "many.md", (1, 1, b""), [Chunk((), "", f"passage number {n}") for n in range(200)])
 
     async def work(model: OpenAI) -> None:
-        async for _ in vectors.completed(index, model):
+        async for _ in vectors.completed(index.path, model):
             server.broken = True
 
     with pytest.raises(Refused, match="the model server stopped making vectors"):
@@ -207,7 +207,7 @@ def test_nonsense_from_a_server_is_no_vector(index: Index, answer: list[list[flo
             return answer
 
     async def work() -> None:
-        async for _ in vectors.completed(index, Nonsense()):
+        async for _ in vectors.completed(index.path, Nonsense()):
             pass
 
     with pytest.raises(Refused):
@@ -291,7 +291,7 @@ def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: 
         for name, matched in (("toy", False), ("other", False), ("other", True), ("toy", False)):
             server.model = name
             begun = await made(model, matched=matched)
-            found.append((begun, await vectors.asked(index, model, "x") is not None))
+            found.append((begun, await vectors.asked(index.path, model, "x") is not None))
         return found
 
     assert with_model(server, work) == [(True, True), (True, True), (True, True), (False, False)]
