@@ -16,10 +16,16 @@ from specialists import _reading
 from specialists._pictures.attached import picked, shown
 
 PAGES_MOST = 50
+"""In one call."""
+PAGES_NAMED = 2000
 TEXT_ENOUGH = 60_000
-"""Characters after which no further page is recognised; a block shows 8,000 of them."""
+"""Characters after which no further page is begun; a block shows 8,000 of them."""
+SECONDS_ENOUGH = 90.0
+"""Of reading, after which no further page is begun that nobody asked for by its number."""
 TEXT_LAYER = "the PDF's text layer"
 UNSURE = 0.8
+ANSWERING_SECONDS = 0.5
+"""Before the call is given up, for what was read to be given."""
 TOLD_SECONDS = 5.0
 """Between two words about a wait."""
 _RANGE = re.compile(r"(\d{1,6})(?:\s*(-)\s*(\d{1,6})?)?")
@@ -81,14 +87,15 @@ async def ocr(
     """
     attachment = picked(context, image_id)
     scan = _Scan(attachment.data, shown(attachment.name), language, enhance, context)
-    candidates = pages_asked(page) or range(1, PAGES_MOST + 1)
-    found = await _reading.pages(scan.data, name=scan.name, wanted=() if enhance else candidates)
-    wanted = [number for number in candidates if 1 <= number <= found.count]
+    asked = pages_asked(page) or range(1, PAGES_NAMED + 1)
+    found = await _reading.pages(scan.data, name=scan.name, wanted=() if enhance else asked[:PAGES_MOST])
+    there = [number for number in asked if 1 <= number <= found.count]
+    wanted = there[:PAGES_MOST]
     if not wanted:
         raise Refused(f"'{scan.name}' has no page {page}; it has {_pages(found.count)}")
     pages: list[PageText] = []
     for done, number in enumerate(wanted):
-        if pages and (scan.no_time_for_another or sum(len(one.text) for one in pages) > TEXT_ENOUGH):
+        if pages and (scan.late(asked=page is not None) or sum(len(one.text) for one in pages) > TEXT_ENOUGH):
             break
         yield Progress(f"reading page {number} of {found.count}", done / len(wanted))
         async with aclosing(scan.page(number, found, alone=len(wanted) == 1)) as steps:
@@ -97,8 +104,7 @@ async def ocr(
                     yield Progress(step.text, done / len(wanted))
                 else:
                     pages.append(step)
-    unread = wanted[len(pages) :] if page is not None else range(pages[-1].page + 1, found.count + 1)
-    notes = [_source(pages), *_unread(pages, unread, found.count), *_others(context, attachment, image_id)]
+    notes = [_source(pages), *_unread(pages, there[len(pages) :], found.count), *_others(context, attachment, image_id)]
     yield _result(scan.name, " ".join(notes), pages, found.count, offset)
 
 
@@ -112,10 +118,11 @@ class _Scan:
     enhance: bool
     context: Context
     slowest: float = 0.0
+    took: float = 0.0
 
-    @property
-    def no_time_for_another(self) -> bool:
-        return self.context.seconds_left < 2 * self.slowest
+    def late(self, *, asked: bool) -> bool:
+        """Whether another page would take too long, or the ones before have."""
+        return self.context.seconds_left < 2 * self.slowest or (self.took > SECONDS_ENOUGH and not asked)
 
     async def page(
         self, number: int, found: _reading.Pages, *, alone: bool
@@ -142,13 +149,14 @@ class _Scan:
                     raise Refused(_reading.BUSY)
                 yield Progress(f"page {number} waits for the OCR engine, which reads other documents")
             started = time.monotonic()
-            reading = await _reading.read(job, self.name, self.context.seconds_left)
-        self.slowest = max(self.slowest, time.monotonic() - started)
+            reading = await _reading.read(job, self.name, self.context.seconds_left - ANSWERING_SECONDS)
+        seconds = time.monotonic() - started
+        self.slowest, self.took = max(self.slowest, seconds), self.took + seconds
         yield PageText(number, reading.text, reading.engine, reading.confidence, reading.note)
 
 
 def pages_asked(page: int | str | None) -> list[int]:
-    """The pages in `3` or `"2-5,9"`, in this order and each once, no more than `PAGES_MOST`; none for None.
+    """The pages in `3` or `"2-5,9"`, in this order and each once, no more than `PAGES_NAMED`; none for None.
 
     Raises:
         Refused: for anything else.
@@ -156,14 +164,14 @@ def pages_asked(page: int | str | None) -> list[int]:
     if page is None:
         return []
     asked: dict[int, None] = {}
-    for part in str(page).split(",")[:PAGES_MOST]:
+    for part in str(page).split(",")[:PAGES_NAMED]:
         found = _RANGE.fullmatch(part.strip())
         if not found:
             raise Refused(f'page must be a number from 1, or a list such as "2-5,9"; {str(page)[:40]!r} is neither')
-        first = int(found[1])
-        last = int(found[3]) if found[3] else first + PAGES_MOST if found[2] else first
-        asked.update(dict.fromkeys(range(first, min(last, first + PAGES_MOST) + 1)))
-    return list(asked)[:PAGES_MOST]
+        first, most = int(found[1]), PAGES_NAMED - len(asked)
+        last = int(found[3]) if found[3] else first + most if found[2] else first
+        asked.update(dict.fromkeys(range(first, min(last + 1, first + most))))
+    return list(asked)
 
 
 def ranges(pages: Sequence[int]) -> str:

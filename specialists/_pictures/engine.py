@@ -19,7 +19,7 @@ MEMORY_MOST = 3 << 30
 MEMORY_WORN = 800_000_000
 """Resident bytes from which a process makes room for a fresh one after its answer."""
 REQUESTS_MOST = 500
-NICE = 5
+NICE = 10
 _FRAME = struct.Struct(">II")
 
 Message = tuple[Any, bytearray]

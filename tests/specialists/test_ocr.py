@@ -341,6 +341,14 @@ def test_reads_fifty_pages_and_says_so() -> None:
     )
 
 
+def test_of_many_pages_that_are_named_the_rest_is_told() -> None:
+    ctx = context(("long.pdf", text_pdf(*(f"page number {n}" for n in range(1, 61)))))
+    assert source(answer(ocr, {"page": "1-3,5-60"}, ctx)) == (
+        "the PDF's text layer (50 pages). "
+        'Only pages 1-3,5-51 of 60 were read; ask again with page="52-60" for the others.'
+    )
+
+
 def test_gives_what_it_has_when_time_runs_out() -> None:
     text = answer(ocr, {}, context(("a.pdf", text_pdf("one", "two")), seconds=0))
     assert source(text).endswith('Only page 1 of 2 was read; ask again with page="2" for the others.')

@@ -1,0 +1,91 @@
+"""How late the event loop is while a scan is read and a photo is looked at, and what the two processes take.
+
+`python tests/bench/reading.py`, with the extra `ocr`.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "specialists"))
+
+from specialist_calls import Eyes, context, file, written
+
+from brain import Context, Specialist
+from brain.running import Failure, prepare, run
+from specialists import _reading
+from specialists.ocr import ocr
+from specialists.vision import vision
+
+PAGES = 12
+A4 = (1240, 1754)
+MEGAPIXELS_24 = (6000, 4000)
+
+
+def scan() -> bytes:
+    """Pages of 40 lines, a little askew and grained, as a PDF of pictures."""
+    line = "The members agreed to raise the allowance for travel by four percent"
+    page = written("\n".join(f"{n} {line}" for n in range(40)), A4).rotate(0.7, fillcolor="white")
+    grained = Image.blend(page, Image.effect_noise(A4, 40).convert("RGB"), 0.12)
+    out = BytesIO()
+    grained.save(out, "PDF", save_all=True, append_images=[grained] * (PAGES - 1))
+    return out.getvalue()
+
+
+def photo() -> bytes:
+    ground = Image.linear_gradient("L").resize(MEGAPIXELS_24).convert("RGB")
+    return file(Image.blend(ground, Image.effect_noise(MEGAPIXELS_24, 60).convert("RGB"), 0.3), "JPEG")
+
+
+async def lateness(work: Awaitable[Any]) -> tuple[float, list[float]]:
+    """Seconds that the work took, and by how many milliseconds each sleep of one came late meanwhile, in order."""
+    late: list[float] = []
+    started = time.perf_counter()
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        before = time.perf_counter()
+        await asyncio.sleep(0.001)
+        late.append((time.perf_counter() - before) * 1000 - 1)
+    outcome = task.result()
+    assert not isinstance(outcome, Failure), outcome
+    return time.perf_counter() - started, sorted(late)
+
+
+def call(specialist: Specialist[..., Any], name: str, data: bytes, eyes: Eyes | None) -> Awaitable[Any]:
+    arguments = prepare(specialist, {})
+    assert not isinstance(arguments, Failure)
+    surroundings: dict[type, Any] = {Context: context((name, data), eyes=eyes, seconds=300)}
+    return run(specialist, arguments, surroundings, lambda _: None, timeout=300)
+
+
+def memory(pid: int | None) -> str:
+    """Peak and present resident memory of a process, where the system tells."""
+    status = Path(f"/proc/{pid}/status")
+    told = dict(line.split(":", 1) for line in status.read_text().splitlines()) if status.exists() else {}
+    peak, now = (int(told.get(key, "0").split()[0]) // 1024 for key in ("VmHWM", "VmRSS"))
+    return f"{peak} MB at most, {now} MB afterwards"
+
+
+async def main() -> None:
+    show: Callable[[str], object] = sys.stdout.write
+    pages, picture = scan(), photo()
+    works = {
+        f"ocr, {PAGES} pages": call(ocr, "scan.pdf", pages, None),
+        "vision, 24 MP, measured and read": call(vision, "photo.jpg", picture, None),
+        "vision, 24 MP, for a model that sees": call(vision, "photo.jpg", picture, Eyes(says="A wall.")),
+    }
+    for name, work in works.items():
+        seconds, late = await lateness(work)
+        p99, most = late[len(late) * 99 // 100], late[-1]
+        show(f"{name}: {seconds:.1f} s; the loop was late by {p99:.1f} ms (p99), {most:.1f} ms at most\n")
+    show(f"process that reads: {memory(_reading.reader.pid)}\nprocess that looks: {memory(_reading.looker.pid)}\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
