@@ -17,8 +17,9 @@ from specialists._medical.calculator import (
     put_in,
 )
 from specialists._medical.catalog import close_to, named, own, search, telling
-from specialists._medical.inputs import Input, shown
+from specialists._medical.inputs import Input
 from specialists._medical.library import installed, library
+from specialists._medical.reading import shown
 
 REASON_LENGTH = 390
 INPUTS_SHOWN = 8
@@ -238,7 +239,7 @@ def refused(one: Calculator, problems: Problems) -> str:
     parts = [f"{one.name}: {'; '.join(problems.wrong)}"] if problems.wrong else [f"{one.name}:"]
     hint = ""
     if problems.missing and problems.criteria:
-        hint = f"; if the rest is absent, add {OTHERS_ABSENT}: true"
+        hint = f'; if all else is absent, add "{OTHERS_ABSENT}": true to inputs'
     head = parts[0][: REASON_LENGTH - len(hint) - 60] + (
         "; " if problems.wrong and problems.missing else " " if problems.missing else ""
     )

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source, Values, Worked
-from specialists._medical.inputs import Quantity, Wrong
+from specialists._medical.inputs import Quantity
 from specialists._medical.patient import HEIGHT, SEX, WEIGHT
+from specialists._medical.reading import Wrong
 from specialists._medical.steps import below
 
 CM_PER_INCH = 2.54

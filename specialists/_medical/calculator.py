@@ -6,18 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from specialists._medical.inputs import (
-    NOT_MEASURED,
-    Choice,
-    Input,
-    Quantity,
-    Read,
-    Wrong,
-    YesNo,
-    key_of,
-    nearest,
-    shown,
-)
+from specialists._medical.inputs import Choice, Input, Quantity, Read, YesNo, nearest
+from specialists._medical.reading import NOT_MEASURED, Wrong, key_of, shown
 from specialists._medical.steps import Steps
 
 FEW = 7
@@ -161,7 +151,7 @@ class Calculator:
         return [one for one in self.inputs if one.optional]
 
     @cached_property
-    def _fields(self) -> dict[str, tuple[Input, str | None]]:
+    def fields(self) -> dict[str, tuple[Input, str | None]]:
         """Every field name it understands; the first input that claims one has it."""
         found: dict[str, tuple[Input, str | None]] = {}
         for one in self.inputs:
@@ -209,13 +199,13 @@ class Calculator:
         wrong: list[str] = []
         unused: list[str] = []
         others_absent = False
-        for field_name, value in _unfolded(self.prepare(raw), self._fields).items():
+        for field_name, value in _unfolded(self.prepare(raw), self.fields).items():
             key = key_of(field_name[:KEY_LENGTH])
             if key == OTHERS_ABSENT:
                 others_absent = value is True or value in ("true", "yes", 1)
             elif value is None or value == "":
                 continue
-            elif key in self._fields:
+            elif key in self.fields:
                 self._take(key, value, read, wrong)
             elif key in _HARMLESS:
                 unused.append(key)
@@ -231,7 +221,7 @@ class Calculator:
         return {one.name: read[one.name] for one in self.inputs if one.name in read}, notes
 
     def _take(self, key: str, value: Any, read: dict[str, Read], wrong: list[str]) -> None:
-        one, told = self._fields[key]
+        one, told = self.fields[key]
         if one.unmeasured and isinstance(value, str) and key_of(value[:40]) in NOT_MEASURED:
             read[one.name] = Read(None, "not measured, counted as normal")
             return
@@ -247,8 +237,8 @@ class Calculator:
         read[one.name] = found
 
     def _unknown(self, key: str) -> str:
-        close = nearest(key, list(self._fields))
-        names = list(dict.fromkeys(self._fields[name][0].name for name in close))
+        close = nearest(key, list(self.fields))
+        names = list(dict.fromkeys(self.fields[name][0].name for name in close))
         if names:
             return f"no input {key[:40]} (nearest: {', '.join(names)})"
         has = ", ".join(one.name for one in self.inputs)

@@ -9,8 +9,9 @@ from specialists._medical.calculator import Calculator
 from specialists._medical.inputs import nearest
 
 GROUPS = (
-    *("kidney", "body", "fluids", "metabolism", "heart", "heart_risk", "clots", "liver", "lungs", "emergency"),
-    *("intensive", "infection", "comorbidity", "pregnancy", "dosing"),
+    *("kidney", "body", "fluids", "metabolism", "heart", "fibrillation", "coronary", "framingham"),
+    *("clots", "liver", "meld", "lungs", "emergency", "sofa", "apache"),
+    *("infection", "comorbidity", "pregnancy", "dosing"),
 )
 """The files of our own calculators, by organ or occasion."""
 FOUND_MOST = 8

@@ -26,7 +26,7 @@ PERC: Steps[str] = up_to(
 
 def _caprini(points: int, names: dict[str, str]) -> tuple[YesNo, ...]:
     """Caprini's items of one weight; each with other names for it."""
-    return tuple(YesNo(name=name, also=also, points=points) for name, also in names.items())
+    return tuple(YesNo(name=name, also=also, points=points, joins=True) for name, also in names.items())
 
 
 CALCULATORS = (
@@ -248,6 +248,7 @@ CALCULATORS = (
             ),
             Choice(
                 name="mobility",
+                also="mobility_status",
                 options={"normal": 0, "bed_rest": 1, "confined_to_bed": 2},
                 words={
                     "on_bed_rest": "bed_rest",
@@ -266,7 +267,8 @@ CALCULATORS = (
             *_caprini(
                 1,
                 {
-                    "recent_major_surgery": "major_surgery_in_last_month prior_major_surgery major_surgery",
+                    "recent_major_surgery": "major_surgery_in_the_last_month major_surgery_in_last_month "
+                    "prior_major_surgery major_surgery",
                     "congestive_heart_failure": "congestive_heart_failure_in_the_last_month chf",
                     "sepsis": "sepsis_in_the_last_month",
                     "serious_lung_disease": "pneumonia pneumonia_in_the_last_month lung_disease",
@@ -292,7 +294,7 @@ CALCULATORS = (
                 3,
                 {
                     "previous_dvt_or_pe": "history_dvt_pe history_of_dvt_or_pe previous_dvt previous_pe "
-                    "previously_documented_dvt "
+                    "previously_documented_dvt previously_documented_deep_vein_thrombosis "
                     "previously_documented_pulmonary_embolism history_of_dvt_pe",
                     "family_history_thrombosis": "family_history_of_thrombosis",
                     "factor_v_leiden": "positive_factor_v_leiden",

@@ -5,7 +5,8 @@ from typing import Any
 
 from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source, Values, Worked
-from specialists._medical.inputs import Choice, Quantity, Wrong, key_of
+from specialists._medical.inputs import Choice, Quantity
+from specialists._medical.reading import Wrong, key_of
 from specialists._medical.steps import below
 
 STEROIDS = {
@@ -49,6 +50,15 @@ def steroid(x: Values) -> Worked:
         {"equivalent_from": STEROIDS[x.from_steroid], "equivalent_to": STEROIDS[x.to_steroid]},
         notes=[f"mg of {x.to_steroid} for {x.dose:g} mg of {x.from_steroid}."],
     )
+
+
+def _named(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs with a steroid that was told as `["prednisone", 10, "mg"]` as its name and dose."""
+    found = dict(raw)
+    for name, value in raw.items():
+        if isinstance(value, list) and len(value) == 3 and isinstance(value[0], str) and "dose" not in raw:
+            found[name], found["dose"] = value[0], value[1:]
+    return found
 
 
 def _opioid(name: str) -> Quantity:
@@ -133,6 +143,7 @@ CALCULATORS = (
             Choice(name="to_steroid", options=STEROIDS, words=_STEROID_WORDS, also="target_steroid to output_steroid"),
         ),
         work=steroid,
+        prepare=_named,
         formula="dose × equivalent_to / equivalent_from",
         unit="mg",
         digits=2,

@@ -6,12 +6,13 @@ from typing import Any
 
 from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source, Values
-from specialists._medical.inputs import Quantity, key_of
+from specialists._medical.inputs import Quantity
 from specialists._medical.patient import (
     DIASTOLIC,
     HEART_RATE,
     SYSTOLIC,
 )
+from specialists._medical.reading import key_of
 from specialists._medical.steps import below, up_to
 
 QT = Quantity(

@@ -2,32 +2,28 @@
 
 import difflib
 import math
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
 from typing import Any, TypeVar
 
 from specialists._medical.days import day_of
+from specialists._medical.reading import (
+    LARGEST,
+    NO,
+    Wrong,
+    converted,
+    in_units,
+    key_of,
+    parts_of,
+    quoted,
+    shown,
+    truth,
+    truth_or_none,
+)
 from specialists._medical.steps import Limit, Steps
 from specialists._medical.units import COUNT, Measure, plain, tidy
 
-LARGEST = 1e12
-YES = frozenset({"yes", "y", "true", "t", "1", "present", "positive", "+", "on"})
-NO = frozenset({"no", "n", "false", "f", "0", "absent", "negative", "-", "none", "not_present", "never", "off"})
-NOT_MEASURED = frozenset(
-    {"not_measured", "unmeasured", "not_done", "not_available", "unavailable", "unknown", "n_a", "na", "none", "no"}
-)
-_NUMBER = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)(?:e[-+]?\d{1,3})?"
-_WITH_UNIT = re.compile(rf"({_NUMBER})\s*(.*)", re.IGNORECASE | re.DOTALL)
-_SUMMAND = re.compile(rf"({_NUMBER})\s*([^\d\s,.]+)(?:\s*,\s*|\s+and\s+|\s*)", re.IGNORECASE)
-_FEET_AND_INCHES = re.compile(r"(.*(?:'|′|’|ft|feet|foot)\s*\d+(?:\.\d+)?)", re.IGNORECASE)
-
 Self = TypeVar("Self", bound="Input")
-
-
-class Wrong(Exception):
-    """Why a value cannot be taken, in words for the model."""
 
 
 @dataclass(frozen=True)
@@ -97,21 +93,6 @@ class Input:
         return replace(self, unmeasured=True)
 
 
-def key_of(name: str) -> str:
-    """A field's name in one spelling: `Heart Rate`, `heartRate` and `heart-rate` are `heart_rate`."""
-    text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).lower().replace("µ", "u").replace("μ", "u")
-    return re.sub(r"[^a-z0-9]+", "_", text).strip("_")
-
-
-def shown(value: Any) -> str:
-    """A value for a reader: numbers without noise, truth as yes and no, days as ISO writes them."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return f"{value:,.6g}".replace(",", "") if abs(value) < 1e6 else f"{value:.0f}"
-    return value.isoformat() if isinstance(value, date) else str(value).replace("_", " ")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Quantity(Input):
     """A measured number.
@@ -163,10 +144,10 @@ class Quantity(Input):
     def read(self, raw: Any, told: str | None) -> Read:
         form, _, unit_told = (told or "").rpartition(":")
         measure = self.forms[form] if form else self.measure
-        parts = list(_parts(raw, measure))
+        parts = list(parts_of(raw, measure))
         if len(parts) > 1 and not measure.adds_up:
-            raise Wrong(f"expected one number{_in_units(measure)}, not {_quoted(raw)}")
-        values = [_converted(number, unit, unit_told, measure) for number, unit in parts]
+            raise Wrong(f"expected one number{in_units(measure)}, not {quoted(raw)}")
+        values = [converted(number, unit, unit_told, measure) for number, unit in parts]
         value = tidy(math.fsum(values)) if len(values) > 1 else values[0]
         self._check(value, measure)
         unit = plain(parts[0][1] or unit_told)
@@ -178,7 +159,7 @@ class Quantity(Input):
     def _check(self, value: float, measure: Measure) -> None:
         if not self.least <= value <= self.most:
             unit = f" {measure.unit}" if measure.unit else ""
-            others = f"; give it{_in_units(measure)}" if len(measure.shown) > 1 else ""
+            others = f"; give it{in_units(measure)}" if len(measure.shown) > 1 else ""
             raise Wrong(f"{value:g}{unit} is outside {self.least:g} to {self.most:g}{unit}{others}")
         if self.whole and value != int(value):
             raise Wrong(f"{value:g} is not a whole number")
@@ -197,77 +178,6 @@ class Quantity(Input):
         kind = "whole number" if self.whole else "number"
         bounds = f"{self.least:g} to {self.most:g}"
         return f"{kind} in {units}, {bounds} {self.measure.unit}" if units else f"{kind}, {bounds}"
-
-
-def _converted(number: float, unit: str, told: str, measure: Measure) -> float:
-    if unit and told and plain(unit) != plain(told):
-        raise Wrong(f"its name says {told}, its value {unit}")
-    unit = unit or told
-    if not unit:
-        if not measure.bare:
-            raise Wrong(f"needs its unit: {', '.join(measure.shown)}")
-        return number
-    value = measure.converted(number, unit)
-    if value is None:
-        raise Wrong(f"unknown unit {_quoted(unit)}; accepted: {', '.join(measure.shown) or 'a number alone'}")
-    return value
-
-
-def _in_units(measure: Measure) -> str:
-    return f" in {' or '.join(measure.shown)}" if measure.unit else ""
-
-
-def _parts(raw: Any, measure: Measure) -> Iterator[tuple[float, str]]:
-    """Numbers with their units, of a number, a text, `{value, unit}`, or `[value, unit, …]`."""
-    if isinstance(raw, Mapping):
-        if set(raw) - {"value", "unit", "units"} or "value" not in raw:
-            raise Wrong('expected a number, a text such as "88 µmol/L", or {"value": 88, "unit": "µmol/L"}')
-        yield _number(raw["value"]), _text(raw.get("unit", raw.get("units")) or "")
-    elif isinstance(raw, list | tuple) and raw and len(raw) % 2 == 0 and len(raw) <= 6:
-        yield from ((_number(raw[n]), _text(raw[n + 1])) for n in range(0, len(raw), 2))
-    elif isinstance(raw, str):
-        yield from _of_text(raw.strip(), measure)
-    else:
-        yield _number(raw), ""
-
-
-def _of_text(text: str, measure: Measure) -> list[tuple[float, str]]:
-    """A number, perhaps with its unit; or several that add up, such as `5 ft 11 in`."""
-    found = _WITH_UNIT.fullmatch(text[:81])
-    if found is None or len(text) > 80:
-        raise Wrong(f"expected a number{_in_units(measure)}, not {_quoted(text)}")
-    if measure.adds_up and plain(found[2]) not in measure.factors:
-        summands = text + '"' if _FEET_AND_INCHES.fullmatch(text) else text
-        parts = [(_number(part[1]), part[2]) for part in _SUMMAND.finditer(summands)]
-        if "".join(part[0] for part in _SUMMAND.finditer(summands)) == summands and parts:
-            return parts
-    return [(_number(found[1]), _text(found[2]))]
-
-
-def _number(raw: Any) -> float:
-    if isinstance(raw, str) and len(raw) <= 80 and re.fullmatch(_NUMBER, raw.strip(), re.IGNORECASE):
-        text = raw.strip().replace("−", "-")
-        thousands = re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", text)
-        raw = float(text.replace(",", "" if thousands else "."))
-    if isinstance(raw, bool) or not isinstance(raw, int | float):
-        raise Wrong(f"expected a number, not {_quoted(raw)}")
-    if not abs(raw) <= LARGEST:  # NaN too
-        raise Wrong("expected a finite number of a possible size")
-    return float(raw)
-
-
-def _text(raw: Any) -> str:
-    if not isinstance(raw, str) or len(raw) > 40:
-        raise Wrong(f"its unit must be a short text, not {_quoted(raw)}")
-    return raw.strip()
-
-
-def _quoted(raw: Any) -> str:
-    """What was written, short enough to be repeated."""
-    if isinstance(raw, str):
-        return f"'{raw[:40]}{'…' if len(raw) > 40 else ''}'"
-    small = isinstance(raw, bool) or (isinstance(raw, int | float) and abs(raw) <= LARGEST)
-    return str(raw) if small else type(raw).__name__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,23 +219,6 @@ class YesNo(Input):
         return f"yes or no{by}"
 
 
-def truth(raw: Any) -> bool:
-    """The truth value of yes, no, true, absent, 1, …"""
-    found = truth_or_none(raw)
-    if found is None:
-        raise Wrong(f"expected yes or no, not {_quoted(raw)}")
-    return found
-
-
-def truth_or_none(raw: Any) -> bool | None:
-    """The same; None for what is neither."""
-    if isinstance(raw, bool) or (isinstance(raw, int | float) and raw in (0, 1)):
-        return bool(raw)
-    word = raw.strip().lower()[:20] if isinstance(raw, str) else ""
-    word = word if word in ("+", "-") else key_of(word)
-    return word in YES if word in YES | NO else None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Choice(Input):
     """One of several options.
@@ -355,7 +248,7 @@ class Choice(Input):
                 return Read(yes if truth(raw) else no)
         word = self._word(raw)
         if word not in self.options:
-            raise Wrong(f"expected {self._listed()}, not {_quoted(raw)}")
+            raise Wrong(f"expected {self._listed()}, not {quoted(raw)}")
         return Read(word)
 
     def _word(self, raw: Any) -> str:
@@ -364,7 +257,7 @@ class Choice(Input):
         if isinstance(raw, int | float) and abs(raw) < LARGEST:
             raw = f"{raw:g}"
         if not isinstance(raw, str) or len(raw) > 80:
-            raise Wrong(f"expected {self._listed()}, not {_quoted(raw)}")
+            raise Wrong(f"expected {self._listed()}, not {quoted(raw)}")
         word = key_of(raw)
         if word in self.options:
             return word

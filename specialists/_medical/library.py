@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from specialists._medical import units
 from specialists._medical.calculator import Calculator, Source, Values, Worked
-from specialists._medical.inputs import Choice, Input, Quantity, Wrong, YesNo
+from specialists._medical.inputs import Choice, Input, Quantity, YesNo
 from specialists._medical.patient import (
     ADULT,
     AGE,
@@ -40,6 +40,7 @@ from specialists._medical.patient import (
     WEIGHT,
     WHITE_CELLS,
 )
+from specialists._medical.reading import Wrong
 
 LEFT_OUT = {
     "frax": "FRAX is not published as a formula; what is called so there is an estimate",

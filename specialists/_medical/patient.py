@@ -1,7 +1,9 @@
 """Built in: what many calculators ask of a patient, with units, other names and bounds beyond which it is a mistake."""
 
 from specialists._medical import units
+from specialists._medical.calculator import Values
 from specialists._medical.inputs import Choice, Quantity
+from specialists._medical.reading import Wrong
 
 AGE = Quantity(name="age", measure=units.AGE, least=0, most=120, also="age_years patient_age years_old")
 ADULT = AGE.within(18, 120)
@@ -65,7 +67,7 @@ SPO2 = Quantity(
     measure=units.PERCENT,
     least=30,
     most=100,
-    also="sao2 o2_saturation oxygen_saturation saturation o2_sat sat spo2_percent",
+    also="sao2 o2_saturation oxygen_saturation saturation o2_sat sat spo2_percent o2_saturation_percentage",
 )
 FIO2 = Quantity(
     name="fio2",
@@ -184,3 +186,16 @@ TRIGLYCERIDES = Quantity(
     name="triglycerides", measure=units.TRIGLYCERIDES, least=10, most=20_000, also="tg trigs triglyceride"
 )
 BMI = Quantity(name="bmi", measure=units.KG_PER_M2, least=5, most=150, also="body_mass_index")
+
+
+def mean_pressure(x: Values) -> float:
+    """As it was given, else from the cuff's two numbers.
+
+    Raises:
+        Wrong: when neither was given.
+    """
+    if x.mean_arterial_pressure is not None:
+        return float(x.mean_arterial_pressure)
+    if x.systolic_bp is None or x.diastolic_bp is None:
+        raise Wrong("mean_arterial_pressure is missing (or systolic_bp and diastolic_bp)")
+    return float((x.systolic_bp + 2 * x.diastolic_bp) / 3)

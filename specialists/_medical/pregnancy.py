@@ -4,7 +4,8 @@ from datetime import date, timedelta
 
 from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source, Values, Worked
-from specialists._medical.inputs import Day, Quantity, Wrong
+from specialists._medical.inputs import Day, Quantity
+from specialists._medical.reading import Wrong
 
 LMP = Day(
     name="lmp",

@@ -72,7 +72,7 @@ def test_a_score_shows_what_scored() -> None:
 def test_nothing_is_taken_as_absent_unless_it_is_said() -> None:
     assert refused("wells_pe", heart_rate=110, dvt_signs="no") == (
         "wells_pe: missing: pe_likeliest, immobilization_or_surgery, previous_pe_or_dvt, hemoptysis, malignancy; "
-        "if the rest is absent, add others_absent: true"
+        'if all else is absent, add "others_absent": true to inputs'
     )
     told = asked("wells_pe", heart_rate=110, dvt_signs="no", others_absent=True)
     assert line(told, "Note: Taken") == (
@@ -124,7 +124,7 @@ def _writable(value: Any) -> Any:
 def test_many_missing_inputs_are_named_as_far_as_there_is_room() -> None:
     reason = refused("caprini", age=65)
     assert reason.startswith("caprini: missing: surgery, mobility, bmi_over_25, ")
-    assert reason.endswith("more (ask without inputs); if the rest is absent, add others_absent: true")
+    assert reason.endswith('more (ask without inputs); if all else is absent, add "others_absent": true to inputs')
     assert len(reason) <= 400
 
 
@@ -710,7 +710,7 @@ def test_ours_and_the_package_agree(ours: Calculator, name: str) -> None:
         his: dict[str, Any] = {"others_absent": True}
         for one in theirs.inputs:
             names = [field for field, _ in one.names()]
-            own_name = next((ours._fields[field][0].name for field in names if field in ours._fields), None)
+            own_name = next((ours.fields[field][0].name for field in names if field in ours.fields), None)
             if own_name in mine:
                 his[one.name] = mine[own_name]
         if name == "news2":

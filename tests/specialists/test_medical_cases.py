@@ -91,6 +91,11 @@ def test_each_gives_the_value_of_its_own_example(one: Calculator) -> None:
         ("mme", {"morphine": 30, "hydromorphone": 4, "methadone": 10}, 97.0),
         ("mme", {"codeine": 60, "tramadol": 100, "tapentadol": 100, "hydrocodone": 10, "oxymorphone": 10}, 109.0),
         ("mme", {"FentaNYL buccal": "200 µg"}, 26.0),
+        (
+            "steroid_conversion",
+            {"input steroid": ["PredniSONE PO", 10, "mg"], "target steroid": "Hydrocortisone IV"},
+            40.0,
+        ),
         ("mme", {"oxycodone_dose": "10 mg", "oxycodone_doses_per_day": 3}, 45.0),
     ],
 )
@@ -579,6 +584,21 @@ CHADS = {"age": 50, "sex": "male", **REST}
 )
 def test_scores(name: str, base: dict[str, Any], changes: dict[str, Any], expected: float) -> None:
     assert OURS[name].answer(base | changes).worked.value == expected
+
+
+def test_the_risk_factors_of_the_heart_score_may_be_told_one_by_one() -> None:
+    told = {"history": 0, "ecg": 0, "age": 40, "troponin": 0, "atherosclerotic_disease": "no", "smoking": "yes"}
+    assert value("heart_score", **told, **REST) == 1
+    assert (
+        value("heart_score", **told, diabetes=True, hypertension=True, obesity=0, high_cholesterol=0, family_history=0)
+        == 2
+    )
+    with pytest.raises(Problems) as caught:
+        answer("heart_score", **told)
+    assert caught.value.wrong == [
+        "risk_factors: missing: hypertension, hypercholesterolemia, diabetes, obesity, family_history; "
+        "or give risk_factors as a number"
+    ]
 
 
 BLEEDING = {"sex": "male", "bun": 10, "hemoglobin": 14, "systolic_bp": 120, "heart_rate": 80, **REST}
