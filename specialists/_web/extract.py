@@ -1,8 +1,8 @@
 """Built in: makes Markdown of one page in a process of its own: a hostile page can keep a parser for minutes.
 
-A program that imports nothing of Brain. The page comes in on stdin as UTF-8; the arguments are how to read it (`feed`,
-`html`, and `plain` and `stripped` for what is too much for that), its address, and `links` or nothing. Out goes JSON,
-the fields of `Article`.
+A program that imports nothing of Brain. On stdin comes a line with the page's address, then the page, both in UTF-8;
+the arguments are how to read it (`feed`, `html`, and `plain` and `stripped` for what is too much for that), and `links`
+or nothing. Out goes JSON, the fields of `Article`.
 """
 
 import json
@@ -23,6 +23,9 @@ from specialists._web.stripping import strange, stripped
 
 SHORT = 250
 """Characters below which trafilatura found no article, and gives what it can find without its structure."""
+DISCUSSED = 0.3
+"""Of a page whose article is a smaller part of it, the comments are the matter, if they are what the rest is."""
+DISCUSSION_MOST = 500_000
 REFRESH_SECONDS_MOST = 10
 _REFRESH = re.compile(r"\s*(\d{1,4})[\d.]*\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]{1,2000})", re.IGNORECASE)
 
@@ -36,9 +39,13 @@ def article(html: str, url: str, *, links: bool, main: bool = True) -> Article:
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(html)
+    whole = tidy(markdown(tree, url if links else None))
     found, text = _main(html, url, links=links) if main else ({}, "")
     if len(text) < SHORT:
-        text = tidy(markdown(tree, url if links else None))
+        text = whole
+    elif len(text) < DISCUSSED * len(whole) and len(html) < DISCUSSION_MOST:
+        talk = _main(html, url, links=links, comments=True)[1]
+        text = talk if DISCUSSED * len(talk) > len(text) else text
     facts = {name: one_line(fact(tree, name) or found.get(name) or "", 200) for name in FACTS}
     return Article(
         **facts,
@@ -55,7 +62,7 @@ def bare(html: str) -> Article:
     return Article(text=tidy(stripped(html))[:TEXT_MOST])
 
 
-def _main(html: str, url: str, *, links: bool) -> tuple[dict[str, str | None], str]:
+def _main(html: str, url: str, *, links: bool, comments: bool = False) -> tuple[dict[str, str | None], str]:
     """What trafilatura finds; nothing where it is not installed."""
     try:
         from trafilatura import extract, extract_metadata, load_html
@@ -66,7 +73,9 @@ def _main(html: str, url: str, *, links: bool) -> tuple[dict[str, str | None], s
         return {}, ""
     codes = prepared(tree, url if links else None)
     known = extract_metadata(tree, date_config={"extensive_search": False, "original_date": True})
-    text = extract(tree, output_format="markdown", include_comments=False, include_links=links, prune_xpath=list(NOISE))
+    text = extract(
+        tree, output_format="markdown", include_comments=comments, include_links=links, prune_xpath=list(NOISE)
+    )
     return {"author": known.author, "site": known.sitename}, tidy(with_code(text or "", codes))
 
 
@@ -104,6 +113,6 @@ def read(way: str, text: str, url: str, *, links: bool) -> Article:
 
 if __name__ == "__main__":
     bound()
-    way, address, *rest = sys.argv[1:]
-    page = sys.stdin.buffer.read().decode("utf-8", "replace")
+    way, *rest = sys.argv[1:]
+    address, _, page = sys.stdin.buffer.read().decode("utf-8", "replace").partition("\n")
     json.dump(asdict(read(way, page, address, links=rest == ["links"])), sys.stdout)

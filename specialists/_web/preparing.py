@@ -15,9 +15,10 @@ NOISE = (
     "//template",
     *(f"//body//*[contains(translate(@style, ' ', ''), '{style}')]" for style in HIDDEN),
     "//a[normalize-space(.)='¶' or normalize-space(.)='§' or normalize-space(.)='#']",
-    "//*[contains(@class, 'mw-editsection')]",
+    "//*[contains(@class, 'mw-editsection') or @id='toc']",
+    "//sup[contains(@class, 'reference')]",
 )
-"""What a reader does not see, and the signs beside headings."""
+"""What a reader does not see, the signs beside headings, and what a wiki's page has besides its text."""
 _WRAPPING_MOST = 100
 """Characters around code in a box of its own."""
 _WRAPPINGS_MOST = 4

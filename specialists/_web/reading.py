@@ -69,10 +69,10 @@ async def _article(page: Page, *, links: bool) -> Article:
 
 async def _by_program(first: str, text: str, page: Page, *, links: bool) -> Article:
     """What the program makes of it; what it makes in a simpler way of a page that was too much for it."""
-    fed = text[:HTML_MOST].encode("utf-8", "replace")
+    fed = f"{page.url}\n{text[:HTML_MOST]}".encode("utf-8", "replace")
     wanted = ["links"] if links else []
     for way in list(WAYS)[list(WAYS).index(first) :]:
-        out = await said("_web.extract", way, page.url, *wanted, fed=fed, seconds=WAYS[way])
+        out = await said("_web.extract", way, *wanted, fed=fed, seconds=WAYS[way])
         if out is not None:
             article = msgspec.json.decode(out, type=Article)
             return article if len(text) <= HTML_MOST else replace(article, text=f"{article.text}\n\n{_CUT}")

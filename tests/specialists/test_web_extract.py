@@ -87,6 +87,22 @@ def test_documentation_with_code_and_a_table(parser: str) -> None:
     assert parser == "selectolax" or "¶" not in found.text
 
 
+def test_where_the_comments_are_the_matter_they_are_kept() -> None:
+    row = "<tr><td class=by>user{n}</td><td><div class=comment><p>Knot {n} holds best, since it does not slip under a "
+    row += "load, and sailors have used it for centuries on all seas.</p></div></td></tr>"
+    talk = "".join(row.format(n=n) for n in range(20))
+    html = f"<html><body><table><tr><td>Ask: which knot?</td></tr></table><table>{talk}</table></body></html>"
+    assert "Knot 7 holds best" in read("html", html, URL, links=False).text
+
+
+def test_signs_of_wikis_are_left_out() -> None:
+    html = "<div id=toc><h2>Contents</h2></div><h2>History<span class=mw-editsection>[edit]</span></h2>"
+    found = body(f"<p>Known.<sup class=reference>[1]</sup> {LONG}</p>{html}<p>The end. {LONG}</p>")
+    assert "Known. This" in found.text
+    assert "## History\n\nThe end." in found.text
+    assert "Contents" not in found.text
+
+
 def test_a_list_of_downloads_keeps_its_table(parser: str) -> None:
     found = page("listing")
     assert found.date == "", "dates in a table are not that of the page"
