@@ -13,7 +13,7 @@ from brain import Refused
 from specialists._calendar.edit import Edit
 from specialists._calendar.events import Event, File, read
 from specialists._calendar.expand import Happening, Occurrence, Window, main_of
-from specialists._calendar.listing import Entry, iso
+from specialists._calendar.listing import Entry, iso, one_line
 from specialists._calendar.store import CHANGED, Calendar, Changed, Resource, Store, chosen, there_are
 from specialists._calendar.wishes import Wish, new
 from specialists._calendar.zones import Moment, at, day_of
@@ -116,9 +116,9 @@ class Desk:
         return self._first(resource, uid)
 
     def _calendar_for_new(self) -> Calendar:
+        if not self.store.calendars():
+            return self.store.make(one_line(self.named or "", 60) or _FIRST_CALENDAR)
         found = self.calendars()
-        if not found:
-            return self.store.make(_FIRST_CALENDAR)
         if len(found) > 1 and self.default:
             found = chosen(found, self.default)
         if len(found) > 1:
@@ -217,7 +217,7 @@ class Desk:
         first = Occurrence(main, main.start, main.end, main.start) if main else None
         if wish.start is not None:
             near = self._around(resource, uid, wish.start)
-            first = min(near, key=lambda one: self._apart(one.original or one.start, wish.start), default=first)
+            first = min(near, key=lambda one: self._days_apart(one.original or one.start, wish.start), default=first)
         if first is None:
             raise Refused("the series itself is not in this calendar, only changes to it; use scope=this")
         return first
@@ -254,6 +254,12 @@ class Desk:
     def _apart(self, one: Moment, other: Moment | None) -> float:
         assert other is not None
         return abs(at(one, self.zone).timestamp() - at(other, self.zone).timestamp())
+
+    def _days_apart(self, one: Moment, other: Moment | None) -> tuple[int, float]:
+        """Those of the same day are the nearest."""
+        assert other is not None
+        days = abs((at(one, self.zone).date() - at(other, self.zone).date()).days)
+        return days, self._apart(one, other)
 
     def _first(self, resource: Resource, uid: str, near: Moment | None = None) -> Entry:
         """An event as it happens first, or first from a day on."""

@@ -18,7 +18,7 @@ from brain import Refused
 from specialists._calendar.events import FILE_MOST, Unreadable
 from specialists._calendar.expand import Window
 from specialists._calendar.readings import Readings, digest
-from specialists._calendar.store import Calendar, Changed, Resource, file_id, looks_like
+from specialists._calendar.store import Calendar, Changed, Resource, file_id, in_order, looks_like
 
 FILES_MOST = 20_000
 CALENDARS_MOST = 100
@@ -54,12 +54,14 @@ class Folder:
         found = [Calendar(e.name, _display_name(Path(e.path)) or e.name) for e in entries if _is_calendar(e)]
         if any(entry.name.endswith(".ics") for entry in entries):
             found.append(Calendar(".", _display_name(self._root) or "main"))
-        return sorted(found[:CALENDARS_MOST], key=lambda calendar: calendar.name.casefold())
+        return in_order(found[:CALENDARS_MOST])
 
     def make(self, name: str) -> Calendar:
         safe = folder_name(name)
         with _writing():
             (self._root / safe).mkdir(parents=True, exist_ok=True, mode=0o700)
+            if safe != name:
+                (self._root / safe / "displayname").write_text(name, "utf-8")
         return Calendar(safe, name)
 
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
@@ -67,10 +69,10 @@ class Folder:
         yield from self._read(calendar, lambda name: True)
 
     def find(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
+        found = []
         if looks_like(wanted):
-            yield from self._read(calendar, lambda name: file_id(calendar, name) == wanted[:8])
-        else:
-            yield from (r for r in self._read(calendar, lambda name: True) if wanted in r.file.series)
+            found = list(self._read(calendar, lambda name: file_id(calendar, name) == wanted[:8]))
+        yield from found or (r for r in self._read(calendar, lambda name: True) if wanted in r.file.series)
 
     def name_of(self, calendar: Calendar, uid: str) -> str:
         return f"{uid}.ics"
@@ -204,13 +206,12 @@ def _compare(path: Path, version: str | None) -> None:
 
 
 def _write_out(path: Path, data: bytes, model: Path | None) -> None:
-    """Writes a file that survives a crash, with the rights of the one that it replaces."""
+    """Writes a file that survives a crash, with the rights of the one that it replaces, else for its owner only."""
     with path.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    if model is not None:
-        path.chmod(model.stat().st_mode & 0o777)
+    path.chmod(model.stat().st_mode & 0o777 if model is not None else 0o600)
 
 
 def _put(temporary: Path, path: Path, *, new: bool) -> None:

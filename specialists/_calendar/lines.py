@@ -74,8 +74,9 @@ def _pieces(data: bytes, most: int | None = None) -> Iterator[list[bytes]]:
 def _physical(data: bytes) -> Iterator[bytes]:
     """The lines as they are, with their ends; one by one, as a list of all would be huge for a hostile file."""
     at = 0
+    last = b"\n" if b"\n" in data else b"\r"  # as programs of long ago wrote
     while at < len(data):
-        end = data.find(b"\n", at) + 1 or len(data)
+        end = data.find(last, at) + 1 or len(data)
         yield data[at:end]
         at = end
 
@@ -198,7 +199,8 @@ def spliced(lines: Sequence[Line], pieces: Mapping[int, tuple[int, bytes]]) -> b
 
 def line_end(lines: Sequence[Line]) -> bytes:
     """How the lines of this file end."""
-    return b"\n" if lines and not lines[0].raw.endswith(b"\r\n") else b"\r\n"
+    raw = lines[0].raw if lines else b""
+    return next((end for end in (b"\r\n", b"\n", b"\r") if raw.endswith(end)), b"\r\n")
 
 
 def folded(text: str, end: bytes = b"\r\n") -> bytes:

@@ -17,7 +17,7 @@ from brain import Refused
 from specialists._calendar.events import Unreadable
 from specialists._calendar.expand import Window
 from specialists._calendar.readings import Readings
-from specialists._calendar.store import Calendar, Changed, Resource, file_id, looks_like
+from specialists._calendar.store import Calendar, Changed, Resource, file_id, in_order, looks_like
 
 ANSWER_MOST = 8_000_000
 """Bytes of one answer."""
@@ -74,8 +74,7 @@ class Server:
             until, found = _calendars.get(self.place, (0.0, []))
         if fresh or not found or time.monotonic() > until:
             with _refusing():
-                found = [self._calendar(one) for one in self._client.get_calendars()]
-            found.sort(key=lambda calendar: calendar.name.casefold())
+                found = in_order([self._calendar(one) for one in self._client.get_calendars()])
             with _lock:
                 _calendars[self.place] = (time.monotonic() + CALENDARS_SECONDS, found)
         return found
@@ -97,11 +96,15 @@ class Server:
         yield from self._query(calendar, f'<C:time-range start="{start}" end="{end}"/>')
 
     def find(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
-        if not looks_like(wanted):
-            matching = f'<C:text-match collation="i;octet">{escape(wanted[:500])}</C:text-match>'
-            found = self._query(calendar, f'<C:prop-filter name="UID">{matching}</C:prop-filter>')
-            yield from (resource for resource in found if wanted in resource.file.series)
-            return
+        found = list(self._by_id(calendar, wanted)) if looks_like(wanted) else []
+        yield from found or self._by_uid(calendar, wanted)
+
+    def _by_uid(self, calendar: Calendar, uid: str) -> Iterator[Resource]:
+        matching = f'<C:text-match collation="i;octet">{escape(uid[:500])}</C:text-match>'
+        found = self._query(calendar, f'<C:prop-filter name="UID">{matching}</C:prop-filter>')
+        return (resource for resource in found if uid in resource.file.series)
+
+    def _by_id(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
         with _refusing():
             listed = self._client.propfind(calendar.id, ["getetag"], depth=1)
             _check(listed)

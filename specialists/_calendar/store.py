@@ -96,6 +96,15 @@ def looks_like(wanted: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{8}(\.[0-9a-f]{4})?", wanted) is not None
 
 
+def in_order(calendars: list[Calendar]) -> list[Calendar]:
+    """Calendars by name; those that have one name in common are told apart."""
+    names = [calendar.name.casefold() for calendar in calendars]
+    told = [
+        c if names.count(c.name.casefold()) == 1 else Calendar(c.id, f"{c.name} {_short(c.id)[:4]}") for c in calendars
+    ]
+    return sorted(told, key=lambda calendar: calendar.name.casefold())
+
+
 def chosen(calendars: list[Calendar], name: str | None) -> list[Calendar]:
     """The calendars of this name, or all of them.
 

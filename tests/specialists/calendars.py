@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from specialist_calls import context, outcome
 
-from brain import Context
+from brain import Context, Result
 from brain.running import Answer, Failure, Outcome
 from specialists.calendar import CalendarSettings, calendar
 
@@ -69,8 +69,11 @@ class Calendars:
         """As a program calls it, at a time of our own."""
         return calendar(**params, context=self.context(), settings=self.settings, now=now).text
 
+    def result(self, **params: Any) -> Result:
+        return calendar(**params, context=self.context(), settings=self.settings, now=NOW)
+
     def data(self, **params: Any) -> Any:
-        return calendar(**params, context=self.context(), settings=self.settings, now=NOW).data
+        return self.result(**params).data
 
     def times(self, start: str, end: str) -> list[tuple[str, str, str]]:
         """Start, end and title of what is listed."""

@@ -262,6 +262,21 @@ class TestCreating:
         calendars.options["default"] = "home"
         assert "[home]" in calendars.text(**new)
 
+    def test_calendars_of_one_name_are_told_apart(self, calendars: Calendars) -> None:
+        for name in ("a", "b"):
+            (calendars.folder / "ada" / name).mkdir(parents=True)
+            (calendars.folder / "ada" / name / "displayname").write_text("Home")
+        reason = calendars.refusal(action="create", title="x", start="2026-03-30")
+        found = re.search(r"there are: (Home \w{4}), (Home \w{4});", reason)
+        assert found
+        assert f"[{found[1]}]" in calendars.text(action="create", title="x", start="2026-03-30", calendar=found[1])
+
+    def test_the_first_calendar_is_called_as_the_user_says(self, calendars: Calendars) -> None:
+        calendars.text(action="create", title="x", start="2026-03-30", calendar="Büro/../x")
+        assert [c.title for c in calendars.result(start="2026-03-30").citations] == ["Calendar Büro/../x"]
+        assert [path.parent.parent.name for path in calendars.files()] == ["ada"]
+        assert calendars.files()[0].stat().st_mode & 0o777 == 0o600
+
     def test_conflicts_are_told_and_the_event_is_made(self, calendars: Calendars) -> None:
         calendars.put("a.ics", ics(STANDUP))
         calendars.put("b.ics", ics(f"UID:2\nSUMMARY:Reminder\nTRANSP:TRANSPARENT\n{MORNING}"))
@@ -340,11 +355,12 @@ class TestChanging:
         after = re.sub(r"LAST-MODIFIED:\d{8}T\d{6}Z\n", "", calendars.only_file())
         assert re.sub(stamp, "DTSTAMP", after, count=1) == re.sub(stamp, "DTSTAMP", expected, count=1)
 
-    def test_lines_end_as_they_did(self, calendars: Calendars) -> None:
+    @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+    def test_lines_end_as_they_did(self, calendars: Calendars, end: bytes) -> None:
         path = calendars.put("a.ics", "")
-        path.write_bytes(ics(f"UID:1\nSUMMARY:It\n{MORNING}").encode())
-        calendars.text(action="update", event_id="1", location="Here")
-        assert b"\r" not in path.read_bytes()
+        path.write_bytes(ics(f"UID:deadbeef\nSUMMARY:It\n{MORNING}").encode().replace(b"\n", end))
+        assert "@ Here" in calendars.text(action="update", event_id="deadbeef", location="Here")
+        assert path.read_bytes().splitlines(keepends=True) == [line + end for line in path.read_bytes().splitlines()]
 
     def test_a_text_can_be_emptied(self, calendars: Calendars) -> None:
         calendars.put("a.ics", ics(f"UID:1\nSUMMARY:It\nLOCATION:Here\n{MORNING}"))
@@ -456,6 +472,28 @@ class TestSeries:
         calendars.text(action="update", event_id="standup", scope="series", start="2026-03-30T09:30")
         assert self.when(calendars)[0] == "03-23T09:30 Standup"
         assert "DTSTART;TZID=Europe/Berlin:20260323T093000\n" in calendars.only_file()
+
+    def test_the_nearest_one_is_that_of_the_same_day(self, calendars: Calendars) -> None:
+        late = "DTSTART;TZID=Europe/Berlin:20260323T200000\nDTEND;TZID=Europe/Berlin:20260323T210000"
+        calendars.put("a.ics", ics(f"UID:standup\nSUMMARY:Run\n{late}\nRRULE:FREQ=DAILY;COUNT=3"))
+        calendars.text(action="update", event_id="standup", scope="series", start="2026-03-24T06:00")
+        assert self.when(calendars) == ["03-23T06:00 Run", "03-24T06:00 Run", "03-25T06:00 Run"]
+
+    def test_whole_days(self, calendars: Calendars) -> None:
+        calendars.put("a.ics", ics("UID:standup\nSUMMARY:Duty\nDTSTART;VALUE=DATE:20260323\nRRULE:FREQ=WEEKLY"))
+        change = {"event_id": "standup", "scope": "this"}
+        calendars.text(action="update", occurrence="2026-03-30", start="2026-03-31", end="2026-04-01", **change)
+        assert "2026-03-31 Tue – 2026-04-01 Wed all day Duty" in calendars.text(start="2026-03-31", end="2026-03-31")
+        calendars.text(action="update", event_id="standup", scope="series", start="2026-03-24")
+        assert [e["start"] for e in calendars.data(start="2026-03-23", end="2026-04-12")["events"]] == [
+            "2026-03-24",
+            "2026-03-31",
+            "2026-04-07",
+        ]
+        calendars.text(action="delete", occurrence="2026-04-07", **change)
+        assert "EXDATE;VALUE=DATE:20260407\n" in calendars.only_file()
+        reason = calendars.refusal(action="update", event_id="standup", scope="series", start="2026-03-24T09:00")
+        assert reason == ("a series of times cannot become one of whole days, or back; delete it and make a new one")
 
     def test_the_length_of_all(self, calendars: Calendars) -> None:
         calendars.text(action="update", event_id="standup", scope="series", duration_minutes=15)
