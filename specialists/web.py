@@ -67,6 +67,8 @@ async def web(
     query, url = (query or "").strip(), (url or "").strip()
     if query and url:
         raise Refused("give either query, to search, or url, to read a page, not both")
+    if not url and _ADDRESS.fullmatch(query):
+        query, url = "", query
     if not query and not url:
         query, url = _of_message(context.message)
     if url:

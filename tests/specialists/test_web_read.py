@@ -135,6 +135,11 @@ def test_an_address_in_the_message_is_read_when_the_call_has_none() -> None:
     assert text.startswith("🌐 WEB PAGE 'Harbour bridge")
 
 
+def test_a_query_that_is_an_address_is_read() -> None:
+    with site({"/page": Said("some text", "text/plain")}) as server:
+        assert answer(web, {"query": f" {server.url}/page "}, at(server)).startswith("🌐 WEB PAGE 'page'")
+
+
 # kinds of pages
 
 
