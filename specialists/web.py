@@ -37,7 +37,8 @@ async def _health(*, settings: WebSettings, context: Context) -> str | None:
     health=_health,
     tags=("web", "search", "news"),
     examples=(
-        "search the web for the newest release of PostgreSQL",
+        "newest release of PostgreSQL",
+        "search the web for beaches near Lisbon",
         "look it up on the internet",
         "what is in the news today",
         "google the opening hours of the Louvre",
