@@ -207,7 +207,8 @@ def _by_vectors(matrix: Matrix, asked: Asked, scope: Scope, others: Collection[i
     if not rows.any():
         return {}
     vector = np.asarray(asked.vector, np.float32)
-    cosines = matrix.rows @ (vector / (float(np.linalg.norm(vector)) or 1.0))
+    vector /= float(np.linalg.norm(vector)) or 1.0
+    cosines = np.einsum("ij,j->i", matrix.rows, vector)  # as fast as @ for one vector, and without its threads
     cosines, chunks = cosines[rows], matrix.chunks[rows]
     nearness = (cosines - cosines.mean()) / max(float(cosines.std()), SPREAD_LEAST)
     wanted = np.isin(chunks, list(others))
