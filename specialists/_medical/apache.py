@@ -26,9 +26,9 @@ from specialists._medical.patient import (
     WHITE_CELLS,
     mean_pressure,
 )
-from specialists._medical.reading import Wrong
 from specialists._medical.steps import Steps, below, up_to
 
+HALF = 0.5
 _APACHE: Mapping[str, Steps[int]] = {
     "temperature": below((30, 4), (32, 3), (34, 2), (36, 1), (38.5, 0), (39, 1), (41, 3), rest=4),
     "mean_arterial_pressure": below((50, 4), (70, 2), (110, 0), (130, 2), (160, 3), rest=4),
@@ -65,8 +65,6 @@ _DEATHS = below(
 def apache(x: Values) -> Worked:
     notes: list[str] = []
     values = {**x, "mean_arterial_pressure": mean_pressure(x)}
-    if x.arterial_ph is None and x.bicarbonate is None:
-        raise Wrong("arterial_ph is missing (or, without a blood gas, bicarbonate)")
     skipped = "arterial_ph" if x.arterial_ph is None else "bicarbonate"
     points: dict[str, int] = {
         name: steps.of(values[name]) for name, steps in _APACHE.items() if name != skipped and values[name] is not None
@@ -81,20 +79,33 @@ def apache(x: Values) -> Worked:
     return Worked(sum(points.values()), points=points, notes=notes)
 
 
+def lacking(x: Values) -> list[str]:
+    """What is missing of the inputs that stand for each other."""
+    missing = []
+    if mean_pressure(x) is None:
+        missing.append("mean_arterial_pressure (or systolic_bp and diastolic_bp)")
+    if x.arterial_ph is None and x.bicarbonate is None:
+        missing.append("arterial_ph (or, without a blood gas, bicarbonate)")
+    if x.fio2 is not None and x.fio2 < HALF and x.pao2 is None:
+        missing.append("pao2 (below FiO2 0.5 it scores, not the gradient)")
+    if x.fio2 is not None and x.fio2 >= HALF and _gradient(x) is None:
+        missing.append("aa_gradient (or pao2 and paco2; from FiO2 0.5 it scores)")
+    return missing
+
+
+def _gradient(x: Values) -> float | None:
+    if x.aa_gradient is None and x.pao2 is not None and x.paco2 is not None:
+        return float(x.fio2 * 713 - x.paco2 / 0.8 - x.pao2)
+    gradient: float | None = x.aa_gradient
+    return gradient
+
+
 def _apache_oxygen(x: Values, notes: list[str]) -> int:
     """By the gradient where half or more of the breath is oxygen, else by arterial oxygen."""
-    if x.fio2 < 0.5:
-        if x.pao2 is None:
-            if x.aa_gradient is None:
-                raise Wrong("pao2 is missing: below FiO2 0.5 it is what scores")
-            raise Wrong("pao2 is missing: below FiO2 0.5 it scores, not the gradient")
+    gradient = _gradient(x)
+    if x.fio2 < HALF or gradient is None:
         return _ARTERIAL_OXYGEN.of(x.pao2)
-    gradient = x.aa_gradient
-    if gradient is None:
-        if x.pao2 is None or x.paco2 is None:
-            raise Wrong("aa_gradient is missing (or pao2 and paco2): from FiO2 0.5 it is what scores")
-        gradient = x.fio2 * 713 - x.paco2 / 0.8 - x.pao2
-        notes.append(f"A-a gradient: {gradient:.0f} mmHg (FiO2 × 713 − PaCO2 / 0.8 − PaO2).")
+    notes.append(f"A-a gradient: {gradient:.0f} mmHg (FiO2 × 713 − PaCO2 / 0.8 − PaO2, where it was not given).")
     return _GRADIENT.of(gradient)
 
 
@@ -163,6 +174,7 @@ CALCULATORS = (
             ),
         ),
         work=apache,
+        lacks=lacking,
         bands=_DEATHS,
         notes=("Mortality: of the original non-operative patients, by five points; today's is lower.",),
         sources=(Source("Knaus WA et al. Crit Care Med 1985;13:818-829", "10.1097/00003246-198510000-00009"),),

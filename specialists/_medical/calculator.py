@@ -102,6 +102,11 @@ def add_points(x: Values) -> float:
     raise NotImplementedError
 
 
+def nothing(x: Values) -> Sequence[str]:
+    """What a calculator lacks whose inputs do not depend on each other."""
+    return ()
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calculator:
     """One published formula or score.
@@ -118,6 +123,7 @@ class Calculator:
         unit, digits: of the value; its decimal places when shown.
         bands: what the value means.
         start: points before any item scores.
+        lacks: what is missing in words, where one input stands for another or is needed beside it.
         prepare: what is done to the raw inputs before they are read.
         notes: what holds for every answer: limits of validity, the convention that was chosen.
         replaces: names in open-medicine that this stands for.
@@ -137,6 +143,7 @@ class Calculator:
     digits: int = 0
     bands: Steps[str] | Callable[[Values, float], str] | None = None
     start: float = 0
+    lacks: Callable[[Values], Sequence[str]] = nothing
     prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
     notes: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
@@ -169,7 +176,7 @@ class Calculator:
             read, notes = self._read(raw)
         except Wrong as wrong:
             raise Problems([str(wrong)], [], False) from wrong
-        x = Values({one.name: read[one.name].value if one.name in read else None for one in self.inputs})
+        x = self._values(read)
         try:
             x.scores = {
                 one.name: score for one in self.inputs if (score := _score(one, read.get(one.name))) is not None
@@ -178,6 +185,9 @@ class Calculator:
         except Wrong as wrong:
             raise Problems([str(wrong)], [], False) from wrong
         return Answer(self, read, worked, worked.reading or self._band(x, worked.value), [*worked.notes, *notes])
+
+    def _values(self, read: Mapping[str, Read]) -> Values:
+        return Values({one.name: read[one.name].value if one.name in read else None for one in self.inputs})
 
     def _worked(self, x: Values) -> Worked:
         if self.work is add_points:
@@ -216,6 +226,7 @@ class Calculator:
         if others_absent:
             notes += _taken_as_absent(asked, read)
         missing = [one.name for one in asked if one.name not in read and not one.optional]
+        missing += self.lacks(self._values(read))
         if wrong or missing:
             raise Problems(wrong, missing, self.criteria and not others_absent)
         return {one.name: read[one.name] for one in self.inputs if one.name in read}, notes

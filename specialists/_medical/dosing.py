@@ -91,11 +91,15 @@ def _times(quantity: Quantity, dose: Any, times: Any) -> float:
     return float(quantity.read(dose, None).value * TIMES.read(times, None).value)
 
 
+def _no_opioid(x: Values) -> list[str]:
+    if any(x[one.name] is not None for one in EACH):
+        return []
+    return [f"an opioid, at least one of {', '.join(one.name for one in EACH)}"]
+
+
 def mme(x: Values) -> Worked:
     factors = {**OPIOIDS, "fentanyl_buccal": BUCCAL, "fentanyl_patch": PATCH}
     each = {name: x[name] * factor for name, factor in factors.items() if x[name] is not None}
-    if not each:
-        raise Wrong(f"no opioid was given; name at least one: {', '.join(factors)}")
     notes = [f"{name.replace('_', ' ')}: {x[name]:g} × {factors[name]:g} = {value:g}." for name, value in each.items()]
     return Worked(sum(each.values()), notes=notes)
 
@@ -169,6 +173,7 @@ CALCULATORS = (
         inputs=EACH,
         prepare=_a_day,
         work=mme,
+        lacks=_no_opioid,
         formula="sum of each day's dose × its factor",
         unit="MME/day",
         digits=1,

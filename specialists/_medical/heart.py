@@ -118,6 +118,6 @@ CALCULATORS = (
         lambda x: float(x.qt * (120 + x.heart_rate) / 180),
         "qt × (120 + heart_rate) / 180",
         444.44,
-        Source("Rautaharju PM et al. J Clin Epidemiol 1993;46:1319-1327; as used by MDCalc and MedCalc-Bench"),
+        Source("Rautaharju PM, Mason JW, Akiyama T. Int J Cardiol 2014;174:535-540"),
     ),
 )

@@ -3,7 +3,6 @@
 from specialists._medical import units
 from specialists._medical.calculator import Values
 from specialists._medical.inputs import Choice, Quantity
-from specialists._medical.reading import Wrong
 
 AGE = Quantity(name="age", measure=units.AGE, least=0, most=120, also="age_years patient_age years_old")
 ADULT = AGE.within(18, 120)
@@ -188,14 +187,10 @@ TRIGLYCERIDES = Quantity(
 BMI = Quantity(name="bmi", measure=units.KG_PER_M2, least=5, most=150, also="body_mass_index")
 
 
-def mean_pressure(x: Values) -> float:
-    """As it was given, else from the cuff's two numbers.
-
-    Raises:
-        Wrong: when neither was given.
-    """
+def mean_pressure(x: Values) -> float | None:
+    """As it was given, else from the cuff's two numbers; None without either."""
     if x.mean_arterial_pressure is not None:
         return float(x.mean_arterial_pressure)
     if x.systolic_bp is None or x.diastolic_bp is None:
-        raise Wrong("mean_arterial_pressure is missing (or systolic_bp and diastolic_bp)")
+        return None
     return float((x.systolic_bp + 2 * x.diastolic_bp) / 3)

@@ -15,9 +15,10 @@ from specialists._medical.patient import (
     SYSTOLIC,
     mean_pressure,
 )
-from specialists._medical.reading import Wrong
 from specialists._medical.steps import Limit, Steps, below, up_to
 
+UNSUPPORTED_MOST = 2
+"""Points for the lungs of a patient without respiratory support."""
 _RESPIRATION = below((100, 4), (200, 3), (300, 2), (400, 1), rest=0)
 
 _COMA = up_to((5, 4), (9, 3), (12, 2), (14, 1), rest=0)
@@ -53,31 +54,47 @@ def sofa(x: Values) -> Worked:
     return Worked(sum(points.values()), points=points, notes=notes)
 
 
+def lacking(x: Values) -> list[str]:
+    """What is missing of the inputs that stand for each other."""
+    missing = []
+    ratio = _ratio(x)
+    if ratio is None and not x.oxygenation_unmeasured:
+        missing.append("pao2_fio2 (or pao2 and fio2; or oxygenation_unmeasured: yes)")
+    if ratio is not None and _RESPIRATION.of(ratio) > UNSUPPORTED_MOST and x.ventilated is None:
+        missing.append("ventilated (below 200 mmHg, 3 and 4 points need respiratory support)")
+    if not _by_drugs(x) and mean_pressure(x) is None:
+        missing.append("mean_arterial_pressure (or systolic_bp and diastolic_bp)")
+    return missing
+
+
+def _ratio(x: Values) -> float | None:
+    if x.pao2_fio2 is None and x.pao2 is not None and x.fio2 is not None:
+        return float(x.pao2 / x.fio2)
+    ratio: float | None = x.pao2_fio2
+    return ratio
+
+
 def _respiration(x: Values, notes: list[str]) -> int:
-    ratio = x.pao2_fio2
-    if ratio is None and x.pao2 is not None and x.fio2 is not None:
-        ratio = x.pao2 / x.fio2
-        notes.append(f"PaO2/FiO2: {ratio:.0f} mmHg.")
+    ratio = _ratio(x)
     if ratio is None:
-        if not x.oxygenation_unmeasured:
-            raise Wrong("pao2_fio2 is missing (or pao2 and fio2; or oxygenation_unmeasured: yes)")
         notes.append("Oxygenation not measured, counted as normal.")
         return 0
+    notes.append(f"PaO2/FiO2: {ratio:.0f} mmHg.")
     points = _RESPIRATION.of(ratio)
-    if points > 2 and x.ventilated is None:
-        raise Wrong("ventilated is missing: below 200 mmHg, 3 and 4 points need respiratory support (yes or no)")
-    return points if points <= 2 or x.ventilated else 2
+    return points if x.ventilated else min(points, UNSUPPORTED_MOST)
 
 
 def _circulation(x: Values) -> int:
+    return _by_drugs(x) or int((mean_pressure(x) or 0) < 70)
+
+
+def _by_drugs(x: Values) -> int:
     dopamine, adrenaline, noradrenaline = x.dopamine or 0, x.epinephrine or 0, x.norepinephrine or 0
     if dopamine > 15 or adrenaline > 0.1 or noradrenaline > 0.1:
         return 4
     if dopamine > 5 or adrenaline > 0 or noradrenaline > 0:
         return 3
-    if dopamine > 0 or x.dobutamine:
-        return 2
-    return int(mean_pressure(x) < 70)
+    return 2 if dopamine > 0 or x.dobutamine else 0
 
 
 def _kidney(x: Values, notes: list[str]) -> float:
@@ -146,6 +163,7 @@ CALCULATORS = (
             ),
         ),
         work=sofa,
+        lacks=lacking,
         bands=up_to(
             (1, "low: mortality below 10 %"),
             (3, "about 10 %"),

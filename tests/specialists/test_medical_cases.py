@@ -272,9 +272,7 @@ def test_sofa_gives_three_and_four_for_the_lungs_only_under_support() -> None:
     assert value("sofa", **SOFA | {"pao2_fio2": 250, "ventilated": None}) == 2
     with pytest.raises(Problems) as caught:
         answer("sofa", **SOFA | {"pao2_fio2": 150, "ventilated": None})
-    assert caught.value.wrong == [
-        "ventilated is missing: below 200 mmHg, 3 and 4 points need respiratory support (yes or no)"
-    ]
+    assert caught.value.missing == ["ventilated (below 200 mmHg, 3 and 4 points need respiratory support)"]
 
 
 APACHE = {
