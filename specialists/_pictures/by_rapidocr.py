@@ -22,15 +22,24 @@ _LETTERS_LEAST = 0.5
 def read(image: "Image", _wanted: str, _installed: Engines) -> Reading:
     """Reads a page whose lines are level, whichever way is up."""
     image = image.convert("RGB")
-    result = _engine()(image)
-    if _lies_on_its_side(result):
+    result = _read_all(image)
+    if _are_tall(result.boxes):
         image = image.rotate(90, expand=True)
-        result = _engine()(image)
+        result = _read_all(image)
     reading = _of_result(result)
     if not reading.text or reading.confidence >= TURNED:
         return reading
-    other = _of_result(_engine()(image.rotate(180)))
+    other = _of_result(_read_all(image.rotate(180)))
     return max(reading, other, key=lambda reading: reading.worth)
+
+
+def lies_on_its_side(image: "Image") -> bool:
+    """Whether the lines of a page run down or up; to find them takes a fifth of the time that reading them does."""
+    return _are_tall(_engine()(image.convert("RGB"), use_rec=False).boxes)
+
+
+def _read_all(image: "Image") -> Any:
+    return _engine()(image, use_rec=True)  # it remembers what it was told the last time
 
 
 @cache
@@ -75,12 +84,11 @@ def _straightened(boxes: Any, texts: Sequence[str]) -> list[Piece]:
     return pieces
 
 
-def _lies_on_its_side(result: Any) -> bool:
+def _are_tall(boxes: Any) -> bool:
     """Whether most of the lines found are taller than wide."""
-    if result.boxes is None:
+    if boxes is None:
         return False
-    tall = sum(_extent(box, 1) > _extent(box, 0) for box in result.boxes)
-    return tall * 2 > len(result.boxes)
+    return sum(_extent(box, 1) > _extent(box, 0) for box in boxes) * 2 > len(boxes)
 
 
 def _extent(box: Any, axis: int) -> float:

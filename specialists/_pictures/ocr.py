@@ -49,7 +49,8 @@ def read(
     image = Document(data, name, pdf, pdf_seconds).image(page, region)
     if min(image.size) < _SIDE_LEAST:
         return asdict(Reading("", "", 0.0)), b""
-    return asdict(_read(_level(enhanced(image) if enhance else image), language, able, installed)), b""
+    level = _level(enhanced(image) if enhance else image, installed)
+    return asdict(_read(level, language, able, installed)), b""
 
 
 def _able(language: str, installed: Engines) -> list[Engine]:
@@ -97,9 +98,11 @@ def _accents(language: str) -> str:
     return f"this seems to be '{language}', whose accents may be wrong: the operator can install tesseract-ocr-{code}"
 
 
-def _level(image: "Image") -> "Image":
+def _level(image: "Image", installed: Engines) -> "Image":
     """With its lines level, as far as that can be told, and with a margin if it is narrow."""
     lean, sideways = pose(image)
+    if sideways and installed.rapidocr:
+        sideways = by_rapidocr.lies_on_its_side(image)
     return _padded(turned(turned(image, -90 if sideways else 0), lean))
 
 
