@@ -14,7 +14,7 @@ from specialists._knowledge import keeping, vectors
 from specialists._knowledge.index import Damaged, Index, path_for
 from specialists._knowledge.reading import kind_of
 from specialists._knowledge.supervising import Failed, supervised
-from specialists._knowledge.worker import Job, Step
+from specialists._knowledge.worker import CLOSED, Job, Step
 
 Say = Callable[[str], object]
 BUSY_AGAIN_SECONDS = 1.0
@@ -103,6 +103,7 @@ async def indexed(
                 _forget(index, forget, say)
             elif not listing:
                 _remember(index, paths, settings.folders_of(user), progress)
+                index.again(CLOSED)  # whoever changed what may be opened did not change the files
                 await _read(settings.job(path), say, progress)
                 await _embed(index, model, say, progress)
             if listing:

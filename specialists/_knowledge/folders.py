@@ -39,6 +39,9 @@ def walked(root: Path, passed: Passed | None = None) -> Iterator[Seen]:
     Links are not followed, whether they lead outside or in a circle: what they point to inside is found anyway.
     """
     reasons = (passed or Passed()).reasons
+    if os.path.realpath(root) != str(root):
+        reasons["a folder in whose place there is a link now"] += 1
+        return
     count = 0
     for entry in _entries(root, reasons):
         seen = _seen(root, entry, reasons)

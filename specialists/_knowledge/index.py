@@ -295,6 +295,11 @@ class Index:
             self.db.execute("UPDATE file SET changed = -1, hash = x'' WHERE trouble IS NOT NULL")
             self.db.execute("INSERT OR REPLACE INTO note VALUES ('able', ?)", (abilities,))
 
+    def again(self, trouble: str) -> None:
+        """Has files with this trouble count as changed."""
+        with self.writing():
+            self.db.execute("UPDATE file SET changed = -1 WHERE trouble = ?", (trouble,))
+
     def settle(self) -> None:
         """After many changes: counts the common words, so that a question need not."""
         with self.writing():

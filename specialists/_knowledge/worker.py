@@ -26,6 +26,7 @@ LOCK_SECONDS = 0.5
 WRITING_SECONDS = 120.0
 MEMORY_MOST = 2 << 30
 TROUBLE_LENGTH = 200
+CLOSED = "it cannot be opened"
 
 
 class Upload(msgspec.Struct, frozen=True):
@@ -134,9 +135,7 @@ class Worker:
             try:
                 data = content(Path(root.place), seen.name, self._job.bytes_most)
             except (Outside, OSError):
-                self._tell(Step("passed", root.id, n=1, trouble="a file that cannot be opened"))
-                if before:
-                    self._index.remove(before)
+                self._write(root, seen.name, (seen.size, seen.changed, b""), [], [CLOSED])
                 continue
             digest = hash_of(data)
             if before and before.hash == digest:
@@ -159,8 +158,13 @@ class Worker:
         """Reads one file into the index."""
         bad = next((why for number, one, why in self._job.bad if (number, one) == (root.id, name)), None)
         chunks, troubles = ([], [bad]) if bad else self._chunks(name, kind, data)
-        trouble = "; ".join(troubles)[:TROUBLE_LENGTH]
         self._tell(Step("slow", seconds=WRITING_SECONDS))
+        self._write(root, name, stamp, chunks, troubles)
+
+    def _write(
+        self, root: Root, name: str, stamp: tuple[int, int, bytes], chunks: list[Chunk], troubles: list[str]
+    ) -> None:
+        trouble = "; ".join(troubles)[:TROUBLE_LENGTH]
         self._index.write(root, name, stamp, chunks, trouble or None)
         self._changed = True
         self._tell(Step("read", root.id, name, passages=len(chunks), trouble=trouble))

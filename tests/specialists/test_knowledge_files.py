@@ -20,7 +20,7 @@ from specialist_calls import text_pdf, written
 from specialists._knowledge.folders import Outside, Passed, content, walked
 from specialists._knowledge.index import Index
 from specialists._knowledge.reading import Part, Source, Trouble, Unreadable, decoded, kind_of, parts
-from specialists._knowledge.worker import Job, Step, Upload, Worker
+from specialists._knowledge.worker import Job, Step, Upload, Worker, changes
 from specialists._passages import LENGTH, pieces, sections
 
 
@@ -401,6 +401,31 @@ def test_content_is_never_that_of_another_place(tmp_path: Path, name: str) -> No
     (root / "folder").symlink_to(outside)
     with pytest.raises((Outside, OSError)):
         content(root, name, 100)
+
+
+def test_a_link_in_the_place_of_the_folder_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a.md").write_text("secret")
+    (tmp_path / "docs").symlink_to(tmp_path / "outside")
+    assert names(tmp_path / "docs") == ([], {"a folder in whose place there is a link now": 1})
+
+
+def test_a_file_that_cannot_be_opened_is_not_tried_at_every_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.md").write_text("zebra")
+    index = Index(tmp_path / "a.db")
+    root = index.remember("folder", str(docs))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", lambda *args: (_ for _ in ()).throw(PermissionError()))
+        read = next(step for step in work(index) if step.what == "read")
+    assert (read.passages, read.trouble) == (0, "it cannot be opened")
+    assert changes(index, root, Passed()) == ([], [], 1)
+    index.again("it cannot be opened")
+    assert next(step for step in work(index) if step.what == "read").passages == 1
+    index.close()
 
 
 def test_a_pipe_in_the_place_of_a_file_does_not_hold_it_up(tmp_path: Path) -> None:
