@@ -13,13 +13,12 @@ from specialists._medical.calculator import (
     Answer,
     Calculator,
     Problems,
-    list_of_inputs,
-    put_in,
 )
 from specialists._medical.catalog import close_to, named, own, search, telling
 from specialists._medical.inputs import Input
 from specialists._medical.library import installed, library
 from specialists._medical.reading import shown
+from specialists._medical.showing import list_of_inputs, put_in
 
 REASON_LENGTH = 390
 INPUTS_SHOWN = 8

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from specialists._medical.calculator import Answer, Calculator, Problems, put_in
+from specialists._medical.calculator import Answer, Calculator, Problems
 from specialists._medical.catalog import own
 from specialists._medical.inputs import Choice
 from specialists._medical.library import installed, library
+from specialists._medical.showing import put_in
 from specialists._medical.steps import below, between, up_to
 
 OURS = {one.name: one for one in own()}
@@ -752,8 +753,9 @@ def ones(one: Calculator) -> dict[str, Any]:
 
 
 @NEEDS_THE_PACKAGE
-def test_everything_left_of_the_package_has_a_case() -> None:
+def test_everything_left_of_the_package_has_a_case_and_a_group() -> None:
     assert sorted(theirs()) == sorted(THEIRS)
+    assert [one.name for one in theirs().values() if one.group == "others"] == []
 
 
 THEIRS: dict[str, tuple[dict[str, Any], Any]] = {
