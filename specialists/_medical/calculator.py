@@ -310,9 +310,11 @@ def _unfolded(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, An
 
 
 def _key(name: str, fields: Mapping[str, Any]) -> str:
-    """A field's name as `fields` has it, if need be without `(BUN)` and `criteria for the HAS-BLED rule`."""
+    """A field's name as `fields` has it, if need be without what is said beside it, such as `(BUN)`."""
     key = key_of(name)
     if key in fields:
         return key
-    shorter = key_of(re.sub(r"\([^()]*\)| criteri(?:a|on) for .*", "", name))
+    shorter = key_of(
+        re.sub(r"\([^()]*\)| criteri(?:a|on) for .*|\bpresence of | present$", "", name, flags=re.IGNORECASE)
+    )
     return shorter if shorter in fields else key

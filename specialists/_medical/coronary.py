@@ -57,9 +57,9 @@ def grace_band(x: Values, score: float) -> str:
 
 
 RISK_FACTORS = {
-    "hypertension": "htn",
+    "hypertension": "htn hypertension_history",
     "hypercholesterolemia": "hypercholesterolaemia high_cholesterol",
-    "diabetes": "diabetes_mellitus",
+    "diabetes": "diabetes_mellitus diabetes_history",
     "obesity": "obese",
     "smoking": "smoker",
     "family_history": "family_history_of_cvd parent_or_sibling_with_cvd_before_age_65 family_history_of_cad",

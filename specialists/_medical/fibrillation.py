@@ -1,5 +1,6 @@
 """Built in: atrial fibrillation: the risk of stroke, and of bleeding."""
 
+from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source, Values
 from specialists._medical.inputs import Choice, Quantity, YesNo
 from specialists._medical.patient import (
@@ -158,10 +159,11 @@ CALCULATORS = (
                 also="alcohol_use alcohol_drinks_8_or_more",
                 measured=(
                     Quantity(
-                        name="alcoholic_drinks_per_week",
+                        name="alcoholic_drinks",
+                        measure=units.PER_WEEK,
                         least=0,
                         most=300,
-                        also="alcoholic_drinks drinks_per_week number_of_alcoholic_drinks",
+                        also="alcoholic_drinks_per_week drinks_per_week number_of_alcoholic_drinks",
                     ),
                     Limit("≥", 8),
                 ),

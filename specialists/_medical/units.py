@@ -154,7 +154,7 @@ CELLS = measure(
         "10^9/l g/l giga/l billion/l 10^3/ul 10^3/mm3 k/ul k/mm3 k/mcl k thou/ul thousand/ul 1000/ul 10^6/ml k/cumm": 1,
         "10^3/cumm thousands/ul thousand/mm3 thousand/cumm thou/mm3 10^3 10^9 thousand thousands/mm3 10^3cells/ul": 1,
         "10^9cells/l 10^3cells/mm3 kcells/ul 109/l 103/ul 103/mm3": 1,
-        "/ul /mm3 /cumm cells/ul cells/mm3 cells/cumm count/ul platelets/ul 1/ul per/ul": 1e-3,
+        "/ul /mm3 /cumm ul mm3 cells/ul cells/mm3 cells/cumm count/ul platelets/ul 1/ul per/ul": 1e-3,
         "/l count/l cells/l 1/l": 1e-9,
         "/ml cells/ml": 1e-6,
         "lakh/ul lakh/mm3 lakhs/ul lakh/cumm 10^5/ul": 100,
@@ -242,6 +242,7 @@ MICROGRAMS_AN_HOUR = measure("µg/h", {"ug/h ug/hr ug/hour": 1, "mg/h": 1000}, (
 LITRES = measure("L", {"l": 1, "ml cc": 1e-3}, ("mL",))
 ESR = measure("mm/h", {"mm/h mm/hr mm/1h mm/hour mmh mm": 1}, ())
 COUNT = Measure("", {}, (), {})
+PER_WEEK = measure("/week", {"/week perweek drinks/week drinksperweek units/week drinks": 1})
 PER_DAY = measure("/day", {"/day perday day timesaday times/day x/day daily doses/day": 1}, ())
 _CELSIUS = ("°c", "ºc", "c", "oc", "celsius", "degc", "degreesc", "degreescelsius", "degreecelsius")
 _FAHRENHEIT = ("°f", "ºf", "f", "of", "fahrenheit", "degf", "degreesf", "degreesfahrenheit", "degreefahrenheit")

@@ -579,6 +579,33 @@ def test_what_is_no_day(said: str) -> None:
     assert refused("due_date", lmp=said, cycle_length=28).startswith("due_date: ")
 
 
+def test_fields_are_known_as_charts_and_benchmarks_call_them() -> None:
+    bleeding = {
+        "Blood Urea Nitrogen (BUN)": [30, "mg/dL"],
+        "Hemoglobin": [9, "g/dL"],
+        "Sex": "Male",
+        "Systolic Blood Pressure": [95, "mm hg"],
+        "Heart Rate or Pulse": [110, "beats per minute"],
+        "Melena Present": True,
+        "Recent Syncope": False,
+        "Hepatic disease history": False,
+        "Cardiac failure present": False,
+    }
+    assert asked("Glasgow-Blatchford Bleeding Score (GBS)", **bleeding).splitlines()[0].endswith(": 14")
+    blood_thinner = {
+        "age": [70, "years"],
+        "Hypertension": True,
+        "Renal disease criteria for the HAS-BLED rule": False,
+        "Liver disease criteria for the HAS-BLED rule": False,
+        "Stroke": True,
+        "Prior major bleeding or predisposition to bleeding": False,
+        "Labile international normalized ratio": False,
+        "Medications for bleeding criteria for the HAS-BLED rule": True,
+        "Number of Alcoholic Drinks": [2, "per week"],
+    }
+    assert asked("has_bled", **blood_thinner).splitlines()[0] == "HAS-BLED: 4"
+
+
 def test_a_blood_pressure_is_two_numbers() -> None:
     assert asked("map", blood_pressure="120/80 mmHg").startswith(
         "Mean arterial pressure: 93.3 mmHg (unrounded 93.3333)"
