@@ -186,8 +186,9 @@ def _searched(
     names = opened.names(roots) if source else []
     files = _files_of(source, names, opened, roots) if source and names else None
     matrix = vectors.matrix(opened) if asked is not None else None
-    chunks = ranked(opened, query, Scope([root.id for root in roots], files), matrix, asked)
-    found = fetched(opened, chunks[offset : offset + PASSAGES_GIVEN])
+    scope = Scope([root.id for root in roots], files)
+    chunks = ranked(opened, query, scope, matrix, asked)
+    found = fetched(opened, chunks[offset : offset + PASSAGES_GIVEN], scope.roots)
     if not found:
         return _nothing(query, source, offset, opened, roots)
     result = _result(found, {root.id: root for root in roots}, offset, len(chunks))

@@ -88,11 +88,12 @@ def ranked(
     return [chunk for chunk in best if chunk in there][:DEPTH]
 
 
-def fetched(index: Index, chunks: Sequence[int]) -> list[Found]:
-    """These passages, in this order; those that are gone are left out."""
+def fetched(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) -> list[Found]:
+    """These passages, in this order; those that are gone are left out. Files of other roots are no twins."""
     rows = index.db.execute(
         "SELECT c.id, f.root, c.name, c.heading, c.place, c.text, "
-        "EXISTS (SELECT 1 FROM file g WHERE g.name = f.name AND g.id <> f.id AND g.root <> f.root) "
+        "EXISTS (SELECT 1 FROM file g WHERE g.name = f.name AND g.root <> f.root "
+        f"AND g.root IN ({_listed(roots)})) "
         f"FROM chunk c JOIN file f ON f.id = c.file WHERE c.id IN ({_listed(chunks)})"
     )
     found = {row[0]: Found(row[1], row[2], row[3], row[4], row[5], bool(row[6])) for row in rows}

@@ -278,6 +278,8 @@ def test_uploads_are_found_in_their_conversation_only(settings: KnowledgeSetting
     assert "[1] note.txt\n\nThe zebra" in answer(knowledge, {"query": "zebra"}, of(settings, "local", note))
     assert asked(settings, "zebra").startswith("Nothing"), "it is no longer attached"
     answer(knowledge, {"query": "zebra"}, of(settings, "local", note))
+    again = of(settings, "local", note, chat="c3")
+    assert "[1] note.txt" in answer(knowledge, {"query": "zebra"}, again), "the name of the other one does not show"
     other = of(settings, "local", chat="c2")
     assert answer(knowledge, {"query": "zebra"}, other).startswith("Nothing")
     assert "three months" in answer(knowledge, {"query": "notice"}, other)
