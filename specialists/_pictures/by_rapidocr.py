@@ -45,8 +45,10 @@ def _read_all(image: "Image") -> Any:
 @cache
 def _engine() -> Any:
     """The one engine of the process."""
+    import cv2
     from rapidocr import RapidOCR
 
+    cv2.setNumThreads(1)
     return RapidOCR(
         params={
             "Global.use_cls": False,  # its classifier turns correct lines upside down
@@ -60,6 +62,8 @@ def _engine() -> Any:
 
 
 def _of_result(result: Any) -> Reading:
+    if result.boxes is None:
+        return Reading("", "RapidOCR", 1.0)  # it finds lines in any letters: where there is none, there is no text
     scores = result.scores or ()
     pieces = _straightened(result.boxes, result.txts) if scores else []
     text = laid_out(pieces)

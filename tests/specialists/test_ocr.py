@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,61 @@ def test_a_hanging_tesseract_is_killed(tmp_path: Path, monkeypatch: pytest.Monke
     text = answer(ocr, {}, context(("x.png", file(written(INVOICE)))))
     assert body(text) == "(no text was found)"
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+@pytest.fixture
+def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_rapidocr: None) -> Callable[[str, int], None]:
+    """A Tesseract for English and German that reads on every page what it is told to, as surely as it is told to."""
+
+    def program(text: str, confidence: int) -> None:
+        lines = [line.split() for line in text.splitlines()]
+        rows = [
+            f"5\t1\t1\t1\t{y}\t{x}\t{x * 90}\t{y * 30}\t80\t20\t{confidence}\t{word}"
+            for y, words in enumerate(lines, 1)
+            for x, word in enumerate(words, 1)
+        ]
+        (tmp_path / "table").write_text("\n".join(["\t".join(["head"] * 12), *rows, ""]))
+        (tmp_path / "tesseract").write_text(
+            '#!/bin/sh\n[ "$1" = --list-langs ] && printf "list\\neng\\ndeu\\n" && exit\n'
+            f'while read -r line; do echo "$line"; done <{tmp_path}/table\n'
+        )
+        (tmp_path / "tesseract").chmod(0o755)
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return program
+
+
+Says = Callable[[str, int], None]
+
+
+def test_says_when_it_is_not_sure(says: Says) -> None:
+    says("Total 129.50", 54)
+    assert body(answer(ocr, {}, context(("x.png", file(written(INVOICE)))))) == (
+        "(low confidence, 54%: check names and numbers)\n\nTotal 129.50"
+    )
+
+
+FRENCH = (
+    "Le comité s'est réuni le trois mars pour discuter du budget\n"
+    "de l'année à venir et les membres ont décidé d'élever\n"
+    "la somme à condition que les reçus soient gardés pour un an"
+)
+
+
+def test_says_when_a_language_is_not_installed(says: Says) -> None:
+    says(FRENCH, 95)
+    ctx = context(("x.png", file(written(INVOICE))))
+    assert body(answer(ocr, {}, ctx)) == (
+        f"(this seems to be 'fr', whose accents may be wrong: the operator can install tesseract-ocr-fra)\n\n{FRENCH}"
+    )
+    assert body(answer(ocr, {"language": "en"}, ctx)) == FRENCH
+
+
+def test_names_the_languages_that_there_are(says: Says) -> None:
+    says("", 0)
+    assert refusal(ocr, {"language": "fr"}, context(("x.png", file(written(INVOICE))))) == (
+        "no installed OCR engine reads the language 'fr'; installed: de, en"
+    )
 
 
 NO_ENGINE = "no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install Tesseract"

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from specialist_calls import INVOICE, context, file, nested_pdf, written
 
 from brain import Context, Refused
@@ -17,6 +18,7 @@ from brain.running import Failure, prepare, run
 from specialists import _reading
 from specialists._pictures import process
 from specialists.ocr import ocr
+from specialists.vision import vision
 
 PAGE = file(written(INVOICE))
 LONG = file(written("\n".join(["The quick brown fox jumps over the lazy dog."] * 12), (700, 500)))
@@ -87,6 +89,25 @@ def test_a_turn_that_is_cancelled_in_the_middle_of_a_page_leaves_nothing_running
         assert all(map(is_there, pids))
         turn.cancel()
         assert await until(lambda: not any(map(is_there, pids))) < 0.1
+        await asyncio.wait({turn})
+
+    within(main)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_turn_that_is_cancelled_while_a_picture_is_looked_at_leaves_nothing_running() -> None:
+    photo = file(Image.effect_noise((6000, 4000), 60).convert("RGB"), "JPEG")
+
+    async def main() -> None:
+        arguments = prepare(vision, {})
+        assert not isinstance(arguments, Failure)
+        turn = asyncio.create_task(run(vision, arguments, {Context: context(("a.jpg", photo))}, print, timeout=50))
+        await until(lambda: _reading.looker.pid)
+        await asyncio.sleep(0.2)
+        pid = _reading.looker.pid
+        assert pid
+        turn.cancel()
+        assert await until(lambda: not is_there(pid)) < 0.1
         await asyncio.wait({turn})
 
     within(main)
