@@ -8,14 +8,14 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from brain import Refused
 from specialists._pictures.engine import Message
 from specialists._pictures.images import PDF_SECONDS, Region, unreadable
 from specialists._pictures.process import Child, Gone, Job
-from specialists._pictures.reading import Reading
+from specialists._pictures.reading import Engines, Reading
 
 MISSING = "no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install Tesseract"
 PAGE_SECONDS = 50.0
@@ -38,12 +38,14 @@ class Pages:
         texts: by page, the text layers that were asked for; None for a damaged one.
         late: why some of those are missing, if they are.
         name: how reasons call it.
+        digest: what tells its content from others.
     """
 
     count: int
     texts: Mapping[int, str | None]
     late: str | None
     name: str
+    digest: str
 
     def layer(self, page: int) -> str:
         """The text layer of a page, empty when it has none.
@@ -113,7 +115,7 @@ async def reading(
         "region": region,
         "language": language,
         "enhance": enhance,
-        "engines": {"tesseract": shutil.which("tesseract"), "rapidocr": has_rapidocr(), "seconds": TESSERACT_SECONDS},
+        "engines": asdict(engines()),
         "pdf_seconds": PDF_SECONDS,
     }
     with reader.job(words, data) as job:
@@ -134,7 +136,7 @@ async def pages(data: bytes, *, name: str, wanted: Sequence[int] = ()) -> Pages:
     """
     words, _ = await looked(data, {"do": "pages", "name": name, "pages": list(wanted)})
     there = [page for page in wanted if 1 <= page <= words["count"]]
-    return Pages(words["count"], dict(zip(there, words["texts"], strict=False)), words["late"], name)
+    return Pages(words["count"], dict(zip(there, words["texts"], strict=False)), words["late"], name, words["digest"])
 
 
 async def looked(data: bytes, words: Mapping[str, Any]) -> Message:
@@ -184,6 +186,11 @@ async def lifespan() -> AsyncIterator[None]:
 def missing() -> str | None:
     """What to do when there is no engine at all."""
     return None if shutil.which("tesseract") or has_rapidocr() else MISSING
+
+
+def engines() -> Engines:
+    """What is installed."""
+    return Engines(shutil.which("tesseract"), has_rapidocr(), TESSERACT_SECONDS)
 
 
 def has_rapidocr() -> bool:

@@ -4,7 +4,7 @@ import re
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Hashable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,6 +14,8 @@ from msgspec import Meta
 from brain import Attachment, Context, Progress, Refused, Result, specialist
 from specialists import _reading
 from specialists._pictures.attached import picked, shown
+from specialists._pictures.kept import keep, kept
+from specialists._pictures.reading import Reading
 
 PAGES_MOST = 50
 """In one call."""
@@ -132,7 +134,11 @@ class _Scan:
             if layer := found.layer(number):
                 yield PageText(number, layer, TEXT_LAYER)
                 return
-            async with aclosing(self._recognised(number)) as steps:
+            key = (found.digest, number, self.language, self.enhance, _reading.engines())
+            if reading := kept(key):
+                yield _recognised(number, reading)
+                return
+            async with aclosing(self._recognised(number, key)) as steps:
                 async for step in steps:
                     yield step
         except Refused as refusal:
@@ -140,7 +146,7 @@ class _Scan:
                 raise
             yield PageText(number, f"(not read: {refusal.reason})", "")
 
-    async def _recognised(self, number: int) -> AsyncGenerator[Progress | PageText, None]:
+    async def _recognised(self, number: int, key: Hashable) -> AsyncGenerator[Progress | PageText, None]:
         async with _reading.reading(
             self.data, name=self.name, page=number, language=self.language, enhance=self.enhance, region=None
         ) as job:
@@ -152,7 +158,12 @@ class _Scan:
             reading = await _reading.read(job, self.name, self.context.seconds_left - ANSWERING_SECONDS)
         seconds = time.monotonic() - started
         self.slowest, self.took = max(self.slowest, seconds), self.took + seconds
-        yield PageText(number, reading.text, reading.engine, reading.confidence, reading.note)
+        keep(key, reading)
+        yield _recognised(number, reading)
+
+
+def _recognised(number: int, reading: Reading) -> PageText:
+    return PageText(number, reading.text, reading.engine, reading.confidence, reading.note)
 
 
 def pages_asked(page: int | str | None) -> list[int]:

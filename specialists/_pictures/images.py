@@ -5,6 +5,7 @@ What comes out is an upright RGB image on a ground its text can be seen on, or `
 file.
 """
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -119,12 +120,10 @@ class Document:
 def pages(
     data: bytes, *, name: str, pdf: bool, pages: Sequence[int], pdf_seconds: float
 ) -> tuple[dict[str, Any], bytes]:
-    """Answers with how many pages a file has, and with the text layers of a PDF."""
+    """Answers with how many pages a file has, the text layers of a PDF, and what tells it from other files."""
     document = Document(data, name, pdf, pdf_seconds)
-    if not pdf:
-        return {"count": document.count(), "texts": [], "late": None}, b""
-    count, texts, late = document.texts(pages)
-    return {"count": count, "texts": texts, "late": late}, b""
+    count, texts, late = document.texts(pages) if pdf else (document.count(), [], None)
+    return {"count": count, "texts": texts, "late": late, "digest": hashlib.blake2b(data).hexdigest()}, b""
 
 
 def upright(image: "Image", region: Region = None) -> "Image":

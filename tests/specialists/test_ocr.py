@@ -20,7 +20,7 @@ from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome
 from brain import Progress, Registry
 from brain.running import Answer, Failure
 from specialists import _reading
-from specialists._pictures import images, pdf_page, turning
+from specialists._pictures import images, kept, pdf_page, turning
 from specialists._pictures.ocr import enhanced
 from specialists.ocr import ocr
 
@@ -378,6 +378,24 @@ def test_says_how_to_get_what_was_cut_off(params: dict[str, Any], shown: int, sa
 def test_goes_on_from_an_offset() -> None:
     ctx = context(("a.pdf", text_pdf("from the start", "next")))
     assert body(answer(ocr, {"offset": 9}, ctx)) == "## Page 1 of 2\n\nstart\n\n## Page 2 of 2\n\nnext"
+
+
+def test_a_page_that_was_just_read_is_not_read_again(says: Says) -> None:
+    ctx = context(("scan.pdf", file(written(INVOICE), "PDF")))
+    says("one", 95)
+    assert body(answer(ocr, {}, ctx)) == "one"
+    says("two", 95)
+    assert body(answer(ocr, {"page": 1}, ctx)) == "one"
+    assert body(answer(ocr, {"enhance": True}, ctx)) == "two"
+    assert body(answer(ocr, {}, context(("scan.pdf", file(written("other"), "PDF"))))) == "two"
+
+
+def test_what_was_read_long_ago_is_forgotten(says: Says, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "SECONDS", -1)
+    ctx = context(("scan.pdf", file(written(INVOICE), "PDF")))
+    for word in ("one", "two"):
+        says(word, 95)
+        assert body(answer(ocr, {}, ctx)) == word
 
 
 @pytest.mark.parametrize(
