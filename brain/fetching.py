@@ -3,24 +3,30 @@
 A name is resolved once and the connection goes to the address that was checked, so that a second answer of the name
 server leads nowhere else. Each redirect is checked like the first address. A connection serves one request; there are
 no proxies and no cookies; size and time are bounded, before and after decompression.
+
+Answers are read on an event loop of their own, in a thread: a head of 20,000 lines, or a body in chunks of one byte,
+takes a tenth of a second to parse, and turns go on meanwhile.
 """
 
 import asyncio
 import re
 import socket
 import ssl
+import threading
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
+from ipaddress import ip_address
 from typing import Any, cast
 
 import httpx
 
 from brain.addresses import public
 from brain.errors import Refused
+from brain.threads import NoThread, in_thread
 from brain.webpage import Page
 
 READABLE = ("text/*", "application/xhtml+xml", "application/xml", "application/json", "application/pdf")
@@ -38,9 +44,19 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def resolved(host: str, port: int) -> list[str]:
-    """The addresses that the machine's resolver knows for a host."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    """The addresses that the machine's resolver knows for a host.
+
+    It is asked in a thread that nobody waits for when it hangs, and that is none of those which the loop lends to all.
+    """
+    try:
+        found = await in_thread("resolve", partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM), _nothing)
+    except NoThread:
+        raise Refused("names of hosts cannot be looked up just now; try again in a minute") from None
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _nothing(_: object) -> None:
+    """Takes the items of a function that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +103,17 @@ class Fetch:
         if not _METHOD.fullmatch(method):
             raise ValueError(f"{method!r} is no method")
         first = _parsed(url, params)
-        asked = _Asked(method, dict(headers or {}), body, tuple(types), most, _origin(trusted) if trusted else None)
+        origin = _origin(trusted) if trusted else None
+        asked = _Asked(method, dict(headers or {}), body, tuple(types), most, seconds, origin)
+        return await _apart(self._in_time(first, asked))
+
+    async def _in_time(self, first: httpx.URL, asked: "_Asked") -> Page:
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(asked.seconds):
                 return await self._following(first, asked)
         except TimeoutError:
-            raise Refused(f"{_shown(first)} did not answer within {seconds:g} seconds; try another source") from None
+            within = f"within {asked.seconds:g} seconds"
+            raise Refused(f"{_shown(first)} did not answer {within}; try another source") from None
         except (httpx.TransportError, ssl.SSLError, OSError):
             raise Refused(f"{_shown(first)} cannot be reached or broke off; try another source") from None
 
@@ -113,7 +134,7 @@ class Fetch:
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=0),
         )
         async with transport:
-            response = await _sent(transport, asked.request(url), addresses)
+            response = await _sent(transport, asked.request(url), addresses, asked.seconds / ADDRESSES_TRIED)
             async with aclosing(response):
                 target = response.headers.get("Location", "")
                 if response.status_code in _REDIRECTS and target:
@@ -126,8 +147,9 @@ class Fetch:
             raise Refused("only http:// and https:// addresses can be fetched")
         if url.userinfo:
             raise Refused("an address with a user name or password cannot be fetched; leave it out")
-        host, port = _host(url), url.port or _PORTS[url.scheme]
-        free = (url.scheme, host, port) == trusted or f"{host}:{port}" in self.hosts
+        host, port = _host(url), _port(url)
+        with_port = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        free = (url.scheme, host, port) == trusted or with_port in self.hosts
         if not free and port not in _PORTS.values():
             raise Refused(f"port {port} cannot be fetched, only the usual ones of http and https")
         addresses: Sequence[str] = ()
@@ -157,6 +179,7 @@ class _Asked:
     body: bytes | None
     types: Sequence[str]
     most: int
+    seconds: float
     trusted: _Origin | None
 
     def request(self, url: httpx.URL) -> httpx.Request:
@@ -176,26 +199,33 @@ class _Asked:
             self.body if keeps else None,
             self.types,
             self.most,
+            self.seconds,
             self.trusted,
         )
 
 
 async def _sent(
-    transport: httpx.AsyncHTTPTransport, request: httpx.Request, addresses: Sequence[str]
+    transport: httpx.AsyncHTTPTransport, request: httpx.Request, addresses: Sequence[str], seconds: float
 ) -> httpx.Response:
-    """Sends a request to the first of the addresses that takes it; the certificate is that of the name."""
-    name = request.url.raw_host.decode("ascii")
+    """Sends a request to the first of the addresses that takes it in time; the certificate is that of the name.
+
+    Args:
+        seconds: for each address but the last; some hosts have one that swallows all that is sent to it.
+    """
     for address in addresses:
         pinned = httpx.Request(
             request.method,
             request.url.copy_with(host=address),
             headers=request.headers,
             stream=request.stream,
-            extensions={"sni_hostname": name},
+            extensions={
+                "sni_hostname": _host(request.url),
+                "timeout": {"connect": None if address == addresses[-1] else seconds},
+            },
         )
         try:
             response = await transport.handle_async_request(pinned)
-        except httpx.ConnectError:
+        except (httpx.ConnectError, httpx.ConnectTimeout):
             if address == addresses[-1]:
                 raise
         else:
@@ -256,9 +286,13 @@ class _Expand:
         if self._deflate and not self._begun and piece and piece[0] & 0x0F != 8:
             self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
         self._begun = self._begun or bool(piece)
-        while piece and not self._stream.eof:
+        while piece:
+            if self._stream.eof:  # of gzip, further parts may follow (RFC 1952, section 2.2)
+                if self._deflate or not piece.startswith(b"\x1f"):
+                    return
+                self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
             yield self._stream.decompress(piece, 65536)
-            piece = self._stream.unconsumed_tail
+            piece = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
 
 
 def _fits(kind: str, types: Sequence[str]) -> bool:
@@ -299,16 +333,35 @@ def _origin(url: str) -> _Origin | None:
 
 
 def _origin_of(url: httpx.URL) -> _Origin | None:
-    return (url.scheme, _host(url), url.port or _PORTS[url.scheme]) if url.scheme in _PORTS else None
+    return (url.scheme, _host(url), _port(url)) if url.scheme in _PORTS else None
 
 
 def _host(url: httpx.URL) -> str:
-    """As it is resolved and compared: ASCII, lower case, without the dot of the root."""
-    return url.raw_host.decode("ascii").strip("[]").lower().removesuffix(".")
+    """As it is resolved and compared: ASCII, lower case, without the dot of the root; IPv6 in its one short form."""
+    host = url.raw_host.decode("ascii").strip("[]").lower().removesuffix(".")
+    with suppress(ValueError):
+        return str(ip_address(host))
+    return host
+
+
+def _port(url: httpx.URL) -> int:
+    return _PORTS[url.scheme] if url.port is None else url.port
 
 
 def _shown(url: httpx.URL) -> str:
     return url.host[:100] or "the address"
+
+
+async def _apart(work: Coroutine[Any, Any, Page]) -> Page:
+    """Runs it on the loop for answers; it is cancelled with its caller."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, _loop()))
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="brain-fetch", daemon=True).start()
+    return loop
 
 
 @cache

@@ -67,11 +67,15 @@ def _hosts(value: Any) -> tuple[str, ...]:
 
 
 def _host_with_port(value: str) -> str:
-    """A host, with or without a port, as it is compared: in lower case, IPv6 without brackets."""
+    """A host, with or without a port, as it is compared: in lower case, IPv6 short, in brackets before a port."""
     host, colon, port = value.rpartition(":")
     with_port = bool(colon) and port.isdecimal() and (":" not in host or host.endswith("]"))
     name = _host(host if with_port else value).lower().removesuffix(".")
-    return f"{name}:{_count(1, 65535)(port)}" if with_port else name
+    if ":" in name:
+        name = str(ipaddress.IPv6Address(name))
+    if not with_port:
+        return name
+    return f"[{name}]:{_count(1, 65535)(port)}" if ":" in name else f"{name}:{_count(1, 65535)(port)}"
 
 
 def _hosts_with_ports(value: Any) -> tuple[str, ...]:

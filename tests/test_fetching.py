@@ -3,11 +3,13 @@
 import asyncio
 import gzip
 import re
+import socket
 import ssl
 import threading
+import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 import trustme
 
 from brain import Page, Refused
-from brain.fetching import Fetch
+from brain.fetching import Fetch, resolved
 
 Answer = bytes | Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -217,6 +219,8 @@ def test_an_endless_body_is_refused() -> None:
     [
         ("gzip", gzip.compress(b"hello")),
         ("GZIP", gzip.compress(b"hello")),
+        ("gzip", gzip.compress(b"hel") + gzip.compress(b"") + gzip.compress(b"lo")),
+        ("gzip", gzip.compress(b"hello") + b"\0" * 512),
         ("deflate", zlib.compress(b"hello")),
         ("deflate", zlib.compress(b"hello")[2:-4]),
         ("identity", b"hello"),
@@ -292,6 +296,68 @@ def test_a_cancelled_fetch_closes_its_connection() -> None:
                 await server.closed.wait()
 
     asyncio.run(main())
+
+
+# the loop of the turns goes on, whatever an answer is like
+
+
+def in_chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n")
+    writer.write(b"1\r\nx\r\n" * 40_000 + b"0\r\n\r\n")
+    return writer.drain()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(in_chunks, id="40,000 chunks"),
+        pytest.param(b"HTTP/1.1 103 \r\n\r\n" * 20_000 + answer(), id="20,000 hints"),
+        pytest.param(answer().replace(b"\r\n", b"\r\n" + b"a:\r\n" * 24_000, 1), id="24,000 lines"),
+    ],
+)
+def test_an_answer_that_takes_long_to_parse_blocks_no_turn(said: Answer) -> None:
+    """On the loop of the turns these took 370, 160 and 100 ms at once."""
+
+    async def main() -> float:
+        gaps = []
+
+        async def watch() -> None:
+            while True:
+                began = time.monotonic()
+                await asyncio.sleep(0.001)
+                gaps.append(time.monotonic() - began)
+
+        async with web({"/": said}) as server:
+            await Fetch()(f"{server.url}/other", trusted=server.url)  # what the first one of all has to import
+            watching = asyncio.create_task(watch())
+            await Fetch()(server.url, trusted=server.url)
+            watching.cancel()
+        return sorted(gaps)[-1]
+
+    assert asyncio.run(main()) < 0.09
+
+
+def test_a_resolver_that_hangs_is_left_behind() -> None:
+    async def hanging(host: str, port: int) -> Sequence[str]:
+        await asyncio.sleep(30)
+        return []
+
+    async def main() -> float:
+        task = asyncio.create_task(Fetch(resolve=hanging)("http://slow.example/"))
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return time.monotonic() - began
+
+    assert asyncio.run(main()) < 0.1
+
+
+def test_the_resolver_of_the_machine() -> None:
+    assert "127.0.0.1" in asyncio.run(resolved("localhost", 80))
+    with pytest.raises(socket.gaierror):
+        asyncio.run(resolved("no-such-host.invalid", 80))
 
 
 # where it goes
@@ -391,6 +457,43 @@ def test_the_next_address_is_tried_when_one_takes_no_connection() -> None:
             return (await Fetch(allowed, resolve)(f"http://two.example:{server.port}/")).text
 
     assert asyncio.run(main()) == "hello"
+
+
+def test_the_next_address_is_tried_when_one_swallows_everything() -> None:
+    async def main() -> str:
+        async with web({"/": answer()}) as server:
+            with socket.socket() as deaf, socket.socket() as one, socket.socket() as two:
+                deaf.bind(("127.0.0.2", server.port))
+                deaf.listen(0)
+                for waiting in (one, two):  # its queue is full now, and what comes next is dropped
+                    waiting.setblocking(False)
+                    waiting.connect_ex(("127.0.0.2", server.port))
+                resolve = names(two_example=["127.0.0.2", "127.0.0.1"])
+                fetch = Fetch(frozenset({f"two.example:{server.port}"}), resolve)
+                return (await fetch(f"http://two.example:{server.port}/", seconds=0.9)).text
+
+    assert asyncio.run(main()) == "hello"
+
+
+def test_port_0_is_no_usual_port() -> None:
+    with pytest.raises(Refused, match="port 0 cannot be fetched"):
+        asyncio.run(Fetch()("http://8.8.8.8:0/"))
+
+
+def test_an_address_of_ipv6_is_allowed_in_whatever_form_it_is_written() -> None:
+    async def main(url: str, allowed: str) -> list[str]:
+        asked: list[str] = []
+
+        async def resolve(host: str, port: int) -> Sequence[str]:
+            asked.append(f"{host} {port}")
+            return ["::1"]
+
+        with suppress(Refused):
+            await Fetch(frozenset({allowed}), resolve)(url, seconds=1)
+        return asked
+
+    assert asyncio.run(main("http://[0:0:0:0:0:0:0:1]:9/", "[::1]:9")) == ["::1 9"]
+    assert asyncio.run(main("http://[::1]:9/", "::1:9")) == []  # which is an address without a port
 
 
 @pytest.mark.parametrize("hosts", [{"127.0.0.1"}, {"127.0.0.1:{port}"}])
@@ -525,7 +628,7 @@ def test_tls_checks_the_name_and_not_the_address() -> None:
             hosts = frozenset({f"right.example:{server.port}", f"wrong.example:{server.port}"})
             resolve = names(right_example=["127.0.0.1"], wrong_example=["127.0.0.1"])
             fetch = Fetch(hosts, resolve, trusting)
-            right = await fetch(f"https://right.example:{server.port}/")
+            right = await fetch(f"https://right.example.:{server.port}/")  # the root's dot is in no certificate
             with pytest.raises(Refused) as refused:
                 await fetch(f"https://wrong.example:{server.port}/")
             with pytest.raises(Refused):

@@ -53,6 +53,11 @@ GOOD: Mapping[str, tuple[str, str, Any]] = {
     "keys": ("KEYS", "k1:ann, k2 : bob:x ", (("k1", "ann"), ("k2", "bob:x"))),
     "syntax": ("SYNTAX", "mention, bracket", ("mention", "bracket")),
     "hosts": ("HOSTS", "chat.example, 10.0.0.1,[::1],fe80::1", ("chat.example", "10.0.0.1", "::1", "fe80::1")),
+    "hosts to fetch from": (
+        "FETCH_HOSTS",
+        "Wiki.Example., searx:8080, 10.0.0.1:80, [::1]:8080, 0:0:0:0:0:0:0:1, 2001:db8::1:8080",
+        ("wiki.example", "searx:8080", "10.0.0.1:80", "[::1]:8080", "::1", "2001:db8::1:8080"),
+    ),
     "origins": (
         "ORIGINS",
         "https://Chat.example/,http://localhost:5173,http://[::1]:1,tauri://localhost",
