@@ -4,7 +4,7 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo
@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from brain import Refused
 from specialists._calendar.edit import Edit
 from specialists._calendar.events import Event, File, read
-from specialists._calendar.expand import Happening, Occurrence, Window, main_of
+from specialists._calendar.expand import Happening, Occurrence, Window, difference, main_of
 from specialists._calendar.listing import Entry, iso, one_line
 from specialists._calendar.store import CHANGED, Calendar, Changed, Resource, Store, chosen, there_are
 from specialists._calendar.wishes import Wish, new
@@ -212,12 +212,14 @@ class Desk:
         if when is None and scope == "this":
             raise Refused("give occurrence, the start of the one that is meant, as the list shows it")
         if when is not None:
-            return self._at(resource, uid, when)
+            found = self._at(resource, uid, when)
+            return found if scope == "this" or self._is(found.start, when) else _in_place(found)
         main = main_of(resource.file.series[uid])
         first = Occurrence(main, main.start, main.end, main.start) if main else None
         if wish.start is not None:
             near = self._around(resource, uid, wish.start)
-            first = min(near, key=lambda one: self._days_apart(one.original or one.start, wish.start), default=first)
+            near = [_in_place(one) for one in near]
+            first = min(near, key=lambda one: self._days_apart(one.start, wish.start), default=first)
         if first is None:
             raise Refused("the series itself is not in this calendar, only changes to it; use scope=this")
         return first
@@ -309,6 +311,14 @@ class Desk:
                 del _seen[self._key(resource)]
             while len(_seen) > _SEEN_MOST:
                 _seen.popitem(last=False)
+
+
+def _in_place(occurrence: Occurrence) -> Occurrence:
+    """An occurrence that was moved alone, where its series has it."""
+    original, event = occurrence.original, occurrence.event
+    if original is None or event.instead_of is None or event.onward:
+        return occurrence
+    return replace(occurrence, start=original, end=original + difference(occurrence.end, occurrence.start))
 
 
 def _meant(resource: Resource, wanted: str) -> Iterator[str]:

@@ -123,10 +123,7 @@ class Edit:
 
     def _shift(self, main: Event, occurrence: Occurrence, start: Moment, end: Moment) -> tuple[timedelta, timedelta]:
         """How far all occurrences move on the series' own clocks, and how much longer they take."""
-        old = occurrence.start
-        if occurrence.event.instead_of is not None and not occurrence.event.onward:
-            old = occurrence.event.instead_of  # where the series itself has it
-        places = [_wall(like(at(moment, self._zone), main.start)) for moment in (old, start)]
+        places = [_wall(like(at(moment, self._zone), main.start)) for moment in (occurrence.start, start)]
         longer = (_wall(end) - _wall(start)) - (_wall(occurrence.end) - _wall(occurrence.start))
         return places[1] - places[0], longer
 

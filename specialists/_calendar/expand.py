@@ -8,11 +8,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from specialists._calendar.events import Event, File
-from specialists._calendar.rules import WORK_MOST, BadRule, Rule, read
+from specialists._calendar.rules import OCCURRENCES_MOST, WORK_MOST, BadRule, Rule, read
 from specialists._calendar.zones import Moment, at, day_of
 
 _KEPT_WORK_MOST = 1_500
 """Of a series whose times are kept for the next question; others are counted out again."""
+_ONWARD_MOST = 100
+"""Changes of all later occurrences; each is compared with each occurrence."""
 _NUMBER = "X-NUMBER"
 _AROUND = timedelta(days=1)
 
@@ -67,7 +69,7 @@ class Happening:
         kept = file.expanded.get(uid)
         series = kept if isinstance(kept, Series) else Series(events)
         work = series.work(self.window.end.date())
-        if work > WORK_MOST:
+        if work > WORK_MOST or series.most(self.window) > OCCURRENCES_MOST:
             self.left_out.append(f"{_called(events)} repeats too often to be listed")
             return []
         if work <= _KEPT_WORK_MOST:
@@ -89,6 +91,8 @@ class Series:
         import icalendar
         import recurring_ical_events
 
+        if sum(event.onward for event in events) > _ONWARD_MOST:
+            raise BadRule("it is changed too often")
         self._events = {event.number: event for event in events}
         self._main = main_of(events)
         self._rules: list[tuple[Rule, Moment]] = []
@@ -102,6 +106,11 @@ class Series:
         """About how many steps it takes to follow its rules up to a day."""
         return sum(rule.work(start, until + _AROUND) for rule, start in self._rules)
 
+    def most(self, window: Window) -> int:
+        """How many of its occurrences touch a window at most; long ones do so from long before."""
+        longest = max((day_of(event.end) - day_of(event.start)).days for event in self._events.values())
+        return sum(rule.most(longest + (window.end - window.start).days + 3) for rule, _ in self._rules)
+
     def between(self, window: Window) -> Iterator[Occurrence]:
         """Its occurrences around a window."""
         start, end = (moment.replace(tzinfo=None) for moment in (window.start - _AROUND, window.end + _AROUND))
@@ -111,7 +120,7 @@ class Series:
             event = self._events[int(component[_NUMBER])]
             begin, finish = component["DTSTART"].dt, component["DTEND"].dt
             if event.onward and event.instead_of is not None:
-                original = begin - _difference(event.start, event.instead_of)
+                original = begin - difference(event.start, event.instead_of)
             else:
                 original = event.instead_of or begin
             yield Occurrence(event, begin, finish, original)
@@ -168,7 +177,8 @@ def _called(events: Sequence[Event]) -> str:
     return repr(" ".join(events[0].title.split())[:40])
 
 
-def _difference(later: Moment, earlier: Moment) -> timedelta:
+def difference(later: Moment, earlier: Moment) -> timedelta:
+    """How far apart two moments are, by their own clocks if they have the same."""
     if isinstance(later, datetime) and isinstance(earlier, datetime) and bool(later.tzinfo) == bool(earlier.tzinfo):
         return later - earlier
     return day_of(later) - day_of(earlier)

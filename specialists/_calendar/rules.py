@@ -13,6 +13,8 @@ LAST_YEAR = 2150
 """Where rules without an end stop."""
 WORK_MOST = 400_000
 """Steps of dateutil for one series, about a second."""
+OCCURRENCES_MOST = 25_000
+"""Of one series in one window, about a second too."""
 COUNT_MOST = 20_000
 INTERVAL_MOST = 100_000
 TIMES_A_DAY_MOST = 96
@@ -47,9 +49,12 @@ class Rule:
     def work(self, start: Moment, until: date) -> int:
         """About how many steps it takes to follow it up to a day."""
         days = max((until - day_of(start)).days, 1)
-        if self.parts["FREQ"] in _TIMES_A_DAY:
-            return days * _times_a_day(self.parts) // int(self.parts.get("INTERVAL", "1"))
-        return max(days, 366) * _times_a_day(self.parts)
+        return self.most(days if self.parts["FREQ"] in _TIMES_A_DAY else max(days, 366))
+
+    def most(self, days: int) -> int:
+        """How often it happens in so many days at most."""
+        interval = int(self.parts.get("INTERVAL", "1")) if self.parts["FREQ"] in _TIMES_A_DAY else 1
+        return days * _times_a_day(self.parts) // interval
 
 
 def read(text: str, start: Moment) -> Rule:

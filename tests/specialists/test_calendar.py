@@ -473,6 +473,28 @@ class TestSeries:
         assert self.when(calendars)[0] == "03-23T09:30 Standup"
         assert "DTSTART;TZID=Europe/Berlin:20260323T093000\n" in calendars.only_file()
 
+    @pytest.mark.parametrize(
+        ("said", "start", "time"),
+        [
+            ({}, "2026-03-30T10:00", "10:00"),
+            ({"occurrence": "2026-03-30T09:00"}, "2026-03-30T10:00", "10:00"),
+            ({"occurrence": "2026-03-30T14:00"}, "2026-03-30T15:00", "10:00"),
+            ({"occurrence": "2026-03-30T14:00"}, "2026-03-30T14:00", "09:00"),
+        ],
+    )
+    def test_a_series_moves_as_far_as_was_said_of_a_moved_one(
+        self, calendars: Calendars, said: dict[str, str], start: str, time: str
+    ) -> None:
+        change = {"action": "update", "event_id": "standup"}
+        calendars.text(**change, scope="this", occurrence="2026-03-30T09:00", start="2026-03-30T14:00")
+        calendars.text(**change, scope="series", start=start, **said)
+        assert self.when(calendars) == [
+            f"03-23T{time} Standup",
+            f"03-25T{time} Standup",
+            "03-30T14:00 Standup",
+            f"04-01T{time} Standup",
+        ]
+
     def test_the_nearest_one_is_that_of_the_same_day(self, calendars: Calendars) -> None:
         late = "DTSTART;TZID=Europe/Berlin:20260323T200000\nDTEND;TZID=Europe/Berlin:20260323T210000"
         calendars.put("a.ics", ics(f"UID:standup\nSUMMARY:Run\n{late}\nRRULE:FREQ=DAILY;COUNT=3"))

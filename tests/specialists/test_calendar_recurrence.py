@@ -422,6 +422,14 @@ def test_files_made_to_hang_do_not(calendars: Calendars, text: str) -> None:
     assert time.monotonic() - begun < 2
 
 
+def test_an_event_that_is_on_a_hundred_thousand_times_at_once_is_left_out(calendars: Calendars) -> None:
+    for_ever = "DTSTART;VALUE=DATE:17000101\nDTEND;VALUE=DATE:20990101"
+    calendars.put("evil.ics", ics(f"UID:1\nSUMMARY:Evil\n{for_ever}\nRRULE:FREQ=DAILY"))
+    begun = time.monotonic()
+    assert "Left out: 'Evil' repeats too often to be listed." in calendars.text(start="2026-03-23")
+    assert time.monotonic() - begun < 2
+
+
 def test_what_is_no_plain_file_is_not_opened(calendars: Calendars, tmp_path: Path) -> None:
     secret = tmp_path / "secret.ics"
     secret.write_text(ics(f"UID:1\nSUMMARY:Secret\n{MORNING}"))
