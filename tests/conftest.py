@@ -1,8 +1,16 @@
-"""What all tests share: an option by which a skipped test fails."""
+"""What all tests share: a data folder of their own, and an option by which a skipped test fails."""
 
 from collections.abc import Generator
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_data(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """Calendars and indexes of whoever runs the tests are none of theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -249,7 +249,7 @@ def test_specialists_as_json(folder: Path) -> None:
     code, out, _ = brain("specialists", "--json", env={"BRAIN_SPECIALISTS_FOLDER": str(folder)})
     listed = json.loads(out)
     assert code == 0
-    assert {"count", "docs", "ocr", "vision"} <= {one["name"] for one in listed["specialists"]}
+    assert {"count", "calendar", "docs", "ocr", "web"} <= {one["name"] for one in listed["specialists"]}
     assert listed["refused"] == [
         {
             "name": "broken",
@@ -259,12 +259,26 @@ def test_specialists_as_json(folder: Path) -> None:
     ]
 
 
-def test_check_says_that_all_is_well() -> None:
-    code, out, err = brain("check", "--model", "builtin")
-    lines = out.splitlines()
-    assert lines[0] == "ok   model builtin: it was asked for; resumes by prefill"
-    assert [line.partition(":")[0] for line in lines[1:] if line.startswith("ok")][:1] == ["ok   specialist docs"]
-    assert (code, err) == (1 if "FAIL" in out else 0, "")
+def test_check_says_what_is_well_and_what_cannot_be_reached() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    env = {
+        "BRAIN_SPECIALIST_PUBMED_BASE": f"{url}/",
+        "BRAIN_SPECIALIST_WEB_SEARXNG": url,
+        "BRAIN_SPECIALIST_WEB_BACKEND": "searxng",
+        "BRAIN_SPECIALIST_WIKI_WIKIS": f"own={url}/api.php",
+        "BRAIN_SPECIALIST_WIKI_DEFAULT": "own",
+    }
+    code, out, err = brain("check", "--model", "builtin", env=env)
+    first, *lines = out.splitlines()
+    assert first == "ok   model builtin: it was asked for; resumes by prefill"
+    found = {line[5:].partition(":")[0].removeprefix("specialist "): line[:4] for line in lines}
+    far = {name: said for name, said in found.items() if name in ("pubmed", "web", "wiki")}
+    assert far == dict.fromkeys(["pubmed", "web", "wiki"], "FAIL")
+    near = {name for name, said in found.items() if said == "ok  "}
+    assert near | {"ocr"} == {"calendar", "docs", "knowledge", "medical", "ocr", "vision"}  # ocr needs an engine
+    assert "ok   specialist docs: brain-sse " in out
+    assert (code, err) == (1, "")
 
 
 def test_check_says_what_is_wrong(folder: Path) -> None:
