@@ -8,7 +8,7 @@ import json
 import sys
 from typing import Any
 
-from specialists._web.bounds import bound
+from specialists._bounds import bounded
 
 
 def answer(query: str, most: int, since: str | None, seconds: int) -> dict[str, Any]:
@@ -33,5 +33,5 @@ def answer(query: str, most: int, since: str | None, seconds: int) -> dict[str, 
 
 
 if __name__ == "__main__":
-    bound(4 << 30)  # its threads reserve much and use little
+    bounded(memory=4 << 30)  # its threads reserve much and use little
     json.dump(answer(**json.load(sys.stdin)), sys.stdout)

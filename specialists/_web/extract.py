@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import urljoin
 
+from specialists._bounds import bounded
 from specialists._web.article import TEXT_MOST, Article
-from specialists._web.bounds import bound
 from specialists._web.cleaning import one_line, tidy
 from specialists._web.facts import FACTS, fact, paid, published
 from specialists._web.feeds import feed
@@ -112,7 +112,7 @@ def read(way: str, text: str, url: str, *, links: bool) -> Article:
 
 
 if __name__ == "__main__":
-    bound()
+    bounded()
     way, *rest = sys.argv[1:]
     address, _, page = sys.stdin.buffer.read().decode("utf-8", "replace").partition("\n")
     json.dump(asdict(read(way, page, address, links=rest == ["links"])), sys.stdout)

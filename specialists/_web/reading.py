@@ -7,8 +7,9 @@ from dataclasses import replace
 import msgspec
 
 from brain import Context, Page, Refused
+from specialists import _reading
+from specialists._program import said
 from specialists._web.article import TEXT_MOST, Article
-from specialists._web.child import said
 from specialists._web.cleaning import one_line, tidy
 
 TYPES = (
@@ -22,7 +23,6 @@ HTML_MOST = 2_000_000
 WAYS = {"feed": 3.0, "html": 8.0, "plain": 3.0, "stripped": 2.0}
 """How a page is read, and for how many seconds; when the first way does not work, then by those behind it."""
 _CUT = "(The page is too long to be read whole; it was read up to here.)"
-PDF_SECONDS = 8.0
 REFRESHES_MOST = 2
 PDF_PAGES_MOST = 100
 _SAMPLE = 20_000
@@ -112,18 +112,16 @@ def _plain(page: Page, text: str) -> Article:
 
 async def _pdf(page: Page) -> Article:
     """The text layer of a PDF, page by page."""
-    out = await said("_web.pdf_text", str(PDF_PAGES_MOST), fed=page.body, seconds=PDF_SECONDS)
-    found = msgspec.json.decode(out or b'{"trouble": "damaged or takes too long to read"}')
     name = _name(page)
-    if "trouble" in found:
-        raise Refused(f"the PDF '{name}' is {found['trouble']}; try another source")
-    texts = found["texts"]
-    if not any(text.strip() for text in texts):
+    found = await _reading.pages(page.body, name=name, wanted=range(1, PDF_PAGES_MOST + 1))
+    there = range(1, min(found.count, PDF_PAGES_MOST) + 1)
+    texts = {number: found.texts.get(number) for number in there}
+    if not any(text and text.strip() for text in texts.values()):
         raise Refused(f"the PDF '{name}' is a scan without text; ask the user to attach it, so that ocr can read it")
-    pages = [f"## Page {number} of {found['pages']}\n\n{text}" for number, text in enumerate(texts, 1)]
-    if found["pages"] > len(texts):
-        pages.append(f"(Only the first {len(texts)} pages are given.)")
-    return Article(title=one_line(found["title"], 200) or name, text=tidy("\n\n".join(pages)[:TEXT_MOST]))
+    pages = [f"## Page {number} of {found.count}\n\n{text or '(not readable)'}" for number, text in texts.items()]
+    if found.count > len(there):
+        pages.append(f"(Only the first {len(there)} pages are given.)")
+    return Article(title=name, text=tidy("\n\n".join(pages)[:TEXT_MOST]))
 
 
 def _name(page: Page) -> str:

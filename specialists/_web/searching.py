@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from brain import Context, Page, Refused
-from specialists._web.child import said
+from specialists._program import said
 from specialists._web.cleaning import one_line
 
 SERVER_SECONDS = 6.0

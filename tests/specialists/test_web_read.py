@@ -175,7 +175,7 @@ def test_a_pdf_is_read_page_by_page() -> None:
 
 
 def test_a_pdf_that_cannot_be_read_says_why() -> None:
-    assert refused(Said(b"%PDF-1.7 garbage", "application/pdf")) == ("the PDF 'page' is damaged; try another source")
+    assert "'page' cannot be read: it is damaged" in refused(Said(b"%PDF-1.7 garbage", "application/pdf"))
     assert "is encrypted" in refused(Said(text_pdf("x", encrypted=True), "application/pdf"))
     assert "is a scan without text; ask the user to attach it" in refused(Said(text_pdf(""), "application/pdf"))
 

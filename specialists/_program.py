@@ -1,4 +1,7 @@
-"""Built in: runs a program in a process of its own, which is killed when it is late or not wanted."""
+"""Built in: runs a program of ours on foreign bytes, in a process that is killed when it is late or not wanted.
+
+What may hang, swell or crash on a stranger's page belongs there; `bounded` is what such a program calls first.
+"""
 
 import asyncio
 import os
@@ -13,7 +16,7 @@ _KEPT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR
 _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-async def said(program: str, *arguments: str, fed: bytes, seconds: float) -> bytes | None:
+async def said(program: str, *arguments: str, fed: bytes = b"", seconds: float) -> bytes | None:
     """What a module of `specialists`, run as a program, wrote to stdout; None when it was killed or failed.
 
     It knows of the environment only what a program needs: no keys, and no proxy, which some libraries would obey.
