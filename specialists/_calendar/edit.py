@@ -100,10 +100,12 @@ class Edit:
             self._replace(event, self._of_series(event, main, shift, stretch, wish))
         return self._file()
 
-    def without(self, occurrence: Occurrence) -> bytes:
-        """The file without one occurrence of a series."""
+    def without(self, occurrence: Occurrence) -> bytes | None:
+        """The file without one occurrence of a series; None when nothing else is in it."""
         assert occurrence.original is not None
         event, main = occurrence.event, main_of(self._events)
+        if len(self._events) == 1 and main is None:
+            return self.nothing()
         if event.instead_of is not None and not event.onward:
             self._drop(self._block(event))
         if main is not None:

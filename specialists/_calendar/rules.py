@@ -21,7 +21,7 @@ TIMES_A_DAY_MOST = 96
 _TIMES_A_DAY = {"HOURLY": 24, "MINUTELY": 1440, "SECONDLY": 86_400}
 _FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", *_TIMES_A_DAY)
 _WEEK = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-_DAY = re.compile(r"[+-]?\d{0,2}(?:MO|TU|WE|TH|FR|SA|SU)")
+_DAY = re.compile(r"[+-]?[0-9]{0,2}(?:MO|TU|WE|TH|FR|SA|SU)")
 _DAY_FILTERS = ("BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY")
 _BOUNDS = {
     "BYSECOND": (0, 59),
@@ -132,7 +132,7 @@ def _ever(filters: str) -> bool:
 
 
 def _number(text: str, name: str, low: int, high: int) -> int:
-    if not re.fullmatch(r"[+-]?\d{1,6}", text) or not low <= int(text) <= high:
+    if not re.fullmatch(r"[+-]?[0-9]{1,6}", text) or not low <= int(text) <= high:
         raise BadRule(f"{name} must be from {low} to {high}")
     return int(text)
 

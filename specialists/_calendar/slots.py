@@ -63,7 +63,7 @@ def _at(day: date, clock: time, window: Window) -> datetime:
 
 def free(spans: Iterable[Span], busy: Iterable[Span], least: timedelta) -> Iterator[Span]:
     """The parts of `spans` that are at least so long and that nothing in `busy` touches; starts on full 5 minutes."""
-    taken = sorted(busy, key=lambda span: span[0].timestamp())
+    taken = sorted((span for span in busy if span[0] != span[1]), key=lambda span: span[0].timestamp())
     for start, end in spans:
         at_least = start
         for first, last in taken:

@@ -536,6 +536,16 @@ class TestSeries:
         calendars.text(action="delete", event_id="standup", scope="series")
         assert calendars.files() == []
 
+    def test_a_change_without_its_series_is_changed_and_removed(self, calendars: Calendars) -> None:
+        alone = f"UID:standup\nSUMMARY:Guest\nRECURRENCE-ID;TZID=Europe/Berlin:20260323T080000\n{MORNING}"
+        calendars.put("a.ics", ics(alone))
+        change = {"event_id": "standup", "occurrence": "2026-03-23T09:00"}
+        assert "10:00–11:00 Guest" in calendars.text(action="update", scope="this", start="2026-03-23T10:00", **change)
+        reason = "the series itself is not in this calendar, only changes to it; use scope=this"
+        assert calendars.refusal(action="update", scope="series", title="x", event_id="standup") == reason
+        calendars.text(action="delete", scope="this", event_id="standup", occurrence="2026-03-23T10:00")
+        assert calendars.files() == []
+
     def test_removed_from_a_file_with_others(self, calendars: Calendars) -> None:
         calendars.put("b.ics", ics(f"UID:1\nSUMMARY:A\n{MORNING}", f"UID:2\nSUMMARY:B\n{MORNING}"))
         calendars.text(action="delete", event_id="1")
@@ -574,6 +584,10 @@ class TestFree:
     def test_from_now_on(self, calendars: Calendars) -> None:
         assert self.free(calendars, end="today") == ["2026-03-20T10:30 to 2026-03-20T17:00"]
         assert "2026-03-20T10:35 to" in calendars.at(NOW.replace(minute=32), action="free", end="today")
+
+    def test_what_takes_no_time(self, calendars: Calendars) -> None:
+        calendars.put("a.ics", ics("UID:1\nSUMMARY:Pills\nDTSTART;TZID=Europe/Berlin:20260323T120000"))
+        assert self.free(calendars, start="2026-03-23", end="2026-03-23") == ["2026-03-23T09:00 to 2026-03-23T17:00"]
 
     def test_what_does_not_block(self, calendars: Calendars) -> None:
         for number, mark in enumerate(
