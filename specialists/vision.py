@@ -51,6 +51,7 @@ _REGION = re.compile(
         "scan the barcode",
         "is this photo sharp enough to print",
         "what kind of picture is that",
+        "what do the images show, compare these photos",
         "when and with which camera was this photo taken",
         "look at the screenshot and tell me what you see",
         "was ist auf dem Foto zu sehen",

@@ -21,7 +21,7 @@ from typing import Any
 from specialists._pictures.engine import Message, read, write
 
 IDLE_SECONDS = 300.0
-ENDING_SECONDS = 0.03
+ENDING_SECONDS = 0.02
 """For a process to end what it runs, before it is killed."""
 
 FRUGAL = {

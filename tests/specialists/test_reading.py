@@ -13,28 +13,49 @@ import pytest
 from PIL import Image
 from specialist_calls import INVOICE, context, file, nested_pdf, written
 
-from brain import Context, Refused
-from brain.running import Failure, prepare, run
+from brain import Context, Progress, Refused
+from brain.running import Answer, Failure, prepare, run
 from specialists import _reading
 from specialists._pictures import process
 from specialists.ocr import ocr
 from specialists.vision import vision
 
 PAGE = file(written(INVOICE))
-LONG = file(written("\n".join(["The quick brown fox jumps over the lazy dog."] * 12), (700, 500)))
 
 
-@pytest.fixture
-def slow_tesseract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program that notes its number, and then takes for ever; there is no other engine."""
-    program, noted = tmp_path / "tesseract", tmp_path / "pid"
-    program.write_text(
-        f'#!/bin/sh\n[ "$1" = --list-langs ] && printf "list\\neng\\n" && exit\necho $$ >{noted}\nexec /bin/sleep 100\n'
-    )
-    program.chmod(0o755)
+class Engine:
+    """A Tesseract that reads `Done` on every page; while it is slow, it notes its number and takes for ever."""
+
+    def __init__(self, folder: Path) -> None:
+        self._slow, self._noted = folder / "slow", folder / "pid"
+        program = folder / "tesseract"
+        program.write_text(
+            '#!/bin/sh\n[ "$1" = --list-langs ] && printf "list\\neng\\n" && exit\n'
+            f"[ -e {self._slow} ] && echo $$ >{self._noted} && exec /bin/sleep 100\n"
+            'printf "head\\n5\\t1\\t1\\t1\\t1\\t1\\t10\\t10\\t80\\t20\\t95\\tDone\\n"\n'
+        )
+        program.chmod(0o755)
+
+    def be_slow(self) -> None:
+        self._slow.touch()
+
+    def be_quick(self) -> None:
+        self._slow.unlink()
+
+    def forget(self) -> None:
+        self._noted.unlink()
+
+    def pid(self) -> int:
+        """The number of the one that is slow, or 0."""
+        return int(self._noted.read_text() or 0) if self._noted.exists() else 0
+
+
+@pytest.fixture(autouse=True)
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """The only one there is."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "rapidocr", None)
-    return noted
+    return Engine(tmp_path)
 
 
 def is_there(pid: int) -> bool:
@@ -54,17 +75,10 @@ async def until(condition: Callable[[], object], seconds: float = 5.0) -> float:
     return time.monotonic() - started
 
 
-def pid_in(noted: Path) -> int:
-    return int(noted.read_text() or 0) if noted.exists() else 0
-
-
-def forget(noted: Path) -> None:
-    noted.unlink()
-
-
-def children_of(pid: int) -> list[int]:
+def children_of(pid: int, named: str = "") -> list[int]:
     lists = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for listed in lists for child in listed.read_text().split()]
+    children = [int(child) for listed in lists for child in listed.read_text().split()]
+    return [child for child in children if named in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 def within(main: Callable[[], Awaitable[None]]) -> None:
@@ -78,14 +92,15 @@ def reading_pid() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_a_turn_that_is_cancelled_in_the_middle_of_a_page_leaves_nothing_running(slow_tesseract: Path) -> None:
+def test_a_turn_that_is_cancelled_in_the_middle_of_a_page_leaves_nothing_running(engine: Engine) -> None:
     async def main() -> None:
+        engine.be_slow()
         arguments = prepare(ocr, {})
         assert not isinstance(arguments, Failure)
         call = run(ocr, arguments, {Context: context(("a.png", PAGE))}, print, timeout=50)
         turn = asyncio.create_task(call)
-        await until(lambda: pid_in(slow_tesseract))
-        pids = [reading_pid(), pid_in(slow_tesseract)]
+        await until(engine.pid)
+        pids = [reading_pid(), engine.pid()]
         assert all(map(is_there, pids))
         turn.cancel()
         assert await until(lambda: not any(map(is_there, pids))) < 0.1
@@ -113,39 +128,45 @@ def test_a_turn_that_is_cancelled_while_a_picture_is_looked_at_leaves_nothing_ru
     within(main)
 
 
-def test_the_next_call_after_a_cancelled_one_is_answered() -> None:
+def test_the_next_call_after_a_cancelled_one_is_answered(engine: Engine) -> None:
     async def main() -> None:
-        call = asyncio.create_task(_reading.page_text(LONG))
-        await asyncio.sleep(0.2)
+        engine.be_slow()
+        call = asyncio.create_task(_reading.page_text(PAGE))
+        await until(engine.pid)
         first = reading_pid()
         call.cancel()
-        assert (await _reading.page_text(PAGE)).text == INVOICE
+        engine.be_quick()
+        assert (await _reading.page_text(PAGE)).text == "Done"
         assert reading_pid() != first
 
     within(main)
 
 
-def test_a_call_that_is_cancelled_in_the_queue_does_not_disturb_the_one_before() -> None:
+def test_a_call_that_is_cancelled_in_the_queue_does_not_disturb_the_one_before(engine: Engine) -> None:
     async def main() -> None:
-        first = asyncio.create_task(_reading.page_text(LONG))
+        engine.be_slow()
+        first = asyncio.create_task(_reading.page_text(PAGE))
         second = asyncio.create_task(_reading.page_text(PAGE))
-        await asyncio.sleep(0.1)
-        pid = reading_pid()
+        await until(engine.pid)
+        pids = [reading_pid(), engine.pid()]
         second.cancel()
-        assert (await first).text.count("lazy dog") == 12
-        assert reading_pid() == pid
+        await asyncio.wait({second})
+        await asyncio.sleep(0.1)
+        assert all(map(is_there, pids))
+        first.cancel()
 
     within(main)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_page_whose_process_is_killed_is_read_by_another(how: signal.Signals) -> None:
+def test_a_page_whose_process_is_killed_is_read_by_another(engine: Engine, how: signal.Signals) -> None:
     async def main() -> None:
-        call = asyncio.create_task(_reading.page_text(LONG))
-        await until(lambda: _reading.reader.pid)
-        await asyncio.sleep(0.1)
+        engine.be_slow()
+        call = asyncio.create_task(_reading.page_text(PAGE))
+        await until(engine.pid)
+        engine.be_quick()
         os.kill(reading_pid(), how)
-        assert (await call).text.count("lazy dog") == 12
+        assert (await call).text == "Done"
 
     within(main)
 
@@ -154,20 +175,21 @@ def test_a_process_that_was_killed_between_two_pages_is_replaced() -> None:
     async def main() -> None:
         await _reading.page_text(PAGE)
         os.kill(reading_pid(), signal.SIGKILL)
-        assert (await _reading.page_text(PAGE)).text == INVOICE
+        assert (await _reading.page_text(PAGE)).text == "Done"
 
     within(main)
 
 
-def test_a_page_that_kills_two_processes_is_refused(slow_tesseract: Path) -> None:
+def test_a_page_that_kills_two_processes_is_refused(engine: Engine) -> None:
     async def main() -> None:
+        engine.be_slow()
         call = asyncio.create_task(_reading.page_text(PAGE, name="a.png"))
         for _ in range(2):
-            await until(lambda: pid_in(slow_tesseract))
-            forget(slow_tesseract)
+            await until(engine.pid)
+            engine.forget()
             os.kill(reading_pid(), signal.SIGKILL)
         with pytest.raises(
-            Refused, match=r"^'a\.png' broke the process that reads files; ask the user for another copy of it$"
+            Refused, match=r"^'a\.png' broke the process that reads files; ask the user for another copy of"
         ):
             await call
 
@@ -182,26 +204,48 @@ def test_a_process_that_hangs_is_ended() -> None:
         with pytest.raises(Refused, match=r"^'a\.png' could not be read in time; ask for a single page, "):
             await _reading.page_text(PAGE, name="a.png", seconds=0.3)
         await until(lambda: not is_there(pid))
-        assert (await _reading.page_text(PAGE)).text == INVOICE
+        assert (await _reading.page_text(PAGE)).text == "Done"
 
     within(main)
 
 
-def test_refuses_while_other_pages_are_read() -> None:
+def test_refuses_while_other_pages_are_read(engine: Engine) -> None:
     async def main() -> None:
-        first = asyncio.create_task(_reading.page_text(LONG))
-        await asyncio.sleep(0.05)
-        with pytest.raises(Refused, match="the OCR engine is busy with other documents; ask again in a minute"):
+        engine.be_slow()
+        first = asyncio.create_task(_reading.page_text(PAGE))
+        await until(engine.pid)
+        with pytest.raises(Refused, match=r"^the OCR engine is busy with other documents; ask again in a minute$"):
             await _reading.page_text(PAGE, seconds=0.05)
-        assert (await first).text
+        first.cancel()
+
+    within(main)
+
+
+def test_a_page_that_waits_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr("specialists.ocr.TOLD_SECONDS", 0.02)
+        engine.be_slow()
+        first = asyncio.create_task(_reading.page_text(PAGE))
+        await until(engine.pid)
+        told: list[Progress] = []
+        arguments = prepare(ocr, {})
+        assert not isinstance(arguments, Failure)
+        call = run(ocr, arguments, {Context: context(("a.png", PAGE))}, told.append, timeout=50)
+        second = asyncio.create_task(call)
+        waiting = Progress("page 1 waits for the OCR engine, which reads other documents", 0.0)
+        await until(lambda: waiting in told)
+        engine.be_quick()
+        first.cancel()
+        assert isinstance(await second, Answer)
 
     within(main)
 
 
 def test_ten_users_share_one_process() -> None:
     async def main() -> None:
-        readings = await asyncio.gather(*(_reading.page_text(file(written(f"User {n}"))) for n in range(10)))
-        assert [reading.text for reading in readings] == [f"User {n}" for n in range(10)]
+        readings = await asyncio.gather(*(_reading.page_text(PAGE) for _ in range(10)))
+        assert [reading.text for reading in readings] == ["Done"] * 10
+        assert len(children_of(os.getpid(), "_pictures.engine")) <= 2
 
     within(main)
 
@@ -209,7 +253,7 @@ def test_ten_users_share_one_process() -> None:
 def test_one_process_serves_one_loop_after_the_other() -> None:
     asyncio.run(_reading.page_text(PAGE))
     pid = reading_pid()
-    assert asyncio.run(_reading.page_text(PAGE)).text == INVOICE
+    assert asyncio.run(_reading.page_text(PAGE)).text == "Done"
     assert reading_pid() == pid
 
 
@@ -239,7 +283,8 @@ def test_the_processes_end_with_the_server() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_the_processes_end_when_the_server_is_killed(slow_tesseract: Path) -> None:
+def test_the_processes_end_when_the_server_is_killed(engine: Engine) -> None:
+    engine.be_slow()
     code = (
         "import asyncio, sys; sys.modules['rapidocr'] = None\n"
         "from specialists import _reading\n"
@@ -248,12 +293,12 @@ def test_the_processes_end_when_the_server_is_killed(slow_tesseract: Path) -> No
     server = subprocess.Popen([sys.executable, "-c", code])
 
     async def main() -> None:
-        await until(lambda: pid_in(slow_tesseract), 20)
+        await until(engine.pid, 20)
         pids = children_of(server.pid)
         assert len(pids) == 1
         server.kill()
         server.wait()
-        await until(lambda: not any(map(is_there, [*pids, pid_in(slow_tesseract)])))
+        await until(lambda: not any(map(is_there, [*pids, engine.pid()])))
 
     within(main)
 
