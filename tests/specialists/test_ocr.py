@@ -126,13 +126,6 @@ def test_turns_as_the_camera_was_held() -> None:
 
 
 @pytest.mark.parametrize("angle", [90, 180, 270])
-def test_reads_a_turned_page(angle: int) -> None:
-    image = written(INVOICE + "\nplease pay soon", (420, 160)).rotate(angle, expand=True)
-    text = answer(ocr, {}, context(("x.png", file(image))))
-    assert body(text) == "Invoice 4711\nTotal 129.50 EUR\nplease pay soon"
-
-
-@pytest.mark.parametrize("angle", [90, 180, 270])
 @pytest.mark.usefixtures("no_tesseract")
 def test_rapidocr_reads_a_turned_page(angle: int) -> None:
     image = written(INVOICE + "\nplease pay soon", (420, 160)).rotate(angle, expand=True)
@@ -316,7 +309,7 @@ def test_takes_the_text_layer_of_a_pdf() -> None:
     )
 
 
-def test_reads_the_picture_of_apdf_page_when_enhancing() -> None:
+def test_reads_the_picture_of_a_pdf_page_when_enhancing() -> None:
     text = answer(ocr, {"enhance": True}, context(("document.pdf", text_pdf("Hello from the picture"))))
     assert body(text) == "Hello from the picture"
     assert "text layer" not in text
