@@ -107,7 +107,7 @@ class Child:
             try:
                 answer: Message | Exception = self._exchange(job)
                 break
-            except (OSError, EOFError) as error:  # it was ended, by us, by the system or by its own doing
+            except (OSError, EOFError, ValueError, MemoryError) as error:  # it ended, or what it says makes no sense
                 self._reap()
                 answer = Gone(str(error))
             if job.given_up:
