@@ -102,6 +102,7 @@ def needs_approval(params: Mapping[str, Any]) -> bool:
     tags=("calendar", "events", "time"),
     examples=(
         "what is on my calendar this week",
+        "what's on my calendar today",
         "do I have any appointments tomorrow",
         "schedule a meeting with Anna on Monday at 10",
         "add the dentist appointment to my calendar",

@@ -46,6 +46,7 @@ class Event:
         number: which of the file's VEVENTs it is, from 0.
         onward: what differs goes for all later occurrences too.
         declined: the mail addresses that said no.
+        instants: start and end as seconds since 1970, where no user's zone has a say in it.
         odd_zone: a time zone that is not known, so that its times are taken as the reader's.
     """
 
@@ -67,6 +68,7 @@ class Event:
     attendees: Sequence[str] = ()
     sequence: int = 0
     odd_zone: str = ""
+    instants: tuple[float, float] | None = None
 
     @property
     def all_day(self) -> bool:
@@ -156,7 +158,7 @@ class _Zones:
 
     def _own(self, name: str) -> tzinfo | None:
         lines = self._described.get(name)
-        return described_zone(lines) if lines else None
+        return described_zone(tuple(lines)) if lines else None
 
 
 def _properties(lines: Iterable[str]) -> dict[str, list[Property]]:
@@ -194,6 +196,7 @@ def _event(number: int, found: Mapping[str, Sequence[Property]], zones: _Zones) 
     end = _end(found, start, zones)
     if at(end, UTC) < at(start, UTC):
         start, end = end, start  # programs that mix them up mean the time between
+    fixed = isinstance(start, datetime) and start.tzinfo is not None
     replaced = found.get("RECURRENCE-ID")
     if sum(prop.value.count(",") + 1 for name in ("RDATE", "EXDATE") for prop in found.get(name, ())) > DATES_MOST:
         raise Unreadable("it has too many dates")
@@ -220,6 +223,7 @@ def _event(number: int, found: Mapping[str, Sequence[Property]], zones: _Zones) 
         ),
         attendees=tuple(_mail(prop) for prop in found.get("ATTENDEE", ())),
         sequence=_sequence(found),
+        instants=(at(start, UTC).timestamp(), at(end, UTC).timestamp()) if fixed else None,
         odd_zone=odd if isinstance(start, datetime) and odd and not zones.get(odd) else "",
     )
 

@@ -186,8 +186,11 @@ def difference(later: Moment, earlier: Moment) -> timedelta:
 
 def touches(occurrence: Occurrence, window: Window) -> bool:
     """Whether it happens in the window; one that takes no time does so at its start."""
-    start, end = at(occurrence.start, window.zone), at(occurrence.end, window.zone)
-    first, last = start.timestamp(), end.timestamp()
+    event = occurrence.event
+    if event.instants is not None and occurrence.start is event.start:
+        first, last = event.instants
+    else:
+        first, last = (at(moment, window.zone).timestamp() for moment in (occurrence.start, occurrence.end))
     if first >= last:
         return window.start.timestamp() <= first < window.end.timestamp()
     return first < window.end.timestamp() and window.start.timestamp() < last

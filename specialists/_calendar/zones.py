@@ -48,7 +48,8 @@ def _offset(name: str) -> tzinfo | None:
     return timezone(ahead if found[1] == "+" else -ahead) if ahead < timedelta(hours=24) else None
 
 
-def described_zone(texts: Sequence[str]) -> tzinfo | None:
+@lru_cache(maxsize=128)
+def described_zone(texts: tuple[str, ...]) -> tzinfo | None:
     """The zone that the lines of a VTIMEZONE describe; None for one that cannot be read.
 
     Only yearly rules are read: others are in no zone, and would keep dateutil busy for ever.
