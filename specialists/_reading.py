@@ -134,7 +134,7 @@ async def pages(data: bytes, *, name: str, wanted: Sequence[int] = ()) -> Pages:
     Raises:
         Refused: for a file that cannot be read.
     """
-    words, _ = await looked(data, {"do": "pages", "name": name, "pages": list(wanted)})
+    words, _ = await looked(data, {"do": "pages", "name": name, "pages": list(wanted), "stamps": bool(missing())})
     there = [page for page in wanted if 1 <= page <= words["count"]]
     return Pages(words["count"], dict(zip(there, words["texts"], strict=False)), words["late"], name, words["digest"])
 

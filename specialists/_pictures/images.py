@@ -55,12 +55,12 @@ class Document:
         with self.opened() as image:
             return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
-    def texts(self, pages: Sequence[int]) -> tuple[int, list[str | None], str | None]:
+    def texts(self, pages: Sequence[int], *, stamps: bool) -> tuple[int, list[str | None], str | None]:
         """Of a PDF, the number of pages, the text layers of those of `pages` that were read in time, None for a damaged
-        one, and why the others were not.
+        one, and why the others were not. Without `stamps`, a scan with a line of text on it has none.
         """
         count, rest = self._of_pdf("text", *pages)
-        texts = [_layer(json.loads(line)) for line in rest.split(b"\n")[:-1]]
+        texts = [_layer(json.loads(line), stamps=stamps) for line in rest.split(b"\n")[:-1]]
         missing = len(texts) < sum(1 <= page <= count for page in pages)
         return count, texts, (self._given_up or unreadable(self.name)) if missing else None
 
@@ -118,11 +118,11 @@ class Document:
 
 
 def pages(
-    data: bytes, *, name: str, pdf: bool, pages: Sequence[int], pdf_seconds: float
+    data: bytes, *, name: str, pdf: bool, pages: Sequence[int], stamps: bool, pdf_seconds: float
 ) -> tuple[dict[str, Any], bytes]:
     """Answers with how many pages a file has, the text layers of a PDF, and what tells it from other files."""
     document = Document(data, name, pdf, pdf_seconds)
-    count, texts, late = document.texts(pages) if pdf else (document.count(), [], None)
+    count, texts, late = document.texts(pages, stamps=stamps) if pdf else (document.count(), [], None)
     return {"count": count, "texts": texts, "late": late, "digest": hashlib.blake2b(data).hexdigest()}, b""
 
 
@@ -210,10 +210,12 @@ def _refusing(name: str) -> Iterator[None]:
         raise Unreadable(unreadable(name)) from error
 
 
-def _layer(page: dict[str, Any] | None) -> str | None:
+def _layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None:
     """The text of a page as its maker wrote it down, unless it has a table, whose cells would run together."""
     if page is None:
         return None
+    if page["scanned"] and not stamps:
+        return ""
     laid = laid_out(joined([Piece(run[0].strip(), *run[1:]) for run in page["pieces"]]))
     return laid if RULE in laid else "\n".join(line.rstrip() for line in page["text"].splitlines()).strip()
 

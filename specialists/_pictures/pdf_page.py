@@ -2,11 +2,12 @@
 
 A program that imports nothing of Brain. The PDF comes in on stdin, `text PAGE…` or `image PAGE` as arguments.
 Out on stdout goes a line of JSON with the number of pages, or `"encrypted"`; then for each page a line of JSON with its
-text and where the pieces of it stand, null for a damaged one; or a line with width, height and stride, and the pixels
-as RGB, nothing if damaged.
+text, where the pieces of it stand, and whether it is but a stamp on a scan, null for a damaged one; or a line with
+width, height and stride, and the pixels as RGB, nothing if damaged.
 """
 
 import contextlib
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ PIXELS_MOST = 12_000_000
 TEXT_MOST = 50_000
 """Characters a page."""
 PIECES_MOST = 2000
+STAMP_MOST = 200
+"""Characters that a scanner, or whoever filed the scan, writes on a page."""
 DPI = 150
 _POINTS_PER_INCH = 72
 
@@ -53,7 +56,8 @@ def _text(pdf: Any, number: int) -> dict[str, Any] | None:
         page = pdf[number]
         layer = page.get_textpage()
         text = str(layer.get_text_bounded())[:TEXT_MOST]
-        return {"text": text, "pieces": [] if page.get_rotation() else _pieces(layer, page.get_height())}
+        pieces = [] if page.get_rotation() else _pieces(layer, page.get_height())
+        return {"text": text, "pieces": pieces, "scanned": len(text) < STAMP_MOST and _is_picture(page)}
     except pypdfium2.PdfiumError:
         return None
 
@@ -65,6 +69,16 @@ def _pieces(layer: Any, height: float) -> list[tuple[str, float, float, float, f
         return []
     runs = (layer.get_rect(number) for number in range(count))
     return [(layer.get_text_bounded(*run), run[0], run[2], height - run[3], height - run[1]) for run in runs]
+
+
+def _is_picture(page: Any) -> bool:
+    """Whether a picture takes most of the page."""
+    import pypdfium2
+
+    pictures = page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE], max_depth=2)
+    bounds = (picture.get_bounds() for picture in itertools.islice(pictures, PIECES_MOST))
+    largest = max(((right - left) * (top - bottom) for left, bottom, right, top in bounds), default=0.0)
+    return bool(largest > page.get_width() * page.get_height() / 2)
 
 
 def _pixels(page: Any) -> Iterator[bytes]:

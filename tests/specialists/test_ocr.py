@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome, refusal, text_pdf, written
+from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome, pdf, refusal, text_pdf, written
 
 from brain import Progress, Registry
 from brain.running import Answer, Failure
@@ -322,6 +322,28 @@ def test_reads_scanned_pages_one_by_one() -> None:
     assert "(2 pages); mean confidence" in source(text)
 
 
+def stamped(scan: Image.Image, text: str) -> bytes:
+    """A PDF page with a scan on it, and a text over that."""
+    pixels = scan.convert("L").tobytes().hex()
+    picture = (
+        f"<< /Type /XObject /Subtype /Image /Width {scan.width} /Height {scan.height} /ColorSpace /DeviceGray "
+        f"/BitsPerComponent 8 /Filter /ASCIIHexDecode /Length {len(pixels) + 1} >>\nstream\n{pixels}>\nendstream"
+    )
+    drawing = f"q 400 0 0 100 0 0 cm /X0 Do Q BT /F1 6 Tf 5 5 Td ({text}) Tj ET"
+    return pdf([drawing], "<< /Font << /F1 3 0 R >> /XObject << /X0 6 0 R >> >>", "", [picture])
+
+
+def test_a_stamp_on_a_scan_is_not_all_its_text() -> None:
+    text = body(answer(ocr, {}, context(("scan.pdf", stamped(written(INVOICE), "Filed by Ada")))))
+    assert text.splitlines()[:2] == INVOICE.splitlines()
+
+
+@pytest.mark.usefixtures("no_tesseract", "no_rapidocr")
+def test_without_an_engine_a_stamp_is_better_than_nothing() -> None:
+    ctx = context(("scan.pdf", stamped(written(INVOICE), "Filed by Ada")))
+    assert body(answer(ocr, {}, ctx)) == "Filed by Ada"
+
+
 def test_reads_one_page_of_several() -> None:
     text = answer(ocr, {"page": 2}, context(("a.pdf", text_pdf("one", "two", "three"))))
     assert text == "📄 OCR EXTRACTED TEXT from 'a.pdf'\nSource: the PDF's text layer.\n\n## Page 2 of 3\n\ntwo"
@@ -577,8 +599,8 @@ def test_the_text_of_a_pdf_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pdf_page, "TEXT_MOST", 5)
     assert list(pdf_page.answer(text_pdf("one page", "another"), "text", 1, 2, 3)) == [
         b"2\n",
-        b'{"text": "one p", "pieces": []}\n',
-        b'{"text": "anoth", "pieces": []}\n',
+        b'{"text": "one p", "pieces": [], "scanned": false}\n',
+        b'{"text": "anoth", "pieces": [], "scanned": false}\n',
     ]
 
 

@@ -261,7 +261,9 @@ def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(process, "IDLE_SECONDS", 0.1)
         child = process.Child("_pictures.engine")
-        with child.job({"do": "pages", "name": "a", "pdf": False, "pages": [], "pdf_seconds": 1.0}, PAGE) as job:
+        with child.job(
+            {"do": "pages", "name": "a", "pdf": False, "pages": [], "stamps": False, "pdf_seconds": 1.0}, PAGE
+        ) as job:
             answer = await job.answer(5)
         assert answer is not None
         assert answer[0]["count"] == 1
