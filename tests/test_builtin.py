@@ -180,9 +180,9 @@ def finder(url: str | None = None, query: str | None = None, most: int = 5) -> s
 
 
 @specialist(examples=["which dates are free"], read_only=True)
-def diary(action: Literal["show", "add"], day: str | None = None) -> str:
+def diary(action: Literal["show", "add"], which: Literal["this", "all"] | None = None) -> str:
     """Keeps dates."""
-    return f"{action} {day}"
+    return f"{action} {which}"
 
 
 @pytest.mark.parametrize(
@@ -192,6 +192,7 @@ def diary(action: Literal["show", "add"], day: str | None = None) -> str:
         ("read the page https://example.org/a?b=(c), please", ("finder", {"url": "https://example.org/a?b=(c)"})),
         ("which dates are free?", ("diary", {"action": "show"})),
         ("ADD the dates", ("diary", {"action": "add"})),
+        ("which dates are free this week?", ("diary", {"action": "show"})),
     ],
 )
 def test_what_a_question_is_given_to(question: str, expected: Any) -> None:

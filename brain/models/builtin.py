@@ -209,7 +209,7 @@ def _value(name: str, schema: Mapping[str, Any], asked: str, *, required: bool) 
     kinds = {option.get("type") for option in options}
     choices = [choice for option in options for choice in option.get("enum", ())]
     for choice in choices:
-        if isinstance(choice, str) and re.search(rf"\b{re.escape(choice)}\b", asked, re.I):
+        if isinstance(choice, str) and choice not in _COMMON and re.search(rf"\b{re.escape(choice)}\b", asked, re.I):
             return choice
     if choices and required:
         return choices[0]
