@@ -230,6 +230,16 @@ def test_values_for_required_parameters() -> None:
     assert example_values(beeps) == {}
 
 
+@specialist
+def finds(url: str | None = None, words: Annotated[str | None, Meta(examples=["Oslo"])] = None) -> str:
+    """Finds."""
+    return f"{url} {words}"
+
+
+def test_where_nothing_is_required_one_with_an_example_is_shown() -> None:
+    assert example_marker(finds, "bracket") == 'SPECIALIST_REQUEST[finds:{"words":"Oslo"}]'
+
+
 # Schemas that tools bring along: whatever stands in them, a prompt comes of it.
 SCHEMAS: list[tuple[Any, str, Any]] = [
     ({"type": ["string", "null"]}, "string", "ask"),
