@@ -9,7 +9,7 @@ from brain.unicode import well_formed
 
 BLOCK_BYTES = 8192
 REASON_LENGTH = 400
-_MORE_LENGTH = 200
+_MORE_LENGTH = 300
 _NOTE_GROWS = 8
 """Characters by which one note may be longer than another, by the numbers in it."""
 
@@ -53,12 +53,12 @@ def result_text(text: str, most: int = BLOCK_BYTES, more: Callable[[int], str] |
     if len(text) <= 2 * most and len(head.encode()) <= most:
         return head if head.strip() else "(nothing found)"
     length = f"{len(text):,}"
-    shown = _cut(head, most - len(_note(length, more, skipped + len(head))) - _NOTE_GROWS)
+    shown = _cut(head, most - len(_note(length, more, skipped + len(head)).encode()) - _NOTE_GROWS)
     return shown + _note(length, more, skipped + len(shown))
 
 
 def _note(length: str, more: Callable[[int], str] | None, shown: int) -> str:
-    said = harmless(more(shown)).encode("ascii", "replace").decode()[:_MORE_LENGTH] if more else ""
+    said = harmless(more(shown))[:_MORE_LENGTH] if more else ""
     remedy = f"To see more, {said}" if said else "Ask for a smaller part to see more"
     return f"\n[Cut: this is the beginning of {length} characters. {remedy}.]"
 

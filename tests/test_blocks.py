@@ -206,3 +206,10 @@ def test_a_reason_is_one_short_line(reason: str, expected: str) -> None:
 def test_blocks() -> None:
     assert result_block("web", "a\nb") == "[SPECIALIST_RESULT: web]\na\nb\n[/SPECIALIST_RESULT]"
     assert error_block("web", "no") == "[SPECIALIST_ERROR: web failed - no]"
+
+
+def test_what_to_ask_for_next_is_told_in_any_script_and_counts_in_bytes() -> None:
+    text = result_text("日本。" * 1000, 900, lambda shown: f'ask with page="東京 (日本)", offset={shown}')
+    shown, note = text.split("\n[Cut: this is the beginning of 3,000 characters. ")
+    assert note == f'To see more, ask with page="東京 (日本)", offset={len(shown)}.]'
+    assert 850 < len(text.encode()) <= 900

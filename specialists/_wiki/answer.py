@@ -1,5 +1,6 @@
 """Built in: how a page, its beginning, one of its sections or a choice of pages is told to a model."""
 
+import json
 import re
 from collections.abc import Callable, Sequence
 
@@ -21,7 +22,7 @@ _SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]?(?=\s)|[。！？]|\n")
 def found(label: str, page: Page, article: Article, others: Sequence[Hit]) -> Result:
     """What a search found: the beginning of the best page, and others."""
     introduction = cut(article.introduction or article.text, FOUND_LENGTH)
-    parts = [introduction, contents(article.sections[1:]), f'To read on, ask with page="{page.title}".']
+    parts = [introduction, contents(article.sections[1:]), f"To read on, ask with page={_quoted(page.title)}."]
     lines = [f"- {hit.title}: {hit.line}" if hit.line else f"- {hit.title}" for hit in others[:OTHERS_SHOWN]]
     if lines:
         parts.append("\n".join(["Other pages found:", *lines]))
@@ -40,11 +41,13 @@ def beginning(label: str, page: Page, article: Article) -> Result:
 
 def passage(label: str, page: Page, text: str, section: Section | None, offset: int) -> Result:
     """The text of a page or of one of its sections from an offset on."""
-    text = text[:TEXT_MOST]
+    if len(text) > TEXT_MOST:
+        text = f"{text[:TEXT_MOST]} …\n\n(There is more than can be read on; ask for a section by its name.)"
+    text = text or "(There is no text.)"
     if offset and offset >= len(text):
         raise Refused(f"that text has only {len(text)} characters; ask with a smaller offset")
     heading = f"(From character {offset} of {len(text)}.)\n\n" if offset else ""
-    where = f'page="{page.title}", ' + (f'section="{section.number or 0}", ' if section else "")
+    where = f"page={_quoted(page.title)}, " + (f'section="{section.number or 0}", ' if section else "")
     head = len(_head(label, page)) + len(heading)
     return _result(
         label, page, heading + text[offset:], lambda shown: f"ask with {where}offset={offset + max(0, shown - head)}"
@@ -118,6 +121,11 @@ def _head(label: str, page: Page) -> str:
     told.append(f"Text: {page.licence}." if page.licence else "")
     told.append(f"Redirected from '{page.redirected_from}'." if page.redirected_from else "")
     return "\n".join(filter(None, (f"📚 {label} '{page.title}'", " ".join(filter(None, told))))) + "\n\n"
+
+
+def _quoted(title: str) -> str:
+    """As it has to stand in the parameters of a call."""
+    return json.dumps(title, ensure_ascii=False)
 
 
 def _within(listed: str, most: int) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ from specialist_calls import answer, context, outcome, refusal
 from wikis import ActionApi, Article, Trouble, playing
 
 from brain import Context
+from brain.blocks import result_text
 from brain.running import Answer
 from specialists._wiki.names import WikiSettings
 from specialists.wiki import wiki
@@ -230,6 +232,31 @@ def test_more_says_where_what_was_shown_ended(api: ActionApi) -> None:
         assert section.more(head) == 'ask with page="Rome", section="2", offset=10'
 
     asyncio.run(read())
+
+
+def test_pages_of_a_text_lose_and_repeat_nothing() -> None:
+    """As a model reads them: cut to the size of a block, each read on from where the note of the one before says."""
+    parts = [f"<h2>Part {n}</h2><p>{'Größe, so sagt man. ' * n}</p><ul><li>東京{n}。</li></ul>" for n in range(40)]
+    title = 'Say "東京"'
+    with playing(ActionApi({title: Article(f"<p>Lead.</p>{''.join(parts)}")})) as api:
+        ctx = at(api)
+        offset, pieces = 0, list[str]()
+        while not pieces or pieces[-1].endswith("]"):
+            said = asyncio.run(wiki(page=title, offset=offset, settings=ctx.settings, context=ctx))
+            pieces.append(result_text(said.text, 1500, said.more))
+            if next_one := re.search(r'ask with page="Say \\"東京\\"", offset=(\d+)\.]$', pieces[-1]):
+                offset = int(next_one[1])
+    shown = [piece.partition("\n[Cut: ")[0].split("\n\n", 1)[1] for piece in pieces]
+    read = "".join(re.sub(r"^\(From character \d+ of \d+\.\)", "", piece) for piece in shown)
+    expected = [f"## Part {n} {'Größe, so sagt man. ' * n} - 東京{n}。" for n in range(40)]
+    assert len(pieces) > 12
+    assert "".join(read.split()) == "".join(f"Lead.{''.join(expected)}".split())
+
+
+def test_of_a_text_without_end_it_is_said_that_there_is_more() -> None:
+    with playing(ActionApi({"Long": Article(f"<p>{'Word. ' * 40_000}</p>")})) as api:
+        end = answer(wiki, {"page": "Long", "offset": 199_990}, at(api))
+    assert end.endswith("Word. Wo …\n\n(There is more than can be read on; ask for a section by its name.)")
 
 
 def test_the_older_format_is_read_too() -> None:
