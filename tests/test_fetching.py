@@ -182,11 +182,30 @@ def test_json() -> None:
     assert page.json() == {"a": [1, 2]}
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b'{"a":', b"[" * 100_000, b"NaN", b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"a":', b"[" * 45_000, b"NaN", b"\xff"])
 def test_what_is_no_json_is_refused(body: bytes) -> None:
     with pytest.raises(Refused) as refused:
         Page("http://search.example/x", 200, "application/json", {}, body).json()
     assert refused.value.reason == "search.example did not answer in JSON; try another source"
+
+
+@pytest.mark.parametrize(
+    "body", [b"[" + b"[[]]," * 800_000 + b"0]", b"[" + b'"",' * 1_300_000 + b"0]", b'"' * 4_000_000]
+)
+def test_json_that_would_hold_everything_up_is_refused(body: bytes) -> None:
+    """The first takes 0.4 s to read, in one go."""
+    began = time.monotonic()
+    with pytest.raises(Refused) as refused:
+        Page("http://search.example/x", 200, "application/json", {}, body).json()
+    assert refused.value.reason == "search.example answers with too many pieces of data at once; ask for less"
+    assert time.monotonic() - began < 0.1
+
+
+def test_json_of_few_values_may_be_long() -> None:
+    text = '{"a": [1, "' + '<p class=\\"x\\">[a], {b}\\\\</p>' * 100_000 + '"]}'
+    value = Page("http://a/", 200, "application/json", {}, text.encode()).json()
+    assert value["a"][1][:24] == '<p class="x">[a], {b}\\</'
+    assert len(value["a"][1]) == 2_600_000
 
 
 # size, type, compression, time

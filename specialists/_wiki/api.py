@@ -11,9 +11,7 @@ from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from typing import Any
 
-import msgspec
-
-from brain import Context, Refused
+from brain import Context, Page, Refused
 from specialists._wiki.names import Online
 
 WAITS_MOST = 2
@@ -94,8 +92,8 @@ class Api:
         if page.status != 200:
             raise Refused(self._trouble(page.status))
         try:
-            answer = msgspec.json.decode(page.body)
-        except (msgspec.DecodeError, RecursionError, ValueError):
+            answer = page.json()
+        except Refused:
             answer = None
         if isinstance(answer, list):  # as `opensearch` does
             return answer, None
@@ -108,7 +106,7 @@ class Api:
             raise ApiError(code if isinstance(code, str) and _CODE.fullmatch(code) else "unknown")
         return answer, None
 
-    async def _fetched(self, params: Mapping[str, str | int]) -> Any:
+    async def _fetched(self, params: Mapping[str, str | int]) -> Page:
         try:
             return await self._context.fetch(
                 self._wiki.api,
