@@ -9,6 +9,8 @@ from typing import Any
 from brain import Refused
 from specialists._wiki import child
 
+SECONDS = 6.0
+"""For the HTML of a page; time is left for its beginning alone when all of it takes longer."""
 _PLAIN_HEADING = re.compile(r"^(={2,6})[ \t]*(\S[^\n]{0,300}?)[ \t]*\1[ \t]*$", re.MULTILINE)
 _BEGINNING = frozenset({"0", "intro", "introduction", "lead", "summary", "top"})
 _MAY_MEAN = re.compile(
@@ -94,7 +96,7 @@ class Article:
 async def read(html: str) -> Article:
     """A page's HTML as an article, read in a process that ends with this call."""
     try:
-        reading = await child.asked("html", given=html.encode("utf-8", "replace"))
+        reading = await child.asked("html", given=html.encode("utf-8", "replace"), seconds=SECONDS)
     except child.Failed:
         raise Refused("this page is built in a way that cannot be read in time; try another page") from None
     return await asyncio.to_thread(of_reading, reading)

@@ -19,13 +19,13 @@ class Failed(Exception):
     """The process broke off, or did not end in time."""
 
 
-async def asked(program: str, *arguments: str, given: bytes = b"") -> Any:
+async def asked(program: str, *arguments: str, given: bytes = b"", seconds: float = SECONDS) -> Any:
     """What a module of `specialists._wiki`, run as a program, says in JSON; raises `Failed`."""
     async with _places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(PROCESSES_MOST)):
-        return msgspec.json.decode(await _said(program, arguments, given))
+        return msgspec.json.decode(await _said(program, arguments, given, seconds))
 
 
-async def _said(program: str, arguments: Sequence[str], given: bytes) -> bytes:
+async def _said(program: str, arguments: Sequence[str], given: bytes, seconds: float) -> bytes:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", f"specialists._wiki.{program}", *arguments),
         stdin=asyncio.subprocess.PIPE,
@@ -33,7 +33,7 @@ async def _said(program: str, arguments: Sequence[str], given: bytes) -> bytes:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds):
             said, _ = await process.communicate(given)
     except TimeoutError:
         raise Failed from None

@@ -10,7 +10,7 @@ from specialists._wiki import article, html
 
 
 def blocks(source: str) -> list[str]:
-    """Texts as they are, headings with their level in front."""
+    """The texts between headings as they are, headings with their level in front."""
     return [
         f"{block['level']} {block['text']}" if block["level"] else block["text"]
         for block in html.read(source)["blocks"]
@@ -94,7 +94,7 @@ def test_what_is_around_the_text_is_not_read() -> None:
 def test_notes_on_other_pages_stand_before_no_introduction_but_in_sections() -> None:
     note = '<div role="note" class="hatnote">Main article: History of Rome</div>'
     assert blocks(f"{note}<p>Rome.</p><h2>History</h2>{note}<p>Old.</p>") == [
-        "Rome.", "2 History", "Main article: History of Rome", "Old.",
+        "Rome.", "2 History", "Main article: History of Rome\n\nOld.",
     ]  # fmt: skip
 
 
@@ -104,9 +104,7 @@ def test_lists_keep_their_shape() -> None:
         "<ol><li>first</li><li>second</li></ol><dl><dt>term</dt><dd>meaning</dd></dl>"
     )
     assert blocks(source) == [
-        "- one\n- two\n  - two a\n  - two b\n    1. deep",
-        "1. first\n2. second",
-        "term:\n  meaning",
+        "- one\n- two\n  - two a\n  - two b\n    1. deep\n\n1. first\n2. second\n\nterm:\n  meaning"
     ]
 
 
@@ -124,7 +122,7 @@ def test_tables_of_data_are_markdown_and_cells_over_several_are_repeated() -> No
 
 def test_tables_that_only_lay_out_are_read_as_what_they_hold() -> None:
     source = '<table role="presentation"><tr><td><ul><li>a</li></ul></td><td><p>b</p></td></tr></table>'
-    assert blocks(source) == ["- a", "b"]
+    assert blocks(source) == ["- a\n\nb"]
 
 
 @pytest.mark.parametrize("size", ["999999999999", "-3", "x", "0", ""])
@@ -281,6 +279,23 @@ def test_a_long_page_keeps_no_loop_waiting() -> None:
             await asyncio.sleep(0.001)
             longest = max(longest, time.perf_counter() - started)
         assert len((await reading).text) > 900_000
+        return longest
+
+    assert asyncio.run(longest_pause()) < 0.1
+
+
+@pytest.mark.parametrize("source", ["<p>a" * 400_000, "<h2>a</h2><p>b</p>" * 100_000])
+def test_a_page_of_countless_parts_keeps_no_loop_waiting(source: str) -> None:
+    """What is said of it came in as many pieces, which took 0.2 s to take in."""
+
+    async def longest_pause() -> float:
+        reading = asyncio.create_task(article.read(source))
+        longest = 0.0
+        while not reading.done():
+            started = time.perf_counter()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.perf_counter() - started)
+        assert (await reading).text.startswith(("a\n\na", "## a\n\nb"))
         return longest
 
     assert asyncio.run(longest_pause()) < 0.1
