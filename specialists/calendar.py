@@ -112,7 +112,7 @@ def needs_approval(params: Mapping[str, Any]) -> bool:
         "cancel the appointment on Friday",
         "when is my next meeting",
         "reschedule lunch with Ben to next week",
-        "set up a weekly team event every Tuesday",
+        "plan a weekly team event every Tuesday",
         "welche Termine habe ich morgen",
     ),
 )
@@ -136,7 +136,7 @@ def calendar(
     settings: CalendarSettings,
     now: datetime | None = None,
 ) -> Result:
-    """The user's calendar: events (default: the next 7 days) and free time.
+    """The user's calendar: events (default: the next 7 days), and when they are free.
 
     `now` is for tests; else it is the time on the user's clocks.
     """

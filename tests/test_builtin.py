@@ -16,11 +16,18 @@ from brain.registry import Registry
 from brain.scanner import Call, Scanner
 from brain.specialist import Specialist
 from brain.turn import Conversation, Turn
+from specialists.calendar import calendar
 from specialists.docs import docs
+from specialists.knowledge import knowledge
+from specialists.medical import medical
 from specialists.ocr import ocr
+from specialists.pubmed import pubmed
 from specialists.vision import vision
+from specialists.web import web
+from specialists.wiki import wiki
 
 INSTALLED: Sequence[Specialist[..., Any]] = (docs, ocr, vision)
+ALL: Sequence[Specialist[..., Any]] = (calendar, docs, knowledge, medical, ocr, pubmed, vision, web, wiki)
 SIGNATURE = (
     "I am Brain's built-in stand-in, not a language model: I only pick specialists and pass on what they find. "
     "Start Brain with --model ollama:NAME or --model openai:NAME to talk to a real one."
@@ -127,6 +134,42 @@ def calls(text: str) -> list[tuple[str, Any]]:
 def test_who_is_asked(question: str, alone: str | None, with_file: str | None) -> None:
     assert [name for name, _ in calls(said(question))] == ([alone] if alone else [])
     assert [name for name, _ in calls(said(f"{ONE}\n\n{question}"))] == ([with_file] if with_file else [])
+
+
+@pytest.mark.parametrize(
+    ("question", "asked"),
+    [
+        ("Who was Ada Lovelace?", "wiki"),
+        ("What is photosynthesis?", "wiki"),
+        ("When was the Eiffel tower built?", "wiki"),
+        ("latest news on Mars", "web"),
+        ("read https://example.org/a.html", "web"),
+        ("search the web for PostgreSQL 18", "web"),
+        ("find the notice period in my contract files", "knowledge"),
+        ("what do my documents say about holidays?", "knowledge"),
+        ("What is on my calendar this week?", "calendar"),
+        ("Am I free on Tuesday afternoon?", "calendar"),
+        ("delete my dentist appointment", "calendar"),
+        ("calculate the BMI for 80 kg and 180 cm", "medical"),
+        ("Wells score for DVT", "medical"),
+        ("eGFR of a woman of 60 with a creatinine of 1.4", "medical"),
+        ("studies on metformin and dementia", "pubmed"),
+        ("meta-analyses about statins", "pubmed"),
+        ("How do I write a specialist?", "docs"),
+        ("how do I set the port?", "docs"),
+        ("list all settings", "docs"),
+        ("What does the receipt say?", "ocr"),
+        ("What is in this image?", "vision"),
+        ("hello", None),
+        ("thanks!", None),
+        ("tell me a joke", None),
+        ("What time is it?", None),
+        ("what is 3+3", None),
+        ("write a poem about the sea", None),
+    ],
+)
+def test_who_is_asked_of_all_that_come_with_brain(question: str, asked: str | None) -> None:
+    assert [name for name, _ in calls(said(question, ALL))] == ([asked] if asked else [])
 
 
 @pytest.mark.parametrize(
