@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
 from specialists._pubmed.articles import Article, articles
-from specialists._pubmed.asking import MESSAGE_LENGTH, pmids_of, query_of, telling
+from specialists._pubmed.asking import MESSAGE_LENGTH, named, pmids_of, query_of, telling
 from specialists._pubmed.dates import Period, period
 from specialists._pubmed.eutils import UNREADABLE, Eutils, Found, PubmedSettings
 from specialists._pubmed.text import cut, listed, whole
@@ -77,7 +77,7 @@ async def pubmed(
     max_results: Annotated[int, Meta(description="1-20", ge=1, le=20)] = 5,
     date_range: Annotated[str | None, Meta(description="'2024', '2019-2023', 'since 2020', 'last 6 months'")] = None,
     article_types: Annotated[list[ArticleType] | None, Meta(description="any of these")] = None,
-    pmid: Annotated[int | str | None, Meta(description="instead of query: read these whole")] = None,
+    pmid: Annotated[int | str | None, Meta(description="instead of query: PMIDs to read whole")] = None,
     sort: Literal["relevance", "date"] = "relevance",
     offset: Annotated[int, Meta(description="how many to skip", ge=0)] = 0,
     *,
@@ -91,10 +91,10 @@ async def pubmed(
     an article. `today` is for tests; else the user's day counts.
     """
     eutils = Eutils(context, settings)
-    if pmid is not None and str(pmid).strip():
-        steps = _reading(eutils, pmids_of(str(pmid)), offset)
+    query, wanted = query or "", "" if pmid is None else str(pmid).strip()
+    if wanted := wanted or named(query):
+        steps = _reading(eutils, pmids_of(wanted), offset)
     else:
-        query = query or ""
         if query.strip() == context.message.strip()[:MESSAGE_LENGTH].strip():
             query, said = telling(query)
             date_range = date_range or said
@@ -186,6 +186,8 @@ def _listing(search: _Search, found: Found, pmids: Sequence[str], page: Page) ->
         done = sum(end <= shown for end in ends)
         if done == len(records):
             return f"ask again with offset={following}"
+        if not done:  # or the same would come again
+            return f"ask with pmid={records[0].pmid} for the first one whole, with offset={search.first + 1} for others"
         return f"ask again with offset={places[records[done].pmid] - 1}"
 
     data = {
@@ -216,7 +218,7 @@ def _wholes(pmids: Sequence[str], page: Page, offset: int) -> Result:
 
 def _citations(records: Sequence[Article]) -> list[Citation]:
     marks = {True: "RETRACTED: ", False: ""}
-    return [Citation(f"PMID:{each.pmid}", marks[each.retracted] + each.title, each.url) for each in records]
+    return [Citation(f"PMID:{each.pmid}", marks[each.retracted] + each.plain_title, each.url) for each in records]
 
 
 def _understood(search: _Search, found: Found) -> list[str]:

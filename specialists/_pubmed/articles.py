@@ -84,6 +84,12 @@ class Article:
     mesh: tuple[str, ...]
 
     @property
+    def plain_title(self) -> str:
+        """Without the publisher's `RETRACTED:`, which `retracted` says for all."""
+        said = _RETRACTED_TITLE.match(self.title) if self.retracted else None
+        return (self.title[said.end() :].strip() if said else "") or self.title
+
+    @property
     def url(self) -> str:
         return f"https://pubmed.ncbi.nlm.nih.gov/{self.pmid}/"
 
@@ -251,7 +257,7 @@ def _journal(whole: Element, article: Element) -> str:
     book = article.find("Book")
     if book is not None:
         parts = (text_of(book.find("BookTitle")), text_of(book.find("Publisher/PublisherName")))
-        return ", ".join(filter(None, (*parts, _written_date(book.find("PubDate")))))
+        return ", ".join(filter(None, parts))
     paths = (article, "Journal/ISOAbbreviation"), (whole, "MedlineJournalInfo/MedlineTA"), (article, "Journal/Title")
     return next(filter(None, (text_of(element.find(path)) for element, path in paths)), "")
 

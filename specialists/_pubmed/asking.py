@@ -14,11 +14,14 @@ _PMID = re.compile(
 _QUOTES = str.maketrans("“”„‘’", '"""\'\'')
 _SYNTAX = re.compile(r"[\[\]\"*()]|\b(?:AND|OR|NOT)\b")
 _YEARS = re.compile(
-    r"\b(?:last|past) (?:[1-9]\d? (?:year|month|week)s?|year|month|week)\b|\bsince [12]\d{3}\b", re.IGNORECASE
+    r"\b(?:last|past) (?:[1-9]\d? (?:year|month|week)s?|year|month|week)\b|\b(?:since|in) [12]\d{3}\b"
+    r"|\b[12]\d{3} ?(?:[-–]|to|and) ?[12]\d{3}\b",
+    re.IGNORECASE,
 )
+_NAMED = re.compile(r"(?:\bpmids?\b[:\s]{0,3}|\bpubmed\.ncbi\.nlm\.nih\.gov/)([1-9][0-9]{0,8})\b", re.IGNORECASE)
 _ASKING = frozenset({
-    "a", "about", "an", "and", "any", "are", "article", "articles", "can", "do", "does", "evidence", "find", "for",
-    "from", "get", "give", "has", "have", "how", "i", "in", "is", "it", "latest", "list", "literature", "look", "me",
+    "a", "about", "an", "and", "any", "are", "article", "articles", "by", "can", "do", "does", "evidence", "find",
+    "for", "from", "get", "give", "has", "have", "how", "i", "in", "is", "it", "latest", "list", "literature", "look", "me",
     "medline", "newest", "of", "on", "paper", "papers", "please", "publication", "publications", "published",
     "pubmed", "recent", "say", "says", "search", "show", "some", "studies", "study", "tell", "that", "the",
     "there", "to", "up", "was", "were", "what", "which", "who", "with", "you",
@@ -45,6 +48,11 @@ def telling(message: str) -> tuple[str, str | None]:
     words = (word.strip("?!.,;:") for word in rest.split())
     left = " ".join(word for word in words if word and (word.lower() not in _ASKING or word.isupper()))
     return left, years[0] if years else None
+
+
+def named(query: str) -> str:
+    """The PMIDs that a question in plain words names, empty when there are none."""
+    return "" if _SYNTAX.search(query) else ",".join(_NAMED.findall(query)[:READ_MOST])
 
 
 def pmids_of(text: str) -> list[str]:

@@ -52,7 +52,7 @@ def cut(text: str, most: int) -> str:
 
 def _titled(article: Article) -> str:
     mark = "⚠ RETRACTED, not to be relied on: " if article.retracted else ""
-    return mark + cut(article.title, _TITLE_LENGTH)
+    return mark + cut(article.plain_title, _TITLE_LENGTH)
 
 
 def _about(article: Article, authors: int) -> list[str]:

@@ -185,7 +185,9 @@ def test_further_results_are_numbered_on_and_said_how_to_get(server: Eutils) -> 
     last = int(shown.rpartition("\n[Cut:")[0].rpartition("\n\n[")[2].partition("]")[0])
     assert 10 < last < 20
     assert f"ask again with offset={last - 1}." in shown
-    assert [found.more(0), found.more(len(found.text))] == ["ask again with offset=5", "ask again with offset=25"]
+    assert found.more(len(found.text)) == "ask again with offset=25"
+    too_long_for_a_block = "ask with pmid=6 for the first one whole, with offset=6 for others"
+    assert [found.more(0), found.more(500)] == [too_long_for_a_block] * 2
 
 
 def test_an_offset_behind_the_last_is_refused(server: Eutils) -> None:
@@ -287,6 +289,8 @@ def test_what_was_ignored_of_a_query_is_said_beside_its_results(server: Eutils) 
         ("Find trials of ketamine since 2020, please!", "trials ketamine", "2020/01/01"),
         ('"long COVID" AND fatigue[tiab]', '"long COVID" AND fatigue[tiab]', None),
         ("statins", "statins", None),
+        ("papers by Smith J in Lancet Neurol 2020-2022", "Smith J Lancet Neurol", "2020/01/01"),
+        ("What was published in 2023 on ketamine?", "ketamine", "2023/01/01"),
     ],
 )
 def test_a_message_is_looked_for_by_what_it_is_about(
@@ -295,6 +299,20 @@ def test_a_message_is_looked_for_by_what_it_is_about(
     answer(pubmed, {"query": message}, ctx(server, message=f" {message}\n"))
     assert server.last()["term"] == term
     assert server.last().get("mindate") == first
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["show me the abstract of PMID 11", "PMID: 11", "https://pubmed.ncbi.nlm.nih.gov/11/", "read pmid:11 please"],
+)
+def test_an_article_that_a_query_names_by_its_number_is_read(server: Eutils, query: str) -> None:
+    assert answer(pubmed, {"query": query}, ctx(server, message=query)).startswith("🔬 PUBMED: PMID 11\n")
+    assert server.programs == ["efetch"]
+
+
+def test_a_number_in_pubmed_s_own_syntax_is_searched(server: Eutils) -> None:
+    answer(pubmed, {"query": "PMID 11 OR 22[uid]"}, ctx(server))
+    assert server.last()["term"] == "PMID 11 OR 22[uid]"
 
 
 def test_a_query_of_the_model_s_own_keeps_its_words(server: Eutils) -> None:

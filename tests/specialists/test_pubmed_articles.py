@@ -158,7 +158,7 @@ def test_numbers_are_those_of_the_article_and_not_of_what_it_cites() -> None:
 def test_a_chapter_is_cited_with_its_book() -> None:
     article = one(BOOK)
     assert (article.title, article.authors, article.date) == ("Gout", ("Fenando A",), "2023-08-08")
-    assert article.journal == "ExamplePearls, Example Publishing, 2025-01"
+    assert article.journal == "ExamplePearls, Example Publishing"
     assert article.types == ("Study Guide",)
     assert article.abstract == (("", "Gout is common."),)
 
@@ -189,6 +189,12 @@ def test_a_retracted_article_says_so_first() -> None:
     )
     assert listed(article, 1).startswith("[1] ⚠ RETRACTED, not to be relied on: Metformin and dementia.")
     assert "⚠ retraction notice: J Ex. 2025;2:3, PMID 777" in whole(article)
+
+
+def test_a_retraction_is_said_once() -> None:
+    article = one(record(title="RETRACTED ARTICLE: A claim.", types=("Retracted Publication",)))
+    assert listed(article, 1).startswith("[1] ⚠ RETRACTED, not to be relied on: A claim.\n")
+    assert one(record(title="Retracted: A.", types=("Retraction of Publication",))).plain_title == "Retracted: A."
 
 
 @pytest.mark.parametrize(
