@@ -21,8 +21,8 @@ _YEARS = re.compile(
 _NAMED = re.compile(r"(?:\bpmids?\b[:\s]{0,3}|\bpubmed\.ncbi\.nlm\.nih\.gov/)([1-9][0-9]{0,8})\b", re.IGNORECASE)
 _ASKING = frozenset({
     "a", "about", "an", "and", "any", "are", "article", "articles", "by", "can", "do", "does", "evidence", "find",
-    "for", "from", "get", "give", "has", "have", "how", "i", "in", "is", "it", "latest", "list", "literature", "look", "me",
-    "medline", "newest", "of", "on", "paper", "papers", "please", "publication", "publications", "published",
+    "for", "from", "get", "give", "has", "have", "how", "i", "in", "is", "it", "latest", "list", "literature", "look",
+    "me", "medline", "newest", "of", "on", "paper", "papers", "please", "publication", "publications", "published",
     "pubmed", "recent", "say", "says", "search", "show", "some", "studies", "study", "tell", "that", "the",
     "there", "to", "up", "was", "were", "what", "which", "who", "with", "you",
 })  # fmt: skip
