@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -118,7 +118,7 @@ class Series:
             found = self._query.between(start.replace(tzinfo=window.zone), end.replace(tzinfo=window.zone))
         for component in found:
             event = self._events[int(component[_NUMBER])]
-            begin, finish = component["DTSTART"].dt, component["DTEND"].dt
+            begin, finish = component["DTSTART"].dt, _finish(component["DTSTART"].dt, component["DTEND"].dt)
             if event.onward and event.instead_of is not None:
                 original = begin - difference(event.start, event.instead_of)
             else:
@@ -159,6 +159,13 @@ class Series:
         return moment
 
 
+def _finish(start: Moment, end: Moment) -> Moment:
+    """The end of an occurrence: it keeps its length when the clocks skip its start, but not its end."""
+    if not isinstance(start, datetime) or not isinstance(end, datetime) or at(start, UTC) <= at(end, UTC):
+        return end
+    return (start.astimezone(UTC) + (end - start)).astimezone(start.tzinfo)
+
+
 @contextmanager
 def _refusing() -> Iterator[None]:
     try:
@@ -194,8 +201,3 @@ def touches(occurrence: Occurrence, window: Window) -> bool:
     if first >= last:
         return window.start.timestamp() <= first < window.end.timestamp()
     return first < window.end.timestamp() and window.start.timestamp() < last
-
-
-def order(occurrence: Occurrence, zone: ZoneInfo) -> tuple[float, bool, str]:
-    """By start, days before times."""
-    return at(occurrence.start, zone).timestamp(), not occurrence.all_day, occurrence.event.title

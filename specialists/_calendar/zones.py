@@ -12,6 +12,7 @@ Moment = date | datetime
 
 FIRST_YEAR, LAST_YEAR = 1600, 2199
 """Outside of them no clock is known, and dates overflow when moved between zones."""
+_OTHER_YEARS = re.compile(r"INTERVAL=(?!0*1(?!\d))")
 _OFFSET = re.compile(r"\(?(?:GMT|UTC)\s?([+-])(\d\d?):?(\d\d)?\)?")
 _UTC_NAMES = frozenset({"utc", "z", "gmt", "tzone://microsoft/utc", "(utc) coordinated universal time"})
 
@@ -52,12 +53,12 @@ def _offset(name: str) -> tzinfo | None:
 def described_zone(texts: tuple[str, ...]) -> tzinfo | None:
     """The zone that the lines of a VTIMEZONE describe; None for one that cannot be read.
 
-    Only yearly rules are read: others are in no zone, and would keep dateutil busy for ever.
+    Only rules of each year are read: others are in no zone, and would keep dateutil busy for ever.
     """
     import icalendar
 
     rules = [text.upper() for text in texts if text[:5].upper() == "RRULE"]
-    if any("FREQ=YEARLY" not in rule or "INTERVAL" in rule for rule in rules):
+    if any("FREQ=YEARLY" not in rule or _OTHER_YEARS.search(rule) for rule in rules):
         return None
     try:
         component: Any = icalendar.Timezone.from_ical("\r\n".join(texts) + "\r\n")

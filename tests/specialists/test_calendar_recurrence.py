@@ -84,6 +84,15 @@ def test_a_time_that_the_change_skips_is_read_by_the_offset_before(calendars: Ca
     ]
 
 
+def test_what_begins_in_the_hour_that_is_skipped_keeps_its_length(calendars: Calendars) -> None:
+    event = BERLIN.format("20260328T023000", "20260328T030000")
+    calendars.put("one.ics", ics(f"UID:1\nSUMMARY:It\n{event}\nRRULE:FREQ=DAILY;COUNT=2"))
+    assert calendars.times("2026-03-29", "2026-03-29") == [
+        ("2026-03-29T03:30:00+02:00", "2026-03-29T04:00:00+02:00", "It")
+    ]
+    assert "03:30–04:00 It" in calendars.text(start="2026-03-29", end="2026-03-29")
+
+
 def test_a_time_that_is_there_twice_is_the_first(calendars: Calendars) -> None:
     event = BERLIN.format("20261024T023000", "20261024T030000")
     assert happens(calendars, f"{event}\nRRULE:FREQ=DAILY;COUNT=3", start="2026-10-24", end="2026-10-26") == [
@@ -286,6 +295,14 @@ def test_a_zone_of_the_files_own(calendars: Calendars) -> None:
         ("2026-03-29T09:00:00+02:00", "0"),
         ("2026-03-29T10:00:00+02:00", "1"),
     ]
+
+
+def test_a_zone_as_exchange_describes_it(calendars: Calendars) -> None:
+    zone = CUSTOM_ZONE.format(name="Customized Time Zone", winter="+0100", summer="+0200")
+    head = zone.replace("FREQ=YEARLY;", "FREQ=YEARLY;INTERVAL=1;")
+    calendars.zone = "America/New_York"
+    event = "DTSTART;TZID=Customized Time Zone:20260701T160000"
+    assert happens(calendars, event, start="2026-07-01", end="2026-07-01", head=head) == ["2026-07-01T10:00:00-04:00"]
 
 
 def test_a_floating_time_is_that_of_the_user(calendars: Calendars) -> None:
