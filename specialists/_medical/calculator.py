@@ -1,12 +1,12 @@
 """Built in: what a calculator is, how it is asked, and what it answers."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from specialists._medical.inputs import Choice, Input, Quantity, Read, YesNo, nearest
+from specialists._medical.names import KEY_LENGTH, loosely, unfolded
 from specialists._medical.reading import NOT_MEASURED, Wrong, key_of
 from specialists._medical.steps import Steps
 
@@ -14,10 +14,7 @@ FEW = 7
 """So many inputs are named to somebody who gave another."""
 OTHERS_ABSENT = "others_absent"
 NOT_ADVICE = "Not medical advice."
-KEY_LENGTH = 120
 INPUTS_MOST = 200
-_PRESSURES = re.compile(r"\s*(\d{2,3})\s*/\s*(\d{2,3})\s*(?:mm\s?Hg)?\s*", re.IGNORECASE)
-_BLOOD_PRESSURE = frozenset({"blood_pressure", "bp", "blood_pressure_mmhg", "bp_mmhg"})
 _HARMLESS = frozenset({"age", "sex", "gender", "race", "ethnicity", "height", "weight", "patient_id", "name", "note"})
 """What a model likes to add to any patient; it is told that these were not used, and not refused for them."""
 
@@ -166,6 +163,11 @@ class Calculator:
                 found.setdefault(name, (one, told))
         return found
 
+    @cached_property
+    def loose(self) -> dict[str, str]:
+        """The same names without the words that say nothing."""
+        return loosely((name, one.name) for name, (one, _) in self.fields.items())
+
     def answer(self, raw: Mapping[str, Any]) -> Answer:
         """The result for these inputs.
 
@@ -209,7 +211,7 @@ class Calculator:
         wrong: list[str] = []
         unused: list[str] = []
         others_absent = False
-        for field_name, value in _unfolded(self.prepare(raw), self.fields).items():
+        for field_name, value in unfolded(self.prepare(raw), self.fields, self.loose).items():
             key = key_of(field_name[:KEY_LENGTH])
             if key == OTHERS_ABSENT:
                 others_absent = value is True or value in ("true", "yes", 1)
@@ -292,29 +294,3 @@ def _score(one: Input, read: Read | None) -> float | None:
     if isinstance(one, Quantity) and one.points is not None:
         return one.score(read)
     return None
-
-
-def _unfolded(raw: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs by their keys, a blood pressure of `120/80` as its two numbers."""
-    found: dict[str, Any] = {}
-    for name, value in raw.items():
-        key = _key(name[:KEY_LENGTH], fields)
-        pair = _PRESSURES.fullmatch(value) if key in _BLOOD_PRESSURE and isinstance(value, str) else None
-        if pair and "systolic_bp" in fields:
-            found["systolic_bp"] = f"{pair[1]} mmHg"
-            if "diastolic_bp" in fields:
-                found["diastolic_bp"] = f"{pair[2]} mmHg"
-        else:
-            found[key if key not in found else name] = value
-    return found
-
-
-def _key(name: str, fields: Mapping[str, Any]) -> str:
-    """A field's name as `fields` has it, if need be without what is said beside it, such as `(BUN)`."""
-    key = key_of(name)
-    if key in fields:
-        return key
-    shorter = key_of(
-        re.sub(r"\([^()]*\)| criteri(?:a|on) for .*|\bpresence of | present$", "", name, flags=re.IGNORECASE)
-    )
-    return shorter if shorter in fields else key

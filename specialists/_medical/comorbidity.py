@@ -25,7 +25,11 @@ CALCULATORS = (
         group="comorbidity",
         inputs=(
             AGE.within(18, 120).scoring(below((50, 0), (60, 1), (70, 2), (80, 3), rest=4)),
-            YesNo(name="myocardial_infarction", points=1, also="mi infarction"),
+            YesNo(
+                name="myocardial_infarction",
+                points=1,
+                also="mi infarction history_of_myocardial_infarction myocardial_infarction_history",
+            ),
             YesNo(name="congestive_heart_failure", points=1, also="chf heart_failure"),
             YesNo(name="peripheral_vascular_disease", points=1, also="pvd peripheral_arterial_disease"),
             YesNo(
@@ -33,7 +37,9 @@ CALCULATORS = (
                 text="stroke or TIA",
                 points=1,
                 joins=True,
-                also="stroke tia cva cerebrovascular_accident transient_ischemic_attack cva_or_tia",
+                also="stroke tia cva cerebrovascular_accident transient_ischemic_attack "
+                "transient_ischemic_attacks transient_ischemic_attacks_history cva_or_tia stroke_or_tia "
+                "cerebrovascular_accident_or_tia",
             ),
             YesNo(name="dementia", points=1),
             YesNo(name="chronic_pulmonary_disease", points=1, also="copd chronic_obstructive_pulmonary_disease"),

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from specialists._medical.calculator import KEY_LENGTH, OTHERS_ABSENT, Calculator, Example, Source, Values, Worked
+from specialists._medical.calculator import OTHERS_ABSENT, Calculator, Example, Source, Values, Worked
 from specialists._medical.inputs import Choice, Quantity, YesNo
+from specialists._medical.names import KEY_LENGTH
 from specialists._medical.patient import (
     ADULT,
     CREATININE,
@@ -58,11 +59,13 @@ def grace_band(x: Values, score: float) -> str:
 
 RISK_FACTORS = {
     "hypertension": "htn hypertension_history",
-    "hypercholesterolemia": "hypercholesterolaemia high_cholesterol",
+    "hypercholesterolemia": "hypercholesterolaemia high_cholesterol hyperlipidemia dyslipidemia "
+    "hypercholesterolemia_history",
     "diabetes": "diabetes_mellitus diabetes_history",
     "obesity": "obese",
-    "smoking": "smoker",
-    "family_history": "family_history_of_cvd parent_or_sibling_with_cvd_before_age_65 family_history_of_cad",
+    "smoking": "smoker current_smoker smoking_history",
+    "family_history": "family_history_of_cvd parent_or_sibling_with_cvd_before_age_65 family_history_of_cad "
+    "parent_or_sibling_with_cardiovascular_disease_before_age_65 family_history_of_cardiovascular_disease",
 }
 
 
@@ -110,7 +113,7 @@ CALCULATORS = (
     Calculator(
         name="heart_score",
         title="HEART score",
-        also="heart, chest pain score, heart score for major cardiac events",
+        also="heart pathway, heart, chest pain score, heart score for major cardiac events",
         says="risk of major cardiac events in chest pain",
         group="heart",
         inputs=(
@@ -131,7 +134,7 @@ CALCULATORS = (
             ),
             Choice(
                 name="ecg",
-                also="ekg electrocardiogram",
+                also="ekg electrocardiogram electrocardiogram_test",
                 options=ECGS,
                 words={
                     "0": "normal",
@@ -252,7 +255,8 @@ CALCULATORS = (
                 name="elevated_markers",
                 text="troponin or CK-MB",
                 points=14,
-                also="elevated_cardiac_enzymes elevated_cardiac_markers abnormal_cardiac_enzymes elevated_troponin",
+                also="elevated_cardiac_enzymes elevated_cardiac_markers abnormal_cardiac_enzymes elevated_troponin "
+                "elevated_enzymes elevated_biomarkers cardiac_markers positive_cardiac_markers",
             ),
         ),
         bands=grace_band,
@@ -293,7 +297,9 @@ CALCULATORS = (
                 also="history_of_ischemic_heart_disease ischaemic_heart_disease ihd",
             ),
             YesNo(
-                name="congestive_heart_failure", points=1, also="history_of_congestive_heart_failure chf heart_failure"
+                name="congestive_heart_failure",
+                points=1,
+                also="history_of_congestive_heart_failure congestive_heart_failure_history chf heart_failure",
             ),
             YesNo(
                 name="cerebrovascular_disease",

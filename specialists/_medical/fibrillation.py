@@ -44,7 +44,8 @@ CALCULATORS = (
     Calculator(
         name="cha2ds2_vasc",
         title="CHA2DS2-VASc",
-        also="chads vasc, chadsvasc, chads2, cha2ds2, chads, cha2ds2 vasc, stroke risk atrial fibrillation, "
+        also="chads2vasc, chads2 vasc, chads vasc, chadsvasc, chads2, cha2ds2, chads, cha2ds2 vasc, stroke risk "
+        "atrial fibrillation, "
         "cha2ds2 vasc score for atrial fibrillation stroke risk",
         says="risk of stroke in atrial fibrillation",
         group="heart",
@@ -60,7 +61,7 @@ CALCULATORS = (
             ),
             YesNo(
                 name="congestive_heart_failure",
-                also="chf heart_failure chf_history congestive_heart_failure_history c",
+                also="chf heart_failure chf_history congestive_heart_failure_history heart_failure_history c",
                 points=1,
                 text="or moderate to severe systolic dysfunction",
             ),
@@ -69,7 +70,10 @@ CALCULATORS = (
             YesNo(
                 name="stroke_tia",
                 also="stroke stroke_tia_thromboembolism stroke_history thromboembolism stroke_or_tia prior_stroke "
-                "stroke_tia_thromboembolism_history thromboembolism_history tia_history tia",
+                "stroke_tia_thromboembolism_history thromboembolism_history tia_history tia "
+                "transient_ischemic_attack transient_ischemic_attacks "
+                "transient_ischemic_attacks_history transient_ischemic_attack_history history_of_stroke "
+                "history_of_tia systemic_embolism",
                 points=2,
                 joins=True,
                 text="earlier stroke, TIA or thromboembolism",
@@ -120,16 +124,16 @@ CALCULATORS = (
                 name="abnormal_renal_function",
                 text="dialysis, transplant, or creatinine above 2.26 mg/dL",
                 points=1,
-                also="renal_disease kidney_disease renal",
+                also="renal_disease kidney_disease renal_disease_history renal",
                 measured=(CREATININE, Limit("≥", 2.26)),
             ),
             YesNo(
                 name="abnormal_liver_function",
                 text="cirrhosis, or bilirubin above 2 × with AST, ALT or AP above 3 × normal",
                 points=1,
-                also="liver_disease liver",
+                also="liver_disease liver_disease_history liver",
             ),
-            YesNo(name="stroke", points=1, also="stroke_history prior_stroke"),
+            YesNo(name="stroke", points=1, also="stroke_history prior_stroke history_of_stroke"),
             YesNo(
                 name="bleeding",
                 text="earlier major bleeding, or predisposition such as anaemia",
@@ -156,14 +160,15 @@ CALCULATORS = (
                 name="alcohol",
                 text="8 drinks a week or more",
                 points=1,
-                also="alcohol_use alcohol_drinks_8_or_more",
+                also="alcohol_use alcohol_drinks_8_or_more alcohol_abuse heavy_alcohol_use",
                 measured=(
                     Quantity(
                         name="alcoholic_drinks",
                         measure=units.PER_WEEK,
                         least=0,
                         most=300,
-                        also="alcoholic_drinks_per_week drinks_per_week number_of_alcoholic_drinks",
+                        also="alcoholic_drinks_per_week drinks_per_week number_of_alcoholic_drinks "
+                        "number_of_alcoholic_drinks_per_week",
                     ),
                     Limit("≥", 8),
                 ),

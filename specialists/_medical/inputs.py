@@ -103,6 +103,8 @@ class Quantity(Input):
         points: what it scores.
         published: what it scores by the cut-offs that the paper gives in another unit, which are rounded there.
         whole: only whole numbers make sense.
+        words: what stands for a number.
+        otherwise: the unit in which a bare number is taken that is impossible in the first one, and possible in this.
         forms: other fields from which it follows, by name, such as urea for urea nitrogen.
     """
 
@@ -112,6 +114,8 @@ class Quantity(Input):
     points: Steps[int] | None = None
     published: Mapping[str, Steps[int]] = field(default_factory=dict)
     whole: bool = False
+    otherwise: str = ""
+    words: Mapping[str, float] = field(default_factory=dict)
     forms: Mapping[str, Measure] = field(default_factory=dict)
 
     def within(self, least: float, most: float) -> "Quantity":
@@ -144,17 +148,26 @@ class Quantity(Input):
     def read(self, raw: Any, told: str | None) -> Read:
         form, _, unit_told = (told or "").rpartition(":")
         measure = self.forms[form] if form else self.measure
-        parts = list(parts_of(raw, measure))
+        word = key_of(raw[:40]) if self.words and isinstance(raw, str) else "no" if raw is False else ""
+        parts = list(parts_of(self.words.get(word, raw), measure))
         if len(parts) > 1 and not measure.adds_up:
             raise Wrong(f"expected one number{in_units(measure)}, not {quoted(raw)}")
-        values = [converted(number, unit, unit_told, measure) for number, unit in parts]
+        meant = "" if form or unit_told else self._meant(parts)
+        values = [converted(number, unit, unit_told or meant, measure) for number, unit in parts]
         value = tidy(math.fsum(values)) if len(values) > 1 else values[0]
         self._check(value, measure)
-        unit = plain(parts[0][1] or unit_told)
+        unit = plain(parts[0][1] or unit_told or meant)
         given = (parts[0][0], unit) if len(parts) == 1 and unit else None
-        return Read(
-            int(value) if self.whole else value, self._origin(value, parts, unit_told, form), measure.unit, given
-        )
+        said = f"from {parts[0][0]:g}, taken as {meant}" if meant else self._origin(value, parts, unit_told, form)
+        return Read(int(value) if self.whole else value, said, measure.unit, given)
+
+    def _meant(self, parts: list[tuple[float, str]]) -> str:
+        """The other unit, where a number alone can only be in that one: a temperature of 101."""
+        number, unit = parts[0]
+        if unit or not self.otherwise or self.least <= number <= self.most:
+            return ""
+        other = self.measure.converted(number, self.otherwise)
+        return self.otherwise if other is not None and self.least <= other <= self.most else ""
 
     def _check(self, value: float, measure: Measure) -> None:
         if not self.least <= value <= self.most:

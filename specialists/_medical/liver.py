@@ -49,7 +49,8 @@ CALCULATORS = (
     Calculator(
         name="child_pugh",
         title="Child-Pugh",
-        also="child pugh, child turcotte pugh, ctp, child pugh score for cirrhosis mortality, cirrhosis severity",
+        also="child pugh class, childs pugh, child, child pugh, child turcotte pugh, ctp, child pugh score for "
+        "cirrhosis mortality, cirrhosis severity",
         says="severity of cirrhosis, class A to C",
         group="liver",
         inputs=(
@@ -165,9 +166,9 @@ CALCULATORS = (
             SYSTOLIC,
             HEART_RATE,
             YesNo(name="melena", also="melaena melena_present"),
-            YesNo(name="syncope", also="recent_syncope"),
+            YesNo(name="syncope", also="recent_syncope recent_syncope_episode"),
             YesNo(name="hepatic_disease", also="liver_disease hepatic_disease_history"),
-            YesNo(name="cardiac_failure", also="heart_failure congestive_heart_failure"),
+            YesNo(name="cardiac_failure", also="heart_failure congestive_heart_failure cardiac_failure_present chf"),
         ),
         work=blatchford,
         bands=up_to(

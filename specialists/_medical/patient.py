@@ -18,6 +18,16 @@ SEX = Choice(
         "w": "female",
         "woman": "female",
         "girl": "female",
+        "lady": "female",
+        "gentleman": "male",
+        "weiblich": "female",
+        "frau": "female",
+        "femme": "female",
+        "mujer": "female",
+        "mannlich": "male",
+        "mann": "male",
+        "homme": "male",
+        "hombre": "male",
     },
     flags=(
         ("is_female", "female", "male"),
@@ -30,9 +40,16 @@ SEX = Choice(
 WEIGHT = Quantity(
     name="weight", measure=units.MASS, least=0.3, most=650, also="body_weight actual_weight actual_body_weight mass"
 )
-HEIGHT = Quantity(name="height", measure=units.LENGTH, least=20, most=272, also="body_height stature length")
+HEIGHT = Quantity(
+    name="height", measure=units.LENGTH, least=20, most=272, also="body_height stature length", otherwise="m"
+)
 TEMPERATURE = Quantity(
-    name="temperature", measure=units.TEMPERATURE, least=20, most=46, also="temp body_temperature core_temperature"
+    name="temperature",
+    measure=units.TEMPERATURE,
+    least=20,
+    most=46,
+    also="temp body_temperature core_temperature",
+    otherwise="°F",
 )
 HEART_RATE = Quantity(
     name="heart_rate", measure=units.PER_MINUTE, least=10, most=350, also="hr pulse pulse_rate heart_rate_or_pulse"
@@ -49,14 +66,14 @@ SYSTOLIC = Quantity(
     measure=units.PRESSURE,
     least=20,
     most=320,
-    also="sbp systolic systolic_blood_pressure sys_bp sys_blood_pressure",
+    also="sbp systolic systolic_blood_pressure sys_bp sys_blood_pressure sys",
 )
 DIASTOLIC = Quantity(
     name="diastolic_bp",
     measure=units.PRESSURE,
     least=5,
     most=220,
-    also="dbp diastolic diastolic_blood_pressure dia_bp dia_blood_pressure",
+    also="dbp diastolic diastolic_blood_pressure dia_bp dia_blood_pressure dia",
 )
 MEAN_PRESSURE = Quantity(
     name="mean_arterial_pressure", measure=units.PRESSURE, least=10, most=250, also="map map_pressure mean_bp"
@@ -67,6 +84,7 @@ SPO2 = Quantity(
     least=30,
     most=100,
     also="sao2 o2_saturation oxygen_saturation saturation o2_sat sat spo2_percent o2_saturation_percentage",
+    otherwise="fraction",
 )
 FIO2 = Quantity(
     name="fio2",
@@ -75,6 +93,8 @@ FIO2 = Quantity(
     least=0.21,
     most=1,
     also="inspired_oxygen fraction_of_inspired_oxygen",
+    otherwise="%",
+    words={"room_air": 0.21, "ra": 0.21, "air": 0.21},
 )
 PAO2 = Quantity(
     name="pao2", measure=units.PRESSURE, least=10, most=760, also="po2 partial_pressure_of_oxygen arterial_po2"
@@ -153,10 +173,20 @@ CALCIUM = Quantity(
 )
 HAEMOGLOBIN = Quantity(name="hemoglobin", measure=units.HAEMOGLOBIN, least=1, most=26, also="haemoglobin hb hgb")
 HAEMATOCRIT = Quantity(
-    name="hematocrit", measure=units.PERCENT, least=5, most=80, also="haematocrit hct packed_cell_volume pcv"
+    name="hematocrit",
+    measure=units.PERCENT,
+    least=5,
+    most=80,
+    also="haematocrit hct packed_cell_volume pcv",
+    otherwise="fraction",
 )
 PLATELETS = Quantity(
-    name="platelets", measure=units.CELLS, least=0.5, most=5000, also="platelet_count plt platelet thrombocytes"
+    name="platelets",
+    measure=units.CELLS,
+    least=0.5,
+    most=5000,
+    also="platelet_count plt platelet thrombocytes",
+    otherwise="/µL",
 )
 WHITE_CELLS = Quantity(
     name="wbc",
@@ -165,6 +195,7 @@ WHITE_CELLS = Quantity(
     least=0.01,
     most=1000,
     also="white_blood_cells white_blood_cell_count white_cell_count leukocytes leucocytes wbc_count white_cells",
+    otherwise="/µL",
 )
 AST = Quantity(name="ast", measure=units.ENZYME, least=1, most=30_000, also="sgot aspartate_aminotransferase got")
 ALT = Quantity(name="alt", measure=units.ENZYME, least=1, most=30_000, also="sgpt alanine_aminotransferase gpt")
@@ -179,7 +210,11 @@ TOTAL_CHOLESTEROL = Quantity(
     also="cholesterol tc chol cholesterol_total",
 )
 HDL = Quantity(
-    name="hdl", measure=units.CHOLESTEROL, least=2, most=250, also="hdl_cholesterol hdl_c high_density_lipoprotein hdlc"
+    name="hdl",
+    measure=units.CHOLESTEROL,
+    least=2,
+    most=250,
+    also="hdl_cholesterol hdl_c high_density_lipoprotein hdlc high_density_lipoprotein_cholesterol",
 )
 TRIGLYCERIDES = Quantity(
     name="triglycerides", measure=units.TRIGLYCERIDES, least=10, most=20_000, also="tg trigs triglyceride"

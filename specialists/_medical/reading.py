@@ -1,6 +1,7 @@
 """Built in: numbers with units, words for yes and no, and names, as people write them."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
@@ -9,11 +10,14 @@ from specialists._medical.units import Measure, plain
 
 LARGEST = 1e12
 
-SPELLED = str.maketrans("µμ₀₁₂₃₄₅₆₇₈₉", "uu0123456789")
+YES = frozenset(
+    {"yes", "y", "true", "t", "1", "present", "positive", "+", "on", "confirmed", "documented", "ja", "oui", "si"}
+)
 
-YES = frozenset({"yes", "y", "true", "t", "1", "present", "positive", "+", "on"})
-
-NO = frozenset({"no", "n", "false", "f", "0", "absent", "negative", "-", "none", "not_present", "never", "off"})
+NO = frozenset(
+    {"no", "n", "false", "f", "0", "absent", "negative", "-", "none", "not_present", "never", "off"}
+    | {"denied", "denies", "no_history", "nein", "non"}
+)
 
 NOT_MEASURED = frozenset(
     {"not_measured", "unmeasured", "not_done", "not_available", "unavailable", "unknown", "n_a", "na", "none", "no"}
@@ -22,6 +26,10 @@ NOT_MEASURED = frozenset(
 _NUMBER = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)(?:e[-+]?\d{1,3})?"
 
 _WITH_UNIT = re.compile(rf"({_NUMBER})\s*(.*)", re.IGNORECASE | re.DOTALL)
+
+_AROUND = re.compile(r"(?:aged|about|approx(?:imately|\.)?|ca\.?|~|≈)\s*", re.IGNORECASE)
+
+_POINT_OF_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 
 _SUMMAND = re.compile(rf"({_NUMBER})\s*([^\d\s,.]+)(?:\s*,\s*|\s+and\s+|\s*)", re.IGNORECASE)
 
@@ -34,7 +42,9 @@ class Wrong(Exception):
 
 def key_of(name: str) -> str:
     """A field's name in one spelling: `Heart Rate`, `heartRate` and `heart-rate` are `heart_rate`."""
-    text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).lower().translate(SPELLED)
+    text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).lower()
+    text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
+    text = text.replace("μ", "u")  # NFKD leaves only this one of the two signs for micro
     return re.sub(r"[^a-z0-9]+", "_", text).strip("_")
 
 
@@ -71,6 +81,8 @@ def parts_of(raw: Any, measure: Measure) -> Iterator[tuple[float, str]]:
         if set(raw) - {"value", "unit", "units"} or "value" not in raw:
             raise Wrong('expected a number, a text such as "88 µmol/L", or {"value": 88, "unit": "µmol/L"}')
         yield _number(raw["value"]), _text(raw.get("unit", raw.get("units")) or "")
+    elif isinstance(raw, list | tuple) and len(raw) == 1 and not isinstance(raw[0], list | tuple):
+        yield from parts_of(raw[0], measure)
     elif isinstance(raw, list | tuple) and raw and len(raw) % 2 == 0 and len(raw) <= 6:
         yield from ((_number(raw[n]), _text(raw[n + 1])) for n in range(0, len(raw), 2))
     elif isinstance(raw, str):
@@ -81,7 +93,8 @@ def parts_of(raw: Any, measure: Measure) -> Iterator[tuple[float, str]]:
 
 def _of_text(text: str, measure: Measure) -> list[tuple[float, str]]:
     """A number, perhaps with its unit; or several that add up, such as `5 ft 11 in`."""
-    found = _WITH_UNIT.fullmatch(text[:81])
+    around = _AROUND.match(text)
+    found = _WITH_UNIT.fullmatch(text[around.end() if around else 0 :][:81])
     if found is None or len(text) > 80:
         raise Wrong(f"expected a number{in_units(measure)}, not {quoted(text)}")
     if measure.adds_up and plain(found[2]) not in measure.factors:
@@ -89,7 +102,17 @@ def _of_text(text: str, measure: Measure) -> list[tuple[float, str]]:
         parts = [(_number(part[1]), part[2]) for part in _SUMMAND.finditer(summands)]
         if "".join(part[0] for part in _SUMMAND.finditer(summands)) == summands and parts:
             return parts
-    return [(_number(found[1]), _text(found[2]))]
+    unit = _unit(found[2], measure)
+    if measure.counts and measure.factors.get(plain(unit), 1) < 1 and _POINT_OF_THOUSANDS.fullmatch(found[1]):
+        raise Wrong(f"{quoted(text)} could have a point for thousands; write it without")
+    return [(_number(found[1]), unit)]
+
+
+def _unit(text: str, measure: Measure) -> str:
+    """A unit without the brackets around it, or the remark in brackets behind it."""
+    unit = _text(text)
+    inside, before = unit.removeprefix("(").removesuffix(")").strip(), re.sub(r"\s*\([^()]*\)$", "", unit)
+    return next((one for one in (unit, inside, before) if not one or plain(one) in measure.factors), unit)
 
 
 def _number(raw: Any) -> float:

@@ -19,6 +19,7 @@ class Measure:
         shown: units to name to a reader, the canonical one first.
         zeros: for scales that do not begin at the same place: what is subtracted before multiplying.
         adds_up: whether `5 ft 11 in` is a sum.
+        counts: its smaller units count single things, so that a decimal point in them is doubtful.
         bare: whether a number without a unit may be taken; not where two units are equally common.
     """
 
@@ -28,6 +29,7 @@ class Measure:
     zeros: Mapping[str, float]
     adds_up: bool = False
     bare: bool = True
+    counts: bool = False
 
     def converted(self, value: float, unit: str) -> float | None:
         """The value in the canonical unit; None for a unit that is none of its own."""
@@ -41,7 +43,7 @@ class Measure:
         target = self.factors[plain(unit)]
         factors = {name: factor / target for name, factor in self.factors.items()}
         shown = (unit, *(one for one in self.shown if plain(one) != plain(unit)))
-        return Measure(unit, factors, shown, self.zeros, self.adds_up, self.bare)
+        return Measure(unit, factors, shown, self.zeros, self.adds_up, self.bare, self.counts)
 
 
 def tidy(value: float) -> float:
@@ -68,8 +70,10 @@ def plain(unit: str) -> str:
     text = text.translate(SUPERSCRIPTS).lower().translate(str.maketrans("µμ−×·", "uu-x*"))
     for pattern, short in _WORDS:
         text = re.sub(pattern, short, text)
-    text = re.sub(r"[\s_]+|\.$", "", text)
+    text = re.sub(r"\s([a-z]+)-1$", r"/\1", text)
+    text = re.sub(r"[\s_]+|\.$|^-(?=[a-z])", "", text)
     text = re.sub(r"^[x*]+(?=10)", "", text)
+    text = re.sub(r"^10\((\d+)\)", r"10^\1", text)
     text = re.sub(r"^10(?:\*\*|\*|e\+?)(?=\d)", "10^", text)
     return re.sub(r"(?<=m)\^(?=[23]\b)", "", text)
 
@@ -153,13 +157,15 @@ CELLS = measure(
     {
         "10^9/l g/l giga/l billion/l 10^3/ul 10^3/mm3 k/ul k/mm3 k/mcl k thou/ul thousand/ul 1000/ul 10^6/ml k/cumm": 1,
         "10^3/cumm thousands/ul thousand/mm3 thousand/cumm thou/mm3 10^3 10^9 thousand thousands/mm3 10^3cells/ul": 1,
-        "10^9cells/l 10^3cells/mm3 kcells/ul 109/l 103/ul 103/mm3": 1,
+        "10^9cells/l 10^3cells/mm3 kcells/ul 109/l 103/ul 103/mm3 /nl tsd/ul": 1,
+        "10^12/l t/l": 1000,
         "/ul /mm3 /cumm ul mm3 cells/ul cells/mm3 cells/cumm count/ul platelets/ul 1/ul per/ul": 1e-3,
         "/l count/l cells/l 1/l": 1e-9,
-        "/ml cells/ml": 1e-6,
+        "/ml cells/ml ml /cm3 cm3": 1e-6,
         "lakh/ul lakh/mm3 lakhs/ul lakh/cumm 10^5/ul": 100,
     },
     ("10^3/µL", "K/µL", "/µL", "/mm3"),
+    counts=True,
 )
 PRESSURE = measure(
     "mmHg",
@@ -200,7 +206,7 @@ MASS = measure(
 AGE = measure(
     "years",
     {
-        "years year y yr yrs yo y/o y.o yearsold yearold year-old years-old a": 1,
+        "years year y yr yrs yo y/o y.o yearsold yearold year-old years-old a jahre jahr ans an años": 1,
         "months month mo mos mths monthsold": 1 / 12,
         "weeks week wk wks w weeksold": 7 / 365.25,
         "days day d daysold": 1 / 365.25,
@@ -220,7 +226,7 @@ PER_MINUTE = measure(
     },
     ("bpm", "breaths/min"),
 )
-PERCENT = measure("%", {"% percent pct": 1, "fraction l/l": 100}, ("fraction", "L/L"))
+PERCENT = measure("%", {"% percent pct %ra %onra %roomair %onroomair": 1, "fraction l/l": 100}, ("fraction", "L/L"))
 FRACTION = measure("fraction", {"fraction": 1, "% percent pct": 0.01}, ("%",))
 RATIO = measure("ratio", {"ratio": 1, "mmhg": 1, "kpa": 7.50061683}, ("mmHg", "kPa"))
 INDEX = measure("ratio", {"ratio index inr units unit": 1}, ())
@@ -244,7 +250,22 @@ ESR = measure("mm/h", {"mm/h mm/hr mm/1h mm/hour mmh mm": 1}, ())
 COUNT = Measure("", {}, (), {})
 PER_WEEK = measure("/week", {"/week perweek drinks/week drinksperweek units/week drinks": 1})
 PER_DAY = measure("/day", {"/day perday day timesaday times/day x/day daily doses/day": 1}, ())
-_CELSIUS = ("°c", "ºc", "c", "oc", "celsius", "degc", "degreesc", "degreescelsius", "degreecelsius")
+_CELSIUS = (
+    "°",
+    "º",
+    "degrees",
+    "deg",
+    "grad",
+    "°c",
+    "ºc",
+    "c",
+    "oc",
+    "celsius",
+    "degc",
+    "degreesc",
+    "degreescelsius",
+    "degreecelsius",
+)
 _FAHRENHEIT = ("°f", "ºf", "f", "of", "fahrenheit", "degf", "degreesf", "degreesfahrenheit", "degreefahrenheit")
 _KELVIN = ("k", "kelvin")
 TEMPERATURE = Measure(
