@@ -146,6 +146,12 @@ CALCULATORS = (
                 text="doubles the points of creatinine",
                 also="arf acute_kidney_injury acute_kidney_failure",
             ),
+            YesNo(
+                name="chronic_renal_failure",
+                text="scores by creatinine alone, undoubled",
+                also="chronic_kidney_disease ckd",
+                optional=True,
+            ),
             HAEMATOCRIT,
             WHITE_CELLS,
             GCS,

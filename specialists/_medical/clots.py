@@ -1,8 +1,13 @@
 """Built in: clots: the chance of thrombosis and embolism, and who should be protected."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from specialists._medical.calculator import Calculator, Example, Source
 from specialists._medical.inputs import Choice, YesNo
+from specialists._medical.names import KEY_LENGTH
 from specialists._medical.patient import AGE, BMI, HEART_RATE, SEX, SPO2
+from specialists._medical.reading import key_of
 from specialists._medical.steps import Limit, Steps, below, up_to
 
 
@@ -29,11 +34,22 @@ def _caprini(points: int, names: dict[str, str]) -> tuple[YesNo, ...]:
     return tuple(YesNo(name=name, also=also, points=points, joins=True) for name, also in names.items())
 
 
+WOMENS_ITEMS = ("pregnancy_or_postpartum", "stillbirth_or_abortions", "hormones")
+
+
+def _of_a_man(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs, for a man with the items that only a woman can have."""
+    sexes = [value for name, value in raw.items() if key_of(name[:KEY_LENGTH]) in (SEX.name, *SEX.also.split())]
+    words = [key_of(value[:20]) for value in sexes if isinstance(value, str)]
+    male = any(SEX.words.get(word, word) == "male" for word in words)
+    return {**dict.fromkeys(WOMENS_ITEMS, False), **raw} if male else raw
+
+
 CALCULATORS = (
     Calculator(
         name="wells_pe",
         title="Wells score for pulmonary embolism",
-        also="wells, wells criteria for pulmonary embolism, wells pe, wells pulmonary embolism, "
+        also="wells lungenembolie, wells, wells criteria for pulmonary embolism, wells pe, wells pulmonary embolism, "
         "pulmonary embolism probability",
         says="clinical probability of pulmonary embolism",
         group="clots",
@@ -84,7 +100,7 @@ CALCULATORS = (
             ),
         ),
         bands=wells_pe_band,
-        sources=(Source("Wells PS et al. Thromb Haemost 2000;83:416-420", "10.1055/s-0037-1613870"),),
+        sources=(Source("Wells PS et al. Thromb Haemost 2000;83:416-420", "10.1055/s-0037-1613830"),),
         example=Example({"heart_rate": 110, "previous_pe_or_dvt": "yes", "others_absent": True}, 3.0),
         replaces=("wells_pe",),
         digits=1,
@@ -92,7 +108,8 @@ CALCULATORS = (
     Calculator(
         name="wells_dvt",
         title="Wells score for deep vein thrombosis",
-        also="wells, wells criteria for dvt, wells dvt, deep vein thrombosis probability, wells "
+        also="wells tvt, wells deep venous thrombosis, wells, wells criteria for dvt, wells dvt, deep vein "
+        "thrombosis probability, wells "
         "criteria for deep vein thrombosis",
         says="clinical probability of deep vein thrombosis",
         group="clots",
@@ -106,7 +123,8 @@ CALCULATORS = (
                 points=1,
                 also="paralysis_or_casting paralysis paresis immobilization "
                 "immobilization_of_lower_extremities "
-                "paralysis_paresis_or_immobilization_of_lower_extremity",
+                "paralysis_paresis_or_immobilization_of_lower_extremity "
+                "paralysis_paresis_or_recent_plaster_immobilization_of_the_lower_extremity",
                 joins=True,
             ),
             YesNo(
@@ -115,7 +133,9 @@ CALCULATORS = (
                 points=1,
                 joins=True,
                 also="bedridden_or_major_surgery bedridden bedridden_for_at_least_3_days major_surgery "
-                "recent_surgery bedridden_recently_or_major_surgery",
+                "recent_surgery bedridden_recently_or_major_surgery bedridden_recently bedridden_recently_3_days "
+                "major_surgery_within_12_weeks major_surgery_in_last_12_weeks "
+                "bedridden_recently_3_days_or_major_surgery_within_12_weeks",
             ),
             YesNo(
                 name="tenderness",
@@ -130,16 +150,22 @@ CALCULATORS = (
                 name="calf_swelling",
                 text="more than 3 cm larger than the other, 10 cm below the tibial tuberosity",
                 points=1,
-                also="calf_swelling_gt_3cm calf_swelling_3_cm calf_swelling_over_3_cm calf_swelling_3_centimeters",
+                also="calf_swelling_gt_3cm calf_swelling_3_cm calf_swelling_3cm calf_swelling_over_3_cm "
+                "calf_swelling_3_centimeters calf_swelling_3_centimeters_compared_to_the_other_leg "
+                "calf_swelling_3_cm_compared_to_the_other_leg",
             ),
             YesNo(
                 name="pitting_edema",
                 text="only of that leg",
                 points=1,
-                also="pitting_oedema pitting_edema_on_symptomatic_leg",
+                also="pitting_oedema pitting_edema_on_symptomatic_leg pitting_edema_confined_to_symptomatic_leg",
             ),
             YesNo(
-                name="collateral_veins", text="superficial, not varicose", points=1, also="collateral_superficial_veins"
+                name="collateral_veins",
+                text="superficial, not varicose",
+                points=1,
+                also="collateral_superficial_veins collateral_nonvaricose_superficial_veins "
+                "collateral_nonvaricose_superficial_veins_present",
             ),
             YesNo(
                 name="previous_dvt",
@@ -201,7 +227,12 @@ CALCULATORS = (
                 "previously_documented_pulmonary_embolism previously_documented_deep_vein_thrombosis "
                 "prior_pe_or_dvt",
             ),
-            YesNo(name="hormone_use", text="oestrogens", points=1, also="estrogen_use oestrogen_use hormones"),
+            YesNo(
+                name="hormone_use",
+                text="oestrogens",
+                points=1,
+                also="estrogen_use oestrogen_use estrogen hormones hormonal_use",
+            ),
         ),
         bands=PERC,
         notes=("Only where the physician already holds embolism for improbable.",),
@@ -218,7 +249,7 @@ CALCULATORS = (
         group="clots",
         inputs=(
             AGE.within(18, 120).scoring(below((41, 0), (61, 1), (75, 2), rest=3)),
-            SEX.maybe(),
+            SEX.maybe("of a man pregnancy, miscarriage and hormones are not asked"),
             Choice(
                 name="surgery",
                 also="surgery_type type_of_surgery",
@@ -279,14 +310,15 @@ CALCULATORS = (
                     "varicose_veins": "",
                     "swollen_legs": "current_swollen_legs",
                     "acute_myocardial_infarction": "acute_mi",
-                    "inflammatory_bowel_disease": "history_of_inflammatory_bowel_disease ibd",
+                    "inflammatory_bowel_disease": "history_of_inflammatory_bowel_disease "
+                    "inflammatory_bowel_disease_history ibd",
                 },
             ),
             *_caprini(
                 2,
                 {
                     "plaster_cast": "immobilizing_plaster_cast immobilizing_plaster_cast_in_the_last_month",
-                    "central_venous_access": "current_central_venous_access",
+                    "central_venous_access": "current_central_venous_access current_central_venous",
                     "malignancy": "present_or_previous_malignancy previous_malignancy cancer",
                 },
             ),
@@ -318,12 +350,13 @@ CALCULATORS = (
                 },
             ),
         ),
+        prepare=_of_a_man,
         bands=up_to((1, "low risk"), (2, "moderate risk"), (4, "higher risk"), rest="highest risk"),
         notes=(
             "Recent: within one month. Bands of Caprini 2005; other guidelines cut differently (ACCP "
             "2012: 0, 1 to 2, 3 to 4, 5 or more).",
         ),
-        sources=(Source("Caprini JA. Dis Mon 2005;51:70-78", "10.1016/j.disamonth.2005.02.002"),),
+        sources=(Source("Caprini JA. Dis Mon 2005;51:70-78", "10.1016/j.disamonth.2005.02.003"),),
         example=Example({"age": 65, "surgery": "major", "malignancy": "yes", "others_absent": True}, 6),
         replaces=("caprini",),
     ),

@@ -13,17 +13,52 @@ from specialists._medical.patient import (
     TEMPERATURE,
     WHITE_CELLS,
 )
+from specialists._medical.reading import shown
 from specialists._medical.steps import Limit, below, up_to
 
-EYES = {"spontaneous": 4, "to_speech": 3, "to_pain": 2, "none": 1}
-VERBAL = {"oriented": 5, "confused": 4, "inappropriate_words": 3, "incomprehensible_sounds": 2, "none": 1}
-MOTOR = {"obeys_commands": 6, "localizes_pain": 5, "withdraws": 4, "abnormal_flexion": 3, "extension": 2, "none": 1}
+UNTESTABLE = "not_testable"
+EYES = {"spontaneous": 4, "to_speech": 3, "to_pain": 2, "none": 1, UNTESTABLE: 0}
+VERBAL = {
+    "oriented": 5,
+    "confused": 4,
+    "inappropriate_words": 3,
+    "incomprehensible_sounds": 2,
+    "none": 1,
+    UNTESTABLE: 0,
+}
+MOTOR = {
+    "obeys_commands": 6,
+    "localizes_pain": 5,
+    "withdraws": 4,
+    "abnormal_flexion": 3,
+    "extension": 2,
+    "none": 1,
+    UNTESTABLE: 0,
+}
 RCP = Source("Royal College of Physicians. National Early Warning Score (NEWS) 2, 2017")
 
 
 def _numbers(options: dict[str, int]) -> dict[str, str]:
-    """A component may be given by its points as well."""
-    return {str(points): name for name, points in options.items()}
+    """A component may be given by its points as well, and one that cannot be tested by the words of charts."""
+    untested = dict.fromkeys(("nt", "untestable", "not_tested", "intubated", "t", "tube", "c"), UNTESTABLE)
+    return untested | {str(points): name for name, points in options.items() if points}
+
+
+def glasgow(x: Values) -> Worked:
+    """The sum; without one where a component cannot be tested, since no number stands for that."""
+    points = x.scores
+    untested = [name for name in points if x[name] == UNTESTABLE]
+    if not untested:
+        return Worked(int(sum(points.values())), points=points)
+    told = " ".join(f"{name[0].upper()}{shown(found) if found else 'NT'}" for name, found in points.items())
+    most = sum(max(table.values()) for name, table in _COMPONENTS.items() if name not in untested)
+    reading = f"{shown(sum(points.values()))} of {most} points of what could be tested; a sum would mislead"
+    as_four = sum(points.values()) + 4 * len(untested)
+    notes = [] if "motor" in untested else [f"Some calculators count what cannot be tested as 4: {shown(as_four)}."]
+    return Worked(told, notes=notes, reading=reading)
+
+
+_COMPONENTS = {"eye": EYES, "verbal": VERBAL, "motor": MOTOR}
 
 
 _SCALE_1 = up_to((91, 3), (93, 2), (95, 1), rest=0)
@@ -80,7 +115,7 @@ CALCULATORS = (
     Calculator(
         name="gcs",
         title="Glasgow Coma Scale",
-        also="glasgow coma score, glasgow coma scale, coma scale, glasgow, glasgow coma score gcs",
+        also="score de glasgow, glasgow coma score, glasgow coma scale, coma scale, glasgow, glasgow coma score gcs",
         says="consciousness from eyes, speech and movement, 3 to 15",
         group="emergency",
         inputs=(
@@ -97,6 +132,9 @@ CALCULATORS = (
                     "to_sound": "to_speech",
                     "to_pressure": "to_pain",
                     "eyes_open_spontaneously": "spontaneous",
+                    "eyes_open_to_verbal_command": "to_speech",
+                    "eyes_open_to_pain": "to_pain",
+                    "verbal_command": "to_speech",
                     "eye_opening_to_verbal_command": "to_speech",
                     "eye_opening_to_pain": "to_pain",
                     "no_eye_opening": "none",
@@ -156,8 +194,9 @@ CALCULATORS = (
                 },
             ),
         ),
+        work=glasgow,
         bands=up_to((8, "severe impairment (coma)"), (12, "moderate"), rest="mild or none"),
-        notes=("A component that cannot be tested is no 1: report the others without a sum.",),
+        notes=('A component that cannot be tested is no 1; say "not testable".',),
         sources=(Source("Teasdale G, Jennett B. Lancet 1974;2:81-84", "10.1016/s0140-6736(74)91639-0"),),
         example=Example({"eye": "to speech", "verbal": "confused", "motor": 6}, 13),
         replaces=("gcs",),

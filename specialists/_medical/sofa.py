@@ -35,9 +35,16 @@ _CREATININE_MOLAR = Steps((*below((110, 0), (171, 1), (300, 2), rest=0).rows, *u
 """The paper's table has cut-offs in both units, which are not quite the same."""
 
 
-def _dose(name: str, most: float) -> Quantity:
+def _dose(name: str, most: float, also: str = "") -> Quantity:
     return Quantity(
-        name=name, text="0 if none", measure=units.INFUSION, least=0, most=most, unmeasured=True, also=f"{name}_dose"
+        name=name,
+        text="0 if none",
+        measure=units.INFUSION,
+        least=0,
+        most=most,
+        unmeasured=True,
+        also=f"{name}_dose {also}",
+        words={"no": 0},
     )
 
 
@@ -62,7 +69,7 @@ def lacking(x: Values) -> list[str]:
         missing.append("pao2_fio2 (or pao2 and fio2; or oxygenation_unmeasured: yes)")
     if ratio is not None and _RESPIRATION.of(ratio) > UNSUPPORTED_MOST and x.ventilated is None:
         missing.append("ventilated (below 200 mmHg, 3 and 4 points need respiratory support)")
-    if not _by_drugs(x) and mean_pressure(x) is None:
+    if not _by_drugs(x) and mean_pressure(x) is None and x.hypotension is None:
         missing.append("mean_arterial_pressure (or systolic_bp and diastolic_bp)")
     return missing
 
@@ -85,7 +92,8 @@ def _respiration(x: Values, notes: list[str]) -> int:
 
 
 def _circulation(x: Values) -> int:
-    return _by_drugs(x) or int((mean_pressure(x) or 0) < 70)
+    mean = mean_pressure(x)
+    return _by_drugs(x) or int(x.hypotension if mean is None else mean < 70)
 
 
 def _by_drugs(x: Values) -> int:
@@ -139,6 +147,7 @@ CALCULATORS = (
             MEAN_PRESSURE.maybe("or systolic_bp and diastolic_bp"),
             SYSTOLIC.maybe(),
             DIASTOLIC.maybe(),
+            YesNo(name="hypotension", text="mean pressure below 70, where its value is not known", optional=True),
             _dose("dopamine", 100),
             YesNo(
                 name="dobutamine",
@@ -149,8 +158,8 @@ CALCULATORS = (
                     Limit(">", 0),
                 ),
             ),
-            _dose("epinephrine", 20),
-            _dose("norepinephrine", 20),
+            _dose("epinephrine", 20, "adrenaline"),
+            _dose("norepinephrine", 20, "noradrenaline"),
             GCS.scoring(_COMA).if_measured(),
             CREATININE.scoring(_CREATININE, umol_l=_CREATININE_MOLAR).if_measured(),
             Quantity(
