@@ -13,6 +13,7 @@ from specialists._medical.inputs import Choice, Input, Quantity, YesNo
 from specialists._medical.library_fields import (
     AGES,
     ALSO,
+    DOIS,
     FIELDS,
     GROUP_OF,
     IN_WORDS,
@@ -104,12 +105,7 @@ def _input(calculator: str, field: str, info: Any) -> Input:
 
 
 def _words(field: str, text: str) -> Choice:
-    """A field of text: its options, where the description names them, or the drugs of the package's table."""
-    if field == "drug_name":
-        from open_medicine.mcp.calculators import renal_dose_adjustment
-
-        drugs = next(v for v in vars(renal_dose_adjustment).values() if isinstance(v, dict) and "gabapentin" in v)
-        return Choice(name=field, text="generic name", options=dict.fromkeys(drugs, 0.0), also="drug medication")
+    """A field of text: its options, which the description names."""
     return Choice(name=field, text="", options=dict.fromkeys(re.findall(r"'(\w+)'", text), 0.0))
 
 
@@ -184,5 +180,5 @@ def _plain(value: Any) -> float | str:
 
 
 def _source(evidence: Any) -> Source:
-    doi = str(evidence.source_doi)
+    doi = DOIS.get(str(evidence.source_doi), str(evidence.source_doi))
     return Source(" ".join(str(evidence.description).split()), doi if _DOI.fullmatch(doi) else "")

@@ -38,11 +38,15 @@ LEFT_OUT = {
     "pews": "refill time and oxygen score half of what the Bedside PEWS paper gives them",
     "dabigatran_dosing": "halves the dose under a P-gp inhibitor at a clearance above 50 too, which the label does not",
     "insulin_basal_dosing": "its steps are in no guideline that it cites",
+    "renal_dose_adjustment": "a clearance between its steps, such as 49.5, gets the lowest dose; "
+    "doses of aciclovir, allopurinol and sotalol are not the label's",
     "warfarin_initiation": "its doses are in no guideline that it cites",
 }
 """What is not taken from the package, and why."""
 
-_PER_MICROLITRE = replace(WHITE_CELLS, measure=WHITE_CELLS.measure.into("/µL"), least=10, most=1_000_000)
+_PER_MICROLITRE = replace(
+    WHITE_CELLS, measure=WHITE_CELLS.measure.into("/µL"), least=200, most=1_000_000, otherwise="K/µL"
+)
 
 
 def _number(measure: units.Measure, least: float, most: float, also: str = "") -> Quantity:
@@ -84,7 +88,6 @@ FIELDS: Mapping[str, Quantity] = {
     "ast": AST,
     "alt": ALT,
     "crcl": _number(units.CLEARANCE, 1, 250, "creatinine_clearance"),
-    "renal_value": _number(units.CLEARANCE, 1, 250, "egfr crcl renal_function"),
     "ldh": _number(units.ENZYME, 10, 50_000, "lactate_dehydrogenase"),
     "crp": _number(units.CRP, 0, 1000, "c_reactive_protein"),
     "esr": _number(units.ESR, 0, 200, "erythrocyte_sedimentation_rate sedimentation_rate"),
@@ -95,7 +98,6 @@ FIELDS: Mapping[str, Quantity] = {
     "aptt": _number(units.SECONDS, 10, 300),
     "pt_prolongation_seconds": _number(units.SECONDS, 0, 200, "pt_prolongation"),
     "capillary_refill_seconds": _number(units.SECONDS, 0, 30, "capillary_refill capillary_refill_time"),
-    "fev1_percent_predicted": _number(units.PERCENT, 5, 150, "fev1"),
     "tbsa_percent": _number(units.PERCENT, 0.1, 100, "tbsa burned_area"),
     "hematocrit_decrease": _number(units.PERCENT, 0, 60),
     "effacement_pct": _number(units.PERCENT, 0, 100, "effacement"),
@@ -128,27 +130,27 @@ _GROUPS = {
     ),
     "fluids": ("osmolar_gap", "winters_formula"),
     "liver": ("nafld_fibrosis", "aims65", "rockall", "bisap", "ransons"),
-    "lungs": ("crb65", "gold_copd", "stop_bang"),
+    "lungs": ("crb65", "stop_bang"),
     "brain": ("abcd2", "nihss", "hunt_hess", "fisher_grade", "pediatric_gcs"),
     "mind": ("phq9", "gad7", "epds", "cam_icu", "rass", "audit_c", "cage", "ciwa_ar", "cows"),
-    "emergency": ("mews", "rts", "canadian_cspine", "ottawa_ankle", "parkland", "tbsa", "rumack_matthew"),
+    "emergency": ("mews", "rts", "canadian_cspine", "ottawa_ankle", "parkland", "rumack_matthew"),
     "infection": ("lrinec", "duke_criteria", "mascc"),
     "pregnancy": ("bishop", "apgar"),
-    "doses": ("renal_dose_adjustment", "naranjo"),
+    "doses": ("naranjo",),
     "function": ("ecog", "karnofsky", "clinical_frailty", "das28", "ipss"),
 }
 
 GROUP_OF = {name: group for group, names in _GROUPS.items() for name in names}
 
 ALSO = {
-    "ascvd": "pooled cohort equations, ascvd risk, atherosclerotic cardiovascular disease",
+    "ecog": "performance status",
+    "ascvd": "pce, pooled cohort equations, ascvd risk, atherosclerotic cardiovascular disease",
     "winters_formula": "winter, winters, expected pco2, respiratory compensation",
-    "4ts_hit": "4ts, four ts, hit score, heparin induced thrombocytopenia",
+    "4ts_hit": "4ts, 4t, four ts, hit score, heparin induced thrombocytopenia",
     "nafld_fibrosis": "nafld, nfs, nafld fibrosis score, fatty liver",
     "rumack_matthew": "acetaminophen nomogram, paracetamol overdose, acetaminophen toxicity",
     "nihss": "nih stroke scale, stroke scale",
     "crb65": "crb 65, crb-65",
-    "tbsa": "rule of nines, burns, burned surface",
     "parkland": "parkland formula, burns, burn fluids",
     "osmolar_gap": "osmolal gap, toxic alcohol",
     "phq9": "phq 9, depression",
@@ -163,11 +165,9 @@ ALSO = {
     "das28": "das 28, rheumatoid arthritis",
     "rts": "revised trauma score",
     "duke_criteria": "modified duke, endocarditis",
-    "renal_dose_adjustment": "renal dosing, dose in kidney failure",
     "ipss": "prostate",
     "stop_bang": "sleep apnea",
     "apgar": "newborn",
-    "gold_copd": "gold, copd severity",
 }
 
 UNITS = {
@@ -176,14 +176,23 @@ UNITS = {
     "osmolar_gap": "mOsm/kg",
     "parkland": "mL in 24 h",
     "heparin_dosing": "units/h",
-    "tbsa": "% of the surface",
 }
 
 IN_WORDS = frozenset(
-    {"rivaroxaban_dosing", "enoxaparin_dosing", "apixaban_dosing", "edoxaban_dosing", "renal_dose_adjustment"}
-    | {"rumack_matthew", "gold_copd", "canadian_cspine", "ottawa_ankle", "cam_icu"}
+    {"rivaroxaban_dosing", "enoxaparin_dosing", "apixaban_dosing", "edoxaban_dosing"}
+    | {"rumack_matthew", "canadian_cspine", "ottawa_ankle", "cam_icu"}
 )
 """Whose result is what it says; its value is one of the inputs, or a code."""
+
+DOIS = {
+    "10.1136/gut.2008.150938": "10.1136/gut.2008.152702",
+    "10.1016/j.gie.2011.03.1164": "10.1016/j.gie.2011.06.024",
+    "10.1097/01.CCM.0000121422.83937.48": "10.1097/01.CCM.0000129486.35458.7D",
+    "10.1136/ard.2007.075945": "10.1136/ard.2007.084459",
+    "10.1097/00006250-196408000-00009": "",
+    "10.1001/jama.1976.03270150050029": "",
+}
+"""Its DOIs that are another paper's or nobody's, with the right ones where they are known."""
 
 METHODS = {("das28", "variant"), ("bisap", "pco2")}
 """Its defaults that may stand: a way of computing, and a second sign that the first replaces. All others would be

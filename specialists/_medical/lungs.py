@@ -31,9 +31,13 @@ PSI_CLASSES = up_to(
     rest="class V (27 to 31 %): hospital",
 )
 _COMORBIDITIES = {
-    "neoplastic_disease": (30, "cancer malignancy neoplasm"),
+    "neoplastic_disease": (30, "cancer malignancy neoplasm neoplastic_disease_history"),
     "liver_disease": (20, "liver_disease_history"),
-    "congestive_heart_failure": (10, "chf heart_failure congestive_heart_failure_history"),
+    "congestive_heart_failure": (
+        10,
+        "chf heart_failure congestive_heart_failure_history heart_failure_history "
+        "congestive_heart_failure_diagnosis_or_history",
+    ),
     "cerebrovascular_disease": (10, "cerebrovascular_disease_history stroke"),
     "renal_disease": (10, "renal_disease_history kidney_disease"),
 }
@@ -87,7 +91,69 @@ def _if(value: float | None, limit: Limit, points: int) -> int:
     return points if value is not None and limit.holds(value) else 0
 
 
+def _symptoms(x: Values) -> list[str]:
+    return ["mmrc_dyspnea (or cat_score)"] if x.mmrc_dyspnea is None and x.cat_score is None else []
+
+
+def gold(x: Values) -> Worked:
+    """Grade by spirometry; group by exacerbations, else by whichever measure of symptoms is high."""
+    grade = below((30, 4), (50, 3), (80, 2), rest=1).of(x.fev1_percent_predicted)
+    many = (x.mmrc_dyspnea or 0) >= 2 or (x.cat_score or 0) >= 10
+    often = x.exacerbations_past_year >= 2 or x.hospitalizations_past_year >= 1
+    group = "E" if often else "B" if many else "A"
+    return Worked(f"GOLD {grade}, group {group}", reading=f"{_GOLD_GRADES[grade]}; {_GOLD_GROUPS[group]}")
+
+
+_GOLD_GRADES = {
+    1: "1: FEV1 80 % or more, mild",
+    2: "2: 50 to 79 %, moderate",
+    3: "3: 30 to 49 %, severe",
+    4: "4: below 30 %, very severe",
+}
+_GOLD_GROUPS = {
+    "A": "A: few exacerbations, few symptoms",
+    "B": "B: few exacerbations, more symptoms (mMRC from 2 or CAT from 10)",
+    "E": "E: 2 or more moderate exacerbations, or one that led to hospital",
+}
+
+
+def _count(name: str, text: str, also: str, most: int) -> Quantity:
+    return Quantity(name=name, text=text, least=0, most=most, whole=True, also=also)
+
+
 CALCULATORS = (
+    Calculator(
+        name="gold_copd",
+        title="GOLD grade and group of COPD (ABE, since 2023)",
+        also="gold, copd severity, gold classification, gold abe, abe assessment",
+        says="severity of COPD: grade 1 to 4 by FEV1, group A, B or E",
+        group="lungs",
+        inputs=(
+            Quantity(
+                name="fev1_percent_predicted",
+                text="of the predicted value, after bronchodilation",
+                measure=units.PERCENT,
+                least=5,
+                most=150,
+                also="fev1 fev1_percent fev1_predicted",
+            ),
+            _count("exacerbations_past_year", "moderate ones", "exacerbations moderate_exacerbations", 50),
+            _count(
+                "hospitalizations_past_year",
+                "exacerbations that led to hospital",
+                "hospitalizations hospital_admissions hospitalisations",
+                50,
+            ),
+            _count("mmrc_dyspnea", "mMRC dyspnoea, 0 to 4", "mmrc mmrc_score", 4).maybe(),
+            _count("cat_score", "CAT, 0 to 40; one of the two suffices", "cat", 40).maybe(),
+        ),
+        work=gold,
+        lacks=_symptoms,
+        notes=("Only where FEV1/FVC stays below 0.7 after bronchodilation.",),
+        sources=(Source("Agustí A et al. Am J Respir Crit Care Med 2023;207:819-837", "10.1164/rccm.202301-0106PP"),),
+        example=Example({"fev1": "55 %", "exacerbations": 1, "hospitalizations": 0, "mmrc": 3}, "GOLD 2, group B"),
+        replaces=("gold_copd",),
+    ),
     Calculator(
         name="aa_gradient",
         title="Alveolar-arterial oxygen gradient",
@@ -159,7 +225,8 @@ CALCULATORS = (
     Calculator(
         name="psi",
         title="Pneumonia Severity Index (PSI, PORT)",
-        also="psi port, port score, pneumonia severity index, psi score pneumonia severity index for cap, fine score",
+        also="psi port, port score, pneumonia severity index, psi score pneumonia severity index for cap, fine score, "
+        "psi port score pneumonia severity index for cap",
         says="risk class I to V in community-acquired pneumonia",
         group="lungs",
         inputs=(
