@@ -81,7 +81,7 @@ CALCULATORS = (
     Calculator(
         name="bmi",
         title="Body mass index",
-        also="body mass index, quetelet, body mass index bmi, obesity",
+        also="imc, korpermasseindex, body mass index, quetelet, body mass index bmi, obesity",
         says="weight for height, WHO classes for adults",
         group="body",
         inputs=(WEIGHT, HEIGHT),
@@ -109,7 +109,8 @@ CALCULATORS = (
     Calculator(
         name="bsa_mosteller",
         title="Body surface area (Mosteller)",
-        also="bsa, body surface area, mosteller, body surface area calculator, surface area",
+        also="korperoberflache, surface corporelle, bsa, body surface area, mosteller, body surface area "
+        "calculator, surface area",
         says="body surface in m², for doses",
         group="body",
         inputs=(HEIGHT, WEIGHT),
@@ -124,7 +125,7 @@ CALCULATORS = (
     Calculator(
         name="bsa_du_bois",
         title="Body surface area (Du Bois)",
-        also="du bois, dubois, bsa dubois, body surface area du bois",
+        also="du bois bsa, du bois, dubois, bsa dubois, body surface area du bois",
         says="body surface in m² by the formula of 1916",
         group="body",
         inputs=(HEIGHT, WEIGHT),
@@ -138,7 +139,7 @@ CALCULATORS = (
     Calculator(
         name="ideal_body_weight",
         title="Ideal body weight (Devine)",
-        also="ibw, ideal weight, devine",
+        also="idealgewicht, poids ideal, ibw, ideal weight, devine",
         says="weight by height and sex, for doses and tidal volumes",
         group="body",
         inputs=(SEX, ADULT_HEIGHT),

@@ -1,6 +1,7 @@
 """Built in: all calculators, and how one is found among them."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
@@ -10,7 +11,7 @@ from specialists._medical.inputs import nearest
 
 GROUPS = (
     *("kidney", "body", "fluids", "metabolism", "heart", "fibrillation", "coronary", "framingham"),
-    *("clots", "liver", "meld", "lungs", "emergency", "sofa", "apache"),
+    *("clots", "liver", "meld", "lungs", "emergency", "burns", "sofa", "apache"),
     *("infection", "comorbidity", "pregnancy", "dosing"),
 )
 """The files of our own calculators, by organ or occasion."""
@@ -28,8 +29,9 @@ def own() -> tuple[Calculator, ...]:
 
 def words_of(text: str) -> list[str]:
     """Words and numbers, in lower case: `CHA₂DS₂-VASc` is `cha2ds2 vasc`."""
-    text = text.lower().translate(str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")).replace("'s", "")
-    return re.findall(r"[a-z0-9µäöüß]+", text)
+    signs = unicodedata.normalize("NFKD", text.lower().replace("'s", "").replace("δ", "delta "))
+    text = "".join(sign for sign in signs if not unicodedata.combining(sign))
+    return re.findall(r"[a-z0-9μß]+", text)
 
 
 _FILLERS = frozenset(
@@ -49,8 +51,17 @@ def squeezed(text: str) -> str:
 
 
 def named(name: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
-    """Those that go by this name: by their own names, else by other ones, else by their titles."""
-    wanted = squeezed(name[:200])
+    """Those that go by this name, or both by what stands before its brackets and in them."""
+    name = name[:200]
+    before, _, inside = name.partition("(")
+    return _named(name, all_of_them) or [
+        one for one in _named(inside, all_of_them) if one in _named(before, all_of_them)
+    ]
+
+
+def _named(name: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
+    """By their own names, else by other ones, else by their titles."""
+    wanted = squeezed(name)
     for names in (lambda one: [one.name], _other_names, _titles):
         found = [one for one in all_of_them if wanted and wanted in map(squeezed, names(one))]
         if found:

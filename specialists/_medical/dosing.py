@@ -130,7 +130,8 @@ CALCULATORS = (
     Calculator(
         name="steroid_conversion",
         title="Steroid conversion",
-        also="corticosteroid conversion, steroid equivalence, glucocorticoid conversion, steroid "
+        also="glucocorticoid equivalents, steroid equivalents, "
+        "corticosteroid conversion, steroid equivalence, glucocorticoid conversion, steroid "
         "conversion calculator, prednisone equivalent",
         says="equivalent dose of another glucocorticoid",
         group="doses",
@@ -166,7 +167,8 @@ CALCULATORS = (
     Calculator(
         name="mme",
         title="Morphine milligram equivalents (MME)",
-        also="morphine milligram equivalents, morphine equivalent, opioid conversion, morphine "
+        also="ome, medd, omedd, morphine equivalents, morphine milligram equivalents, morphine equivalent, "
+        "opioid conversion, morphine "
         "milligram equivalents mme calculator, oral morphine equivalent, opioid dose",
         says="a day's opioids as oral morphine",
         group="doses",

@@ -108,7 +108,7 @@ CALCULATORS = (
     Calculator(
         name="anion_gap",
         title="Anion gap",
-        also="ag, serum anion gap, gap acidosis",
+        also="anionenlucke, trou anionique, ag, serum anion gap, gap acidosis",
         says="unmeasured anions, in metabolic acidosis",
         group="fluids",
         inputs=(*ELECTROLYTES, ALBUMIN.maybe("for the corrected gap beside it")),
@@ -125,7 +125,8 @@ CALCULATORS = (
     Calculator(
         name="anion_gap_albumin",
         title="Albumin-corrected anion gap",
-        also="albumin corrected anion gap, corrected anion gap, anion gap corrected for albumin",
+        also="anion gap albumin corrected, albumin corrected anion gap, corrected anion gap, anion gap "
+        "corrected for albumin",
         says="anion gap as it would be with albumin 4 g/dL",
         group="fluids",
         inputs=(*ELECTROLYTES, ALBUMIN),
@@ -198,7 +199,8 @@ CALCULATORS = (
     Calculator(
         name="corrected_calcium",
         title="Calcium corrected for albumin (Payne)",
-        also="calcium correction, calcium correction for hypoalbuminemia, adjusted calcium, albumin corrected calcium, "
+        also="payne, korrigiertes calcium, calcium corrige, "
+        "calcium correction, calcium correction for hypoalbuminemia, adjusted calcium, albumin corrected calcium, "
         "corrected calcium for albumin",
         says="total calcium as it would be with albumin 4 g/dL",
         group="fluids",
@@ -218,7 +220,8 @@ CALCULATORS = (
     Calculator(
         name="corrected_sodium",
         title="Sodium corrected for glucose",
-        also="sodium correction, sodium correction for hyperglycemia, glucose corrected sodium, hyperglycemia sodium, "
+        also="sodium correction hyperglycaemia, sodium correction, sodium correction for hyperglycemia, glucose "
+        "corrected sodium, hyperglycemia sodium, "
         "katz, hillier",
         says="sodium as it would be with glucose 100 mg/dL",
         group="fluids",
@@ -250,7 +253,8 @@ CALCULATORS = (
     Calculator(
         name="serum_osmolality",
         title="Serum osmolality, calculated",
-        also="osmolality, osmolarity, osm, calculated osmolality, serum osm",
+        also="serum osmolarity, plasma osmolality, osmolalitat, osmolalite, "
+        "osmolality, osmolarity, osm, calculated osmolality, serum osm",
         says="osmolality from sodium, glucose and urea nitrogen",
         group="fluids",
         inputs=(SODIUM, GLUCOSE, UREA_NITROGEN),
@@ -269,7 +273,7 @@ CALCULATORS = (
     Calculator(
         name="free_water_deficit",
         title="Free water deficit",
-        also="water deficit, fwd, hypernatremia deficit",
+        also="wasserdefizit, water deficit, fwd, hypernatremia deficit",
         says="water missing in hypernatraemia, in litres",
         group="fluids",
         inputs=(SODIUM, WEIGHT, AGE, SEX),

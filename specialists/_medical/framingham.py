@@ -115,7 +115,8 @@ CALCULATORS = (
     Calculator(
         name="framingham_hard_chd",
         title="Framingham risk, hard coronary heart disease, 10 years",
-        also="framingham risk score, framingham, framingham risk score for hard coronary heart disease, coronary risk",
+        also="frs, framingham risk score, framingham, framingham risk score for hard coronary heart disease, "
+        "coronary risk",
         says="10-year risk of infarction or coronary death (ATP III)",
         group="heart",
         inputs=(

@@ -45,13 +45,17 @@ def _with_rate(raw: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+_SHORT = {"bazett": "qtcb", "fridericia": "qtcf, qtc fredericia, fredericia"}
+
+
 def _qtc(name: str, work: Callable[[Values], float], formula: str, value: float, *sources: Source) -> Calculator:
     """One correction of the QT interval; the library's one offers Bazett's and Fridericia's."""
     title = name.capitalize()
     return Calculator(
         name=f"qtc_{name}",
         title=f"QTc ({title})",
-        also=f"{'' if name == 'framingham' else name}, qtc {name} calculator, corrected qt {name}, qtc",
+        also=f"{'' if name == 'framingham' else name}, qtc {name} calculator, corrected qt {name}, "
+        f"qt corrected {name}, {name} qtc, qtc, {_SHORT.get(name, '')}",
         says=f"QT corrected for the heart rate by {title}",
         group="heart",
         inputs=(QT, replace(QT_RATE, text="or rr_interval in s or ms")),
@@ -71,7 +75,8 @@ CALCULATORS = (
     Calculator(
         name="mean_arterial_pressure",
         title="Mean arterial pressure",
-        also="map, mean arterial pressure map, mean blood pressure",
+        also="mittlerer arterieller druck, mean arterial blood pressure, "
+        "map, mean arterial pressure map, mean blood pressure",
         says="mean pressure from systolic and diastolic",
         group="heart",
         inputs=(SYSTOLIC, DIASTOLIC),

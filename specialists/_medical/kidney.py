@@ -66,7 +66,8 @@ CALCULATORS = (
     Calculator(
         name="cockcroft_gault",
         title="Creatinine clearance (Cockcroft-Gault)",
-        also="crcl, creatinine clearance, ccr, kreatinin clearance, cockcroft, clearance, cockcroft gault equation, "
+        also="clcr, cockroft, cockroft gault, creatinin clearance, clairance creatinine, "
+        "crcl, creatinine clearance, ccr, kreatinin clearance, cockcroft, clearance, cockcroft gault equation, "
         "creatinine clearance cockcroft gault equation",
         says="creatinine clearance in mL/min, for drug doses",
         group="kidney",
@@ -105,7 +106,8 @@ CALCULATORS = (
     Calculator(
         name="ckd_epi_2021",
         title="eGFR (CKD-EPI 2021, creatinine, without race)",
-        also="egfr, gfr, ckd epi, glomerular filtration rate, estimated gfr, kidney function, ckd stage, ckdepi, "
+        also="dfg, ckd epi creatinine, egfr, gfr, ckd epi, glomerular filtration rate, estimated gfr, kidney "
+        "function, ckd stage, ckdepi, "
         "ckd epi equations for glomerular filtration rate, ckd epi 2021 creatinine",
         says="estimated glomerular filtration rate and KDIGO stage",
         group="kidney",
@@ -123,7 +125,7 @@ CALCULATORS = (
     Calculator(
         name="mdrd",
         title="GFR (MDRD, 4 variables, IDMS)",
-        also="mdrd gfr equation, mdrd gfr, modification of diet in renal disease",
+        also="mdrd 4, gfr mdrd, mdrd gfr equation, mdrd gfr, modification of diet in renal disease",
         says="estimated glomerular filtration rate by the older MDRD equation",
         group="kidney",
         inputs=(

@@ -53,7 +53,7 @@ CALCULATORS = (
     Calculator(
         name="ldl",
         title="LDL cholesterol (Friedewald)",
-        also="ldl calculated, friedewald, ldl cholesterol, low density lipoprotein, calculated ldl",
+        also="ldl c, ldl calculated, friedewald, ldl cholesterol, low density lipoprotein, calculated ldl",
         says="LDL from total cholesterol, HDL and triglycerides",
         group="metabolism",
         inputs=(TOTAL_CHOLESTEROL, HDL, TRIGLYCERIDES),

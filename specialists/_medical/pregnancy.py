@@ -67,7 +67,8 @@ CALCULATORS = (
     Calculator(
         name="due_date",
         title="Estimated due date (Naegele)",
-        also="estimated due date, edd, naegele, naegele rule, expected date of delivery, delivery date",
+        also="geburtstermin, errechneter geburtstermin, nagele, expected delivery date, "
+        "estimated due date, edd, naegele, naegele rule, expected date of delivery, delivery date",
         says="day of birth from the last menstrual period",
         group="pregnancy",
         inputs=(LMP, CYCLE),
@@ -92,7 +93,8 @@ CALCULATORS = (
     Calculator(
         name="gestational_age",
         title="Gestational age",
-        also="estimated gestational age, weeks of pregnancy, pregnancy week, weeks pregnant",
+        also="schwangerschaftswoche, ssw, estimated gestational age, weeks of pregnancy, pregnancy week, weeks "
+        "pregnant",
         says="weeks and days of a pregnancy on a day",
         group="pregnancy",
         inputs=(
