@@ -379,8 +379,8 @@ def test_every_unit_that_is_named_is_known() -> None:
         ),
         (
             "bmi",
-            {"weight": 80, "height": 1.8},
-            "bmi: height: 1.8 cm is outside 20 to 272 cm; give it in cm or m or in or ft",
+            {"weight": 80, "height": 5.9},
+            "bmi: height: 5.9 cm is outside 20 to 272 cm; give it in cm or m or in or ft",
         ),
         (
             "bmi",
@@ -389,7 +389,7 @@ def test_every_unit_that_is_named_is_known() -> None:
         ),
         (
             "bmi",
-            {"weight": True, "height": [1]},
+            {"weight": True, "height": [1, 2, 3]},
             "bmi: weight: expected a number, not True; height: expected a number, not list",
         ),
         (
@@ -440,8 +440,8 @@ def test_every_unit_that_is_named_is_known() -> None:
         ("bmi", {"weight": None, "height": ""}, "bmi: missing: weight, height"),
         (
             "fib4",
-            {"age": 60, "ast": 40, "alt": 40, "platelets": 150000},
-            "fib4: platelets: 150000 10^9/L is outside 0.5 to 5000 10^9/L; give it in 10^9/L or "
+            {"age": 60, "ast": 40, "alt": 40, "platelets": 15000000},
+            "fib4: platelets: 1.5e+07 10^9/L is outside 0.5 to 5000 10^9/L; give it in 10^9/L or "
             "10^3/µL or K/µL or /µL or /mm3",
         ),
         (
@@ -457,9 +457,9 @@ def test_every_unit_that_is_named_is_known() -> None:
         ),
         (
             "gcs",
-            {"eye": 5, "verbal": 5, "motor": "not testable"},
-            "gcs: eye: expected spontaneous, to speech, to pain or none, not 5; motor: expected obeys commands, "
-            "localizes pain, withdraws, abnormal flexion, extension or none, not 'not testable'",
+            {"eye": 5, "verbal": 5, "motor": "perhaps"},
+            "gcs: eye: expected spontaneous, to speech, to pain, none or not testable, not 5; motor: expected obeys "
+            "commands, localizes pain, withdraws, abnormal flexion, extension, none or not testable, not 'perhaps'",
         ),
         (
             "heart_score",
@@ -678,6 +678,7 @@ OUR_WAY = {
     "meld_na": "the formula of OPTN 2016; theirs is of 2008",
     "glasgow_blatchford": "2 points, not 1, for syncope, liver disease and heart failure",
     "apache2": "low creatinine is not doubled in acute renal failure",
+    "gold_copd": "mMRC or CAT makes group B, as GOLD has it; theirs lets a low CAT overrule the mMRC",
 }
 """Where ours and the package's differ, and what ours does."""
 COMPARED = [

@@ -801,10 +801,6 @@ THEIRS: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "osmolar_gap": ({"measured_osmolality": 320, "sodium": 140, "glucose": 90, "bun": 14}, 30.0),
     "winters_formula": ({"hco3": 12}, 26.0),
-    "gold_copd": (
-        {"fev1": 45, "exacerbations_past_year": 2, "hospitalizations_past_year": 0, "mmrc_dyspnea": 2},
-        "Group E",
-    ),
     "padua": ({"active_cancer": "yes", "recent_trauma_or_surgery": "yes", **REST}, 5),
     "abcd2": (
         {
@@ -853,7 +849,6 @@ THEIRS: dict[str, tuple[dict[str, Any], Any]] = {
     "ecog": ({"performance_status": 2}, 2),
     "karnofsky": ({"kps_score": 80}, 80),
     "apgar": ({}, 5),
-    "tbsa": ({"anterior_trunk": "yes", "perineum": "yes", **REST}, 19),
     "crb65": ({"confusion": 1, "rr": 30, "bp": "85/50", "age": 65}, 4),
     "clinical_frailty": ({"frailty_level": 5}, 5),
     "duke_criteria": ({"echocardiogram_positive": 1, "blood_culture_typical_organisms": 1, **REST}, "Definite"),
@@ -888,7 +883,6 @@ THEIRS: dict[str, tuple[dict[str, Any], Any]] = {
         },
         "CAM-ICU POSITIVE",
     ),
-    "renal_dose_adjustment": ({"drug": "gabapentin", "renal_value": 40, "renal_metric": "crcl"}, "200-700 mg PO BID"),
 }
 
 
