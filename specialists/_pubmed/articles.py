@@ -15,7 +15,12 @@ from specialists._pubmed.eutils import UNREADABLE
 
 ARTICLES_MOST = 100
 DEPTH_MOST = 200
-_PIECE = 256 * 1024
+ELEMENTS_MOST = 60_000
+"""Of one article, where each author takes four. They are freed in one go, in which nothing else runs."""
+TEXT_MOST = 100_000
+"""Characters of one text."""
+_PIECE = 64 * 1024
+_UNREAD = frozenset({"AffiliationInfo", "ChemicalList", "GrantList", "History", "InvestigatorList", "ReferenceList"})
 _KINDS = ("PubmedArticle", "PubmedBookArticle")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DOI = re.compile(r"10\.[\d.]{1,20}/\S+")
@@ -103,10 +108,8 @@ def articles(data: bytes) -> tuple[list[Article], bool]:
     found: list[Article] = []
     reading = _Reading(found)
     try:
-        for start in range(0, len(data), _PIECE):
-            reading.parser.Parse(data[start : start + _PIECE])
-        reading.parser.Parse(b"", True)
-    except (expat.ExpatError, ValueError, LookupError):  # the last two of an encoding that is none
+        reading.read(data)
+    except (expat.ExpatError, ValueError, LookupError):  # the last two also of an encoding that is none
         if not found:
             raise Refused(UNREADABLE) from None
         return found, False
@@ -119,26 +122,41 @@ class _Reading:
     def __init__(self, found: list[Article]) -> None:
         self._found = found
         self._builder: TreeBuilder | None = None
-        self._depth = self._begun_at = 0
-        self.parser = expat.ParserCreate()
-        self.parser.buffer_text = True
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._text
-        self.parser.SkippedEntityHandler = self._skipped
-        self.parser.EntityDeclHandler = _refuse
+        self._depth = self._begun_at = self._elements = self._unread_at = 0
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._text
+        self._parser.SkippedEntityHandler = self._skipped
+        self._parser.EntityDeclHandler = _refuse
+
+    def read(self, data: bytes) -> None:
+        """Reads an answer; raises ExpatError, ValueError or LookupError where it is none any more."""
+        for start in range(0, len(data), _PIECE):
+            self._parser.Parse(data[start : start + _PIECE])
+            if start - self._parser.CurrentByteIndex > _PIECE:
+                raise ValueError("a tag without end")
+        self._parser.Parse(b"", True)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > DEPTH_MOST:
             raise Refused(UNREADABLE)
         if self._builder is None and tag in _KINDS:
-            self._builder, self._begun_at = TreeBuilder(), self._depth
-        if self._builder is not None:
+            self._builder, self._begun_at, self._elements = TreeBuilder(), self._depth, 0
+        if self._builder is not None and not self._unread_at and tag in _UNREAD:
+            self._unread_at = self._depth
+        if self._builder is not None and not self._unread_at:
+            self._elements += 1
+            if self._elements > ELEMENTS_MOST:
+                raise ValueError("more than an article has")
             self._builder.start(tag, attributes)
 
     def _end(self, tag: str) -> None:
-        if self._builder is not None:
+        if self._unread_at:
+            self._unread_at = self._unread_at if self._depth > self._unread_at else 0
+        elif self._builder is not None:
             self._builder.end(tag)
             if self._depth == self._begun_at:
                 record, self._builder = self._builder.close(), None
@@ -147,7 +165,7 @@ class _Reading:
         self._depth -= 1
 
     def _text(self, text: str) -> None:
-        if self._builder is not None:
+        if self._builder is not None and not self._unread_at:
             self._builder.data(text)
 
     def _skipped(self, name: str, is_parameter: bool) -> None:
@@ -210,7 +228,7 @@ def text_of(element: Element | None) -> str:
     pieces: list[str] = []
     if element is not None:
         _collect(element, pieces, in_formula=False)
-    return " ".join("".join(pieces).split())
+    return " ".join("".join(pieces)[:TEXT_MOST].split())
 
 
 def _collect(element: Element, pieces: list[str], *, in_formula: bool) -> None:
@@ -225,6 +243,7 @@ def _collect(element: Element, pieces: list[str], *, in_formula: bool) -> None:
 
 def _take(text: str | None, pieces: list[str], in_formula: bool) -> None:
     if text:
+        text = text[:TEXT_MOST]
         pieces.append(text.strip() if in_formula else text)
 
 

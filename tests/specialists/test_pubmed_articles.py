@@ -386,3 +386,35 @@ def test_whatever_is_done_to_the_bytes_articles_or_a_refusal_come() -> None:
         outcomes["whole" if is_whole else "broken"] += 1
         assert all(article.pmid.isdecimal() and listed(article, 1) and whole(article) for article in found)
     assert min(outcomes.values()) > 10, outcomes
+
+
+INVESTIGATOR = "<Investigator><LastName>X</LastName><Initials>Y</Initials></Investigator>"
+
+
+def test_lists_that_nobody_reads_may_be_long() -> None:
+    article = one(
+        record(inside=f"<InvestigatorList>{INVESTIGATOR * 20_000}</InvestigatorList><Language>ger</Language>")
+    )
+    assert article.languages == ("eng", "ger")
+    assert article.authors == ("Doe JA",)
+
+
+@pytest.mark.parametrize(
+    "mad",
+    [
+        record(authors="<Author><LastName>D</LastName></Author>" * 40_000),
+        "<PubmedArticle " + " ".join(f'a{n}="1"' for n in range(300_000)) + "/>",
+        f"<!--{'x' * 3_000_000}-->",
+    ],
+)
+def test_what_would_hold_everything_up_is_not_read_further(mad: str) -> None:
+    """A tag of 600,000 attributes took 1.3 s, in one go."""
+    began = time.monotonic()
+    found, is_whole = articles(article_set(record("1"), mad, record("2")).encode())
+    assert ([article.pmid for article in found], is_whole) == (["1"], False)
+    assert time.monotonic() - began < 1
+
+
+def test_a_text_without_end_is_cut() -> None:
+    article = one(record(abstract=f"<AbstractText>{'word ' * 100_000}</AbstractText>"))
+    assert len(article.abstract[0][1]) == 99_999
