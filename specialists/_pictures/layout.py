@@ -11,6 +11,8 @@ from statistics import median
 
 GUTTER = 1.0
 """The least width of a gutter, in heights of a line."""
+HAIRLINE = 0.15
+"""What parts two columns of a table in which other rows keep a gutter: numbers reach up to the next heading."""
 PARAGRAPH = 2.0
 """From middle to middle of two rows, in heights of a line."""
 BREAK = 1.8
@@ -59,7 +61,7 @@ def laid_out(pieces: Sequence[Piece]) -> str:
         if above:
             far = _middle(block[0]) - _middle(above) > PARAGRAPH * height
             text += "\n\n" if far or len(spans) > 1 or text.endswith("|") else "\n"
-        text += _block(block, spans)
+        text += _block(block, spans, height)
         above = block[-1]
     return text
 
@@ -166,7 +168,7 @@ def _columns(row: Row, spans: Sequence[Span]) -> set[int]:
     return {_column(piece, spans) for piece in row}
 
 
-def _block(block: Sequence[Row], spans: Sequence[Span]) -> str:
+def _block(block: Sequence[Row], spans: Sequence[Span], height: float) -> str:
     if not spans:
         return "\n".join(_line(row) for row in block)
     if _is_prose(block, spans):
@@ -174,7 +176,7 @@ def _block(block: Sequence[Row], spans: Sequence[Span]) -> str:
         for piece in (piece for row in block for piece in row):
             columns[_column(piece, spans)].append(piece)
         return "\n\n".join(laid_out(column) for column in columns)
-    return _table(block, spans)
+    return _table(block, height)
 
 
 def _is_prose(block: Sequence[Row], spans: Sequence[Span]) -> bool:
@@ -197,22 +199,24 @@ def _line(row: Row) -> str:
     return text
 
 
-def _folded(block: Sequence[Row], spans: Sequence[Span]) -> list[Span]:
-    """Neighbours of which no row has both are one column: a heading and numbers that stand right of it."""
+def _folded(block: Sequence[Row], spans: Sequence[Span], gutter: float) -> list[Span]:
+    """Neighbours that no row keeps apart are one column: a heading and numbers that stand right of it."""
     folded = [spans[0]]
     for span in spans[1:]:
-        candidate = [*folded[:-1], (folded[-1][0], span[1])]
-        both = any(
-            folded[-1][0] <= one.left < folded[-1][1] and span[0] <= other.left < span[1]
+        apart = any(
+            folded[-1][0] <= one.left < folded[-1][1]
+            and span[0] <= other.left < span[1]
+            and other.left - one.right >= gutter
             for row in block
             for one, other in pairwise(row)
         )
-        folded = [*folded, span] if both else candidate
+        folded = [*folded, span] if apart else [*folded[:-1], (folded[-1][0], span[1])]
     return folded
 
 
-def _table(block: Sequence[Row], spans: Sequence[Span]) -> str:
-    spans = _folded(block, spans)
+def _table(block: Sequence[Row], height: float) -> str:
+    reached = [(piece.left, piece.right) for row in block for piece in row]
+    spans = _folded(block, _merged(reached, HAIRLINE * height), GUTTER * height)
     table = _cells(block, spans)
     table.insert(1, ["---"] * len(spans))
     return "\n".join("| " + " | ".join(cells) + " |" for cells in table)

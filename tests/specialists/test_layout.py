@@ -93,6 +93,19 @@ def test_a_heading_and_the_numbers_right_of_it_are_one_column() -> None:
     )
 
 
+def test_numbers_that_reach_up_to_the_next_heading_stay_in_their_column() -> None:
+    rows = [["Bergen", "917.0", "799.7"], ["Oslo", "235.8", "103.1"]]
+    pieces = [*grid([["Station", "Jan", "Feb"]], [0, 200, 330]), *grid(rows, [0, 264, 394], STEP)]
+    assert laid_out(pieces) == (
+        "| Station | Jan | Feb |\n| --- | --- | --- |\n| Bergen | 917.0 | 799.7 |\n| Oslo | 235.8 | 103.1 |"
+    )
+
+
+def test_words_of_a_cell_that_stand_a_little_apart_are_one_cell() -> None:
+    rows = [["Unit", "price", "Total"], ["four", "euros", "4.00"]]
+    assert laid_out(grid(rows, [0, 54, 300])) == "| Unit price | Total |\n| --- | --- |\n| four euros | 4.00 |"
+
+
 def test_what_would_end_a_cell_does_not() -> None:
     assert laid_out(grid([["a|b", "c\\d"], ["e", "f"]], [0, 300])) == "| a\\|b | c\\\\d |\n| --- | --- |\n| e | f |"
 
