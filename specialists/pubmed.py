@@ -187,7 +187,8 @@ def _listing(search: _Search, found: Found, pmids: Sequence[str], page: Page) ->
         if done == len(records):
             return f"ask again with offset={following}"
         if not done:  # or the same would come again
-            return f"ask with pmid={records[0].pmid} for the first one whole, with offset={search.first + 1} for others"
+            others = f", with offset={search.first + 1} for others" if search.first + 1 < found.total else ""
+            return f"ask with pmid={records[0].pmid} for the first one whole{others}"
         return f"ask again with offset={places[records[done].pmid] - 1}"
 
     data = {

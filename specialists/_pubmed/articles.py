@@ -1,27 +1,18 @@
-"""Built in: articles out of PubMed's XML. Bytes go in, records with title, authors, source and abstract come out.
+"""Built in: articles out of PubMed's XML. Bytes go in, articles with title, authors, source and abstract come out."""
 
-Nothing in the XML is trusted: it may declare no entities, nest no deeper than PubMed does, and break off anywhere.
-"""
-
-import html.entities
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from xml.etree.ElementTree import Element, TreeBuilder
+from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
 from brain import Refused
 from specialists._pubmed.eutils import UNREADABLE
+from specialists._pubmed.records import Reading
 
 ARTICLES_MOST = 100
-DEPTH_MOST = 200
-ELEMENTS_MOST = 60_000
-"""Of one article, where each author takes four. They are freed in one go, in which nothing else runs."""
 TEXT_MOST = 100_000
 """Characters of one text."""
-_PIECE = 64 * 1024
-_UNREAD = frozenset({"AffiliationInfo", "ChemicalList", "GrantList", "History", "InvestigatorList", "ReferenceList"})
-_KINDS = ("PubmedArticle", "PubmedBookArticle")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DOI = re.compile(r"10\.[\d.]{1,20}/\S+")
 _PMCID = re.compile(r"PMC\d+")
@@ -106,76 +97,18 @@ def articles(data: bytes) -> tuple[list[Article], bool]:
         Refused: when it is no such answer, or holds what could harm.
     """
     found: list[Article] = []
-    reading = _Reading(found)
+
+    def take(record: Element) -> None:
+        if len(found) < ARTICLES_MOST:
+            found.extend(_article(record))
+
     try:
-        reading.read(data)
+        Reading(take).read(data)
     except (expat.ExpatError, ValueError, LookupError):  # the last two also of an encoding that is none
         if not found:
             raise Refused(UNREADABLE) from None
         return found, False
     return found, True
-
-
-class _Reading:
-    """Builds one article at a time, so that an answer of many never stands in memory as a whole."""
-
-    def __init__(self, found: list[Article]) -> None:
-        self._found = found
-        self._builder: TreeBuilder | None = None
-        self._depth = self._begun_at = self._elements = self._unread_at = 0
-        self._parser = expat.ParserCreate()
-        self._parser.buffer_text = True
-        self._parser.StartElementHandler = self._start
-        self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._text
-        self._parser.SkippedEntityHandler = self._skipped
-        self._parser.EntityDeclHandler = _refuse
-
-    def read(self, data: bytes) -> None:
-        """Reads an answer; raises ExpatError, ValueError or LookupError where it is none any more."""
-        for start in range(0, len(data), _PIECE):
-            self._parser.Parse(data[start : start + _PIECE])
-            if start - self._parser.CurrentByteIndex > _PIECE:
-                raise ValueError("a tag without end")
-        self._parser.Parse(b"", True)
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        self._depth += 1
-        if self._depth > DEPTH_MOST:
-            raise Refused(UNREADABLE)
-        if self._builder is None and tag in _KINDS:
-            self._builder, self._begun_at, self._elements = TreeBuilder(), self._depth, 0
-        if self._builder is not None and not self._unread_at and tag in _UNREAD:
-            self._unread_at = self._depth
-        if self._builder is not None and not self._unread_at:
-            self._elements += 1
-            if self._elements > ELEMENTS_MOST:
-                raise ValueError("more than an article has")
-            self._builder.start(tag, attributes)
-
-    def _end(self, tag: str) -> None:
-        if self._unread_at:
-            self._unread_at = self._unread_at if self._depth > self._unread_at else 0
-        elif self._builder is not None:
-            self._builder.end(tag)
-            if self._depth == self._begun_at:
-                record, self._builder = self._builder.close(), None
-                if len(self._found) < ARTICLES_MOST:
-                    self._found += _article(record)
-        self._depth -= 1
-
-    def _text(self, text: str) -> None:
-        if self._builder is not None and not self._unread_at:
-            self._builder.data(text)
-
-    def _skipped(self, name: str, is_parameter: bool) -> None:
-        """An entity of the document type, which is never fetched; those of HTML are known anyway."""
-        self._text(html.entities.html5.get(f"{name};", ""))
-
-
-def _refuse(*_: object) -> None:
-    """Declared entities can grow without end, or name files."""
-    raise Refused(UNREADABLE)
 
 
 def _article(record: Element) -> Iterator[Article]:

@@ -188,6 +188,10 @@ def test_further_results_are_numbered_on_and_said_how_to_get(server: Eutils) -> 
     assert found.more(len(found.text)) == "ask again with offset=25"
     too_long_for_a_block = "ask with pmid=6 for the first one whole, with offset=6 for others"
     assert [found.more(0), found.more(500)] == [too_long_for_a_block] * 2
+    server.total = 40
+    at_the_end = result(server, query="x", max_results=20, offset=39).more
+    assert at_the_end is not None
+    assert at_the_end(0) == "ask with pmid=40 for the first one whole"
 
 
 def test_an_offset_behind_the_last_is_refused(server: Eutils) -> None:
