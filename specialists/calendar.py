@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -154,7 +155,8 @@ def calendar(
     with _store(context, settings) as store:
         mails = frozenset(mail.strip().casefold() for mail in settings.mails.split(",") if mail.strip())
         assert context.user is not None
-        desk = Desk(store, context.user, context.conversation_id, zone, clock, calendar, settings.default, mails)
+        left = partial(_seconds_left, context)
+        desk = Desk(store, context.user, context.conversation_id, zone, clock, calendar, settings.default, mails, left)
         if action == "list":
             return _one(desk, event_id) if event_id else _list(desk, wish, query, max_results)
         if action == "free":
@@ -183,15 +185,17 @@ def _root(settings: CalendarSettings) -> Path:
     return Path(settings.folder).expanduser() if settings.folder else platformdirs.user_data_path("brain") / "calendars"
 
 
+def _seconds_left(context: Context) -> float:
+    return context.seconds_left - _SAVED_SECONDS
+
+
 @contextmanager
 def _store(context: Context, settings: CalendarSettings) -> Iterator[Store]:
     """Where this user's calendars are, and nobody else's."""
     if context.user is None:
         raise Refused("the calendar needs a signed-in user")
 
-    def seconds_left() -> float:
-        return context.seconds_left - _SAVED_SECONDS
-
+    seconds_left = partial(_seconds_left, context)
     if not settings.caldav_url:
         yield Folder(_root(settings) / folder_name(context.user), seconds_left)
         return

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from brain import Refused
 from specialists._calendar.edit import Edit
-from specialists._calendar.events import Event, File, read
+from specialists._calendar.events import Event, read
 from specialists._calendar.expand import Happening, Occurrence, Window, difference, main_of
 from specialists._calendar.listing import Entry, iso, one_line
 from specialists._calendar.store import CHANGED, Calendar, Changed, Resource, Store, chosen, there_are
@@ -39,6 +39,7 @@ class Desk:
         named: whose calendar is meant, None for all.
         default: where new events go when there are several.
         mails: the user's own mail addresses.
+        seconds_left: how long there is to follow the rules of series.
         notes: what was left out, for the reader.
     """
 
@@ -50,6 +51,7 @@ class Desk:
     named: str | None = None
     default: str = ""
     mails: frozenset[str] = frozenset()
+    seconds_left: Callable[[], float] = lambda: 1.0
     notes: list[str] = field(default_factory=list)
     several: bool = False
 
@@ -62,7 +64,7 @@ class Desk:
     def entries(self, window: Window) -> list[Entry]:
         """What happens in a window, in order; cancelled ones are counted in a note only."""
         found: list[Entry] = []
-        happening = Happening(window)
+        happening = Happening(window, self.seconds_left)
         for resource in self._files(window):
             room = OCCURRENCES_MOST - len(found)
             happens = islice(happening.of(resource.file), room + 1)
@@ -141,16 +143,15 @@ class Desk:
 
     def next_of(self, resource: Resource, uid: str, window: Window) -> Entry:
         """An event as it happens next in a window, else as it happens first."""
-        found = [one for known, one in Happening(window).of(resource.file) if known == uid]
-        if not found:
-            return self._first(resource, uid)
-        return Entry(resource, uid, min(found, key=lambda one: at(one.start, self.zone).timestamp()), self.zone)
+        found = Happening(window).of_one(resource.file.series[uid])
+        first = min(found, key=lambda one: at(one.start, self.zone).timestamp(), default=None)
+        return Entry(resource, uid, first, self.zone) if first else self._first(resource, uid)
 
     def change(self, wanted: str, when: Moment | None, scope: str | None, wish: Wish) -> Entry:
         """Changes an event, one occurrence, or a series."""
         resource, uid = self._unchanged(wanted)
         edit = Edit(resource.file, uid, self.zone, self.now)
-        if not _repeats(resource.file, uid):
+        if not resource.repeats(uid):
             data = edit.whole(wish)
             return self._first(self._written(resource, data), uid)
         occurrence = self._occurrence(resource, uid, when, scope, wish)
@@ -166,7 +167,7 @@ class Desk:
         """Removes an event, one occurrence, or a series; returns what it was."""
         resource, uid = self._unchanged(wanted)
         edit = Edit(resource.file, uid, self.zone, self.now)
-        if not _repeats(resource.file, uid) or scope == "series":
+        if not resource.repeats(uid) or scope == "series":
             entry = self._first(resource, uid)
             data = edit.nothing()
         else:
@@ -244,7 +245,7 @@ class Desk:
     def _around(self, resource: Resource, uid: str, moment: Moment) -> list[Occurrence]:
         middle = at(moment, self.zone)
         window = Window(middle - AROUND, middle + AROUND, self.zone)
-        return [one for found, one in Happening(window).of(resource.file) if found == uid]
+        return list(Happening(window).of_one(resource.file.series[uid]))
 
     def _is(self, moment: Moment | None, wanted: Moment) -> bool:
         if moment is None:
@@ -270,7 +271,7 @@ class Desk:
         first = Occurrence(event, event.start, event.end, event.instead_of)
         if near is not None:
             window = Window(at(day_of(near), self.zone), at(near, self.zone) + AROUND, self.zone)
-            later = [one for found, one in Happening(window).of(resource.file) if found == uid]
+            later = Happening(window).of_one(events)
             first = min(later, key=lambda one: at(one.start, self.zone).timestamp(), default=first)
         return Entry(resource, uid, first, self.zone)
 
@@ -286,10 +287,8 @@ class Desk:
         start, end = entry.span
         once = not entry.repeats or entry.occurrence.event.instead_of is not None
         window = Window(start, end if once else start + CONFLICT_DAYS, self.zone)
-        mine = [one for uid, one in Happening(window).of(entry.resource.file) if uid == entry.uid]
-        spans = [
-            Entry(entry.resource, entry.uid, one, self.zone).span for one in ([entry.occurrence] if once else mine)
-        ]
+        mine = [entry.occurrence] if once else Happening(window).of_one(entry.resource.file.series[entry.uid])
+        spans = [replace(entry, occurrence=one).span for one in mine]
         notes, self.notes = self.notes, []
         others = [e for e in self.busy(self.entries(window)) if e.uid != entry.uid]
         self.notes = notes
@@ -326,11 +325,6 @@ def _meant(resource: Resource, wanted: str) -> Iterator[str]:
     for uid in resource.file.series:
         if wanted in (uid, resource.id(uid)):
             yield uid
-
-
-def _repeats(file: File, uid: str) -> bool:
-    events = file.series[uid]
-    return len(events) > 1 or events[0].repeats or events[0].instead_of is not None
 
 
 def _overlap(one: tuple[datetime, datetime], other: tuple[datetime, datetime]) -> bool:

@@ -4,7 +4,7 @@ so that what is broken or huge in a stranger's file stays without effect on the 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import chain, islice
 
@@ -81,16 +81,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What stands in a file: its events by UID, and how many others cannot be read.
-
-    Attributes:
-        expanded: what `expand` keeps of each series.
-    """
+    """What stands in a file: its events by UID, and how many others cannot be read."""
 
     data: bytes
     series: Mapping[str, Sequence[Event]]
     unreadable: int = 0
-    expanded: dict[str, object] = field(default_factory=dict, compare=False)
 
 
 def read(data: bytes) -> File:

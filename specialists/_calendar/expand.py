@@ -1,6 +1,6 @@
 """Built in: when events happen. Series are expanded by recurring-ical-events, each as far as it is bound to end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -11,8 +11,6 @@ from specialists._calendar.events import Event, File
 from specialists._calendar.rules import OCCURRENCES_MOST, WORK_MOST, BadRule, Rule, read
 from specialists._calendar.zones import Moment, at, day_of
 
-_KEPT_WORK_MOST = 1_500
-"""Of a series whose times are kept for the next question; others are counted out again."""
 _ONWARD_MOST = 100
 """Changes of all later occurrences; each is compared with each occurrence."""
 _NUMBER = "X-NUMBER"
@@ -47,33 +45,42 @@ class Happening:
     """What happens in a window, of the files that were looked into; and the titles of the series left out, with why."""
 
     window: Window
+    seconds_left: Callable[[], float] = lambda: 1.0
     left_out: list[str] = field(default_factory=list)
 
     def of(self, file: File) -> Iterator[tuple[str, Occurrence]]:
         """The occurrences of a file that touch the window, by UID."""
         for uid, events in file.series.items():
-            if len(events) == 1 and not events[0].repeats:
-                found = [Occurrence(events[0], events[0].start, events[0].end, events[0].instead_of)]
-            else:
-                found = self._of_series(file, uid, events)
-            yield from ((uid, occurrence) for occurrence in found if touches(occurrence, self.window))
+            if self.seconds_left() <= 0:
+                self.left_out.append("what there was no time for: ask for one calendar, or a shorter time")
+                return
+            yield from ((uid, occurrence) for occurrence in self.of_one(events))
 
-    def _of_series(self, file: File, uid: str, events: Sequence[Event]) -> list[Occurrence]:
+    def of_one(self, events: Sequence[Event]) -> Iterator[Occurrence]:
+        """The occurrences of one event or series that touch the window."""
+        if len(events) == 1 and not events[0].repeats:
+            found = [Occurrence(events[0], events[0].start, events[0].end, events[0].instead_of)]
+        else:
+            found = [] if self._later(events) else self._of_series(events)
+        return (occurrence for occurrence in found if touches(occurrence, self.window))
+
+    def _later(self, events: Sequence[Event]) -> bool:
+        """Whether nothing of a series can be in the window yet, so that its rules need not be followed."""
+        last = self.window.end + _AROUND
+        return all(at(e.start, self.window.zone) > last and not e.added for e in events)
+
+    def _of_series(self, events: Sequence[Event]) -> list[Occurrence]:
         try:
-            return self._expanded(file, uid, events)
+            return self._expanded(events)
         except BadRule:
             self.left_out.append(f"{_called(events)} repeats by a rule that cannot be followed, and is shown once")
             return [Occurrence(event, event.start, event.end, event.instead_of) for event in events]
 
-    def _expanded(self, file: File, uid: str, events: Sequence[Event]) -> list[Occurrence]:
-        kept = file.expanded.get(uid)
-        series = kept if isinstance(kept, Series) else Series(events)
-        work = series.work(self.window.end.date())
-        if work > WORK_MOST or series.most(self.window) > OCCURRENCES_MOST:
+    def _expanded(self, events: Sequence[Event]) -> list[Occurrence]:
+        series = Series(events)
+        if series.work(self.window.end.date()) > WORK_MOST or series.most(self.window) > OCCURRENCES_MOST:
             self.left_out.append(f"{_called(events)} repeats too often to be listed")
             return []
-        if work <= _KEPT_WORK_MOST:
-            file.expanded[uid] = series
         return list(series.between(self.window))
 
 

@@ -30,8 +30,7 @@ class Entry:
 
     @property
     def repeats(self) -> bool:
-        events = self.resource.file.series[self.uid]
-        return len(events) > 1 or events[0].repeats or events[0].instead_of is not None
+        return self.resource.repeats(self.uid)
 
     @property
     def span(self) -> tuple[datetime, datetime]:

@@ -40,6 +40,11 @@ class Resource:
         own = file_id(self.calendar, self.name)
         return own if len(self.file.series) == 1 else f"{own}.{_short(uid)[:4]}"
 
+    def repeats(self, uid: str) -> bool:
+        """Whether an event of this file is a series, or what differs in one."""
+        events = self.file.series[uid]
+        return len(events) > 1 or events[0].repeats or events[0].instead_of is not None
+
 
 class Store(Protocol):
     """Where one user's calendars are kept. Everything here blocks, and raises `Refused` when it cannot be done.

@@ -1,10 +1,13 @@
 """When events happen, as files of other programs say it: rules, exceptions, zones, and what is wrong in them."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from calendars import Calendars, ics, starts
+from calendars import NOW, Calendars, ics, starts
+
+from specialists.calendar import calendar
 
 BERLIN = "DTSTART;TZID=Europe/Berlin:{0}\nDTEND;TZID=Europe/Berlin:{1}"
 MORNING = BERLIN.format("20260323T090000", "20260323T100000")
@@ -445,6 +448,16 @@ def test_an_event_that_is_on_a_hundred_thousand_times_at_once_is_left_out(calend
     begun = time.monotonic()
     assert "Left out: 'Evil' repeats too often to be listed." in calendars.text(start="2026-03-23")
     assert time.monotonic() - begun < 2
+
+
+def test_a_thousand_rules_that_are_each_much_work_end_with_the_time(calendars: Calendars) -> None:
+    hourly = "DTSTART:19850101T000000Z\nRRULE:FREQ=HOURLY;BYMINUTE=0"
+    calendars.put("evil.ics", ics(*(f"UID:{number}\nSUMMARY:Evil\n{hourly}" for number in range(1000))))
+    late = replace(calendars.context(), deadline=time.monotonic() + 2)
+    begun = time.monotonic()
+    text = calendar(start="2026-03-23", end="2026-03-23", context=late, settings=calendars.settings, now=NOW).text
+    assert time.monotonic() - begun < 4
+    assert "Left out: what there was no time for: ask for one calendar, or a shorter time." in text
 
 
 def test_what_is_no_plain_file_is_not_opened(calendars: Calendars, tmp_path: Path) -> None:
