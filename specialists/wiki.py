@@ -16,6 +16,7 @@ from specialists._wiki.mediawiki import MediaWiki
 from specialists._wiki.names import Offline, Online, WikiSettings, chosen, problem, zim_files
 from specialists._wiki.source import Hit, Page, Source
 
+HITS_TRIED = 3
 WORDS_LENGTH = 300
 """Of what is looked for; Wikipedia's search takes no more."""
 _OF_WIKIS = frozenset({
@@ -88,7 +89,7 @@ async def wiki(
         page, language = unquote(address["title"]), address["language"]
     source = _source(wiki, language, settings, context)
     title, _, anchor = _line((page or "").replace("_", " ")).partition("#")
-    wanted = str(section) if section is not None else anchor or None
+    wanted = ("" if section is None else str(section).strip()) or anchor or None
     words = _line(query or "")
     if title:
         found = await source.page(title)
@@ -125,15 +126,21 @@ async def _searched(source: Source, words: str, *, verbatim: bool) -> tuple[Page
     if found.page is None and told != words and (verbatim or not found.hits):
         again = await source.search(told)
         found = again if again.page or again.hits else found
-    best = found.page
-    titles = [hit.title for hit in found.hits]
-    if best is None and titles:
-        same = next((title for title in titles if title.casefold() == words.casefold()), titles[0])
-        best = await source.page(same)
+    best = found.page or await _first(
+        source, sorted(found.hits, key=lambda hit: hit.title.casefold() != words.casefold())
+    )
     if best is None:
         near = [found.suggestion] if found.suggestion else []
         raise answer.nothing(source.label, words, [*near, *await source.nearest(words)])
     return best, [hit for hit in found.hits if hit.title != best.title]
+
+
+async def _first(source: Source, hits: Sequence[Hit]) -> Page | None:
+    """The first page that exists; an index may know some that were deleted."""
+    for hit in hits[:HITS_TRIED]:
+        if page := await source.page(hit.title):
+            return page
+    return None
 
 
 async def _introduced(source: Source, page: Page, others: Sequence[Hit]) -> Result:

@@ -4,6 +4,7 @@ HTML comes in on stdin, JSON goes out on stdout: `blocks`, each a heading (`leve
 (`level` 0); `facts`, the box of facts; `choices`, the first links of list items with their lines; `disambiguation`.
 """
 
+import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,10 @@ CHOICES_MOST = 60
 LIST_DEPTH = 6
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _NOTES = frozenset({"hatnote", "dablink", "rellink", "homonymie", "bandeau-niveau-detail"})
+_SPECIAL = re.compile(
+    r"(?:Special|Spezial|Spécial|Especial|Speciale|Speciaal|Служебная|Спеціальна|特別|特殊|특수|خاص):"
+)
+"""Lists of pages that the wiki makes; they have no text."""
 _CHOICE_BOXES = "#disambigbox, #setindexbox, .dmbox, .disambig, .dmbox-disambig, #disambig, .disambiguation, .homonymie"
 
 
@@ -118,7 +123,8 @@ class Reading:
         if len(self.choices) < CHOICES_MOST:
             link = item.css_first("a[href]")
             if link is not None and not {"external", "extiw", "new"} & classes(link):
-                self.choices.append((link.attributes.get("title") or text(link), line))
+                title = link.attributes.get("title") or text(link)
+                self.choices += [] if _SPECIAL.match(title) else [(title, line)]
 
 
 def _holds_blocks(node: "LexborNode") -> bool:

@@ -259,6 +259,17 @@ def test_of_a_text_without_end_it_is_said_that_there_is_more() -> None:
     assert end.endswith("Word. Wo …\n\n(There is more than can be read on; ask for a section by its name.)")
 
 
+def test_an_empty_section_is_none(api: ActionApi) -> None:
+    """Small models fill in what they do not need."""
+    empty = {"page": "Rome", "section": "", "language": "", "wiki": "", "query": ""}
+    assert answer(wiki, empty, at(api)) == answer(wiki, {"page": "Rome"}, at(api))
+
+
+def test_a_page_that_only_the_index_still_knows_is_passed_over() -> None:
+    with playing(ActionApi({"Rome": ROME}, hits={"old city": ["Deleted", "Rome"]})) as api:
+        assert answer(wiki, {"query": "old city"}, at(api)).startswith("📚 TEST 'Rome'\n")
+
+
 def test_the_older_format_is_read_too() -> None:
     with playing(a_wiki(version=1)) as api:
         assert answer(wiki, {"query": "eternal city"}, at(api)).startswith("📚 TEST 'Rome'\n")

@@ -194,6 +194,12 @@ def test_a_section_is_found_by_name_number_or_anchor(wanted: str, title: str) ->
     assert found.title == title
 
 
+def test_lists_that_the_wiki_makes_are_no_choices() -> None:
+    made = '<li><a href="/p" title="Spezial:Präfixindex/X">Alle Seiten mit X</a></li>'
+    source = f'<ul>{made}<li><a href="/x">X (Y)</a></li></ul>'
+    assert html.read(source)["choices"] == [("X (Y)", "X (Y)")]
+
+
 def test_choices_are_what_list_items_link_to() -> None:
     source = """<p><b>Mercury</b> most commonly refers to:</p><ul>
     <li><a href="/wiki/Mercury_(planet)" title="Mercury (planet)">Mercury (planet)</a>, the planet</li>
