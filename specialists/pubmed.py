@@ -91,7 +91,7 @@ async def pubmed(
     an article. `today` is for tests; else the user's day counts.
     """
     eutils = Eutils(context, settings)
-    query, wanted = query or "", "" if pmid is None else str(pmid).strip()
+    query, wanted = query or "", str(pmid or "").strip()
     if wanted := wanted or named(query):
         steps = _reading(eutils, pmids_of(wanted), offset)
     else:

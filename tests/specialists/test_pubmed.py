@@ -314,6 +314,12 @@ def test_an_article_that_a_query_names_by_its_number_is_read(server: Eutils, que
     assert server.programs == ["efetch"]
 
 
+def test_parameters_that_say_nothing_are_none(server: Eutils) -> None:
+    """Small models fill in what they do not need."""
+    empty = {"query": "x", "pmid": 0, "date_range": "", "article_types": [], "offset": 0}
+    assert answer(pubmed, empty, ctx(server)) == answer(pubmed, {"query": "x"}, ctx(server))
+
+
 def test_a_number_in_pubmed_s_own_syntax_is_searched(server: Eutils) -> None:
     answer(pubmed, {"query": "PMID 11 OR 22[uid]"}, ctx(server))
     assert server.last()["term"] == "PMID 11 OR 22[uid]"
