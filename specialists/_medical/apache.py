@@ -161,7 +161,8 @@ CALCULATORS = (
                 also="severe_organ_insufficiency_or_immunocompromised "
                 "history_of_severe_organ_failure_or_immunocompromise chronic_health "
                 "diagnosis_of_severe_organ_failure_or_immunocompromise "
-                "severe_organ_failure_or_immunocompromise",
+                "severe_organ_failure_or_immunocompromise chronic_organ_failure chronic_organ_insufficiency "
+                "immunocompromised",
             ),
             Choice(
                 name="admission",

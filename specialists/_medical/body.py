@@ -12,6 +12,8 @@ from specialists._medical.steps import below
 CM_PER_INCH = 2.54
 FIVE_FEET = 60
 LEAST_BMI, MOST_BMI = 6, 130
+CHILD_HEIGHT, MOST_BMI_OF_A_CHILD = 100, 45
+"""Below this height, in cm, a larger index comes of inches that were taken as centimetres."""
 DEVINE = Source("Devine BJ. Gentamicin therapy. Drug Intell Clin Pharm 1974;8:650-655")
 ADULT_HEIGHT = HEIGHT.within(100, 250)
 ADULT_WEIGHT = WEIGHT.within(20, 650)
@@ -42,7 +44,8 @@ def checked_bmi(weight: float, height: float) -> float:
         Wrong: when it is impossible.
     """
     bmi = weight / (height / 100) ** 2
-    if not LEAST_BMI <= bmi <= MOST_BMI:
+    most = MOST_BMI if height >= CHILD_HEIGHT else MOST_BMI_OF_A_CHILD
+    if not LEAST_BMI <= bmi <= most:
         raise Wrong(
             f"weight {weight:g} kg and height {height:g} cm do not go together (BMI {bmi:.4g}); give their units"
         )

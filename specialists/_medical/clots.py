@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source
-from specialists._medical.inputs import Choice, YesNo
+from specialists._medical.inputs import Choice, Quantity, YesNo
 from specialists._medical.names import KEY_LENGTH
 from specialists._medical.patient import AGE, BMI, HEART_RATE, SEX, SPO2
 from specialists._medical.reading import key_of
@@ -59,13 +60,14 @@ CALCULATORS = (
                 text="clinical signs and symptoms of DVT",
                 points=3,
                 also="clinical_signs_dvt clinical_signs_of_dvt clinical_signs_and_symptoms_of_dvt clinical_dvt"
-                " clinical_signs_and_symptoms_of_deep_vein_thrombosis",
+                " clinical_signs_and_symptoms_of_deep_vein_thrombosis signs_of_dvt signs_and_symptoms_of_dvt",
             ),
             YesNo(
                 name="pe_likeliest",
                 text="PE is the first diagnosis, or equally likely",
                 points=3,
-                also="pe_most_likely_diagnosis pe_number_one "
+                also="pe_most_likely_diagnosis pe_most_likely pe_number_one alternative_diagnosis_less_likely "
+                "alternative_diagnosis_less_likely_than_pe "
                 "pulmonary_embolism_is_1_diagnosis_or_equally_likely pe_likely "
                 "pe_is_1_diagnosis_or_equally_likely pe_is_number_one_diagnosis",
             ),
@@ -81,7 +83,7 @@ CALCULATORS = (
                 points=1.5,
                 joins=True,
                 also="immobilization surgery immobilization_for_at_least_3_days "
-                "surgery_in_the_previous_4_weeks immobilisation_or_surgery recent_surgery",
+                "surgery_in_the_previous_4_weeks immobilisation_or_surgery surgery_or_immobilization recent_surgery",
             ),
             YesNo(
                 name="previous_pe_or_dvt",
@@ -89,7 +91,8 @@ CALCULATORS = (
                 joins=True,
                 also="previous_dvt_pe previous_dvt previous_pe prior_dvt_pe "
                 "previously_documented_pulmonary_embolism previously_documented_deep_vein_thrombosis "
-                "previously_documented_dvt previously_documented_pe prior_pe prior_dvt",
+                "previously_documented_dvt previously_documented_pe prior_pe prior_dvt previous_vte prior_vte "
+                "history_of_vte history_of_dvt history_of_pe history_of_dvt_or_pe",
             ),
             YesNo(name="hemoptysis", points=1, also="haemoptysis"),
             YesNo(
@@ -145,7 +148,7 @@ CALCULATORS = (
                 "localized_tenderness_on_deep_venous_system localised_tenderness "
                 "localized_tenderness_along_the_deep_venous_system",
             ),
-            YesNo(name="entire_leg_swollen", points=1, also="leg_swollen whole_leg_swollen"),
+            YesNo(name="entire_leg_swollen", points=1, also="leg_swollen whole_leg_swollen entire_leg_swelling"),
             YesNo(
                 name="calf_swelling",
                 text="more than 3 cm larger than the other, 10 cm below the tibial tuberosity",
@@ -153,6 +156,10 @@ CALCULATORS = (
                 also="calf_swelling_gt_3cm calf_swelling_3_cm calf_swelling_3cm calf_swelling_over_3_cm "
                 "calf_swelling_3_centimeters calf_swelling_3_centimeters_compared_to_the_other_leg "
                 "calf_swelling_3_cm_compared_to_the_other_leg",
+                measured=(
+                    Quantity(name="calf_difference", measure=units.LENGTH, least=0, most=30),
+                    Limit(">", 3),
+                ),
             ),
             YesNo(
                 name="pitting_edema",
@@ -252,7 +259,7 @@ CALCULATORS = (
             SEX.maybe("of a man pregnancy, miscarriage and hormones are not asked"),
             Choice(
                 name="surgery",
-                also="surgery_type type_of_surgery",
+                also="surgery_type type_of_surgery planned_surgery",
                 options={
                     "none": 0,
                     "minor": 1,
@@ -327,7 +334,8 @@ CALCULATORS = (
                 {
                     "previous_dvt_or_pe": "history_dvt_pe history_of_dvt_or_pe previous_dvt previous_pe "
                     "previously_documented_dvt previously_documented_deep_vein_thrombosis "
-                    "previously_documented_pulmonary_embolism history_of_dvt_pe",
+                    "previously_documented_pulmonary_embolism history_of_dvt_pe history_of_dvt "
+                    "history_of_pe history_of_vte",
                     "family_history_thrombosis": "family_history_of_thrombosis",
                     "factor_v_leiden": "positive_factor_v_leiden",
                     "prothrombin_20210a": "positive_prothrombin_20210a",

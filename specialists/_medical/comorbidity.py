@@ -58,6 +58,8 @@ CALCULATORS = (
                 flags=(
                     ("mild_liver_disease", "mild", "none"),
                     ("moderate_severe_liver_disease", "moderate_to_severe", "none"),
+                    ("moderate_to_severe_liver_disease", "moderate_to_severe", "none"),
+                    ("moderate_or_severe_liver_disease", "moderate_to_severe", "none"),
                 ),
             ),
             Choice(
@@ -76,7 +78,9 @@ CALCULATORS = (
                 },
                 flags=(
                     ("uncomplicated_diabetes", "uncomplicated", "none_or_diet_controlled"),
+                    ("diabetes_without_complications", "uncomplicated", "none_or_diet_controlled"),
                     ("diabetes_with_end_organ_damage", "end_organ_damage", "none_or_diet_controlled"),
+                    ("diabetes_with_complications", "end_organ_damage", "none_or_diet_controlled"),
                 ),
             ),
             YesNo(name="hemiplegia", points=2, also="hemiplegia_or_paraplegia"),
@@ -94,7 +98,11 @@ CALCULATORS = (
                 scores=True,
                 also="solid_tumour tumor",
                 words={"localised": "localized", "yes": "localized"},
-                flags=(("metastatic_solid_tumor", "metastatic", "none"),),
+                flags=(
+                    ("metastatic_solid_tumor", "metastatic", "none"),
+                    ("metastatic_cancer", "metastatic", "none"),
+                    ("localized_solid_tumor", "localized", "none"),
+                ),
             ),
             YesNo(name="leukemia", points=2, also="leukaemia"),
             YesNo(name="lymphoma", points=2),

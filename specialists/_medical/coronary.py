@@ -141,6 +141,9 @@ CALCULATORS = (
                     "1": "nonspecific_repolarization_disturbance",
                     "2": "significant_st_deviation",
                     "non_specific_repolarization_disturbance": "nonspecific_repolarization_disturbance",
+                    "nonspecific_changes": "nonspecific_repolarization_disturbance",
+                    "nonspecific_st_t_changes": "nonspecific_repolarization_disturbance",
+                    "lbbb": "nonspecific_repolarization_disturbance",
                     "nonspecific": "nonspecific_repolarization_disturbance",
                     "non_specific": "nonspecific_repolarization_disturbance",
                     "significant_st_depression": "significant_st_deviation",
@@ -163,7 +166,8 @@ CALCULATORS = (
             YesNo(
                 name="atherosclerotic_disease",
                 text="known (infarction, PCI, CABG, stroke, TIA, peripheral): 2 points for risk factors",
-                also="history_of_atherosclerosis atherosclerosis history_of_atherosclerotic_disease",
+                also="history_of_atherosclerosis atherosclerosis history_of_atherosclerotic_disease "
+                "known_atherosclerotic_disease",
             ),
             Choice(
                 name="troponin",
@@ -294,7 +298,7 @@ CALCULATORS = (
             YesNo(
                 name="ischemic_heart_disease",
                 points=1,
-                also="history_of_ischemic_heart_disease ischaemic_heart_disease ihd",
+                also="history_of_ischemic_heart_disease ischaemic_heart_disease ihd coronary_artery_disease cad",
             ),
             YesNo(
                 name="congestive_heart_failure",
@@ -305,20 +309,21 @@ CALCULATORS = (
                 name="cerebrovascular_disease",
                 text="stroke or TIA",
                 points=1,
-                also="history_of_cerebrovascular_disease stroke stroke_tia",
+                also="history_of_cerebrovascular_disease stroke stroke_tia stroke_or_tia",
             ),
             YesNo(
                 name="insulin",
                 text="diabetes treated with insulin before surgery",
                 points=1,
                 also="preoperative_insulin_treatment pre_operative_treatment_with_insulin insulin_treatment "
-                "preoperative_insulin pre_operative_insulin",
+                "preoperative_insulin pre_operative_insulin insulin_treated_diabetes diabetes_on_insulin "
+                "insulin_dependent_diabetes",
             ),
             YesNo(
                 name="creatinine_above_2",
                 text="before surgery",
                 points=1,
-                also="preoperative_creatinine_above_2",
+                also="preoperative_creatinine_above_2 creatinine_2 creatinine_over_2",
                 measured=(
                     replace(CREATININE, also=f"{CREATININE.also} preoperative_creatinine pre_operative_creatinine"),
                     Limit(">", 2.0),

@@ -1,11 +1,13 @@
 """Built in: doses that stand for each other: steroids and opioids."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source, Values, Worked
 from specialists._medical.inputs import Choice, Quantity
+from specialists._medical.names import KEY_LENGTH
 from specialists._medical.reading import Wrong, key_of
 from specialists._medical.steps import below
 
@@ -41,6 +43,16 @@ BUCCAL, PATCH = 0.13, 2.4
 """For a microgram of fentanyl from a tablet in the cheek, and for a patch of a microgram an hour, worn for a day."""
 
 
+_TIMES_A_DAY = (
+    dict.fromkeys(("once daily", "once a day"), 1)
+    | dict.fromkeys(("bid", "twice daily", "twice a day"), 2)
+    | dict.fromkeys(("tid", "three times daily", "three times a day"), 3)
+    | dict.fromkeys(("qid", "four times daily", "four times a day"), 4)
+)
+_HOW_OFTEN = re.compile(
+    rf"([\d.,]+ ?[a-zµμ]+) +({'|'.join(_TIMES_A_DAY)}|(?:every|q) ?([1-9]\d?) ?(?:h|hr|hrs|hours?))", re.IGNORECASE
+)
+
 TIMES = Quantity(name="doses_per_day", measure=units.PER_DAY, least=0, most=100)
 
 
@@ -53,9 +65,12 @@ def steroid(x: Values) -> Worked:
 
 
 def _named(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs with a steroid that was told as `["prednisone", 10, "mg"]` as its name and dose."""
+    """The inputs with a steroid told as `["prednisone", 10, "mg"]`, or as a field, as its name and dose."""
     found = dict(raw)
     for name, value in raw.items():
+        steroid = key_of(name[:KEY_LENGTH]).removesuffix("_dose")
+        if _STEROID_WORDS.get(steroid, steroid) in STEROIDS and "dose" not in raw:
+            found["from_steroid"], found["dose"] = steroid, found.pop(name)
         if isinstance(value, list) and len(value) == 3 and isinstance(value[0], str) and "dose" not in raw:
             found[name], found["dose"] = value[0], value[1:]
     return found
@@ -81,7 +96,17 @@ def _a_day(raw: Mapping[str, Any]) -> dict[str, Any]:
         times = [found.pop(f"{quantity.name}_{word}_per_day", None) for word in ("doses", "dose")]
         if dose is not None:
             found[quantity.name] = _times(quantity, dose, next((n for n in times if n is not None), None))
+        found |= _often(quantity, found.get(quantity.name))
     return found
+
+
+def _often(quantity: Quantity, dose: Any) -> dict[str, float]:
+    """The dose of a day of `20 mg bid` or `15 mg every 4 hours`; nothing for what is told otherwise."""
+    found = _HOW_OFTEN.fullmatch(dose.strip()[:60]) if isinstance(dose, str) else None
+    if found is None:
+        return {}
+    times = 24 / int(found[3]) if found[3] else _TIMES_A_DAY[" ".join(found[2].lower().split())]
+    return {quantity.name: _times(quantity, found[1], times)}
 
 
 def _times(quantity: Quantity, dose: Any, times: Any) -> float:
@@ -136,7 +161,12 @@ CALCULATORS = (
         says="equivalent dose of another glucocorticoid",
         group="doses",
         inputs=(
-            Choice(name="from_steroid", options=STEROIDS, words=_STEROID_WORDS, also="input_steroid steroid from drug"),
+            Choice(
+                name="from_steroid",
+                options=STEROIDS,
+                words=_STEROID_WORDS,
+                also="input_steroid steroid from drug from_drug current_steroid",
+            ),
             Quantity(
                 name="dose",
                 text="of the first steroid",
@@ -145,7 +175,12 @@ CALCULATORS = (
                 most=5000,
                 also="input_dose from_dose amount",
             ),
-            Choice(name="to_steroid", options=STEROIDS, words=_STEROID_WORDS, also="target_steroid to output_steroid"),
+            Choice(
+                name="to_steroid",
+                options=STEROIDS,
+                words=_STEROID_WORDS,
+                also="target_steroid to output_steroid target target_drug to_drug convert_to",
+            ),
         ),
         work=steroid,
         prepare=_named,

@@ -122,7 +122,7 @@ CALCULATORS = (
             Choice(
                 name="eye",
                 text="eye opening, also as 1 to 4",
-                also="eye_response best_eye_response eyes eye_opening",
+                also="e eye_response best_eye_response eyes eye_opening",
                 options=EYES,
                 scores=True,
                 words=_numbers(EYES)
@@ -135,6 +135,13 @@ CALCULATORS = (
                     "eyes_open_to_verbal_command": "to_speech",
                     "eyes_open_to_pain": "to_pain",
                     "verbal_command": "to_speech",
+                    "opens_to_speech": "to_speech",
+                    "opens_eyes_to_speech": "to_speech",
+                    "opens_to_voice": "to_speech",
+                    "opens_eyes_to_voice": "to_speech",
+                    "opens_to_pain": "to_pain",
+                    "opens_eyes_to_pain": "to_pain",
+                    "opens_eyes_spontaneously": "spontaneous",
                     "eye_opening_to_verbal_command": "to_speech",
                     "eye_opening_to_pain": "to_pain",
                     "no_eye_opening": "none",
@@ -147,7 +154,7 @@ CALCULATORS = (
             Choice(
                 name="verbal",
                 text="also as 1 to 5",
-                also="verbal_response best_verbal_response speech",
+                also="v verbal_response best_verbal_response speech",
                 options=VERBAL,
                 scores=True,
                 words=_numbers(VERBAL)
@@ -155,6 +162,9 @@ CALCULATORS = (
                     "inappropriate": "inappropriate_words",
                     "incomprehensible": "incomprehensible_sounds",
                     "sounds": "incomprehensible_sounds",
+                    "moans": "incomprehensible_sounds",
+                    "moaning": "incomprehensible_sounds",
+                    "groans": "incomprehensible_sounds",
                     "words": "inappropriate_words",
                     "orientated": "oriented",
                     "no_verbal_response": "none",
@@ -166,7 +176,7 @@ CALCULATORS = (
             Choice(
                 name="motor",
                 text="also as 1 to 6",
-                also="motor_response best_motor_response movement",
+                also="m motor_response best_motor_response movement",
                 options=MOTOR,
                 scores=True,
                 words=_numbers(MOTOR)
@@ -180,6 +190,7 @@ CALCULATORS = (
                     "withdrawal_from_pain": "withdraws",
                     "withdrawal": "withdraws",
                     "withdraws_from_pain": "withdraws",
+                    "withdraws_to_pain": "withdraws",
                     "normal_flexion": "withdraws",
                     "flexion_to_pain": "abnormal_flexion",
                     "flexion": "abnormal_flexion",

@@ -66,7 +66,9 @@ CALCULATORS = (
                 text="or moderate to severe systolic dysfunction",
             ),
             YesNo(name="hypertension", also="hypertension_history htn high_blood_pressure", points=1),
-            YesNo(name="diabetes", also="diabetes_mellitus dm diabetes_history", points=1),
+            YesNo(
+                name="diabetes", also="diabetes_mellitus dm diabetes_history type_2_diabetes type_1_diabetes", points=1
+            ),
             YesNo(
                 name="stroke_tia",
                 also="stroke stroke_tia_thromboembolism stroke_history thromboembolism stroke_or_tia prior_stroke "
@@ -80,7 +82,8 @@ CALCULATORS = (
             ),
             YesNo(
                 name="vascular_disease",
-                also="vascular_disease_history myocardial_infarction peripheral_artery_disease aortic_plaque",
+                also="vascular vascular_disease_history myocardial_infarction prior_myocardial_infarction prior_mi "
+                "peripheral_artery_disease peripheral_arterial_disease pad aortic_plaque",
                 points=1,
                 joins=True,
                 text="infarction, peripheral artery disease or aortic plaque",
@@ -117,21 +120,22 @@ CALCULATORS = (
                 name="hypertension",
                 text="uncontrolled, systolic above 160",
                 points=1,
-                also="uncontrolled_hypertension h",
+                also="uncontrolled_hypertension htn h",
                 measured=(SYSTOLIC, Limit(">", 160)),
             ),
             YesNo(
                 name="abnormal_renal_function",
                 text="dialysis, transplant, or creatinine above 2.26 mg/dL",
                 points=1,
-                also="renal_disease kidney_disease renal_disease_history renal",
+                also="renal_disease kidney_disease renal_disease_history renal renal_dysfunction "
+                "abnormal_kidney_function",
                 measured=(CREATININE, Limit("≥", 2.26)),
             ),
             YesNo(
                 name="abnormal_liver_function",
                 text="cirrhosis, or bilirubin above 2 × with AST, ALT or AP above 3 × normal",
                 points=1,
-                also="liver_disease liver_disease_history liver",
+                also="liver_disease liver_disease_history liver liver_dysfunction",
             ),
             YesNo(name="stroke", points=1, also="stroke_history prior_stroke history_of_stroke"),
             YesNo(
@@ -140,7 +144,7 @@ CALCULATORS = (
                 points=1,
                 joins=True,
                 also="prior_bleeding prior_major_bleeding_or_predisposition_to_bleeding major_bleeding "
-                "prior_major_bleeding bleeding_history prior_bleeding_history",
+                "prior_major_bleeding bleeding_history prior_bleeding_history anemia anaemia",
             ),
             YesNo(
                 name="labile_inr",
@@ -153,7 +157,9 @@ CALCULATORS = (
                 name="drugs",
                 text="antiplatelets or NSAIDs",
                 points=1,
-                also="medications antiplatelets_or_nsaids bleeding_drugs medications_for_bleeding "
+                joins=True,
+                also="aspirin nsaid nsaids nsaid_use antiplatelet antiplatelet_use antiplatelets medications "
+                "antiplatelets_or_nsaids bleeding_drugs medications_for_bleeding "
                 "medication_usage_predisposing_to_bleeding",
             ),
             YesNo(

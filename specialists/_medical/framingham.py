@@ -17,7 +17,8 @@ TREATED = YesNo(
     name="treated_hypertension",
     text="blood pressure under medication",
     also="is_treated_for_hypertension blood_pressure_being_treated_with_medicines treated_bp bp_treated "
-    "blood_pressure_treated hypertensive on_hypertension_treatment",
+    "blood_pressure_treated hypertensive on_hypertension_treatment on_bp_meds on_bp_medication "
+    "blood_pressure_medication hypertension_treatment antihypertensive_treatment on_antihypertensives",
 )
 
 SMOKER = YesNo(name="smoker", also="is_smoker smoking current_smoker smoker_status")

@@ -16,7 +16,13 @@ from specialists._medical.reading import key_of
 from specialists._medical.steps import below, up_to
 
 QT = Quantity(
-    name="qt", text="measured QT interval", measure=units.MILLISECONDS, least=150, most=900, also="qt_interval qt_time"
+    name="qt",
+    text="measured QT interval",
+    measure=units.MILLISECONDS,
+    least=150,
+    most=900,
+    also="qt_interval qt_time",
+    otherwise="s",
 )
 QT_RATE = HEART_RATE.within(20, 300)
 QTC_BANDS = up_to(
@@ -28,7 +34,7 @@ QTC_BANDS = up_to(
 )
 
 
-RR = Quantity(name="rr_interval", also="rr", measure=units.SECONDS, least=0.2, most=3)
+RR = Quantity(name="rr_interval", also="rr", measure=units.SECONDS, least=0.2, most=3, otherwise="ms")
 
 
 def _with_rate(raw: Mapping[str, Any]) -> dict[str, Any]:

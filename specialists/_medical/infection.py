@@ -40,14 +40,14 @@ CALCULATORS = (
                 text="or swelling of the tonsils",
                 points=1,
                 also="tonsillar_exudate tonsillar_swelling_or_exudate exudate_or_swelling_on_tonsils "
-                "tonsillar_exudates",
+                "tonsillar_exudates exudates",
             ),
             YesNo(
                 name="tender_nodes",
                 text="tender or swollen anterior cervical nodes",
                 points=1,
                 also="tender_anterior_cervical_lymphadenopathy tender_swollen_anterior_cervical_lymph_nodes "
-                "tender_lymph_nodes lymphadenopathy",
+                "tender_lymph_nodes lymphadenopathy swollen_lymph_nodes cervical_lymphadenopathy",
             ),
         ),
         bands=up_to(

@@ -68,6 +68,8 @@ CALCULATORS = (
                     "controlled": "slight",
                     "mild_to_moderate": "slight",
                     "diuretic_responsive": "slight",
+                    "controlled_with_diuretics": "slight",
+                    "diuretic_controlled": "slight",
                     "medically_controlled": "slight",
                     "1": "none",
                     "2": "slight",

@@ -9,7 +9,9 @@ from specialists._medical.reading import key_of
 KEY_LENGTH = 120
 _PRESSURES = re.compile(r"\s*(\d{2,3})\s*/\s*(\d{2,3})\s*(?:mm\s?Hg)?\s*", re.IGNORECASE)
 _BLOOD_PRESSURE = frozenset({"blood_pressure", "bp", "blood_pressure_mmhg", "bp_mmhg"})
+_BRACKETS = re.compile(r"\(([^()]*)\)")
 _BESIDE = re.compile(r"\([^()]*\)| criteri(?:a|on) for .*|\bpresence of | present$", re.IGNORECASE)
+_TWO_UNITS = {"ft": "in", "feet": "inches", "st": "lb"}
 _SILENT = frozenset(
     {"a", "an", "and", "any", "as", "at", "documented", "for", "had", "has", "have", "in", "is", "of", "on", "or"}
     | {"patient", "patients", "reported", "s", "the", "to", "was", "with"}
@@ -30,6 +32,16 @@ def unfolded(raw: Mapping[str, Any], fields: Mapping[str, Any], loose: Mapping[s
                 found["diastolic_bp"] = f"{pair[1]} mmHg"
         else:
             found[key if key not in found else name] = value
+    return _joined(found)
+
+
+def _joined(found: dict[str, Any]) -> dict[str, Any]:
+    """The same, with `height_ft` and `height_in` as one height."""
+    for name in list(found):
+        base, _, large = name.rpartition("_")
+        small = _TWO_UNITS.get(large)
+        if base and f"{base}_{small}" in found and base not in found:
+            found[base] = f"{found.pop(name)} {large} {found.pop(f'{base}_{small}')} {small}"
     return found
 
 
@@ -46,8 +58,17 @@ def _pressures(value: Any) -> tuple[str, str] | None:
 def field_of(name: str, fields: Mapping[str, Any], loose: Mapping[str, str]) -> str:
     """A field's name as `fields` has it, if need be without what is said beside it, such as `(BUN)`."""
     key, shorter = key_of(name), key_of(_BESIDE.sub("", name))
-    candidates = (key, shorter, loose.get(spoken(key), ""), loose.get(spoken(shorter), ""))
+    whole = key_of(name.lower())  # a unit such as kPa is no word in camel case
+    candidates = [key, whole, loose.get(spoken(key), ""), loose.get(spoken(whole), ""), *_with_unit(shorter, name)]
+    if not re.search(r"\([^()]*[/%°][^()]*\)", name):
+        candidates += [shorter, loose.get(spoken(shorter), "")]
     return next((one for one in candidates if one in fields), key)
+
+
+def _with_unit(shorter: str, name: str) -> list[str]:
+    """The name with a unit that its brackets tell among other things: `glucose (fasting, mmol/L)`."""
+    inside = [word for brackets in _BRACKETS.findall(name) for word in re.split(r"[\s,;]+", brackets)]
+    return [f"{shorter}_{key_of(word.lower())}" for word in inside if word and word.lower() not in _SILENT]
 
 
 def spoken(key: str) -> str:

@@ -122,7 +122,7 @@ CREATININE = Quantity(
     measure=units.CREATININE,
     least=0.1,
     most=40,
-    also="serum_creatinine scr cr creat creatinine_level plasma_creatinine s_creatinine",
+    also="serum_creatinine scr cr creat creatinine_level plasma_creatinine s_creatinine serum_cr plasma_cr pcr",
 )
 BILIRUBIN = Quantity(
     name="bilirubin",
@@ -136,7 +136,11 @@ ALBUMIN = Quantity(
     name="albumin", text="serum albumin", measure=units.ALBUMIN, least=0.3, most=8, also="serum_albumin alb"
 )
 SODIUM = Quantity(
-    name="sodium", measure=units.SODIUM, least=90, most=220, also="na serum_sodium plasma_sodium na_serum"
+    name="sodium",
+    measure=units.SODIUM,
+    least=90,
+    most=220,
+    also="na serum_sodium plasma_sodium na_serum serum_na plasma_na pna measured_sodium",
 )
 POTASSIUM = Quantity(name="potassium", measure=units.POTASSIUM, least=0.8, most=12, also="k serum_potassium")
 CHLORIDE = Quantity(name="chloride", measure=units.CHLORIDE, least=50, most=170, also="cl serum_chloride")

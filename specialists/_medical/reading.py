@@ -111,7 +111,10 @@ def _of_text(text: str, measure: Measure) -> list[tuple[float, str]]:
 def _unit(text: str, measure: Measure) -> str:
     """A unit without the brackets around it, or the remark in brackets behind it."""
     unit = _text(text)
-    inside, before = unit.removeprefix("(").removesuffix(")").strip(), re.sub(r"\s*\([^()]*\)$", "", unit)
+    inside = unit.removeprefix("(").removesuffix(")").strip()
+    remark = re.search(r"\s*\([^()/%°]*\)$", unit)
+    told = any(plain(word) in measure.factors for word in re.split(r"[\s,;()]+", remark[0]) if word) if remark else True
+    before = unit if remark is None or told else unit[: remark.start()]
     return next((one for one in (unit, inside, before) if not one or plain(one) in measure.factors), unit)
 
 

@@ -174,18 +174,18 @@ CALCULATORS = (
         work=sofa,
         lacks=lacking,
         bands=up_to(
-            (1, "low: mortality below 10 %"),
-            (3, "about 10 %"),
-            (5, "about 20 %"),
-            (7, "about 30 %"),
-            (9, "about 40 to 50 %"),
-            (11, "above 50 %"),
-            (14, "above 80 %"),
-            rest="above 90 %",
+            (1, "0 % mortality"),
+            (3, "1.5 % mortality"),
+            (5, "6.7 % mortality"),
+            (7, "18.2 % mortality"),
+            (9, "26.3 % mortality"),
+            (11, "45.8 % mortality"),
+            (14, "80 % mortality"),
+            rest="89.7 % mortality",
         ),
         notes=(
             "Worst values of 24 hours. A rise by 2 or more with infection is sepsis (Sepsis-3). "
-            "Mortality: of the highest score during the stay.",
+            "Mortality: by the highest score of a stay, 352 patients of 2001.",
             "3 and 4 points for respiration need respiratory support. Vasopressors count when given "
             "for an hour or more.",
         ),

@@ -244,7 +244,7 @@ INFUSION = measure(
 )
 DOSE = measure("mg", {"mg mg/day mg/d mg/24h mgdaily mgs": 1, "g g/day": 1000, "ug ug/day": 1e-3}, ("µg", "g"))
 MICROGRAMS = measure("µg", {"ug ug/day ug/d": 1, "mg mg/day": 1000}, ("mg",))
-MICROGRAMS_AN_HOUR = measure("µg/h", {"ug/h ug/hr ug/hour": 1, "mg/h": 1000}, ())
+MICROGRAMS_AN_HOUR = measure("µg/h", {"ug/h ug/hr ug/hour ug": 1, "mg/h": 1000}, ())
 LITRES = measure("L", {"l": 1, "ml cc": 1e-3}, ("mL",))
 ESR = measure("mm/h", {"mm/h mm/hr mm/1h mm/hour mmh mm": 1}, ())
 COUNT = Measure("", {}, (), {})

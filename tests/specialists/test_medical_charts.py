@@ -289,3 +289,130 @@ def test_names_in_other_spellings_and_tongues(name: str, expected: str) -> None:
 def test_brackets_that_name_another_formula_are_not_overlooked(name: str) -> None:
     with pytest.raises(Exception, match="no calculator is named"):
         known(name)
+
+
+# A unit in brackets beside other words is the unit: 25 mmol/L of glucose are 450.4 mg/dL, 280 + 5 + 25.02 = 310.02.
+@pytest.mark.parametrize(
+    "field", ["Glucose (fasting, mmol/L)", "glucose (mmol/L)", "Glucose in mmol/L", "glucose [mmol/L]"]
+)
+def test_a_unit_in_the_brackets_of_a_name_is_not_overlooked(field: str) -> None:
+    assert value("serum_osmolality", sodium=140, bun=14, **{field: 25}) == pytest.approx(310.02, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("calculator", "field", "given", "expected"),
+    [
+        ("ckd_epi_2021", "creatinine (serum, µmol/L)", 130, "1.47056 mg/dL (from 130 umol/l)"),
+        ("aa_gradient", "PaO2 (arterial, kPa)", 12, "90.0074 mmHg (from 12 kpa)"),
+        ("aa_gradient", "PaO2 (kPa)", 12, "90.0074 mmHg (from 12 kpa)"),
+        ("aa_gradient", "PaO2 in kPa", 12, "90.0074 mmHg (from 12 kpa)"),
+        ("sirs", "WBC (total, K/µL)", 9, "9 10^9/L"),
+    ],
+)
+def test_a_unit_among_other_words_in_brackets(calculator: str, field: str, given: float, expected: str) -> None:
+    one = known(calculator)
+    fitting = {
+        "age": 60,
+        "sex": "m",
+        "fio2": 0.21,
+        "paco2": 40,
+        "temperature": 37,
+        "heart_rate": 80,
+        "respiratory_rate": 14,
+    }
+    own = {name: fitting[name] for name in fitting if name in one.fields}
+    assert expected in [str(read) for read in one.answer({**own, field: given}).inputs.values()]
+
+
+@pytest.mark.parametrize("field", ["Height (in cm)", "Height (measured in cm)", "height, cm"])
+def test_in_is_a_word_before_another_unit(field: str) -> None:
+    assert value("bmi", weight=80, **{field: 180}) == pytest.approx(24.691, abs=0.001)
+
+
+def test_a_unit_among_other_words_in_a_value_is_not_overlooked() -> None:
+    found = problems("serum_osmolality", sodium=140, bun=14, glucose="25 (fasting, mmol/L)")
+    assert found.wrong == ["glucose: unknown unit '(fasting, mmol/L)'; accepted: mg/dL, mmol/L"]
+
+
+@pytest.mark.parametrize(
+    "height", [{"height_ft": 5, "height_in": 11}, {"height feet": "5", "height inches": "11"}, {"height": "5'11\""}]
+)
+def test_feet_and_inches_in_two_fields_are_one_height(height: dict[str, Any]) -> None:
+    assert value("bmi", weight_lb=180, **height) == pytest.approx(25.105, abs=0.001)
+
+
+@pytest.mark.parametrize("calculator", ["bmi", "bsa"])
+def test_inches_that_were_taken_as_centimetres_are_found_out(calculator: str) -> None:
+    assert problems(calculator, height=65, weight=50).wrong == [
+        "weight 50 kg and height 65 cm do not go together (BMI 118.3); give their units"
+    ]
+
+
+def test_a_small_child_is_none_of_those() -> None:
+    assert value("bsa", height=65, weight=7.5) == pytest.approx(0.36799, abs=0.0001)
+
+
+@pytest.mark.parametrize("inputs", [{"qt": 0.4, "rr": 0.75}, {"qt": "400 ms", "rr": 750}, {"QT": 400, "HR": 80}])
+def test_ways_to_write_intervals(inputs: dict[str, Any]) -> None:
+    assert value("qtc_bazett", **inputs) == pytest.approx(461.88, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        ({"oxycodone": "20 mg BID"}, 60),
+        ({"oxycodone": "20 mg twice daily"}, 60),
+        ({"morphine": "15 mg every 4 hours"}, 90),
+        ({"morphine": "15 mg q6h", "tramadol": "50 mg three times a day"}, 90),
+        ({"hydrocodone": "10 mg qid"}, 40),
+        ({"oxycodone": "40 mg/day"}, 60),
+        ({"fentanyl patch": "25 mcg"}, 60),
+    ],
+)
+def test_a_day_of_opioids_as_prescribed(inputs: dict[str, Any], expected: float) -> None:
+    assert value("mme", **inputs) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        {"prednisone": "40 mg", "target": "dexamethasone"},
+        {"drug": "prednisone", "dose_mg": 40, "target_drug": "dexamethasone IV"},
+        {"Prednisone dose": "40 mg", "convert to": "Dexamethasone"},
+        {"input steroid": ["PredniSONE PO", 40, "mg"], "target steroid": "Dexamethasone IV"},
+    ],
+)
+def test_ways_to_name_two_steroids(inputs: dict[str, Any]) -> None:
+    assert value("steroid_conversion", **inputs) == pytest.approx(6)
+
+
+@pytest.mark.parametrize(
+    ("calculator", "inputs", "expected"),
+    [
+        ("gcs", {"E": 3, "V": 4, "M": 5}, 12),
+        ("gcs", {"eyes": "opens to pain", "verbal response": "moans", "motor response": "withdraws to pain"}, 8),
+        ("fena", {"urine Na": 20, "serum Na": 140, "urine Cr": 80, "serum Cr": 2}, 0.35714),
+        ("fena", {"UNa": 20, "PNa": 140, "UCr": 80, "PCr": 2}, 0.35714),
+        ("mdrd", {"age": 60, "sex": "M", "Cr": 1.5, "race": "African American"}, 57.858),
+        ("mdrd", {"age": 60, "sex": "M", "Cr": 1.5, "race": "Caucasian"}, 47.738),
+        ("wells_dvt", {"calf swelling": "3 cm", **REST}, 0),
+        ("wells_dvt", {"calf swelling": "3.1 cm", "entire leg swelling": True, **REST}, 2),
+        ("wells_pe", {"signs of DVT": True, "PE most likely": False, "history of VTE": True, **REST}, 4.5),
+        ("has_bled", {"age": 65, "aspirin": True, "NSAIDs": False, "anemia": "yes", **REST}, 2),
+        ("cha2ds2_vasc", {"age": 64, "sex": "m", "PAD": True, "prior MI": True, **REST}, 1),
+        ("charlson", {"age": 49, "metastatic cancer": True, "diabetes with complications": True, **REST}, 8),
+        ("rcri", {"coronary artery disease": True, "diabetes on insulin": True, "creatinine": 2.0, **REST}, 2),
+        ("centor", {"age": 30, "fever": 1, "no cough": 1, "exudates": 0, "swollen lymph nodes": 1}, 3),
+    ],
+)
+def test_short_names(calculator: str, inputs: dict[str, Any], expected: float) -> None:
+    assert value(calculator, **inputs) == pytest.approx(expected, abs=0.001)
+
+
+# Ferreira 2001, highest score of a stay
+@pytest.mark.parametrize(
+    ("creatinine", "gcs", "meaning"), [(0.9, 15, "≤ 1: 0 %"), (2.0, 15, "2 to 3: 1.5 %"), (5, 9, "6 to 7: 18.2 %")]
+)
+def test_what_sofa_means(creatinine: float, gcs: int, meaning: str) -> None:
+    inputs = SOFA | {"creatinine": creatinine, "gcs": gcs, "norepinephrine": 0, "mean_arterial_pressure": 80}
+    assert known("sofa").answer(inputs).reading == f"{meaning} mortality"
