@@ -6,7 +6,7 @@ from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from brain import Refused
-from specialists._calendar.zones import Moment, at
+from specialists._calendar.zones import Moment, at, day_of
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pt", "pl")
 YEARS = (1900, 2149)
@@ -20,11 +20,19 @@ _AHEAD = re.compile(r"in\s+(?P<count>\d{1,4}|an?|one|two|three|four|five|six)\s+
 _DAYS = re.compile(rf"\b(?:(?P<week>this|next) week|{_DAY})\b")
 _UHR = re.compile(r"(?:um\s+)?\b(\d{1,2})(?:[:.](\d\d))?\s*uhr\b", re.IGNORECASE)
 _TIME_OF_DAY = re.compile(
-    r"\d\s*(?:h\b|:|am\b|pm\b|a\.m|p\.m|uhr|o.?clock)|morning|noon|evening|night|abend|vormittag|nachmittag|nacht|früh"
+    r"\d\s*(?:h\b|:|\.\d\d(?![.\d])|am\b|pm\b|a\.m|p\.m|uhr|o.?clock)|morning|noon|evening|night|abend|vormittag|nachmittag|nacht|früh"
     r"|matin|soir|nuit|tarde|noche|sera|notte|ochtend|avond|manhã|noite|^\d{1,2}$",
     re.IGNORECASE,
 )
 """A time of day that was meant: a day alone would be less than was said."""
+_RANGE = re.compile(
+    r"(?<![\d-])\d{1,2}(?::\d\d)?\s*(?:[ap]m)?\s*(?:-|–|to|bis)\s*\d{1,2}(?::\d\d)?(?![\d-])", re.IGNORECASE
+)
+_NUMBERS = re.compile(r"\b(\d{1,2})([./-])(\d{1,2})\2(?:\d{4}|\d\d)?\b")
+_ALONE = re.compile(
+    r"(?:(?:at|um|à|a las)\s+)?\d{1,2}(?:[:.h]\d\d)?\s*(?:[ap]\.?m\.?|uhr|h|o.?clock)?|noon|midday|midnight",
+    re.IGNORECASE,
+)
 _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
 
@@ -95,9 +103,24 @@ def _plain(text: str, now: datetime) -> Moment | None:
     return moment + timedelta(days=7) if found["weekday"] and moment < now else moment
 
 
+def alone(text: str | None) -> bool:
+    """Whether it is a time of day, without a day."""
+    return text is not None and _ALONE.fullmatch(" ".join(text.split())) is not None
+
+
+def eve(day: Moment, now: datetime) -> datetime:
+    """Right before a day begins, from where a time of day alone is one of that day."""
+    return datetime.combine(day_of(day), time(), now.tzinfo) - timedelta(seconds=1)
+
+
+def is_week(text: str | None) -> bool:
+    """Whether it is a week in words, which is no day to begin with."""
+    return text is not None and " ".join(text.lower().split()) in ("this week", "next week")
+
+
 def days_in(sentence: str, now: datetime) -> tuple[date, date] | None:
     """The first and the last of the days that a sentence speaks of in plain words; None when it speaks of none."""
-    found = _DAYS.search(sentence.lower()[:1000])
+    found = _DAYS.search(" ".join(sentence[:1000].lower().split()))
     today = now.date()
     if not found:
         return None
@@ -133,9 +156,17 @@ def _clock(hour: str | None, minute: str | None, half: str | None, named: str | 
     return time(number, int(minute or "0")) if number < 24 and int(minute or "0") < 60 else None
 
 
+def _unclear(text: str) -> bool:
+    """Two times at once, a day that is another one in another country, or hours that may be a time of day."""
+    numbers = _NUMBERS.search(text)
+    either = numbers is not None and numbers[2] != "." and numbers[1] != numbers[3]
+    either = either and max(int(numbers[1]), int(numbers[3])) <= 12  # type: ignore[index]
+    return either or _RANGE.search(text) is not None or re.fullmatch(r"\d+ ?h", text) is not None
+
+
 def _parsed(text: str, now: datetime) -> Moment | None:
-    """What dateparser makes of other words; it may take a second, and says whether a time of day was among them."""
-    if not has_dateparser():
+    """What dateparser makes of other words; it may take a second, and says how much time they are about."""
+    if not has_dateparser() or _unclear(text):
         return None
     from dateparser.date import DateDataParser
 
@@ -148,16 +179,18 @@ def _parsed(text: str, now: datetime) -> Moment | None:
             "TIMEZONE": str(now.tzinfo),
             "TO_TIMEZONE": str(now.tzinfo),
             "RETURN_AS_TIMEZONE_AWARE": True,
-        },
+        }
+        | ({"DATE_ORDER": "DMY"} if "." in text else {}),
     )
     try:
         found = parser.get_date_data(_UHR.sub(lambda said: f"{said[1]}:{said[2] or '00'}", text))
     except (ValueError, OverflowError, TypeError):  # what dateparser raises for odd texts
         return None
     moment: datetime | None = found.date_obj
-    if moment is None:
-        return None
+    if moment is None or (moment.year > now.year + 50 and str(moment.year) not in text):
+        return None  # PREFER_DATES_FROM makes a century of it when a year of two digits is over
     wall = moment.replace(tzinfo=now.tzinfo, second=0, microsecond=0)
     if found.period == "time":
         return wall
-    return None if _TIME_OF_DAY.search(text) else wall.date()
+    counted = found.period == "week" and any(character.isdigit() for character in text)
+    return wall.date() if (found.period == "day" or counted) and not _TIME_OF_DAY.search(text) else None

@@ -73,6 +73,10 @@ def test_plain_words(text: str, expected: str) -> None:
         ("demain à 15h", "2026-03-21T15:00:00+01:00"),
         ("mañana a las 10:00", "2026-03-21T10:00:00+01:00"),
         ("25.12.2026 18:00", "2026-12-25T18:00:00+01:00"),
+        ("03.04.2026", "2026-04-03"),
+        ("25.12.", "2026-12-25"),
+        ("2 weeks from now", "2026-04-03"),
+        ("in 3 Wochen", "2026-04-10"),
         ("3pm tomorrow", "2026-03-21T15:00:00+01:00"),
     ],
 )
@@ -82,8 +86,14 @@ def test_other_words_and_languages(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "soon", "2026-13-45", "tomorrow 25:00", "tomorrow morning", "17", "9999-12-31", "0001-01-01", "x" * 500],
-)
+    [
+        "", "soon", "2026-13-45", "tomorrow 25:00", "tomorrow morning", "17", "9999-12-31", "0001-01-01", "x" * 500,
+        "9-10am", "monday 9-10", "Mar 30 2026 9:00-10:00", "tomorrow 9am to 10am", "morgen 9 bis 10",  # two times
+        "03/04/2026", "3-4-2026", "3/4/26", "13/3/26",  # of which month, of which century
+        "next week", "nächste Woche", "next month", "next year", "April", "2026", "2026-04",  # no day
+        "17h", "tomorrow 9.30",
+    ],
+)  # fmt: skip
 def test_what_is_no_time_is_refused_and_says_what_is(text: str) -> None:
     with pytest.raises(Refused, match=r"no time that can be read; give ISO 8601, such as 2026-03-30T09:00"):
         read(text, NOW, name="end")
