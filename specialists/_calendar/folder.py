@@ -186,8 +186,9 @@ def _display_name(folder: Path) -> str:
     """What other programs call the calendar, if they say so."""
     with suppress(OSError):
         path = folder / "displayname"
-        if path.stat().st_size <= 1000:
-            return " ".join(path.read_text("utf-8", "replace").split())[:_NAME_MOST]
+        status = path.stat(follow_symlinks=False)
+        if S_ISREG(status.st_mode) and status.st_size <= 1000:
+            return " ".join(_content(path).decode("utf-8", "replace").split())[:_NAME_MOST]
     return ""
 
 
