@@ -143,20 +143,20 @@ def calendar(
     """
     zone = _zone(context.time_zone)
     clock = (now or datetime.now(zone)).astimezone(zone)
-    moments: dict[str, Moment] = {
-        name: times.read(text, clock, name=name) for name, text in (("start", start), ("end", end)) if text
-    }
-    if query and query.strip() == context.message.strip():  # the question itself, from who has no words of its own
-        days = times.days_in(query, clock)
-        query = None
-        moments = moments or dict(zip(("start", "end"), days or (), strict=False))
-    wish = Wish(title, location, description, moments.get("start"), moments.get("end"), duration_minutes, repeat)
+    asked = query if query and query.strip() == context.message.strip() else None  # from who has no words of its own
+    week = start if action in ("list", "free") and not end and times.is_week(start) else None
+    query, start, days = None if asked else query, None if week else start, times.days_in(week or asked or "", clock)
     when = times.read(occurrence, clock, name="occurrence") if occurrence else None
     with _store(context, settings) as store:
         mails = frozenset(mail.strip().casefold() for mail in settings.mails.split(",") if mail.strip())
         assert context.user is not None
         left = partial(_seconds_left, context)
         desk = Desk(store, context.user, context.conversation_id, zone, clock, calendar, settings.default, mails, left)
+        clocks_only = times.alone(start) or times.alone(end)
+        event = desk.begins(event_id, when) if action == "update" and event_id and clocks_only else None
+        first, last = _times(start, end, clock, event)
+        first, last = (first, last) if first or last or not days else days
+        wish = Wish(title, location, description, first, last, duration_minutes, repeat)
         if action == "list":
             return _one(desk, event_id) if event_id else _list(desk, wish, query, max_results)
         if action == "free":
@@ -170,6 +170,23 @@ def calendar(
         if wish == Wish():
             raise Refused("say what to change: title, start, end, duration_minutes, location, description or repeat")
         return _done("Changed", desk, desk.change(event_id, when, scope, wish), conflicts=wish.moves)
+
+
+def _times(
+    start: str | None, end: str | None, now: datetime, event: datetime | None
+) -> tuple[Moment | None, Moment | None]:
+    """Start and end as they are said. A time of day alone is one of the event's day, as an end one after the start.
+
+    Args:
+        event: when what is to be changed begins.
+    """
+    first = times.read(start, times.eve(event, now) if event and times.alone(start) else now) if start else None
+    begun = first or event
+    if not end:
+        return first, None
+    if begun is None or not times.alone(end):
+        return first, times.read(end, now, name="end")
+    return first, times.read(end, begun if isinstance(begun, datetime) else times.eve(begun, now), name="end")
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -133,13 +133,20 @@ class Desk:
         Raises:
             Refused: when there is none with that id, or several.
         """
-        wanted = wanted.strip()
+        wanted = wanted.strip().removeprefix("id ")
         found = [(r, uid) for c in self.calendars() for r in self.store.find(c, wanted) for uid in _meant(r, wanted)]
         if not found:
             raise Refused(f"no event has the id {wanted[:60]!r}; list the events and take the id from there")
         if len(found) > 1:
             raise Refused(f"several events have the id {wanted[:60]!r}; list the events and take the id from there")
         return found[0]
+
+    def begins(self, wanted: str, when: Moment | None) -> datetime:
+        """When an event begins on the user's clocks, or the occurrence that is meant."""
+        resource, uid = self.find(wanted)
+        repeats = resource.repeats(uid)
+        start = self._at(resource, uid, when).start if when and repeats else self._first(resource, uid).occurrence.start
+        return at(start, self.zone)
 
     def next_of(self, resource: Resource, uid: str, window: Window) -> Entry:
         """An event as it happens next in a window, else as it happens first."""

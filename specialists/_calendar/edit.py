@@ -20,7 +20,7 @@ from specialists._calendar.lines import (
     own,
     spliced,
 )
-from specialists._calendar.wishes import Form, Wish, asked_rule, form_in, moved, needs_zone
+from specialists._calendar.wishes import Form, Wish, form_in, moved, needs_zone, rule_lines
 from specialists._calendar.zones import Moment, at, day_of, description, like
 
 _OF_SERIES = ("RRULE", "RDATE", "EXDATE", "EXRULE", "RECURRENCE-ID")
@@ -57,7 +57,7 @@ class Edit:
             start, end = like(at(start, self._zone), kind), like(at(end, self._zone), kind)
             changes |= self._times(form, start, end)
             if wish.repeat:
-                changes["RRULE"] = [f"RRULE:{asked_rule(wish.repeat, start)}"] if wish.repeat.lower() != "none" else []
+                changes["RRULE"] = rule_lines(wish.repeat, start)
         self._replace(event, changes)
         return self._file()
 
@@ -168,7 +168,7 @@ class Edit:
 
     def _rules(self, main: Event, start: Moment, shift: timedelta, repeat: str | None) -> list[str]:
         if repeat:
-            return [f"RRULE:{asked_rule(repeat, start)}"] if repeat.lower() != "none" else []
+            return rule_lines(repeat, start)
         try:
             return [f"RRULE:{rules.moved(rule, main.start, shift)}" for rule in main.rules]
         except rules.BadRule:

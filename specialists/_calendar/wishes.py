@@ -68,7 +68,7 @@ def new(uid: str, wish: Wish, zone: ZoneInfo, now: datetime) -> bytes:
         wish = replace(wish, minutes=MINUTES)
     start, end = moved(first, first, wish, zone)
     form = form_in(zone, start)
-    rule = [f"RRULE:{asked_rule(wish.repeat, start)}"] if wish.repeat else []
+    rule = rule_lines(wish.repeat, start) if wish.repeat else []
     texts = [f"{name}:{escaped(text)}" for name, text in wish.texts.items() if text]
     zone_lines = description(zone.key, start.year, 20 if rule else 4) if needs_zone(form) else ()
     stamp = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
@@ -87,7 +87,7 @@ def moved(start: Moment, end: Moment, wish: Wish, zone: ZoneInfo) -> tuple[Momen
     Raises:
         Refused: when the end is none.
     """
-    first = _start(start, wish.start, zone)
+    first = _start(start, wish, zone)
     timed = isinstance(first, datetime)
     if wish.minutes is not None and (wish.end is not None or not timed):
         raise Refused(
@@ -105,11 +105,13 @@ def moved(start: Moment, end: Moment, wish: Wish, zone: ZoneInfo) -> tuple[Momen
     return first, last
 
 
-def _start(start: Moment, wanted: Moment | None, zone: ZoneInfo) -> Moment:
-    """A day alone moves what has a time to that day."""
+def _start(start: Moment, wish: Wish, zone: ZoneInfo) -> Moment:
+    """A day alone moves what has a time to that day; two make whole days of it."""
+    wanted, last = wish.start, wish.end
     if wanted is None:
         return start
-    if isinstance(wanted, datetime) or not isinstance(start, datetime):
+    two_days = last is not None and not isinstance(last, datetime)
+    if isinstance(wanted, datetime) or not isinstance(start, datetime) or two_days:
         return wanted
     clock = at(start, zone).timetz()
     return at(datetime.combine(wanted, clock), zone)
@@ -135,9 +137,12 @@ def iso(moment: Moment | None) -> str:
     )
 
 
-def asked_rule(repeat: str, start: Moment) -> str:
+def rule_lines(repeat: str, start: Moment) -> list[str]:
+    """The rule that is asked for, as it stands in a file; none for the word `none`."""
+    if repeat.strip().lower() == "none":
+        return []
     try:
-        return rules.asked(repeat[:300], start)
+        return [f"RRULE:{rules.asked(repeat[:300], start)}"]
     except rules.BadRule as problem:
         raise Refused(
             f"the repeat rule is not right: {problem}; give one such as FREQ=WEEKLY;BYDAY=MO;COUNT=10"

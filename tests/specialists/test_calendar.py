@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import json
+import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -47,6 +49,13 @@ class TestListing:
     def test_natural_words(self, calendars: Calendars) -> None:
         calendars.put("a.ics", ics(STANDUP))
         assert len(lines(calendars.at(start="next monday", end="wednesday"))) == 2
+
+    @pytest.mark.parametrize(
+        ("start", "days"), [("this week", "2026-03-20 to 2026-03-22"), ("Next  week", "2026-03-23 to 2026-03-29")]
+    )
+    def test_a_week_in_words_is_that_week(self, calendars: Calendars, start: str, days: str) -> None:
+        assert calendars.at(start=start) == f"Calendar: no events, {days}, times in Europe/Berlin"
+        assert (len(lines(calendars.at(action="free", start=start))), start) in ((1, "this week"), (5, "Next  week"))
 
     def test_days_before_times_and_all_in_order(self, calendars: Calendars) -> None:
         calendars.put("a.ics", ics(f"UID:1\nSUMMARY:B\n{MORNING}"))
@@ -176,6 +185,9 @@ class TestCreating:
             ({"start": "2026-03-30T09:00", "end": "2026-03-30T11:30"}, "2026-03-30 Mon 09:00–11:30 x"),
             ({"start": "2026-03-30T09:00-04:00"}, "2026-03-30 Mon 15:00–16:00 x"),
             ({"start": "2026-03-29T01:30", "duration_minutes": 60}, "2026-03-29 Sun 01:30–03:30 x"),
+            ({"start": "2026-03-30T23:00", "end": "01:00"}, "2026-03-30 Mon 23:00 – 2026-03-31 Tue 01:00 x"),
+            ({"start": "2026-03-30T14:00", "end": "3 pm"}, "2026-03-30 Mon 14:00–15:00 x"),
+            ({"start": "2026-03-30T14:00", "repeat": "none"}, "2026-03-30 Mon 14:00–15:00 x"),
             ({"start": "2026-03-30"}, "2026-03-30 Mon all day x"),
             ({"start": "2026-03-30", "end": "2026-03-30"}, "2026-03-30 Mon all day x"),
             ({"start": "2026-03-30", "end": "2026-04-01"}, "2026-03-30 Mon – 2026-04-01 Wed all day x"),
@@ -309,6 +321,27 @@ class TestChanging:
         assert "2026-03-31 Tue 14:00–16:00 It" in calendars.text(action="update", event_id="1", end="2026-03-31T16:00")
         assert "2026-04-02 Thu 14:00–16:00 It" in calendars.text(action="update", event_id="1", start="2026-04-02")
 
+    def test_a_time_of_day_is_one_of_the_events_day(self, calendars: Calendars) -> None:
+        calendars.put("a.ics", ics(f"UID:1\nSUMMARY:It\n{MORNING}"))
+        assert "2026-03-23 Mon 09:30–10:30 It" in calendars.text(action="update", event_id="1", start="9:30")
+        assert "2026-03-23 Mon 09:30–11:00 It" in calendars.text(action="update", event_id="1", end="11am")
+        assert "2026-03-23 Mon 00:00–00:15 It" in calendars.text(
+            action="update", event_id="1", start="00:00", end="00:15"
+        )
+        calendars.put("b.ics", ics("UID:2\nSUMMARY:Fair\nDTSTART;VALUE=DATE:20260324"))
+        assert "2026-03-24 Tue 09:30–10:30 Fair" in calendars.text(action="update", event_id="2", start="9:30")
+
+    def test_two_days_make_whole_days_of_times(self, calendars: Calendars) -> None:
+        calendars.put("a.ics", ics(f"UID:1\nSUMMARY:It\n{MORNING}"))
+        change = {"action": "update", "event_id": "1", "start": "2026-03-24", "end": "2026-03-25"}
+        assert "2026-03-24 Tue – 2026-03-25 Wed all day It" in calendars.text(**change)
+        assert "DTSTART;VALUE=DATE:20260324\nDTEND;VALUE=DATE:20260326\n" in calendars.only_file()
+
+    def test_an_id_as_the_list_writes_it(self, calendars: Calendars) -> None:
+        calendars.put("a.ics", ics(f"UID:1\nSUMMARY:It\n{MORNING}"))
+        found = id_in(calendars.text(start="2026-03-23"))
+        assert "New" in calendars.text(action="update", event_id=f"id {found}", title="New")
+
     def test_a_duration_stays_one_over_the_change_of_the_clocks(self, calendars: Calendars) -> None:
         calendars.put("a.ics", ics("UID:1\nSUMMARY:It\nDTSTART;TZID=Europe/Berlin:20260325T230000\nDURATION:PT8H"))
         text = calendars.text(action="update", event_id="1", start="2026-03-28T23:00")
@@ -428,6 +461,19 @@ class TestSeries:
         assert "RECURRENCE-ID;TZID=Europe/Berlin:20260330T090000\n" in change
         assert "X-KEPT:yes\n" in change
         assert "RRULE" not in change
+
+    def test_a_time_of_day_is_one_of_the_occurrences_day(self, calendars: Calendars) -> None:
+        change = {"action": "update", "event_id": "standup"}
+        assert "2026-03-30 Mon 09:30–10:30" in calendars.text(
+            **change, scope="this", occurrence="2026-03-30", start="9:30"
+        )
+        calendars.text(**change, scope="series", start="8:00")
+        assert self.when(calendars) == [
+            "03-23T08:00 Standup",
+            "03-25T08:00 Standup",
+            "03-30T09:30 Standup",
+            "04-01T08:00 Standup",
+        ]
 
     def test_it_is_changed_again_by_its_old_or_its_new_start(self, calendars: Calendars) -> None:
         change = {"action": "update", "event_id": "standup", "scope": "this"}
@@ -663,6 +709,15 @@ class TestUsers:
             calendars.text(action="delete", event_id=event["id"])
         assert calendars.files() == []
 
+    @pytest.mark.parametrize("make", [lambda path, other: path.symlink_to(other), lambda path, other: os.mkfifo(path)])
+    def test_a_name_is_read_from_a_plain_file_only(
+        self, calendars: Calendars, tmp_path: Path, make: Callable[[Path, Path], None]
+    ) -> None:
+        calendars.put("a.ics", ics(STANDUP))
+        (tmp_path / "secret").write_text("SECRET")
+        make(calendars.folder / "ada/home/displayname", tmp_path / "secret")
+        assert [c.title for c in calendars.result(start="2026-03-23").citations] == ["Calendar home"]
+
     def test_calendar_names_are_no_paths(self, calendars: Calendars) -> None:
         calendars.put("a.ics", ics(STANDUP))
         for name in ("../eve", "/", "..", "."):
@@ -762,10 +817,10 @@ class TestTheSpecialist:
         time.sleep(0.06)
         calendars.text(start="2026-03-02")
         took = []
-        for _ in range(3):
-            begun = time.perf_counter()
+        for _ in range(5):
+            begun = time.thread_time()  # other tests at the same time have no say in it
             calendar(start="2026-03-02", context=calendars.context(), settings=calendars.settings)
-            took.append(time.perf_counter() - begun)
+            took.append(time.thread_time() - begun)
         assert min(took) < 0.05
 
     def test_nothing_is_kept_of_the_series_that_were_listed(self, calendars: Calendars) -> None:
