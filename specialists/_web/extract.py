@@ -13,12 +13,12 @@ from typing import Any
 from urllib.parse import urljoin
 
 from specialists._bounds import bounded
+from specialists._markdown import markdown
 from specialists._web.article import TEXT_MOST, Article
 from specialists._web.cleaning import one_line, tidy
 from specialists._web.facts import FACTS, fact, paid, published
 from specialists._web.feeds import feed
-from specialists._web.plain import markdown
-from specialists._web.preparing import NOISE, prepared, with_code
+from specialists._web.preparing import NOISE, prepared, with_code, with_rules
 from specialists._web.stripping import strange, stripped
 
 SHORT = 250
@@ -73,10 +73,16 @@ def _main(html: str, url: str, *, links: bool, comments: bool = False) -> tuple[
         return {}, ""
     codes = prepared(tree, url if links else None)
     known = extract_metadata(tree, date_config={"extensive_search": False, "original_date": True})
-    text = extract(
+    found = extract(
         tree, output_format="markdown", include_comments=comments, include_links=links, prune_xpath=list(NOISE)
     )
-    return {"author": known.author, "site": known.sitename}, tidy(with_code(text or "", codes))
+    facts, text = {"author": known.author, "site": known.sitename}, found or ""
+    return facts, "" if _structureless(text) else tidy(with_code(with_rules(text), codes))
+
+
+def _structureless(text: str) -> bool:
+    """Whether no article was found, and this is what stands on the page, and not all of it, line by line."""
+    return "\n" in text.strip() and "\n\n" not in text.strip()
 
 
 def _scripted(tree: Any, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Built in: changes a page's tree so that trafilatura keeps what it would lose: code, captions, where links lead.
+"""Built in: changes a page's tree so that trafilatura keeps what it would lose: code, captions, columns, links.
 
 Imports nothing of Brain.
 """
@@ -8,7 +8,8 @@ import secrets
 from itertools import accumulate, islice
 from typing import Any
 
-from specialists._web.plain import HIDDEN, linked
+from specialists._markdown import HIDDEN, INLINE, linked
+from specialists._tables import Reaching, span
 
 NOISE = (
     "//body//*[@hidden]",
@@ -22,6 +23,8 @@ NOISE = (
 _WRAPPING_MOST = 100
 """Characters around code in a box of its own."""
 _WRAPPINGS_MOST = 4
+_FIRST_ROW = re.compile(r"(?:(?<=\n\n)|\A)\| .*\n(?!\|-)")
+_CELL_ENDS = re.compile(r"(?<!\\)\|")
 
 
 def prepared(tree: Any, links_from: str | None) -> dict[str, str]:
@@ -34,7 +37,9 @@ def prepared(tree: Any, links_from: str | None) -> dict[str, str]:
         _before_its_table(caption)
     if links_from:
         _make_absolute(tree, links_from)
-    return _set_code_aside(tree)
+    codes = _set_code_aside(tree)
+    _set_tables_right(tree)
+    return codes
 
 
 def _before_its_table(caption: Any) -> None:
@@ -43,6 +48,64 @@ def _before_its_table(caption: Any) -> None:
     if table is not None and table.tag == "table" and table.getparent() is not None:
         caption.tag = "p"
         table.addprevious(caption)
+
+
+def _set_tables_right(tree: Any) -> None:
+    """Makes blocks of tables that only put things in their places, and has the others' rows say all their columns."""
+    placed = tree.xpath("//table//table | //td//h1 | //td//h2")
+    layouts = {next(one.iterancestors("table"), None) for one in placed} - {None}
+    for part in list(tree.iter("tbody", "thead", "tfoot", "tr", "td", "th")) if layouts else ():
+        if next(part.iterancestors("table"), None) in layouts:
+            part.tag = "div"
+            _set_in_paragraphs(part)
+    for table in list(tree.iter("table")):
+        if table in layouts:
+            table.tag = "div"
+        elif table.xpath("boolean(.//*[@colspan or @rowspan])"):
+            _spread(table)
+
+
+def _set_in_paragraphs(box: Any) -> None:
+    """Text that stands in a box beside paragraphs would be lost."""
+    content, held = list(box), _paragraph(box, box.text)
+    box.text = None
+    box.append(held)
+    for child in content:
+        if child.tag in INLINE or child.tag == "br":
+            held.append(child)
+            continue
+        held, child.tail = _paragraph(box, child.tail), None
+        box.extend([child, held])
+
+
+def _spread(table: Any) -> None:
+    """Puts empty cells where one covers several columns, and the same text where it covers several rows."""
+    reaching = Reaching()
+    for row in table.iter("tr"):
+        column = 0
+        for cell in list(row.iterchildren("td", "th")):
+            column = _carried(cell, column, reaching)
+            columns, rows = span(cell.attrib.pop("colspan", "")), span(cell.attrib.pop("rowspan", ""))
+            reaching.put(column, rows, " ".join(cell.text_content().split()))
+            for covered in range(column + 1, column + columns):
+                reaching.put(covered, rows, "")
+                cell.addnext(cell.makeelement(cell.tag))
+            column += columns
+        if len(row):
+            end = row.makeelement("td")
+            row.append(end)
+            _carried(end, column, reaching)
+            row.remove(end)
+
+
+def _carried(cell: Any, column: int, reaching: Reaching) -> int:
+    """Puts what reaches down from above before a cell; the column in which that then stands."""
+    while (text := reaching.take(column)) is not None:
+        above = cell.makeelement(cell.tag)
+        above.text = text
+        cell.addprevious(above)
+        column += 1
+    return column
 
 
 def _set_code_aside(tree: Any) -> dict[str, str]:
@@ -99,10 +162,15 @@ def _longer(element: Any, most: int) -> bool:
     return any(size > most for size in accumulate(map(len, element.itertext())))
 
 
-def _paragraph(near: Any, text: str) -> Any:
+def _paragraph(near: Any, text: str | None) -> Any:
     made = near.makeelement("p")
     made.text = text
     return made
+
+
+def with_rules(text: str) -> str:
+    """The text with a rule below the first row of each table, also of those without a heading."""
+    return _FIRST_ROW.sub(lambda row: f"{row[0]}|{'---|' * (len(_CELL_ENDS.findall(row[0])) - 1)}\n", text)
 
 
 def with_code(text: str, codes: dict[str, str]) -> str:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from specialists._markdown import linked
 from specialists._web.article import Article
 from specialists._web.cleaning import one_line, tidy, visible
 from specialists._web.extract import read
-from specialists._web.plain import linked
 from specialists._web.stripping import strange, stripped
 
 PAGES = Path(__file__).parent / "pages"
@@ -93,6 +93,69 @@ def test_where_the_comments_are_the_matter_they_are_kept() -> None:
     talk = "".join(row.format(n=n) for n in range(20))
     html = f"<html><body><table><tr><td>Ask: which knot?</td></tr></table><table>{talk}</table></body></html>"
     assert "Knot 7 holds best" in read("html", html, URL, links=False).text
+
+
+def test_a_page_without_an_article_is_given_whole() -> None:
+    html = """<html><head><title>Reversing</title></head><body><h1>How to reverse a list?</h1>
+    <div class="question"><div class="s-prose js-post-body"><p>How do I reverse a list, without changing it?</p>
+    <pre><code>a = [1, 2, 3]</code></pre></div><div class="user-info">asked by bob on the first of January</div></div>
+    <div id="answers"><h2>1 Answer</h2><div class="answer"><div class="s-prose js-post-body"><p>Use slicing, which makes
+    a new list:</p><pre><code>b = a[::-1]</code></pre><p>It takes linear time.</p></div>
+    <div class="user-info">answered by alice</div></div></div></body></html>"""
+    text = read("html", html, URL, links=False).text
+    assert "# How to reverse a list?\n" in text
+    assert "How do I reverse a list, without changing it?\n\n```\na = [1, 2, 3]\n```" in text
+    assert "It takes linear time." in text
+
+
+def test_a_table_that_only_puts_things_in_their_places_is_none(parser: str) -> None:
+    html = f"""<HTML><TITLE>Verein</TITLE><BODY><TABLE WIDTH=100%><TR><TD><A HREF=i.htm>Start</A><BR><A HREF=t.htm>Dates
+    </A></TD><TD><FONT SIZE=5><B>Summer feast 2003</B></FONT><P>It takes place on 14 June. {LONG}<P>There is music.<BR>
+    It begins at six.<TABLE BORDER=1><TR><TD>14 h<TD>Opening<TR><TD>18 h<TD>Music</TABLE></TD></TR></TABLE>"""
+    text = read("html", html, URL, links=False).text
+    assert "**Summer feast 2003**\n" in text
+    assert "\n\nThere is music.\n" in text
+    assert text.endswith("\n\n| 14 h | Opening |\n|---|---|\n| 18 h | Music |")
+
+
+def test_every_row_of_a_table_has_all_its_columns(parser: str) -> None:
+    found = body(
+        "<table><thead><tr><th rowspan=2>Team</th><th colspan=2>Goals</th><th rowspan=2>Points</th></tr>"
+        "<tr><th>for</th><th>against</th></tr></thead><tbody><tr><td>Reds</td><td>10</td><td>3</td><td rowspan=2>9</td>"
+        "</tr><tr><td>Blues</td><td></td><td>7</td></tr></tbody></table><p>The end.</p>"
+    )
+    assert (
+        "| Team | Goals |  | Points |\n|---|---|---|---|\n| Team | for | against | Points |\n"
+        "| Reds | 10 | 3 | 9 |\n| Blues |  | 7 | 9 |\n"
+    ) in found.text
+
+
+def test_a_cell_that_covers_too_much_covers_less(parser: str) -> None:
+    started = time.monotonic()
+    found = body(f"<table><tr><td rowspan=65534 colspan=9999>{LONG}</td><td>b</td></tr>{'<tr><td>x' * 9000}</table>")
+    assert LONG[:300] in found.text
+    assert found.text.count(LONG[:100]) < 60
+    assert time.monotonic() - started < 3
+
+
+def test_the_mobile_form_of_a_page_is_read_without_its_boxes(parser: str) -> None:
+    boxes = "<amp-sidebar><ul><li>Menu</ul></amp-sidebar><amp-ad>Buy</amp-ad><amp-consent>Cookies</amp-consent>"
+    html = f"<html amp><body>{boxes}<article><h1>Storm</h1><p>Two harbours are closed.</p></article></body></html>"
+    assert read("html", html, URL, links=False).text == "# Storm\n\nTwo harbours are closed."
+
+
+def test_numbers_above_the_line_and_formulas_keep_their_meaning() -> None:
+    html = """<p>10<sup>-3</sup> m<sup>2</sup> of H<sub>2</sub>O, the 1<sup>st</sup> time.<sup><a>1</a></sup></p>
+    <p>So <math><semantics><mi>E</mi><annotation encoding="application/x-tex">E=mc^2</annotation></semantics></math>
+    and <math><mi>a</mi><mo>+</mo><mi>b</mi></math>.</p>"""
+    assert read("html", html, URL, links=False).text == "10^-3 m^2 of H2O, the 1st time.1\n\nSo $E=mc^2$ and a+b."
+
+
+def test_lines_that_look_like_marks_are_none() -> None:
+    html = "<p># 1 in the charts</p><p>``` is a fence</p><li># one</li><pre># a comment</pre>"
+    assert read("html", html, URL, links=False).text == (
+        "\\# 1 in the charts\n\n\\``` is a fence\n\n- # one\n```\n# a comment\n```"
+    )
 
 
 def test_signs_of_wikis_are_left_out() -> None:

@@ -1,28 +1,37 @@
-"""Built in: a whole page as Markdown by selectolax, for pages in which no article is found. Imports nothing of Brain.
+"""Built in: a whole page of HTML as Markdown, by selectolax. Imports nothing of Brain.
 
 It walks the tree in a loop, however deep it is.
 """
 
+import re
+from collections.abc import Collection
 from typing import Any
 from urllib.parse import urljoin
+
+from specialists._tables import Table, layouts
 
 HIDDEN = ("display:none", "visibility:hidden", "font-size:0;", "font-size:0px")
 """Styles of what a reader does not see."""
 _DROPPED = frozenset({
     "head", "script", "style", "noscript", "template", "svg", "math", "iframe", "object", "nav", "footer", "aside",
-    "button", "select", "textarea", "dialog", "audio", "video", "canvas", "map",
+    "button", "select", "textarea", "dialog", "audio", "video", "canvas", "map", "amp-sidebar", "amp-consent", "amp-ad",
 })  # fmt: skip
 _DROPPED_ROLES = frozenset(("navigation", "dialog", "alertdialog", "banner", "search", "contentinfo"))
-_BANNERS = ("cookie-banner", "cookie-consent", "cookie-notice", "cookiebanner", "cookieconsent", "gdpr")
-_INLINE = frozenset({
+_BANNERS = (
+    "cookie-banner", "cookie-bar", "cookie-consent", "cookie-law", "cookie-notice", "cookiebanner", "cookieconsent",
+    "didomi", "gdpr", "onetrust", "usercentrics",
+)  # fmt: skip
+INLINE = frozenset({
     "a", "abbr", "b", "bdi", "bdo", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img", "input", "ins",
     "kbd", "label", "mark", "q", "ruby", "rt", "s", "samp", "small", "span", "strong", "sub", "sup", "time", "tt", "u",
     "var", "wbr",
 })  # fmt: skip
 _MARKS = {"strong": "**", "b": "**", "em": "*", "i": "*", "code": "`"}
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_LIKE_MARKS = re.compile(r"#{1,6}\s|```|~~~")
+_RAISED = re.compile(r"[-+\u2212]?\d{1,4}|[-+\u2212a-z]")
+"""An exponent, or a charge."""
 _LISTS_DEEP = 8
-_ROW_MOST = 2000
 _TARGET_MOST = 500
 
 
@@ -35,7 +44,7 @@ def markdown(tree: Any, links_from: str | None = None) -> str:
     root = tree.body
     if root is None:
         return ""
-    writer, node = _Writer(links_from), root
+    writer, node = _Writer(links_from, layouts(tree)), root
     while True:
         if writer.enter(node) and node.child is not None:
             node = node.child
@@ -55,13 +64,13 @@ def markdown(tree: Any, links_from: str | None = None) -> str:
 class _Writer:
     """Gathers lines while the tree is walked."""
 
-    def __init__(self, links_from: str | None) -> None:
+    def __init__(self, links_from: str | None, layouts: Collection[int]) -> None:
         self.lines: list[str] = []
         self._line: list[str] = []
         self._prefix = ""
         self._lists: list[int | None] = []
-        self._cells: list[str] | None = None
-        self._row = 0
+        self._layouts = layouts
+        self._table: Table | None = None
         self._code = 0
         self._links_from = links_from
         self._opened: list[int] = []
@@ -74,17 +83,22 @@ class _Writer:
             self._text(node.text_content or "")
             return False
         if tag is None or not tag[0].isalpha() or _unseen(node, tag):
+            self._text(_formula(node) if tag == "math" else "")
             self._left_out = node.mem_id
             return False
         if tag in ("br", "hr"):
             self._break(soft=tag == "br")
         elif tag == "pre":
-            self.flush()
-            self.lines.append("```")
+            self._break()
             self._code += 1
-        elif tag in ("td", "th"):
-            self._cell()
-        elif tag not in _INLINE:
+        elif tag in ("td", "th") and self._table is not None:
+            self._table.open(node)
+        elif tag == "table" and node.mem_id not in self._layouts:
+            self._break()
+            self._table = Table()
+        elif tag == "sup" and _RAISED.fullmatch(node.text()) and node.css_first("a") is None:
+            self._line.append("^")
+        elif tag not in INLINE:
             self._open_block(tag)
         elif tag in _MARKS and not self._code:
             self._line.append(_MARKS[tag])
@@ -102,53 +116,70 @@ class _Writer:
         elif tag in _MARKS and not self._code:
             self._close_mark(_MARKS[tag])
         elif tag == "pre":
-            self._code -= 1
-            self.lines += "".join(self._line).strip("\n").split("\n")
-            self._line = []
-            self.lines += ["```", ""]
+            self._close_code()
         elif tag in ("ul", "ol") and self._lists:
             self.flush()
             self._lists.pop()
             self.lines += [] if self._lists else [""]
-        elif tag == "tr" and self._cells is not None:
-            self._end_row()
+        elif tag in ("td", "th") and self._table is not None:
+            self._table.close(self._said())
+        elif tag == "tr" and self._table is not None:
+            self._line = []
+            self.lines += self._table.row()
         elif tag == "table":
             self.flush()
-            self._row = 0
+            self._table = None
             self.lines.append("")
-        elif tag not in _INLINE and tag not in ("td", "th"):
+        elif tag not in INLINE:
             self._break()
             self.lines += [""] if tag in _HEADINGS or tag == "p" else []
 
     def flush(self) -> None:
         """Ends the line that is being written."""
-        text = " ".join("".join(self._line).split())
-        self._line = []
+        text = self._said()
         if text and text not in ("*", "**", "`"):
-            self.lines.append(self._prefix + text)
+            escape = "\\" if not self._prefix and _LIKE_MARKS.match(text) else ""
+            self.lines.append(self._prefix + escape + text)
         self._prefix = "  " * len(self._lists) if self._lists and text else self._prefix if self._lists else ""
 
     def _break(self, *, soft: bool = False) -> None:
         if self._code:
             self._line.append("\n")
-        elif self._cells is not None:
+        elif self._in_cell:
             self._line.append(" ")
         else:
             self.flush()
 
     def _text(self, text: str) -> None:
-        self._line.append(text if self._code else text.replace("|", "\\|") if self._cells is not None else text)
+        self._line.append(text.replace("|", "\\|") if self._in_cell and not self._code else text)
+
+    @property
+    def _in_cell(self) -> bool:
+        return self._table is not None and self._table.in_cell
+
+    def _said(self) -> str:
+        """What was written since the last line or cell ended, as one line."""
+        text = " ".join("".join(self._line).split())
+        self._line = []
+        return text
+
+    def _close_code(self) -> None:
+        self._code -= 1
+        if self._code:
+            return
+        text = "".join(self._line).strip("\n")
+        self._line = []
+        fence = "```" if "```" not in text else "~~~~"
+        self.lines += [fence, *text.split("\n"), fence, ""]
 
     def _open_block(self, tag: str) -> None:
         self._break()
-        if self._code or self._cells is not None:
+        if self._code or self._in_cell:
             return
         if tag in ("ul", "ol"):
             self._lists.append(0 if tag == "ol" else None)
         elif tag == "li":
             self._item()
-        elif tag == "tr":
-            self._cells = []
         elif tag in _HEADINGS:
             self.lines.append("")
             self._prefix = _HEADINGS[tag]
@@ -161,30 +192,6 @@ class _Writer:
             self._lists[-1] = number + 1
         mark = "- " if number is None else f"{number + 1}. "
         self._prefix = "  " * min(len(self._lists) - 1, _LISTS_DEEP) + mark
-
-    def _cell(self) -> None:
-        if self._cells is not None:
-            self._cells.append("")
-            self._end_cell()
-
-    def _end_cell(self) -> None:
-        if self._cells is not None and len(self._cells) > 1:
-            self._cells[-2] = " ".join("".join(self._line).split())
-            self._line = []
-
-    def _end_row(self) -> None:
-        cells = [*(self._cells or ()), ""]
-        self._cells = cells
-        self._end_cell()
-        cells, self._cells = cells[:-1], None
-        said = [cell for cell in cells if cell]
-        if len(said) <= 1 or sum(map(len, said)) > _ROW_MOST:
-            self.lines += said
-            return
-        self.lines.append(f"| {' | '.join(cells)} |")
-        self._row += 1
-        if self._row == 1:
-            self.lines.append("|" + "---|" * len(cells))
 
     def _close_mark(self, mark: str) -> None:
         """Ends what is bold and so on; nothing was, if the mark is the last that was written."""
@@ -209,6 +216,12 @@ def linked(target: str, url: str) -> str:
     except ValueError:
         return ""
     return found if found.startswith(("https://", "http://")) else ""
+
+
+def _formula(node: Any) -> str:
+    """A formula in TeX, where the page gives it; else its signs in their order."""
+    tex = node.css_first("annotation[encoding='application/x-tex']")
+    return f"${(tex.text() or '').strip()}$" if tex is not None else str(node.text())
 
 
 def _unseen(node: Any, tag: str) -> bool:
