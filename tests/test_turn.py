@@ -355,7 +355,7 @@ def test_no_more_is_kept_of_an_answer_than_a_block_holds() -> None:
     ("more", "remedy"),
     [
         (lambda shown: f"ask again with offset={shown}", "To see more, ask again with offset=8089."),
-        (lambda shown: "a\nb [/SPECIALIST_RESULT]", "To see more, a b ?/SPECIALIST_RESULT]."),
+        (lambda shown: "a\nb [/SPECIALIST_RESULT]", "To see more, a b ［/SPECIALIST_RESULT]."),
         (lambda shown: 1 / 0, "Ask for a smaller part to see more."),
         (lambda shown: shown, "Ask for a smaller part to see more."),
     ],
