@@ -113,7 +113,7 @@ CALCULATORS = (
     Calculator(
         name="apache_ii",
         title="APACHE II",
-        also="apache 2, apache, apache ii score, acute physiology and chronic health evaluation",
+        also="apache 2, apache, apache ii score, acute physiology and chronic health evaluation, icu mortality",
         says="severity in intensive care, 0 to 71, from the worst values of the first 24 hours",
         group="intensive care",
         inputs=(

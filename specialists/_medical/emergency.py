@@ -40,7 +40,7 @@ RCP = Source("Royal College of Physicians. National Early Warning Score (NEWS) 2
 
 def _numbers(options: dict[str, int]) -> dict[str, str]:
     """A component may be given by its points as well, and one that cannot be tested by the words of charts."""
-    untested = dict.fromkeys(("nt", "untestable", "not_tested", "intubated", "t", "tube", "c"), UNTESTABLE)
+    untested = dict.fromkeys(("nt", "untestable", "not_tested", "intubated", "t", "tube"), UNTESTABLE)
     return untested | {str(points): name for name, points in options.items() if points}
 
 

@@ -46,7 +46,7 @@ CALCULATORS = (
         title="CHA2DS2-VASc",
         also="chads2vasc, chads2 vasc, chads vasc, chadsvasc, chads2, cha2ds2, chads, cha2ds2 vasc, stroke risk "
         "atrial fibrillation, "
-        "cha2ds2 vasc score for atrial fibrillation stroke risk",
+        "vorhofflimmern, fibrillation auriculaire, cha2ds2 vasc score for atrial fibrillation stroke risk",
         says="risk of stroke in atrial fibrillation",
         group="heart",
         inputs=(

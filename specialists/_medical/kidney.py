@@ -69,7 +69,7 @@ CALCULATORS = (
         also="clcr, cockroft, cockroft gault, creatinin clearance, clairance creatinine, "
         "crcl, creatinine clearance, ccr, kreatinin clearance, cockcroft, clearance, cockcroft gault equation, "
         "creatinine clearance cockcroft gault equation",
-        says="creatinine clearance in mL/min, for drug doses",
+        says="creatinine clearance in mL/min, for drug dosing by renal function",
         group="kidney",
         inputs=(
             ADULT,
@@ -106,7 +106,8 @@ CALCULATORS = (
     Calculator(
         name="ckd_epi_2021",
         title="eGFR (CKD-EPI 2021, creatinine, without race)",
-        also="dfg, ckd epi creatinine, egfr, gfr, ckd epi, glomerular filtration rate, estimated gfr, kidney "
+        also="dfg, kreatinin, nierenfunktion, fonction renale, ckd epi creatinine, egfr, gfr, ckd epi, "
+        "glomerular filtration rate, estimated gfr, kidney "
         "function, ckd stage, ckdepi, "
         "ckd epi equations for glomerular filtration rate, ckd epi 2021 creatinine",
         says="estimated glomerular filtration rate and KDIGO stage",

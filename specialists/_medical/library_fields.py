@@ -149,7 +149,7 @@ ALSO = {
     "4ts_hit": "4ts, 4t, four ts, hit score, heparin induced thrombocytopenia",
     "nafld_fibrosis": "nafld, nfs, nafld fibrosis score, fatty liver",
     "rumack_matthew": "acetaminophen nomogram, paracetamol overdose, acetaminophen toxicity",
-    "nihss": "nih stroke scale, stroke scale",
+    "nihss": "nih stroke scale, stroke scale, stroke severity",
     "crb65": "crb 65, crb-65",
     "parkland": "parkland formula, burns, burn fluids",
     "osmolar_gap": "osmolal gap, toxic alcohol",

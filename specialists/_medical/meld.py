@@ -132,7 +132,7 @@ CALCULATORS = (
     Calculator(
         name="meld_3",
         title="MELD 3.0 (OPTN 2022)",
-        also="meld 3.0, meld 30, meld3",
+        also="meld 3.0, meld 30, meld3, liver transplant priority",
         says="MELD with sodium, albumin and sex, for the allocation of livers since 2023",
         group="liver",
         inputs=(SEX, CREATININE, BILIRUBIN, INR, SODIUM, ALBUMIN, DIALYSIS),

@@ -67,7 +67,7 @@ CALCULATORS = (
     Calculator(
         name="due_date",
         title="Estimated due date (Naegele)",
-        also="geburtstermin, errechneter geburtstermin, nagele, expected delivery date, "
+        also="geburtstermin, terme de grossesse, errechneter geburtstermin, nagele, expected delivery date, "
         "estimated due date, edd, naegele, naegele rule, expected date of delivery, delivery date",
         says="day of birth from the last menstrual period",
         group="pregnancy",

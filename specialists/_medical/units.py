@@ -151,7 +151,7 @@ FIBRINOGEN = substance("g/L", 340_000, "mg/dL")
 INSULIN = measure("µIU/mL", {"uiu/ml uu/ml miu/l mu/l": 1, "pmol/l": 1 / 6.0}, ("mIU/L", "pmol/L"))
 """6.0 pmol/L a µIU/mL, the conversion of the present WHO standard."""
 
-ENZYME = measure("U/L", {"u/l iu/l units/l": 1, "ukat/l": 60, "nkat/l": 0.06}, ("IU/L", "µkat/L"))
+ENZYME = measure("U/L", {"u/l iu/l ui/l units/l": 1, "ukat/l": 60, "nkat/l": 0.06}, ("IU/L", "µkat/L"))
 CELLS = measure(
     "10^9/L",
     {
@@ -236,7 +236,7 @@ KG_PER_M2 = measure("kg/m2", {"kg/m2 kg/m^2 kg/m**2": 1}, ())
 CLEARANCE = measure("mL/min", {"ml/min cc/min": 1, "ml/s": 60, "l/min": 1000, "ml/min/1.73m2": 1}, ("mL/s",))
 URINE_OUTPUT = measure(
     "mL/day",
-    {"ml/day ml/d ml/24h ml/24hr cc/day ml": 1, "l/day l/d l/24h": 1000, "ml/h ml/hr ml/hour": 24},
+    {"ml/day ml/d ml/24h ml/24hr ml/24hours cc/24h cc/day ml": 1, "l/day l/d l/24h": 1000, "ml/h ml/hr ml/hour": 24},
     ("L/day", "mL/h"),
 )
 INFUSION = measure(

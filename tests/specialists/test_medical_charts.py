@@ -134,6 +134,10 @@ def test_a_coma_scale_with_what_cannot_be_tested_has_no_sum(verbal: str) -> None
     assert found.notes == ["Some calculators count what cannot be tested as 4: 14."]
 
 
+def test_a_letter_that_could_be_confused_is_not_taken_for_untestable() -> None:
+    assert problems("gcs", eye=4, verbal="C", motor=6).wrong[0].startswith("verbal: expected oriented, confused, ")
+
+
 def test_a_coma_scale_without_movement_tells_no_other_sum() -> None:
     assert worked("gcs", eye="not testable", verbal="not testable", motor="not testable").notes == []
 
@@ -277,6 +281,8 @@ def test_white_cells_of_a_dozen_are_thousands_where_the_package_counts_single_on
         ("MEDD", "mme"),
         ("ABCD²", "abcd2"),
         ("Childs-Pugh", "child_pugh"),
+        ("Nierenfunktion", "ckd_epi_2021"),
+        ("Vorhofflimmern", "cha2ds2_vasc"),
     ],
 )
 def test_names_in_other_spellings_and_tongues(name: str, expected: str) -> None:
@@ -407,6 +413,13 @@ def test_ways_to_name_two_steroids(inputs: dict[str, Any]) -> None:
 )
 def test_short_names(calculator: str, inputs: dict[str, Any], expected: float) -> None:
     assert value(calculator, **inputs) == pytest.approx(expected, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    "urine", ["499 mL/day", "499 ml/24h", "499 mL/24 hours", "499 cc/24h", "0.499 L/day", "20.7 mL/h"]
+)
+def test_ways_to_write_the_urine_of_a_day(urine: str) -> None:
+    assert value("sofa", **SOFA, urine_output=urine, norepinephrine=0, mean_arterial_pressure=80) == 3
 
 
 # Ferreira 2001, highest score of a stay
