@@ -290,7 +290,7 @@ def test_a_long_page_keeps_no_loop_waiting() -> None:
     assert asyncio.run(longest_pause()) < 0.1
 
 
-@pytest.mark.parametrize(("source", "parts"), [("<p>a" * 100_000, 1), ("<h2>a</h2><p>b</p>" * 20_000, 10_000)])
+@pytest.mark.parametrize(("source", "parts"), [("<p>a" * 100_000, 1), ("<h2>a</h2><p>b</p>" * 20_000, 9_999)])
 def test_a_page_of_countless_parts_is_handed_over_in_few(source: str, parts: int) -> None:
     """Whoever asked takes them in one go: 400,000 held the loop up for 0.2 s."""
     assert len(html.read(source)["blocks"]) == parts
