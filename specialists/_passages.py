@@ -30,10 +30,11 @@ class Headings:
 
 def sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
     """The path of each heading of a Markdown page, with the text below it; the path is empty before the first."""
-    headings, body, fenced = Headings(), list[str](), False
+    headings, body, fence = Headings(), list[str](), ""
     for line in text.splitlines():
-        fenced ^= bool(_FENCE.match(line))
-        found = None if fenced or not line.startswith("#") else _HEADING.fullmatch(line[:1000])
+        if marked := _FENCE.match(line):
+            fence = marked[1] if not fence else fence if marked[1] != fence else ""
+        found = None if fence or not line.startswith("#") else _HEADING.fullmatch(line[:1000])
         if found:
             yield headings.path, "\n".join(body)
             headings.enter(len(found[1]), _without_closing(found[2].rstrip()))

@@ -287,13 +287,15 @@ class Index:
         with self.writing():
             self.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
 
-    def enabled(self, abilities: str) -> None:
-        """Notes what can be read now; when that changed, files that could not be read count as changed."""
-        if self.note("able") == abilities:
+    def enabled(self, reader: int, abilities: str) -> None:
+        """Notes how files are read now, and what can be; when that changed, all files, or those not read, are new."""
+        before = self.note("reader"), self.note("able")
+        if before == (reader, abilities):
             return
         with self.writing():
-            self.db.execute("UPDATE file SET changed = -1, hash = x'' WHERE trouble IS NOT NULL")
-            self.db.execute("INSERT OR REPLACE INTO note VALUES ('able', ?)", (abilities,))
+            unread = "" if before[0] != reader else " WHERE trouble IS NOT NULL"
+            self.db.execute(f"UPDATE file SET changed = -1, hash = x''{unread}")
+            self.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", [("reader", reader), ("able", abilities)])
 
     def again(self, trouble: str) -> None:
         """Has files with this trouble count as changed."""

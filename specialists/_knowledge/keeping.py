@@ -24,7 +24,7 @@ from specialists._knowledge.folders import Passed
 from specialists._knowledge.index import Index, Kind, Root, hash_of, on_index
 from specialists._knowledge.reading import kind_of
 from specialists._knowledge.supervising import supervised
-from specialists._knowledge.worker import Job, Step, Upload, Worker, abilities, changes
+from specialists._knowledge.worker import READER, Job, Step, Upload, Worker, abilities, changes
 
 CHECK_SECONDS = 1.0
 """Folders are looked through at most so often, and for at most a twentieth of the time."""
@@ -217,7 +217,7 @@ def _stale(path: Path, folders: Sequence[Path], job: Job) -> bool:
         return False
     with closing(Index(path)) as index:
         roots = synced(index, folders)
-        index.enabled(abilities(job))
+        index.enabled(READER, abilities(job))
         return any(_differs(index, root) for root in roots)
 
 

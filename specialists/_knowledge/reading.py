@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from specialists._markdown import markdown
 from specialists._passages import sections
 
 KINDS = {
@@ -112,9 +113,7 @@ def parts(source: Source, kind: str) -> Iterator[Part | Trouble]:
 
         yield from office_parts(source.data, ending_of(source))
     elif kind == "html":
-        from specialists._knowledge.html import html_parts
-
-        yield from html_parts(decoded(source.data, _charset(source.data)))
+        yield from _html(decoded(source.data, _charset(source.data)))
     elif kind == "old":
         raise Unreadable("an old Office format; save it as docx, xlsx or pptx")
     else:
@@ -123,6 +122,18 @@ def parts(source: Source, kind: str) -> Iterator[Part | Trouble]:
             yield from (Part(body, heading) for heading, body in sections(text))
         else:
             yield Part("\n".join(_csv(text)) if kind == "table" else text)
+
+
+def _html(text: str) -> Iterator[Part]:
+    """The texts of a page under their headings; a page without a first heading goes by its title."""
+    from selectolax.lexbor import LexborHTMLParser
+
+    page = LexborHTMLParser(text)
+    title = page.css_first("title") if page.css_first("h1") is None else None
+    named = " ".join(title.text().split()) if title is not None else ""
+    told = markdown(page)
+    for heading, body in sections(f"# {named}\n{told}" if named else told):
+        yield Part(body.strip("\n"), heading)
 
 
 def decoded(data: bytes, charset: str | None = None) -> str:

@@ -111,7 +111,7 @@ class Worker:
 
     def _folders(self) -> None:
         self._tell(Step("begin"))
-        self._index.enabled(abilities(self._job))
+        self._index.enabled(READER, abilities(self._job))
         for root in self._index.roots("folder", "setting"):
             self._folder(root)
         if self._changed:
@@ -193,7 +193,7 @@ def abilities(job: Job) -> str:
     """What can be read here; when that changes, files that could not be read are tried again."""
     limits = f"{job.bytes_most} {job.passages_most} {job.language}"
     lacking = [name for name, there in (("ocr", not _reading.missing()), ("office", office.installed())) if not there]
-    return f"{READER} {limits} {' '.join(lacking)}"
+    return f"{limits} {' '.join(lacking)}"
 
 
 def changes(index: Index, root: Root, passed: Passed) -> tuple[list[Seen], list[Known], int]:

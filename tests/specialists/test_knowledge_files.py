@@ -20,7 +20,7 @@ from specialist_calls import text_pdf, written
 from specialists._knowledge.folders import Outside, Passed, content, walked
 from specialists._knowledge.index import Index
 from specialists._knowledge.reading import Part, Source, Trouble, Unreadable, decoded, kind_of, parts
-from specialists._knowledge.worker import Job, Step, Upload, Worker, changes
+from specialists._knowledge.worker import READER, Job, Step, Upload, Worker, changes
 from specialists._passages import LENGTH, pieces, sections
 
 
@@ -65,8 +65,21 @@ y = 2</pre><footer>Imprint</footer></body></html>"""
         (
             "Manual › Reset & start",
             "",
-            "Press the red button\ntwice.\n\nloose text\n\n- one\n\n- two\n\n"
+            "Press the **red** button\ntwice.\n\nloose text\n- one\n- two\n\n\n"
             "| Code | Meaning |\n|---|---|\n| E1 | a \\| b |\n\n```\nx = 1\ny = 2\n```",
+        )
+    ]
+
+
+def test_html_keeps_columns_and_code_and_what_only_looks_like_a_heading() -> None:
+    page = """<h1>Prices</h1><p># 1 of all</p><table><tr><td rowspan=2>Pump</td><td>small</td><td>10</td></tr>
+    <tr><td>large</td><td>20</td></tr></table><pre>```\n# no heading</pre><p>The end.</p>"""
+    assert read("a.html", page.encode()) == [
+        (
+            "Prices",
+            "",
+            "\\# 1 of all\n\n\n| Pump | small | 10 |\n|---|---|---|\n| Pump | large | 20 |\n\n"
+            "~~~~\n```\n# no heading\n~~~~\n\nThe end.",
         )
     ]
 
@@ -462,6 +475,22 @@ def test_conversations_used_longest_ago_make_room(tmp_path: Path) -> None:
     assert [root.place for root in index.roots()] == ["c0", "c2", "c3"]
     index.expire("c0", most=250, seconds=0)
     assert [root.place for root in index.roots()] == ["c0"]
+    index.close()
+
+
+def test_files_are_read_again_when_they_are_read_in_another_way(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "good.txt").write_text("words")
+    (docs / "bad.docx").write_text("no zip")
+    index = Index(tmp_path / "a.db")
+    index.remember("folder", str(docs))
+    work(index)
+    index.enabled(READER, "with other packages")
+    assert sorted(step.name for step in work(index) if step.what == "read") == ["bad.docx"]
+    index.enabled(READER + 1, "with a new reader")
+    assert sorted(step.name for step in work(index) if step.what == "read") == ["bad.docx", "good.txt"]
+    assert [step.what for step in work(index)] == ["begin", "unchanged", "over"]
     index.close()
 
 
