@@ -2,7 +2,6 @@
 
 import re
 import time
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import AsyncGenerator, Hashable, Sequence
 from contextlib import aclosing
@@ -106,8 +105,10 @@ async def ocr(
                     yield Progress(step.text, done / len(wanted))
                 else:
                     pages.append(step)
-    notes = [_source(pages), *_unread(pages, there[len(pages) :], found.count), *_others(context, attachment, image_id)]
-    yield _result(scan.name, " ".join(notes), pages, found.count, offset)
+    same = _same(image_id, language, enhance=enhance)
+    unread = _unread(pages, there[len(pages) :], found.count, same)
+    notes = [_source(pages), *unread, *_others(context, attachment, image_id)]
+    yield _result(scan.name, " ".join(notes), pages, found.count, offset, same)
 
 
 @dataclass(slots=True)
@@ -196,30 +197,39 @@ def ranges(pages: Sequence[int]) -> str:
     return ",".join("-".join(map(str, part)) for part in parts)
 
 
-def _result(name: str, notes: str, pages: Sequence[PageText], count: int, offset: int) -> Result:
+def _result(name: str, notes: str, pages: Sequence[PageText], count: int, offset: int, same: str) -> Result:
     """The source stands first, so that a cut does not lose it."""
     text = f"📄 OCR EXTRACTED TEXT from '{name}'\n{notes}"
-    starts = []
+    places = []
     for page in pages:
         heading = f"## Page {page.page} of {count}\n\n" if count > 1 else ""
         text += f"\n\n{heading}{_doubt(page)}"
-        starts.append(len(text))
-        text += page.text[offset if page is pages[0] else 0 :] or "(no text was found)"
+        start = len(text)
+        text += _rest(page.text, offset if page is pages[0] else 0)
+        places.append((start, len(text)))
     numbers = [page.page for page in pages]
     return Result(
         text,
         data={"pages": list(pages), "page_count": count},
-        more=lambda shown: _more(shown, numbers, starts, offset),
+        more=lambda shown: _more(shown, numbers, places, offset, same),
     )
 
 
-def _more(shown: int, numbers: Sequence[int], starts: Sequence[int], offset: int) -> str:
-    """What to ask for when so many characters were shown."""
-    cut = max(0, bisect_right(starts, shown) - 1)
-    if cut:
-        return f'ask again with page="{ranges(numbers[cut:])}"'
-    rest = f', then page="{ranges(numbers[1:])}"' if len(numbers) > 1 else ""
-    return f"ask again with page={numbers[0]}, offset={offset + max(0, shown - starts[0])}{rest}"
+def _rest(text: str, offset: int) -> str:
+    if text and offset >= len(text):
+        return f"(the text ends before offset {offset}; it has {len(text)} characters)"
+    return text[offset:] or "(no text was found)"
+
+
+def _more(shown: int, numbers: Sequence[int], places: Sequence[tuple[int, int]], offset: int, same: str) -> str:
+    """What to ask for when so many characters were shown of pages that stand in these places."""
+    cut = min(sum(end <= shown for _, end in places), len(places) - 1)
+    skipped = max(0, shown - places[cut][0]) + (0 if cut else offset)
+    return _again(numbers[cut:], same) + (f", offset={skipped}" if skipped else "")
+
+
+def _again(pages: Sequence[int], same: str) -> str:
+    return f'ask again with {same}page="{ranges(pages)}"'
 
 
 def _doubt(page: PageText) -> str:
@@ -238,13 +248,20 @@ def _source(pages: Sequence[PageText]) -> str:
     return f"Source: {named or 'none'}" + (f"; mean confidence {sum(sure) / len(sure):.0%}." if sure else ".")
 
 
-def _unread(pages: Sequence[PageText], unread: Sequence[int], count: int) -> list[str]:
+def _same(image_id: int | None, language: str, *, enhance: bool) -> str:
+    """What must not change for the rest of a text to follow on its beginning."""
+    named = f"image_id={image_id}, " if image_id is not None else ""
+    spoken = f'language="{language}", ' if language != "auto" else ""
+    return named + spoken + ("enhance=true, " if enhance else "")
+
+
+def _unread(pages: Sequence[PageText], unread: Sequence[int], count: int, same: str) -> list[str]:
     """What to ask for to get the pages that were not read."""
     if not unread:
         return []
     read = ranges([page.page for page in pages])
     which = f"page {read} of {count} was" if len(pages) == 1 else f"pages {read} of {count} were"
-    return [f'Only {which} read; ask again with page="{ranges(unread)}" for the others.']
+    return [f"Only {which} read; {_again(unread, same)} for the others."]
 
 
 def _others(context: Context, chosen: Attachment, image_id: int | None) -> list[str]:

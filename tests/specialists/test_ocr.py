@@ -375,12 +375,13 @@ def test_refuses_what_names_no_pages(page: str) -> None:
 @pytest.mark.parametrize(
     ("params", "shown", "says"),
     [
-        ({}, 94, 'ask again with page=1, offset=3, then page="2-4"'),
-        ({}, 120, 'ask again with page="2-4"'),
-        ({}, 100_000, 'ask again with page="4"'),
-        ({"page": "2"}, 84, "ask again with page=2, offset=3"),
-        ({"page": "2", "offset": 3}, 84, "ask again with page=2, offset=6"),
-        ({"page": "1,3-4"}, 120, 'ask again with page="3-4"'),
+        ({}, 94, 'ask again with page="1-4", offset=3'),
+        ({}, 105, 'ask again with page="2-4"'),
+        ({}, 120, 'ask again with page="2-4", offset=3'),
+        ({"page": "2"}, 84, 'ask again with page="2", offset=3'),
+        ({"page": "2", "offset": 3}, 84, 'ask again with page="2", offset=6'),
+        ({"page": "1,3-4"}, 105, 'ask again with page="3-4"'),
+        ({"image_id": 1, "language": "en"}, 94, 'ask again with image_id=1, language="en", page="1-4", offset=3'),
     ],
 )
 def test_says_how_to_get_what_was_cut_off(params: dict[str, Any], shown: int, says: str) -> None:
@@ -393,6 +394,27 @@ def test_says_how_to_get_what_was_cut_off(params: dict[str, Any], shown: int, sa
 def test_goes_on_from_an_offset() -> None:
     ctx = context(("a.pdf", text_pdf("from the start", "next")))
     assert body(answer(ocr, {"offset": 9}, ctx)) == "## Page 1 of 2\n\nstart\n\n## Page 2 of 2\n\nnext"
+
+
+def test_what_is_cut_off_goes_on_where_it_was_cut() -> None:
+    ctx, params, told = context(("a.pdf", text_pdf("one two three", "four five six"))), dict[str, Any](), ""
+    for _ in range(9):
+        found = outcome(ocr, params, ctx)
+        assert isinstance(found, Answer)
+        assert found.more is not None
+        shown = found.text.index("## Page") + 22
+        told += re.sub(r"## Page . of 2\n\n", "", body(found.text[:shown])).replace("\n\n## ", " ")
+        if shown >= len(found.text):
+            break
+        asked = re.fullmatch(r'ask again with page="([\d-]+)"(?:, offset=(\d+))?', found.more(shown))
+        assert asked
+        params = {"page": asked[1], "offset": int(asked[2] or 0)}
+    assert told == "one two three four five six"
+
+
+def test_says_where_a_text_ends_that_is_asked_for_beyond_its_end() -> None:
+    ctx = context(("a.pdf", text_pdf("short")))
+    assert body(answer(ocr, {"offset": 9}, ctx)) == "(the text ends before offset 9; it has 5 characters)"
 
 
 def test_a_page_that_was_just_read_is_not_read_again(says: Says) -> None:
