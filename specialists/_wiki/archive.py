@@ -3,11 +3,12 @@
 Arguments: what is wanted (`check`, `search`, `page`, `nearest`, `html`), the file, a title or words. Out goes JSON.
 """
 
+import json
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from specialists._wiki.bounds import bounded, say
+from specialists._bounds import bounded
 
 if TYPE_CHECKING:
     from libzim.reader import Archive, Entry
@@ -101,5 +102,5 @@ def _metadata(archive: "Archive", key: str) -> str:
 
 
 if __name__ == "__main__":
-    bounded(CPU_SECONDS_MOST)
-    say(answer(*sys.argv[1:4]))
+    bounded(CPU_SECONDS_MOST, memory=None)
+    json.dump(answer(*sys.argv[1:4]), sys.stdout)

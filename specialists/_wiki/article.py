@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from brain import Refused
-from specialists._wiki import child
+from specialists._program import said
 
 SECONDS = 6.0
 """For the HTML of a page; time is left for its beginning alone when all of it takes longer."""
@@ -95,11 +97,10 @@ class Article:
 
 async def read(html: str) -> Article:
     """A page's HTML as an article, read in a process that ends with this call."""
-    try:
-        reading = await child.asked("html", given=html.encode("utf-8", "replace"), seconds=SECONDS)
-    except child.Failed:
-        raise Refused("this page is built in a way that cannot be read in time; try another page") from None
-    return await asyncio.to_thread(of_reading, reading)
+    reading = await said("_wiki.html", fed=html.encode("utf-8", "replace"), seconds=SECONDS)
+    if reading is None:
+        raise Refused("this page is built in a way that cannot be read in time; try another page")
+    return await asyncio.to_thread(of_reading, msgspec.json.decode(reading))
 
 
 def of_reading(reading: Mapping[str, Any]) -> Article:

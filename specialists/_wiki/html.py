@@ -4,13 +4,14 @@ HTML comes in on stdin, JSON goes out on stdout: `blocks`, each a heading (`leve
 (`level` 0); `facts`, the box of facts; `choices`, the first links of list items with their lines; `disambiguation`.
 """
 
+import json
 import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from specialists._bounds import bounded
 from specialists._wiki import tables
-from specialists._wiki.bounds import bounded, say
 from specialists._wiki.inline import DEPTH_MOST, children, classes, formula, is_block, is_read, piece, text, tidy
 
 if TYPE_CHECKING:
@@ -156,4 +157,4 @@ def read(html: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     bounded(CPU_SECONDS_MOST, MEMORY_MOST)
-    say(read(sys.stdin.buffer.read().decode("utf-8", "replace")))
+    json.dump(read(sys.stdin.buffer.read().decode("utf-8", "replace")), sys.stdout)

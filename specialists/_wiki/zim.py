@@ -3,13 +3,16 @@
 import importlib.util
 from typing import Any
 
+import msgspec
+
 from brain import Refused
-from specialists._wiki import child
+from specialists._program import said
 from specialists._wiki.article import Article, read
 from specialists._wiki.mediawiki import nearest_of
 from specialists._wiki.names import Offline
 from specialists._wiki.source import Found, Hit, Page
 
+SECONDS = 12.0
 MISSING = "offline wikis need an extra, which the operator can add: pip install 'brain-sse[wiki-offline]'"
 
 
@@ -24,8 +27,8 @@ class Zim:
         return self._wiki.label
 
     async def search(self, query: str) -> Found:
-        said = await self._asked("search", query)
-        return Found(_page(said["page"]), [Hit(title) for title in said["hits"]])
+        told = await self._asked("search", query)
+        return Found(_page(told["page"]), [Hit(title) for title in told["hits"]])
 
     async def page(self, title: str) -> Page | None:
         return _page(await self._asked("page", title))
@@ -56,18 +59,18 @@ class Zim:
     async def _asked(self, wanted: str, term: str) -> Any:
         if importlib.util.find_spec("libzim") is None:
             raise Refused(MISSING)
-        try:
-            return await child.asked("archive", wanted, str(self._wiki.path), term)
-        except child.Failed:
-            raise Refused(f"{self.label} cannot be read; go on without it, its file is missing or damaged") from None
+        found = await said("_wiki.archive", wanted, str(self._wiki.path), term, seconds=SECONDS)
+        if found is None:
+            raise Refused(f"{self.label} cannot be read; go on without it, its file is missing or damaged")
+        return msgspec.json.decode(found)
 
 
-def _page(said: dict[str, str] | None) -> Page | None:
-    if said is None:
+def _page(told: dict[str, str] | None) -> Page | None:
+    if told is None:
         return None
     return Page(
-        said["title"],
-        date=said["date"][:10],
-        redirected_from=said["redirected_from"] or None,
-        licence=said["licence"][:80],
+        told["title"],
+        date=told["date"][:10],
+        redirected_from=told["redirected_from"] or None,
+        licence=told["licence"][:80],
     )
