@@ -91,6 +91,10 @@ def _opioid(name: str) -> Quantity:
 def _a_day(raw: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs with `oxycodone_dose` and `oxycodone_doses_per_day` as `oxycodone`, the dose of a day."""
     found = {key_of(name[:100]): value for name, value in raw.items()}
+    if any(name.startswith("buprenorphine") for name in found):
+        raise Wrong(
+            "buprenorphine has no factor (CDC 2022): as a partial agonist it is not counted in MME; leave it out"
+        )
     for quantity in EACH:
         dose = found.pop(f"{quantity.name}_dose", None)
         times = [found.pop(f"{quantity.name}_{word}_per_day", None) for word in ("doses", "dose")]

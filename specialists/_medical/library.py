@@ -122,7 +122,7 @@ def _quantity(calculator: str, field: str, info: Any, text: str, *, whole: bool,
             optional=optional,
         )
     if field == "age":
-        low, high = AGES.get(calculator, (0 if calculator in ("canadian_cspine", "rockall") else 18, 120))
+        low, high = AGES.get(calculator, (0 if calculator == "canadian_cspine" else 18, 120))
         return ADULT.within(low, high)
     also = f"{known.name} {known.also}" if known.name != field else known.also
     return replace(known, name=field, also=also, text=known.text or "", optional=optional)

@@ -129,7 +129,7 @@ _GROUPS = {
         "rivaroxaban_dosing",
     ),
     "fluids": ("osmolar_gap", "winters_formula"),
-    "liver": ("nafld_fibrosis", "aims65", "rockall", "bisap", "ransons"),
+    "liver": ("nafld_fibrosis", "aims65", "bisap", "ransons"),
     "lungs": ("crb65", "stop_bang"),
     "brain": ("abcd2", "nihss", "hunt_hess", "fisher_grade", "pediatric_gcs"),
     "mind": ("phq9", "gad7", "epds", "cam_icu", "rass", "audit_c", "cage", "ciwa_ar", "cows"),

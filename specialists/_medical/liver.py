@@ -45,7 +45,82 @@ def blatchford(x: Values) -> Worked:
     return Worked(sum(points.values()), points=points)
 
 
+def rockall(x: Values) -> Worked:
+    points = {
+        "age": x.scores["age"],
+        "shock": 2 if x.systolic_bp < 100 else int(x.heart_rate >= 100),
+        "comorbidity": x.scores["comorbidity"],
+        "diagnosis": x.scores.get("diagnosis", 0),
+        "stigmata": x.scores.get("stigmata", 0),
+    }
+    total = int(sum(points.values()))
+    if x.diagnosis is None:
+        return Worked(
+            total, points=points, reading=f"before endoscopy, 0 to 7: {'low risk' if total == 0 else 'admit'}"
+        )
+    return Worked(total, points=points, reading=f"full, 0 to 11: {_ROCKALL.of(total)} of rebleeding and death")
+
+
+_ROCKALL = up_to((2, "low risk"), (7, "raised risk"), rest="high risk")
+
+
+def _after_endoscopy(x: Values) -> list[str]:
+    """Both findings of an endoscopy, or none."""
+    if (x.diagnosis is None) == (x.stigmata is None):
+        return []
+    return ["stigmata" if x.stigmata is None else "diagnosis"]
+
+
 CALCULATORS = (
+    Calculator(
+        name="rockall",
+        title="Rockall score",
+        also="rockall score upper gi bleeding, full rockall, clinical rockall, pre endoscopy rockall",
+        says="risk of rebleeding and death in upper gastrointestinal bleeding, before and after endoscopy",
+        group="liver",
+        inputs=(
+            ADULT.scoring(below((60, 0), (80, 1), rest=2)),
+            HEART_RATE,
+            SYSTOLIC,
+            Choice(
+                name="comorbidity",
+                text="major: of the heart or the like; else kidney or liver failure, metastases",
+                options={"none": 0, "major": 2, "renal_liver_malignancy": 3},
+                words={
+                    "renal_failure": "renal_liver_malignancy",
+                    "liver_failure": "renal_liver_malignancy",
+                    "metastatic_cancer": "renal_liver_malignancy",
+                    "disseminated_malignancy": "renal_liver_malignancy",
+                    "heart_failure": "major",
+                    "ischemic_heart_disease": "major",
+                },
+                absent="none",
+                scores=True,
+            ),
+            Choice(
+                name="diagnosis",
+                text="by endoscopy; Mallory-Weiss, or no lesion and no stigmata",
+                options={"mallory_weiss": 0, "other": 1, "malignancy": 2},
+                words={"none": "mallory_weiss", "no_lesion": "mallory_weiss"},
+                scores=True,
+                optional=True,
+            ),
+            Choice(
+                name="stigmata",
+                text="by endoscopy: blood, adherent clot, visible or spurting vessel",
+                options={"none": 0, "present": 2},
+                words={"no": "none", "dark_spot": "none", "yes": "present", "absent": "none"},
+                scores=True,
+                optional=True,
+            ),
+        ),
+        work=rockall,
+        lacks=_after_endoscopy,
+        notes=("Shock: systolic below 100 2, else heart rate from 100 1.",),
+        sources=(Source("Rockall TA et al. Gut 1996;38:316-321", "10.1136/gut.38.3.316"),),
+        example=Example({"age": 70, "heart_rate": 100, "systolic_bp": 110, "comorbidity": "major"}, 4),
+        replaces=("rockall",),
+    ),
     Calculator(
         name="child_pugh",
         title="Child-Pugh",

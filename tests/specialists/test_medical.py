@@ -678,6 +678,7 @@ OUR_WAY = {
     "meld_na": "the formula of OPTN 2016; theirs is of 2008",
     "glasgow_blatchford": "2 points, not 1, for syncope, liver disease and heart failure",
     "apache2": "low creatinine is not doubled in acute renal failure",
+    "rockall": "a pulse of exactly 100 scores, as in the paper; the package asks for more",
     "gold_copd": "mMRC or CAT makes group B, as GOLD has it; theirs lets a low CAT overrule the mMRC",
 }
 """Where ours and the package's differ, and what ours does."""

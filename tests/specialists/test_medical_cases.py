@@ -831,7 +831,6 @@ THEIRS: dict[str, tuple[dict[str, Any], Any]] = {
     "nihss": ({}, 15),
     "parkland": ({"weight": "70 kg", "tbsa": "30 %"}, 8400.0),
     "ransons": ({"age": 60, "wbc": "17 K/µL", "glucose": "12 mmol/L", "ldh": 400, "ast": 300}, 5),
-    "rockall": ({"age": 65, "hr": 110, "sbp": 120, "comorbidity": "none"}, 2),
     "rts": ({"gcs": 12, "sbp": 80, "rr": 35}, 5.8806),
     "ottawa_ankle": (
         {"malleolar_zone_pain": "yes", "inability_to_bear_weight": "yes", **REST},

@@ -429,3 +429,48 @@ def test_ways_to_write_the_urine_of_a_day(urine: str) -> None:
 def test_what_sofa_means(creatinine: float, gcs: int, meaning: str) -> None:
     inputs = SOFA | {"creatinine": creatinine, "gcs": gcs, "norepinephrine": 0, "mean_arterial_pressure": 80}
     assert known("sofa").answer(inputs).reading == f"{meaning} mortality"
+
+
+# Rockall 1996: age 60 to 79 1, from 80 2; systolic below 100 2, else pulse from 100 1; comorbidity 2 or 3;
+# diagnosis 1, malignancy 2; stigmata 2
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        ({"age": 59, "pulse": 99, "sbp": 100, "comorbidity": "none"}, 0),
+        ({"age": 60, "pulse": 100, "sbp": 100, "comorbidity": "none"}, 2),
+        ({"age": 79, "pulse": 130, "sbp": 99, "comorbidity": "major"}, 5),
+        ({"age": 80, "pulse": 130, "sbp": 99, "comorbidity": "renal failure"}, 7),
+        (
+            {"age": 59, "pulse": 80, "sbp": 120, "comorbidity": "no", "diagnosis": "Mallory-Weiss", "stigmata": "none"},
+            0,
+        ),
+        ({"age": 59, "pulse": 80, "sbp": 120, "comorbidity": "no", "diagnosis": "other", "stigmata": "present"}, 3),
+        (
+            {
+                "age": 80,
+                "pulse": 80,
+                "sbp": 80,
+                "comorbidity": "liver failure",
+                "diagnosis": "malignancy",
+                "stigmata": True,
+            },
+            11,
+        ),
+    ],
+)
+def test_rockall(inputs: dict[str, Any], expected: int) -> None:
+    assert value("rockall", **inputs) == expected
+
+
+def test_rockall_takes_both_findings_of_an_endoscopy_or_none() -> None:
+    inputs = {"age": 59, "pulse": 80, "sbp": 120, "comorbidity": "none"}
+    assert problems("rockall", **inputs, diagnosis="other").missing == ["stigmata"]
+    assert known("rockall").answer(inputs).reading == "before endoscopy, 0 to 7: low risk"
+    full = known("rockall").answer({**inputs, "diagnosis": "malignancy", "stigmata": "present"})
+    assert full.reading == "full, 0 to 11: raised risk of rebleeding and death"
+
+
+def test_buprenorphine_is_refused_with_the_reason() -> None:
+    assert problems("mme", buprenorphine="8 mg", oxycodone="10 mg").wrong == [
+        "buprenorphine has no factor (CDC 2022): as a partial agonist it is not counted in MME; leave it out"
+    ]
