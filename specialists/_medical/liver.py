@@ -84,7 +84,7 @@ CALCULATORS = (
             SYSTOLIC,
             Choice(
                 name="comorbidity",
-                text="major: of the heart or the like; else kidney or liver failure, metastases",
+                text="major: heart failure, ischaemia and the like; last: kidney or liver failure, metastases",
                 options={"none": 0, "major": 2, "renal_liver_malignancy": 3},
                 words={
                     "renal_failure": "renal_liver_malignancy",
