@@ -5,11 +5,10 @@ They are `.ics` files in a folder, as khal and vdirsyncer keep them, or on a Cal
 
 import asyncio
 import importlib.util
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -141,17 +140,12 @@ def calendar(
 
     `now` is for tests; else it is the time on the user's clocks.
     """
-    zone = _zone(context.time_zone)
-    clock = (now or datetime.now(zone)).astimezone(zone)
+    clock = (now or datetime.now(UTC)).astimezone(_zone(context.time_zone))
     asked = query if query and query.strip() == context.message.strip() else None  # from who has no words of its own
     week = start if action in ("list", "free") and not end and times.is_week(start) else None
     query, start, days = None if asked else query, None if week else start, times.days_in(week or asked or "", clock)
     when = times.read(occurrence, clock, name="occurrence") if occurrence else None
-    with _store(context, settings) as store:
-        mails = frozenset(mail.strip().casefold() for mail in settings.mails.split(",") if mail.strip())
-        assert context.user is not None
-        left = partial(_seconds_left, context)
-        desk = Desk(store, context.user, context.conversation_id, zone, clock, calendar, settings.default, mails, left)
+    with _desk(context, settings, clock, calendar) as desk:
         clocks_only = times.alone(start) or times.alone(end)
         event = desk.begins(event_id, when) if action == "update" and event_id and clocks_only else None
         first, last = _times(start, end, clock, event)
@@ -167,9 +161,7 @@ def calendar(
             raise Refused(f"{action} needs event_id; list the events and take it from there")
         if action == "delete":
             return _done("Deleted", desk, desk.remove(event_id, when, scope))
-        if wish == Wish():
-            raise Refused("say what to change: title, start, end, duration_minutes, location, description or repeat")
-        return _done("Changed", desk, desk.change(event_id, when, scope, wish), conflicts=wish.moves)
+        return _change(desk, event_id, when, scope, wish)
 
 
 def _times(
@@ -202,21 +194,27 @@ def _root(settings: CalendarSettings) -> Path:
     return Path(settings.folder).expanduser() if settings.folder else platformdirs.user_data_path("brain") / "calendars"
 
 
-def _seconds_left(context: Context) -> float:
-    return context.seconds_left - _SAVED_SECONDS
-
-
 @contextmanager
-def _store(context: Context, settings: CalendarSettings) -> Iterator[Store]:
-    """Where this user's calendars are, and nobody else's."""
+def _desk(context: Context, settings: CalendarSettings, clock: datetime, calendar: str | None) -> Iterator[Desk]:
+    """The user's calendars, or the one that is named."""
     if context.user is None:
         raise Refused("the calendar needs a signed-in user")
 
-    seconds_left = partial(_seconds_left, context)
+    def seconds_left() -> float:
+        return context.seconds_left - _SAVED_SECONDS
+
+    mails = frozenset(mail.strip().casefold() for mail in settings.mails.split(",") if mail.strip())
+    with _store(context.user, settings, seconds_left) as store:
+        yield Desk(store, context.user, context.conversation_id, clock, calendar, settings.default, mails, seconds_left)
+
+
+@contextmanager
+def _store(user: str, settings: CalendarSettings, seconds_left: Callable[[], float]) -> Iterator[Store]:
+    """Where this user's calendars are, and nobody else's."""
     if not settings.caldav_url:
-        yield Folder(_root(settings) / folder_name(context.user), seconds_left)
+        yield Folder(_root(settings) / folder_name(user), seconds_left)
         return
-    if context.user != settings.caldav_for:
+    if user != settings.caldav_for:
         raise Refused(
             "the calendar account set up here belongs to another user; tell the user that there is none for them"
         )
@@ -311,6 +309,12 @@ def _create(desk: Desk, wish: Wish) -> Result:
     if not wish.title or not wish.title.strip() or wish.start is None:
         raise Refused("create needs title and start")
     return _done("Created", desk, desk.create(wish), conflicts=True)
+
+
+def _change(desk: Desk, event_id: str, when: Moment | None, scope: str | None, wish: Wish) -> Result:
+    if wish == Wish():
+        raise Refused("say what to change: title, start, end, duration_minutes, location, description or repeat")
+    return _done("Changed", desk, desk.change(event_id, when, scope, wish), conflicts=wish.moves)
 
 
 def _done(what: str, desk: Desk, entry: Entry, *, conflicts: bool = False) -> Result:

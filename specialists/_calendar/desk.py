@@ -36,6 +36,7 @@ class Desk:
     """One user's calendars during one call.
 
     Attributes:
+        now: on the user's clocks.
         named: whose calendar is meant, None for all.
         default: where new events go when there are several.
         mails: the user's own mail addresses.
@@ -46,7 +47,6 @@ class Desk:
     store: Store
     user: str
     conversation: str
-    zone: ZoneInfo
     now: datetime
     named: str | None = None
     default: str = ""
@@ -54,6 +54,12 @@ class Desk:
     seconds_left: Callable[[], float] = lambda: 1.0
     notes: list[str] = field(default_factory=list)
     several: bool = False
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The user's time zone."""
+        assert isinstance(self.now.tzinfo, ZoneInfo)
+        return self.now.tzinfo
 
     def calendars(self) -> list[Calendar]:
         """Those that are meant."""

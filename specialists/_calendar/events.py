@@ -71,10 +71,6 @@ class Event:
     instants: tuple[float, float] | None = None
 
     @property
-    def all_day(self) -> bool:
-        return not isinstance(self.start, datetime)
-
-    @property
     def repeats(self) -> bool:
         return bool(self.rules or self.added)
 

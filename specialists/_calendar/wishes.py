@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 from brain import Refused
 from specialists._calendar import rules
 from specialists._calendar.lines import escaped, folded
+from specialists._calendar.listing import iso
 from specialists._calendar.zones import Moment, at, day_of, description
 
 MINUTES = 60
@@ -101,7 +102,7 @@ def moved(start: Moment, end: Moment, wish: Wish, zone: ZoneInfo) -> tuple[Momen
     else:
         last = after(first, _length(start, end, timed, wish.minutes, zone))
     if at(last, zone) < at(first, zone) or (not timed and last <= first):
-        raise Refused(f"the end, {iso(wish.end)}, lies before the start, {iso(first)}; correct one of them")
+        raise Refused(f"the end, {iso(wish.end, zone)}, lies before the start, {iso(first, zone)}; correct one of them")
     return first, last
 
 
@@ -129,12 +130,6 @@ def after(start: Moment, length: timedelta) -> Moment:
     if not isinstance(start, datetime) or start.tzinfo is None:
         return start + length
     return (start.astimezone(UTC) + length).astimezone(start.tzinfo)
-
-
-def iso(moment: Moment | None) -> str:
-    return (
-        "" if moment is None else f"{moment:%Y-%m-%dT%H:%M}" if isinstance(moment, datetime) else f"{moment:%Y-%m-%d}"
-    )
 
 
 def rule_lines(repeat: str, start: Moment) -> list[str]:
