@@ -243,6 +243,11 @@ class TestCreating:
                 "give one such as FREQ=WEEKLY;BYDAY=MO;COUNT=10",
             ),
             (
+                {"title": "x", "start": "2026-03-31T09:00", "repeat": "FREQ=DAILY;COUNT=3;UNTIL=20260501"},
+                "the repeat rule is not right: give either COUNT, above 0, or UNTIL; "
+                "give one such as FREQ=WEEKLY;BYDAY=MO;COUNT=10",
+            ),
+            (
                 {"title": "x", "start": "2026-03-31T09:00", "repeat": "every second tuesday"},
                 "the repeat rule is not right: it is no list of NAME=VALUE; "
                 "give one such as FREQ=WEEKLY;BYDAY=MO;COUNT=10",
@@ -417,6 +422,20 @@ class TestChanging:
         reason = "say what to change: title, start, end, duration_minutes, location, description or repeat"
         assert calendars.refusal(action="update", event_id="standup") == reason
 
+    def test_one_uid_in_two_files(self, calendars: Calendars) -> None:
+        for name in ("home", "work"):
+            calendars.put("a.ics", ics(f"UID:1\nSUMMARY:It\n{MORNING}"), name)
+        reason = calendars.refusal(action="delete", event_id="1")
+        assert reason == "several events have the id '1'; list the events and take the id from there"
+        assert "Deleted" in calendars.text(action="delete", event_id="1", calendar="work")
+        assert [path.parent.name for path in calendars.files()] == ["home"]
+
+    def test_files_right_in_the_users_folder(self, calendars: Calendars) -> None:
+        calendars.put("a.ics", ics(f"UID:1\nSUMMARY:It\n{MORNING}"), ".")
+        calendars.text(action="update", event_id="1", title="New")
+        assert calendars.data(start="2026-03-23")["events"][0]["calendar"] == "main"
+        assert "SUMMARY:New" in (calendars.folder / "ada/a.ics").read_text()
+
     def test_conflicts(self, calendars: Calendars) -> None:
         calendars.put("a.ics", ics(STANDUP))
         calendars.put("b.ics", ics("UID:2\nSUMMARY:Call\nDTSTART;TZID=Europe/Berlin:20260324T090000\nDURATION:PT1H"))
@@ -578,6 +597,22 @@ class TestSeries:
         assert "2026-03-24 Tue" in calendars.text(
             action="update", event_id="2", scope="series", start="2026-03-24T09:00", repeat=rule
         )
+
+    def test_what_cannot_be_done_to_a_series(self, calendars: Calendars) -> None:
+        change = {"action": "update", "event_id": "standup"}
+        reason = calendars.refusal(**change, scope="this", occurrence="2026-03-25", repeat="daily")
+        assert reason == "one occurrence has no repeat rule of its own; use scope=series"
+        more = "RDATE;VALUE=PERIOD;TZID=Europe/Berlin:20260326T120000/PT3H"
+        calendars.put("a.ics", ics(f"{STANDUP}\n{more}"))
+        reason = calendars.refusal("another", **change, scope="series", start="8:00")
+        assert reason == "the series has extra dates with lengths of their own; change its occurrences one by one"
+
+    def test_whole_days_move_with_the_last_one(self, calendars: Calendars) -> None:
+        days = "DTSTART;VALUE=DATE:20260323\nRRULE:FREQ=DAILY;UNTIL=20260325\nEXDATE;VALUE=DATE:20260324"
+        calendars.put("a.ics", ics(f"UID:standup\nSUMMARY:Duty\n{days}"))
+        calendars.text(action="update", event_id="standup", scope="series", start="2026-03-24")
+        assert "DTSTART;VALUE=DATE:20260324\n" in calendars.only_file()
+        assert "RRULE:FREQ=DAILY;UNTIL=20260326\nEXDATE;VALUE=DATE:20260325\n" in calendars.only_file()
 
     def test_removed_as_a_whole(self, calendars: Calendars) -> None:
         calendars.text(action="delete", event_id="standup", scope="series")

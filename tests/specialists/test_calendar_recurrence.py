@@ -176,6 +176,7 @@ def test_days_end_with_a_day_or_a_time(calendars: Calendars) -> None:
 
 
 def test_the_start_counts_among_so_many(calendars: Calendars) -> None:
+    assert len(happens(calendars, "DTSTART;VALUE=DATE:20260323\nRRULE:FREQ=DAILY;COUNT=3")) == 3
     assert len(happens(calendars, f"{MORNING}\nRRULE:FREQ=DAILY;COUNT=3")) == 3
     removed = "EXDATE;TZID=Europe/Berlin:20260324T090000"
     assert len(happens(calendars, f"{MORNING}\nRRULE:FREQ=DAILY;COUNT=3\n{removed}")) == 2
@@ -313,6 +314,17 @@ def test_a_floating_time_is_that_of_the_user(calendars: Calendars) -> None:
     assert happens(calendars, event) == ["2026-03-28T09:00:00+01:00", "2026-03-29T09:00:00+02:00"]
     calendars.zone = "America/New_York"
     assert happens(calendars, event) == ["2026-03-28T09:00:00-04:00", "2026-03-29T09:00:00-04:00"]
+
+
+def test_the_zone_of_a_whole_calendar(calendars: Calendars) -> None:
+    """Google names it and writes times in UTC; a time without zone is of it, too."""
+    head = "X-WR-TIMEZONE:America/New_York\n"
+    in_utc = "DTSTART:20260302T140000Z\nRRULE:FREQ=WEEKLY;COUNT=2"
+    assert happens(calendars, in_utc, start="2026-03-01", end="2026-03-15", head=head) == [
+        "2026-03-02T15:00:00+01:00",
+        "2026-03-09T14:00:00+01:00",
+    ]
+    assert happens(calendars, "DTSTART:20260330T090000", head=head) == ["2026-03-30T15:00:00+02:00"]
 
 
 def test_whole_days_are_those_of_the_user(calendars: Calendars) -> None:
