@@ -1,4 +1,4 @@
-"""`medical`: patients (invented) told in the words of charts and benchmarks; each value was computed apart by hand."""
+"""`medical`: patients (invented) told in the words of charts and benchmarks; values computed apart from our code."""
 
 import json
 from pathlib import Path
