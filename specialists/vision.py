@@ -29,7 +29,7 @@ _COLUMNS = {"left": (0.0, 0.5), "right": (0.5, 1.0)}
 _MIDDLE = (0.25, 0.75)
 _REGION = re.compile(
     r"""(?P<numbers>\d{1,3}(?:\.\d+)?\s*%?(?:\s*[,\s]\s*\d{1,3}(?:\.\d+)?\s*%?){3})
-      | (?P<row>top|upper|bottom|lower)?[\s-]*(?P<column>left|right)?(?:[\s-]+(?:corner|half|part|side))?
+      | (?P<row>top|upper|bottom|lower)?[\s-]*(?P<column>left|right)?(?:[\s-]+(?:corner|half|part|quarter|side))?
       | (?P<middle>cent(?:er|re)|middle)""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -116,6 +116,7 @@ def parted(focus: str) -> tuple[str, tuple[float, ...] | None]:
 
     The part stands alone, before a colon, or behind the last comma: `top left: the label`, `text, bottom right`.
     """
+    focus = focus.strip(" :") or "content_description"
     before, _, behind = focus.partition(":")
     if region := region_of(before):
         return behind.strip() or "content_description", region
@@ -125,14 +126,22 @@ def parted(focus: str) -> tuple[str, tuple[float, ...] | None]:
 
 
 def region_of(words: str) -> tuple[float, ...] | None:
-    """The part of an image that is named, if nothing else is: `bottom right`, `left half`, `10,20,50,60`."""
+    """The part of an image that is named, if nothing else is: `bottom right`, `left half`, `10,20,50,60`.
+
+    Raises:
+        Refused: for numbers that name none.
+    """
     words = words.strip().lower().removeprefix("the ")
     found = _REGION.fullmatch(words)
     if not found or not words:
         return None
     if found["numbers"]:
         left, top, right, bottom = (float(number) / 100 for number in re.findall(r"\d+(?:\.\d+)?", words))
-        return (left, top, right, bottom) if left < right <= 1 and top < bottom <= 1 else None
+        if not (left < right <= 1 and top < bottom <= 1):
+            raise Refused(
+                f"'{words}' is no part of an image; give left, top, right and bottom in percent, such as 10,20,50,60"
+            )
+        return left, top, right, bottom
     if found["middle"]:
         return (_MIDDLE[0], _MIDDLE[0], _MIDDLE[1], _MIDDLE[1])
     across, down = _COLUMNS.get(found["column"] or "", (0.0, 1.0)), _ROWS.get(found["row"] or "", (0.0, 1.0))

@@ -96,8 +96,10 @@ def kind(image: "Image", *, from_camera: bool) -> Kind:
 
 def codes(image: "Image") -> list[str]:
     """The bar codes and QR codes in the image, with where they are and what they say."""
+    from PIL import ImageOps
+
     grey = image.convert("L")
-    found = [*_decoded(grey), *_decoded(_clearer(grey))]
+    found = [*_decoded(grey), *_decoded(_clearer(grey)), *_slanting(grey), *_decoded(ImageOps.invert(grey), bars=True)]
     found = sorted({code[:2]: code for code in reversed(found)}.values(), key=_reading_order)
     lines = [f"{kind} {place(*middle)}: {_line(text, _CODE_LENGTH)}" for kind, text, middle in found[:CODES_NAMED]]
     left_out = len(found) - CODES_NAMED
@@ -111,12 +113,13 @@ def place(across: float, down: float) -> str:
     return f"at the {f'{row} {column}'.strip() or 'center'}"
 
 
-def _decoded(grey: "Image") -> list[Code]:
-    """Each code with its kind, its text and its middle, from 0 to 1."""
+def _decoded(grey: "Image", *, bars: bool = False) -> list[Code]:
+    """Each code, or each of bars only, with its kind, its text and its middle, from 0 to 1."""
     import zxingcpp
 
+    kinds = zxingcpp.BarcodeFormats([zxingcpp.BarcodeFormat.AllLinear] if bars else [])
     found = []
-    for code in zxingcpp.read_barcodes(grey):
+    for code in zxingcpp.read_barcodes(grey, kinds):
         corners = (
             code.position.top_left,
             code.position.top_right,
@@ -125,6 +128,18 @@ def _decoded(grey: "Image") -> list[Code]:
         )
         across, down = sum(c.x for c in corners) / 4 / grey.width, sum(c.y for c in corners) / 4 / grey.height
         found.append((str(code.format), code.text, (across, down)))
+    return found
+
+
+def _slanting(grey: "Image") -> list[Code]:
+    """Codes of bars that no row or column of the pixels runs through."""
+    grey = grey.copy()
+    grey.thumbnail((_CODE_SIDE, _CODE_SIDE))
+    turned = grey.rotate(45, expand=True, fillcolor=255)
+    found = []
+    for kind, text, (across, down) in _decoded(turned, bars=True):
+        x, y = (across - 0.5) * turned.width * math.sqrt(0.5), (down - 0.5) * turned.height * math.sqrt(0.5)
+        found.append((kind, text, (0.5 + (x - y) / grey.width, 0.5 + (x + y) / grey.height)))
     return found
 
 
