@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from specialists._charsets import likeliest
 from specialists._markdown import markdown
 from specialists._passages import sections
 
@@ -137,7 +138,7 @@ def _html(text: str) -> Iterator[Part]:
 
 
 def decoded(data: bytes, charset: str | None = None) -> str:
-    """The text in these bytes: by its mark or the charset given, else UTF-8, else Windows-1252.
+    """The text in these bytes: by its mark or the charset given, else UTF-8, else the likeliest one.
 
     Raises:
         Unreadable: when they are no text.
@@ -153,7 +154,7 @@ def decoded(data: bytes, charset: str | None = None) -> str:
     try:
         return data.decode(charset or "utf-8").replace("\0", " ")
     except (UnicodeDecodeError, LookupError):
-        return (data.decode("cp1252", "replace") if charset else _eight_bit(data)).replace("\0", " ")
+        return data.decode("cp1252" if charset else likeliest(data), "replace").replace("\0", " ")
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -186,16 +187,6 @@ def _wide(data: bytes) -> str:
         if sample[start::2].count(0) > 0.7 * len(sample[start::2]) and not sample[1 - start :: 2].count(0):
             return data.decode(name, "replace")
     raise Unreadable("not text, though its name says so")
-
-
-def _eight_bit(data: bytes) -> str:
-    """Text in an eight-bit or Asian charset; by its letters when that can be told, else Windows-1252."""
-    try:
-        from charset_normalizer import from_bytes
-    except ImportError:
-        return data.decode("cp1252", "replace")
-    best = from_bytes(data[: 16 * _SAMPLE]).best()
-    return data.decode(best.encoding if best else "cp1252", "replace")
 
 
 def _csv(text: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ import msgspec
 
 from brain import Context, Page, Refused
 from specialists import _reading
+from specialists._charsets import likeliest
 from specialists._program import said
 from specialists._web.article import TEXT_MOST, Article
 from specialists._web.cleaning import one_line, tidy
@@ -26,7 +27,7 @@ _CUT = "(The page is too long to be read whole; it was read up to here.)"
 REFRESHES_MOST = 2
 PDF_PAGES_MOST = 100
 _SAMPLE = 20_000
-"""Characters, or bytes, by which an encoding is judged."""
+"""Characters by which an encoding is judged."""
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/xml", "text/xml"))
 _FEED = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--[^>]{0,500}-->\s*)*<(?:rss|feed|rdf:RDF)\b")
@@ -86,18 +87,7 @@ def decoded(page: Page) -> str:
     sample = text[max(0, begun - _SAMPLE) : begun + _SAMPLE]
     if begun < 0 or sample.count("\ufffd") * 2 <= sum(not char.isascii() for char in sample):
         return text
-    return page.body.decode(_likeliest(page.body), "replace")
-
-
-def _likeliest(body: bytes) -> str:
-    """The encoding of a text that is not in UTF-8."""
-    try:
-        from charset_normalizer import from_bytes
-    except ImportError:
-        return "cp1252"
-    begun = re.search(rb"[\x80-\xff]", body)
-    best = from_bytes(body[begun.start() if begun else 0 :][:_SAMPLE]).best()
-    return best.encoding if best else "cp1252"
+    return page.body.decode(likeliest(page.body), "replace")
 
 
 def _plain(page: Page, text: str) -> Article:
