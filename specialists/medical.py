@@ -60,7 +60,9 @@ def healthy() -> str | None:
     ],
 )
 def medical(
-    calculator: Annotated[str | None, Meta(description="its name; without inputs it lists what it needs")] = None,
+    calculator: Annotated[
+        str | None, Meta(description="its name; without inputs it lists what it needs", examples=["cockcroft_gault"])
+    ] = None,
     inputs: Annotated[
         dict[str, Any] | None, Meta(description='by name, with units: {"creatinine":"88 µmol/L"}')
     ] = None,
