@@ -89,7 +89,8 @@ def _server_health(settings: CalendarSettings) -> str | None:
 
 def needs_approval(params: Mapping[str, Any]) -> bool:
     """Whatever is lost or changes many days at once is asked about."""
-    return params.get("action") == "delete" or params.get("scope") == "series"
+    action = params.get("action")
+    return action == "delete" or (action == "update" and params.get("scope") == "series")
 
 
 @specialist(
@@ -150,7 +151,7 @@ def calendar(
         event = desk.begins(event_id, when) if action == "update" and event_id and clocks_only else None
         first, last = _times(start, end, clock, event)
         first, last = (first, last) if first or last or not days else days
-        wish = Wish(title, location, description, first, last, duration_minutes, repeat)
+        wish = Wish(title or None, location, description, first, last, duration_minutes, repeat or None)
         if action == "list":
             return _one(desk, event_id) if event_id else _list(desk, wish, query, max_results)
         if action == "free":

@@ -116,7 +116,7 @@ def chosen(calendars: list[Calendar], name: str | None) -> list[Calendar]:
     Raises:
         Refused: when none is called so, naming those that there are.
     """
-    if name is None:
+    if not name or not name.strip():
         return calendars
     found = [calendar for calendar in calendars if calendar.name.casefold() == name.strip().casefold()]
     if not found:

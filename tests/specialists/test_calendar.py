@@ -406,6 +406,16 @@ class TestChanging:
         calendars.text(action="update", event_id="1", location="")
         assert "LOCATION" not in calendars.only_file()
 
+    def test_who_fills_in_all_that_there_is(self, calendars: Calendars) -> None:
+        calendars.put("a.ics", ics(f"UID:1\nSUMMARY:It\n{MORNING}"))
+        empty = {"title": "", "start": "", "end": "", "repeat": "", "occurrence": "", "calendar": " ", "query": ""}
+        assert "09:00–10:00 It @ Here" in calendars.text(
+            **{**empty, "action": "update", "event_id": "1", "location": "Here"}
+        )
+        assert "09:00–10:00 It @ Here" in calendars.text(**{**empty, "event_id": "", "start": "2026-03-23"})
+        reason = "say what to change: title, start, end, duration_minutes, location, description or repeat"
+        assert calendars.refusal(**empty, action="update", event_id="1") == reason
+
     def test_an_event_can_be_made_to_repeat_and_stop_it(self, calendars: Calendars) -> None:
         calendars.put("a.ics", ics(f"UID:1\nSUMMARY:It\n{MORNING}"))
         calendars.text(action="update", event_id="1", repeat="FREQ=WEEKLY")
@@ -778,6 +788,8 @@ class TestTheSpecialist:
             ({}, False),
             ({"action": "list", "scope": None}, False),
             ({"action": "create"}, False),
+            ({"action": "create", "repeat": "weekly", "scope": "series"}, False),
+            ({"action": "list", "scope": "series"}, False),
             ({"action": "update", "event_id": "x", "scope": "this"}, False),
             ({"action": "update", "event_id": "x", "scope": "series"}, True),
             ({"action": "delete", "event_id": "x", "scope": "this"}, True),
