@@ -168,17 +168,17 @@ def _recognised(number: int, reading: Reading) -> PageText:
 
 
 def pages_asked(page: int | str | None) -> list[int]:
-    """The pages in `3` or `"2-5,9"`, in this order and each once, no more than `PAGES_NAMED`; none for None.
+    """The pages in `3` or `"2-5,9"`, in this order and each once, no more than `PAGES_NAMED`; none for None or `all`.
 
     Raises:
         Refused: for anything else.
     """
-    if page is None:
+    if page is None or page == "all":
         return []
     asked: dict[int, None] = {}
-    for part in str(page).split(",")[:PAGES_NAMED]:
+    for part in str(page).replace("–", "-").split(",")[:PAGES_NAMED]:
         found = _RANGE.fullmatch(part.strip())
-        if not found:
+        if not found or (found[3] and int(found[3]) < int(found[1])):
             raise Refused(f'page must be a number from 1, or a list such as "2-5,9"; {str(page)[:40]!r} is neither')
         first, most = int(found[1]), PAGES_NAMED - len(asked)
         last = int(found[3]) if found[3] else first + most if found[2] else first

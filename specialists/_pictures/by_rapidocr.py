@@ -1,6 +1,7 @@
 """Built in: reads with RapidOCR's bundled models, whatever the language."""
 
 import math
+import re
 from collections.abc import Sequence
 from functools import cache
 from statistics import median
@@ -17,6 +18,7 @@ SIDE = 1920
 """Pixels on which lines are looked for: fewer lose the small print of a large screen, more take time and memory."""
 _LETTERS_LEAST = 0.5
 """In a square of a line's height; Latin ones come to about two, Chinese ones to one."""
+_GREEK = re.compile(r"[\u0370-\u03ff\s]")
 
 
 def read(image: "Image", _wanted: str, _installed: Engines) -> Reading:
@@ -67,13 +69,17 @@ def _of_result(result: Any) -> Reading:
     scores = result.scores or ()
     pieces = _straightened(result.boxes, result.txts) if scores else []
     text = laid_out(pieces)
-    return Reading(text, "RapidOCR", sum(scores) / len(scores) * _known(pieces) if text else 0.0)
+    return Reading(text, "RapidOCR", sum(scores) / len(scores) * known(pieces) if text else 0.0)
 
 
-def _known(pieces: Sequence[Piece]) -> float:
-    """About what share of the letters the model knows: it leaves out others, and is sure of the rest."""
+def known(pieces: Sequence[Piece]) -> float:
+    """About what share of the letters the model knows: it leaves out others, and is sure of the rest.
+
+    Of Greek it knows what formulas need.
+    """
     room = sum((piece.right - piece.left) / max(piece.height, 1.0) for piece in pieces)
-    return min(1.0, sum(len(piece.text) for piece in pieces) / (_LETTERS_LEAST * room or 1.0))
+    known = _GREEK.sub("", "".join(piece.text for piece in pieces))
+    return min(1.0, len(known) / (_LETTERS_LEAST * room or 1.0))
 
 
 def _straightened(boxes: Any, texts: Sequence[str]) -> list[Piece]:

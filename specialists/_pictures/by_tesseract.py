@@ -23,6 +23,8 @@ AT_ONCE = 3
 _DRAWN = re.compile(r"[|_—=~¦]+")
 """What it takes the lines of a table for."""
 _SURE = 1.0
+_SHADOWED = ("-c", "thresholding_method=2")
+"""Black is what is darker than its surroundings, not than the whole page."""
 
 
 class Facing(NamedTuple):
@@ -46,6 +48,8 @@ def read(image: "Image", wanted: str, installed: Engines) -> Reading:
     end = time.monotonic() + installed.seconds
     read_for = codes(wanted, languages(installed.tesseract))
     best = _recognised(image, read_for, installed, end)
+    if not best.text:
+        best = _recognised(image, read_for, installed, end, *_SHADOWED)
     if best.confidence >= TURNED or time.monotonic() > end:
         return best
     facing = _facing(image, installed, end)
@@ -94,8 +98,8 @@ def _facing(image: "Image", installed: Engines, end: float) -> Facing | None:
     return Facing(-int(told["Rotate"]) % 360, told["Script"])
 
 
-def _recognised(image: "Image", codes: Sequence[str], installed: Engines, end: float) -> Reading:
-    return _of_table(_run(image, ["-l", "+".join(codes), "tsv"], installed, end))
+def _recognised(image: "Image", codes: Sequence[str], installed: Engines, end: float, *options: str) -> Reading:
+    return _of_table(_run(image, ["-l", "+".join(codes), *options, "tsv"], installed, end))
 
 
 def _run(image: "Image", arguments: Sequence[str], installed: Engines, end: float) -> str:

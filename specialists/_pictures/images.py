@@ -9,6 +9,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ DECODED_BYTES_MOST = 150_000_000
 """A page of A4 at 600 dpi in colour takes 140 million."""
 SIDE_MOST = 4000
 PDF_SECONDS = 15.0
+GARBLED = 0.1
+"""The share of letters that are none from which a text layer is none."""
 _LIGHT = 170
 
 Region = Sequence[float] | None
@@ -57,7 +60,8 @@ class Document:
 
     def texts(self, pages: Sequence[int], *, stamps: bool) -> tuple[int, list[str | None], str | None]:
         """Of a PDF, the number of pages, the text layers of those of `pages` that were read in time, None for a damaged
-        one, and why the others were not. Without `stamps`, a scan with a line of text on it has none.
+        one, and why the others were not. Without `stamps`, a scan with a line of text on it has none, and neither has
+        a page whose text is no text.
         """
         count, rest = self._of_pdf("text", *pages)
         texts = [_layer(json.loads(line), stamps=stamps) for line in rest.split(b"\n")[:-1]]
@@ -214,10 +218,16 @@ def _layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None:
     """The text of a page as its maker wrote it down, unless it has a table, whose cells would run together."""
     if page is None:
         return None
-    if page["scanned"] and not stamps:
+    if (page["scanned"] or _garbled(page["text"])) and not stamps:
         return ""
     laid = laid_out(joined([Piece(run[0].strip(), *run[1:]) for run in page["pieces"]]))
     return laid if RULE in laid else "\n".join(line.rstrip() for line in page["text"].splitlines()).strip()
+
+
+def _garbled(text: str) -> bool:
+    """Whether it is made of codes that only the fonts of its file turn into letters."""
+    codes = sum(c == "\ufffd" or unicodedata.category(c) in ("Cn", "Co", "Cc") for c in text if not c.isspace())
+    return codes > GARBLED * len(text)
 
 
 def unreadable(name: str) -> str:

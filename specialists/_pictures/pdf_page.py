@@ -24,6 +24,8 @@ PIECES_MOST = 2000
 STAMP_MOST = 200
 """Characters that a scanner, or whoever filed the scan, writes on a page."""
 DPI = 150
+_HYPHEN = "\x02"
+"""What PDFium makes of a hyphen at the end of a line, and of the end."""
 _POINTS_PER_INCH = 72
 
 
@@ -55,7 +57,7 @@ def _text(pdf: Any, number: int) -> dict[str, Any] | None:
     try:
         page = pdf[number]
         layer = page.get_textpage()
-        text = str(layer.get_text_bounded())[:TEXT_MOST]
+        text = str(layer.get_text_bounded())[:TEXT_MOST].replace(_HYPHEN, "-\n")
         pieces = [] if page.get_rotation() else _pieces(layer, page.get_height())
         return {"text": text, "pieces": pieces, "scanned": len(text) < STAMP_MOST and _is_picture(page)}
     except pypdfium2.PdfiumError:
@@ -68,7 +70,10 @@ def _pieces(layer: Any, height: float) -> list[tuple[str, float, float, float, f
     if count > PIECES_MOST or layer.count_chars() > TEXT_MOST:
         return []
     runs = (layer.get_rect(number) for number in range(count))
-    return [(layer.get_text_bounded(*run), run[0], run[2], height - run[3], height - run[1]) for run in runs]
+    return [
+        (layer.get_text_bounded(*run).replace(_HYPHEN, "-"), run[0], run[2], height - run[3], height - run[1])
+        for run in runs
+    ]
 
 
 def _is_picture(page: Any) -> bool:

@@ -20,7 +20,8 @@ from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome
 from brain import Progress, Registry
 from brain.running import Answer, Failure
 from specialists import _reading
-from specialists._pictures import images, kept, pdf_page, turning
+from specialists._pictures import by_rapidocr, images, kept, pdf_page, turning
+from specialists._pictures.layout import Piece
 from specialists._pictures.ocr import enhanced
 from specialists.ocr import ocr
 
@@ -166,6 +167,12 @@ def test_tesseract_alone_will_do() -> None:
     assert source(text).startswith("Tesseract; mean confidence 9")
 
 
+def test_greek_is_not_taken_for_what_rapidocr_knows() -> None:
+    formula, letter = ("2πr = 6.28, tan α = 1.5", "λλνι κεμενα γφνται ε")
+    sure = [by_rapidocr.known([Piece(text, 0, 300, 0, 30)]) for text in (formula, letter)]
+    assert sure == [1.0, 0.0]
+
+
 def test_rapidocr_goes_first() -> None:
     assert source(answer(ocr, {}, context(("x.png", file(written(INVOICE)))))).startswith("RapidOCR; ")
 
@@ -215,6 +222,14 @@ def test_says_when_it_is_not_sure(says: Says) -> None:
     assert body(answer(ocr, {}, context(("x.png", file(written(INVOICE)))))) == (
         "(low confidence, 54%: check names and numbers)\n\nTotal 129.50"
     )
+
+
+def test_a_page_on_which_nothing_is_found_may_lie_in_a_shadow(says: Says, tmp_path: Path) -> None:
+    says("In the shadow", 95)
+    program = tmp_path / "tesseract"
+    lit = 'case "$*" in *--list-langs* | *thresholding_method=2*) ;; *) exit ;; esac\n'
+    program.write_text(program.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\n{lit}"))
+    assert body(answer(ocr, {}, context(("x.png", file(written(INVOICE)))))) == "In the shadow"
 
 
 FRENCH = (
@@ -358,14 +373,24 @@ def test_reads_the_pages_of_a_tiff() -> None:
 
 @pytest.mark.parametrize(
     ("page", "read"),
-    [("2", "2"), ("2-3", "2 3"), ("1,3", "1 3"), (" 3 , 1 ", "3 1"), ("3-", "3 4"), ("2-9", "2 3 4"), ("1,1-2", "1 2")],
+    [
+        ("2", "2"),
+        ("2-3", "2 3"),
+        ("1,3", "1 3"),
+        (" 3 , 1 ", "3 1"),
+        ("3-", "3 4"),
+        ("2-9", "2 3 4"),
+        ("1,1-2", "1 2"),
+        ("2–3", "2 3"),
+        ("all", "1 2 3 4"),
+    ],
 )
 def test_reads_the_pages_that_are_named(page: str, read: str) -> None:
     text = answer(ocr, {"page": page}, context(("a.pdf", text_pdf("one", "two", "three", "four"))))
     assert " ".join(re.findall(r"^## Page (\d) of 4$", text, re.MULTILINE)) == read
 
 
-@pytest.mark.parametrize("page", ["two", "", "1;2", "-2", "2-1-3", "1,,2"])
+@pytest.mark.parametrize("page", ["two", "", "1;2", "-2", "2-1-3", "1,,2", "5-2"])
 def test_refuses_what_names_no_pages(page: str) -> None:
     assert refusal(ocr, {"page": page}, context(("a.pdf", text_pdf("a")))) == (
         f'page must be a number from 1, or a list such as "2-5,9"; {page!r} is neither'
@@ -410,6 +435,17 @@ def test_what_is_cut_off_goes_on_where_it_was_cut() -> None:
         assert asked
         params = {"page": asked[1], "offset": int(asked[2] or 0)}
     assert told == "one two three four five six"
+
+
+def test_a_layer_of_codes_without_letters_is_no_text() -> None:
+    data = text_pdf("\\001\\003\\004 \\005\\006abc", "Plain text")
+    assert images.Document(data, "a.pdf", True).texts([1, 2], stamps=False) == (2, ["", "Plain text"], None)
+
+
+def test_a_hyphen_at_the_end_of_a_line_of_a_layer_stays() -> None:
+    drawing = "BT /F1 12 Tf 14 TL 20 80 Td (some infor-) Tj T* (mation) Tj ET"
+    data = pdf([drawing], "<< /Font << /F1 3 0 R >> >>", "")
+    assert body(answer(ocr, {}, context(("a.pdf", data)))) == "some infor-\nmation"
 
 
 def test_says_where_a_text_ends_that_is_asked_for_beyond_its_end() -> None:
