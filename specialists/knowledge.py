@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from shutil import disk_usage
 from typing import Annotated
 
 from msgspec import Meta
@@ -18,7 +19,8 @@ from msgspec import Meta
 from brain import Citation, Context, Progress, Refused, Result, specialist
 from specialists._knowledge import keeping, vectors
 from specialists._knowledge.command import indexed as index
-from specialists._knowledge.index import Damaged, Index, Root, on_index, path_for
+from specialists._knowledge.database import Damaged, Unreachable
+from specialists._knowledge.index import Index, Root, on_index, path_for
 from specialists._knowledge.searching import Found, Scope, fetched, ranked
 from specialists._knowledge.worker import Job
 from specialists._passages import anchor
@@ -33,6 +35,7 @@ WAITING_SECONDS = 20.0
 ANSWERING_SECONDS = 4.0
 """Left for the search itself when the time of the call is short."""
 VECTOR_SECONDS = 2.0
+FREE_LEAST = 1_000_000
 LOCAL = "local"
 
 
@@ -90,7 +93,11 @@ def health(*, settings: KnowledgeSettings) -> str | None:
     try:
         if path.exists():
             Index(path).close()
-    except (Damaged, OSError) as error:
+            if disk_usage(path).free < FREE_LEAST:
+                return f"the disk on which its index {path} lies is full"
+    except Unreachable as error:
+        return f"its index {path} cannot be opened: {error}"
+    except Damaged as error:
         return f"its index cannot be opened ({error}); remove the file {path}, and run brain index again"
     return None
 
@@ -143,14 +150,20 @@ async def knowledge(
         async for progress in keeping.uploads_read(path, job, context.conversation_id, context.attachments, seconds):
             yield progress
         yield await _answered(path, query, (source or "").strip() or None, offset, context)
-    except (Damaged, sqlite3.Error, OSError) as error:
+    except (Unreachable, OSError) as error:
+        raise Refused(UNREACHABLE) from error
+    except (Damaged, sqlite3.Error) as error:
         raise Refused(UNUSABLE) from error
 
 
 NOTHING = (
     "no documents are indexed for this user; ask them to attach a file, or to read a folder in with: brain index FOLDER"
 )
-UNUSABLE = "the index of the documents is damaged or cannot be opened; the operator can see more with: brain check"
+UNUSABLE = "the index of the documents is damaged; go on without it. The operator can see more with: brain check"
+UNREACHABLE = (
+    "the index of the documents cannot be opened or written, its disk may be full or read-only; go on without it. The "
+    "operator can see more with: brain check"
+)
 FIRST = "the documents are being read for the first time; ask again in a minute"
 
 

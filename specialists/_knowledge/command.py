@@ -11,7 +11,8 @@ from typing import Protocol
 
 from brain import Refused
 from specialists._knowledge import keeping, vectors
-from specialists._knowledge.index import Damaged, Index, path_for
+from specialists._knowledge.database import Damaged, Unreachable
+from specialists._knowledge.index import Index, path_for
 from specialists._knowledge.reading import kind_of
 from specialists._knowledge.supervising import Failed, supervised
 from specialists._knowledge.worker import CLOSED, Job, Step
@@ -110,6 +111,9 @@ async def indexed(
                 _list(index, say)
     except (Damaged, sqlite3.Error) as error:
         progress(f"brain: the index {path} cannot be used: {error}; remove it, and index again")
+        return False
+    except Unreachable as error:
+        progress(f"brain: the index {path} cannot be opened or written: {error}")
         return False
     except (Wrong, Failed, OSError) as error:
         progress(f"brain: {error}")

@@ -5,53 +5,22 @@ was before, or whole. A root is a folder (or file) of the user, or a conversatio
 """
 
 import asyncio
-import os
-import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
+from specialists._knowledge.database import opened, transaction
+
 P = ParamSpec("P")
 T = TypeVar("T")
 Kind = Literal["folder", "setting", "conversation"]
-VERSION = 1
-BUSY_SECONDS = 20.0
 USED_SECONDS = 3600.0
 COMMON_LEAST = 20
 """Words in fewer passages than this are not counted beforehand."""
-
-_SCHEMA = """
-CREATE TABLE note (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
-CREATE TABLE root (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, place TEXT NOT NULL, used REAL NOT NULL,
-    UNIQUE (kind, place));
-CREATE TABLE file (id INTEGER PRIMARY KEY AUTOINCREMENT, root INTEGER NOT NULL REFERENCES root ON DELETE CASCADE,
-    name TEXT NOT NULL, size INTEGER NOT NULL, changed INTEGER NOT NULL, hash BLOB NOT NULL, trouble TEXT,
-    UNIQUE (root, name));
-CREATE TABLE chunk (id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER NOT NULL REFERENCES file ON DELETE CASCADE,
-    place TEXT NOT NULL, name TEXT NOT NULL, heading TEXT NOT NULL, text TEXT NOT NULL);
-CREATE INDEX chunk_file ON chunk (file);
-CREATE TABLE vector (id INTEGER PRIMARY KEY AUTOINCREMENT, chunk INTEGER NOT NULL UNIQUE REFERENCES chunk
-    ON DELETE CASCADE, hash BLOB NOT NULL, value BLOB NOT NULL);
-CREATE TABLE common (word TEXT PRIMARY KEY, passages INTEGER NOT NULL) WITHOUT ROWID;
-CREATE VIRTUAL TABLE passage USING fts5(name, heading, text, content='chunk', content_rowid='id',
-    tokenize='porter unicode61 remove_diacritics 2');
-CREATE VIRTUAL TABLE word USING fts5vocab('passage', 'row');
-CREATE TRIGGER chunk_added AFTER INSERT ON chunk BEGIN
-    INSERT INTO passage (rowid, name, heading, text) VALUES (new.id, new.name, new.heading, new.text);
-END;
-CREATE TRIGGER chunk_removed AFTER DELETE ON chunk BEGIN
-    INSERT INTO passage (passage, rowid, name, heading, text)
-        VALUES ('delete', old.id, old.name, old.heading, old.text);
-END;
-"""
-
-
-class Damaged(Exception):
-    """The file of the index is none, or one of another version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,49 +77,19 @@ class Index:
     """One connection to an index.
 
     Raises:
-        Damaged: when the file cannot be used.
+        Damaged, Unreachable: when the file cannot be used.
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = path
-        self.db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            self._prepare()
-        except sqlite3.DatabaseError as error:
-            self.db.close()
-            raise Damaged(str(error)) from error
-
-    def _prepare(self) -> None:
-        self.db.execute("PRAGMA foreign_keys = ON")
-        self.db.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash may undo the last files, and breaks none
-        (version,) = self.db.execute("PRAGMA user_version").fetchone()
-        if version == VERSION:
-            return
-        self.db.execute("PRAGMA journal_mode = WAL")
-        with self.writing():
-            (version,) = self.db.execute("PRAGMA user_version").fetchone()  # another process may have been first
-            if version == 0:
-                for statement in _statements(_SCHEMA):
-                    self.db.execute(statement)
-                self.db.execute(f"PRAGMA user_version = {VERSION}")
-                os.chmod(self.path, 0o600)
-            elif version != VERSION:
-                raise Damaged(f"version {version}")
+        self.db = opened(path)
 
     def close(self) -> None:
         self.db.close()
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[None]:
         """A transaction, undone when something is raised inside."""
-        self.db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self.db.execute("ROLLBACK")
-            raise
-        self.db.execute("COMMIT")
+        return transaction(self.db)
 
     # roots
 
@@ -316,7 +255,7 @@ async def on_index(path: Path, function: Callable[Concatenate[Index, P], T], *ar
     """Does something with an index in a thread, on a connection of its own: it may outlive a call that is given up.
 
     Raises:
-        Damaged: when the file cannot be used.
+        Damaged, Unreachable: when the file cannot be used.
     """
 
     def work() -> T:
@@ -333,25 +272,3 @@ def embeddable(name: str, title: str, text: str) -> str:
 
 def hash_of(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
-
-
-@contextmanager
-def alone(path: Path, seconds: float = 0.0) -> Iterator[bool]:
-    """Whether this process is the only one to index folders now; ends with the process, however that ends."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with closing(sqlite3.connect(path.with_suffix(".lock"), timeout=seconds, isolation_level=None)) as lock:
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
-            yield False
-            return
-        yield True
-
-
-def _statements(script: str) -> Iterator[str]:
-    held = ""
-    for line in script.splitlines():
-        held += line + "\n"
-        if sqlite3.complete_statement(held):
-            yield held
-            held = ""

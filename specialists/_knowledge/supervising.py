@@ -55,6 +55,8 @@ async def supervised(
                 if not line:
                     break
                 step = _decoder.decode(line)
+                if step.what == "failed":
+                    raise Failed(f"the index cannot be written: {step.trouble}")
                 file = step if step.what == "at" else None if step.what == "read" else file
                 seconds = {"at": file_seconds, "slow": step.seconds}.get(step.what, GRACE_SECONDS)
                 yield step

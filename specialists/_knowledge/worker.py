@@ -15,8 +15,9 @@ import msgspec
 
 from specialists import _reading
 from specialists._knowledge import office
+from specialists._knowledge.database import Damaged, Unreachable, alone
 from specialists._knowledge.folders import Outside, Passed, Seen, content, walked
-from specialists._knowledge.index import Chunk, Index, Known, Root, alone, hash_of
+from specialists._knowledge.index import Chunk, Index, Known, Root, hash_of
 from specialists._knowledge.reading import Part, Source, Trouble, Unreadable, kind_of, parts
 from specialists._passages import pieces
 
@@ -61,11 +62,11 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         what: it begins, perhaps once more after a bad file; `at` a file now; `slow`: what it does next may take so
             many seconds; `read` a file, left so many `unchanged`, `removed` one, `passed` over so many for a reason;
-            `busy`: another process is at work; `over`.
+            `busy`: another process is at work; `failed`: the index cannot be written; `over`.
         n: which of the changed ones, `of` how many.
     """
 
-    what: Literal["begin", "at", "slow", "read", "unchanged", "removed", "passed", "busy", "over"]
+    what: Literal["begin", "at", "slow", "read", "unchanged", "removed", "passed", "busy", "failed", "over"]
     root: int = 0
     name: str = ""
     n: int = 0
@@ -85,8 +86,12 @@ def main() -> None:
         out.write(msgspec.json.encode(step).decode() + "\n")
         out.flush()
 
-    with contextlib.suppress(BrokenPipeError), contextlib.closing(Index(Path(job.database))) as index:
-        Worker(index, job, tell).work(sys.stdin.buffer)
+    with contextlib.suppress(BrokenPipeError):
+        try:
+            with contextlib.closing(Index(Path(job.database))) as index:
+                Worker(index, job, tell).work(sys.stdin.buffer)
+        except (Damaged, Unreachable) as error:
+            tell(Step("failed", trouble=str(error)))
     os._exit(0)  # whatever threads the readers have left
 
 

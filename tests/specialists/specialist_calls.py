@@ -2,8 +2,10 @@
 
 import asyncio
 import mimetypes
+import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
@@ -90,6 +92,17 @@ def refusal(specialist: Specialist[..., Any], params: dict[str, Any], ctx: Conte
     assert isinstance(found, Failure), found
     assert found.code == "refused"
     return found.reason
+
+
+@contextmanager
+def full_disk(room: int = 100_000) -> Iterator[None]:
+    """No file grows beyond so many bytes, of this process and those it starts."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def written(text: str, size: tuple[int, int] = (420, 110), *, ink: str = "black", paper: str = "white") -> Image.Image:

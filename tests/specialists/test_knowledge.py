@@ -15,15 +15,16 @@ from pathlib import Path
 
 import pytest
 from handbook_questions import PARAGRAPHS, QUESTIONS
-from specialist_calls import answer, context, outcome, refusal, text_pdf
+from specialist_calls import answer, context, full_disk, outcome, refusal, text_pdf
 
 from brain import Citation, Context, Progress
 from brain.running import Answer, prepare, run
 from specialists._knowledge import keeping
-from specialists._knowledge.index import Chunk, Damaged, Index, path_for
+from specialists._knowledge.database import Damaged, Unreachable
+from specialists._knowledge.index import Chunk, Index, path_for
 from specialists._knowledge.searching import Scope, fetched, ranked
 from specialists._knowledge.supervising import supervised
-from specialists.knowledge import FIRST, NOTHING, UNUSABLE, KnowledgeSettings, health, knowledge
+from specialists.knowledge import FIRST, NOTHING, UNREACHABLE, UNUSABLE, KnowledgeSettings, health, knowledge
 
 HANDBOOK = """# Handbook
 
@@ -381,7 +382,21 @@ def test_an_index_that_is_damaged_inside_is_said_to_be_so_too(settings: Knowledg
 
 def test_an_index_that_cannot_be_made_is_said_to_be_so(settings: KnowledgeSettings) -> None:
     settings.home.write_text("in its way")
-    assert refusal(knowledge, {"query": "notice"}, of(settings)) == UNUSABLE
+    assert refusal(knowledge, {"query": "notice"}, of(settings)) == UNREACHABLE
+
+
+def test_a_full_disk_is_no_damage(tmp_path: Path, settings: KnowledgeSettings) -> None:
+    asked(settings, "notice")
+    with full_disk():
+        told = refusal(
+            knowledge, {"query": "walrus"}, of(settings, "local", ("big.txt", b"The walrus sleeps. " * 9000))
+        )
+    assert told == UNREACHABLE
+    with closing(Index(path_for(settings.home, "local"))) as index:
+        with full_disk(), pytest.raises(Unreachable, match="full|I/O"), index.writing():
+            index.db.executemany("INSERT INTO note VALUES (?, zeroblob(9999))", [(str(n),) for n in range(99)])
+        assert index.note("98") is None
+    assert "three months" in asked(settings, "notice")
 
 
 def test_an_index_of_another_version_is_left_alone(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 from embedding_server import embedding
 from serving import Process, script
+from specialist_calls import full_disk
 
 from brain.cli import main
-from specialists._knowledge.index import Index, alone, path_for
+from specialists._knowledge.database import alone
+from specialists._knowledge.index import Index, path_for
 
 
 @pytest.fixture
@@ -140,6 +142,17 @@ def test_a_damaged_index_is_named(terminal: Terminal, docs: Path) -> None:
         1,
         f"brain: the index {path} cannot be used: file is not a database; remove it, and index again\n",
     )
+
+
+def test_a_full_disk_ends_it_and_is_named(terminal: Terminal, docs: Path) -> None:
+    (docs / "long.txt").write_text("".join(f"Word {n} of many. " for n in range(20_000)))
+    with full_disk():
+        code, _, err = terminal.index("docs")
+    assert code == 1
+    assert re.search(
+        r"^brain: the index (.* )?cannot be (opened or )?written: (database or disk is full|disk I/O error)$", err, re.M
+    )
+    assert terminal.index("docs")[0] == 0
 
 
 def test_documents_are_those_of_a_user(terminal: Terminal, docs: Path) -> None:
