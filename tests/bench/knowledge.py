@@ -42,7 +42,7 @@ def main(passages: int = 10_000) -> None:
                 index.write(root, f"file{n}.txt", (n, n, b""), chunks)
             index.settle()
             size = path.stat().st_size / 1e6
-            print(f"{passages} passages written in {time.perf_counter() - began:.1f} s, {size:.0f} MB")
+            sys.stdout.write(f"{passages} passages written in {time.perf_counter() - began:.1f} s, {size:.0f} MB\n")
             questions = [text(rng.choice(LENGTHS)) for _ in range(QUESTIONS)]
             scope = Scope([root.id])
         report("words", questions, lambda question: answered(path, question, scope, None))
@@ -86,7 +86,7 @@ def report(what: str, questions: list[str], ask: Callable[[str], int]) -> None:
         times.append((time.perf_counter() - began) * 1000)
     times.sort()
     p99 = times[int(len(times) * 0.99)]
-    print(f"{what}: p50 {statistics.median(times):.1f} ms, p99 {p99:.1f} ms, most {times[-1]:.1f} ms")
+    sys.stdout.write(f"{what}: p50 {statistics.median(times):.1f} ms, p99 {p99:.1f} ms, most {times[-1]:.1f} ms\n")
 
 
 if __name__ == "__main__":
