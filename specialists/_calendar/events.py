@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import chain, islice
 
 from specialists._calendar.lines import LINE_MOST, Block, blocks, components, name_of, texts, unescaped
-from specialists._calendar.zones import FIRST_YEAR, LAST_YEAR, Moment, at, described_zone, named_zone
+from specialists._calendar.zones import FIRST_YEAR, LAST_YEAR, Moment, at, described_zone, end_of, named_zone
 
 FILE_MOST = 4_000_000
 """Bytes. A calendar of ten thousand plain events in one file has about 3 million."""
@@ -184,7 +184,7 @@ def _event(number: int, found: Mapping[str, Sequence[Property]], zones: _Zones) 
     if "DTSTART" not in found:
         raise Unreadable("it has no start")
     start = _moment(found["DTSTART"][0], zones)
-    end = _end(found, start, zones)
+    end = end_of(start, _end(found, start, zones))
     if at(end, UTC) < at(start, UTC):
         start, end = end, start  # programs that mix them up mean the time between
     fixed = isinstance(start, datetime) and start.tzinfo is not None

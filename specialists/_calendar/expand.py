@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from specialists._calendar.events import Event, File
 from specialists._calendar.rules import OCCURRENCES_MOST, WORK_MOST, BadRule, Rule, read
-from specialists._calendar.zones import Moment, at, day_of
+from specialists._calendar.zones import Moment, at, day_of, end_of
 
 _ONWARD_MOST = 100
 """Changes of all later occurrences; each is compared with each occurrence."""
@@ -125,7 +125,7 @@ class Series:
             found = self._query.between(start.replace(tzinfo=window.zone), end.replace(tzinfo=window.zone))
         for component in found:
             event = self._events[int(component[_NUMBER])]
-            begin, finish = component["DTSTART"].dt, _finish(component["DTSTART"].dt, component["DTEND"].dt)
+            begin, finish = component["DTSTART"].dt, end_of(component["DTSTART"].dt, component["DTEND"].dt)
             if event.onward and event.instead_of is not None:
                 original = begin - difference(event.start, event.instead_of)
             else:
@@ -164,13 +164,6 @@ class Series:
         if main is not None and isinstance(main.start, datetime) and not isinstance(moment, datetime):
             return datetime.combine(moment, main.start.timetz())
         return moment
-
-
-def _finish(start: Moment, end: Moment) -> Moment:
-    """The end of an occurrence: it keeps its length when the clocks skip its start, but not its end."""
-    if not isinstance(start, datetime) or not isinstance(end, datetime) or at(start, UTC) <= at(end, UTC):
-        return end
-    return (start.astimezone(UTC) + (end - start)).astimezone(start.tzinfo)
 
 
 @contextmanager

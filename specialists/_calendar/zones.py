@@ -81,6 +81,15 @@ def at(moment: Moment, zone: tzinfo) -> datetime:
     return moment.astimezone(UTC).astimezone(zone)
 
 
+def end_of(start: Moment, end: Moment) -> Moment:
+    """The end of what begins in an hour that the clocks skip, and ends behind it: it keeps its length."""
+    if not isinstance(start, datetime) or not isinstance(end, datetime) or start.tzinfo is None:
+        return end
+    if end <= start or start.astimezone(UTC) < end.astimezone(UTC):
+        return end
+    return (start.astimezone(UTC) + (end - start)).astimezone(start.tzinfo)
+
+
 def like(instant: datetime, model: Moment) -> Moment:
     """An instant in the form of another moment: a day, floating, or of its zone."""
     if not isinstance(model, datetime):

@@ -87,13 +87,17 @@ def test_a_time_that_the_change_skips_is_read_by_the_offset_before(calendars: Ca
     ]
 
 
-def test_what_begins_in_the_hour_that_is_skipped_keeps_its_length(calendars: Calendars) -> None:
-    event = BERLIN.format("20260328T023000", "20260328T030000")
-    calendars.put("one.ics", ics(f"UID:1\nSUMMARY:It\n{event}\nRRULE:FREQ=DAILY;COUNT=2"))
+@pytest.mark.parametrize(("rule", "first"), [("\nRRULE:FREQ=DAILY;COUNT=2", "20260328"), ("", "20260329")])
+@pytest.mark.parametrize(("end", "expected"), [("0300", "04:00"), ("0330", "04:30")])
+def test_what_begins_in_the_hour_that_is_skipped_keeps_its_length(
+    calendars: Calendars, rule: str, first: str, end: str, expected: str
+) -> None:
+    event = BERLIN.format(f"{first}T023000", f"{first}T{end}00")
+    calendars.put("one.ics", ics(f"UID:1\nSUMMARY:It\n{event}{rule}"))
     assert calendars.times("2026-03-29", "2026-03-29") == [
-        ("2026-03-29T03:30:00+02:00", "2026-03-29T04:00:00+02:00", "It")
+        ("2026-03-29T03:30:00+02:00", f"2026-03-29T{expected}:00+02:00", "It")
     ]
-    assert "03:30–04:00 It" in calendars.text(start="2026-03-29", end="2026-03-29")
+    assert f"03:30–{expected} It" in calendars.text(start="2026-03-29", end="2026-03-29")
 
 
 def test_a_time_that_is_there_twice_is_the_first(calendars: Calendars) -> None:
