@@ -393,7 +393,7 @@ def test_a_full_disk_is_no_damage(tmp_path: Path, settings: KnowledgeSettings) -
         )
     assert told == UNREACHABLE
     with closing(Index(path_for(settings.home, "local"))) as index:
-        with full_disk(), pytest.raises(Unreachable, match="full|I/O"), index.writing():
+        with full_disk(), pytest.raises(Unreachable, match=r"full|I/O"), index.writing():
             index.db.executemany("INSERT INTO note VALUES (?, zeroblob(9999))", [(str(n),) for n in range(99)])
         assert index.note("98") is None
     assert "three months" in asked(settings, "notice")
