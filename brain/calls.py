@@ -34,7 +34,7 @@ from brain.specialist import Context, Progress, Specialist
 log = logging.getLogger("brain")
 
 PROGRESS_SECONDS = 0.05
-"""Progress of one call is told at most so often; what comes in between is left out."""
+"""Progress of one call is told at most so often, and not twice the same; what comes in between is left out."""
 
 LETTING_GO_SECONDS = 0.1
 """How long cancelled calls are waited for: longer than `run` waits for a specialist that does not listen."""
@@ -52,7 +52,8 @@ class _Open:
     outcome: "asyncio.Future[Outcome]"
     part: Called | None = None
     task: "asyncio.Task[None] | None" = None
-    last_progress: float = 0.0
+    told: Progress | None = None
+    told_at: float = 0.0
 
 
 class Calls:
@@ -194,8 +195,9 @@ class Calls:
 
         def tell(progress: Progress) -> None:
             now = time.monotonic()
-            if opened.part is None and now - opened.last_progress >= PROGRESS_SECONDS:
-                opened.last_progress = now
+            early = now - opened.told_at < PROGRESS_SECONDS
+            if opened.part is None and not early and progress != opened.told:
+                opened.told_at, opened.told = now, progress
                 self._events.put_nowait(SpecialistProgress(opened.call_id, progress.text, progress.fraction))
 
         outcome = await run(entry.specialist, arguments, provided, tell, timeout=seconds)

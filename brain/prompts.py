@@ -43,7 +43,7 @@ _SHAPES: Mapping[SyntaxName, str] = {
 REASONS: Mapping[CallCode, str] = {
     "unknown": "there is no specialist of that name; there are: {names}",
     "denied": "it may not be used here; go on without it",
-    "declined": "it needs a person's approval, which nobody gave; go on without it",
+    "declined": "it needs a person's approval, which cannot be given here; tell the user what to do by hand",
     "unauthorized": "it needs a signed-in user; go on without it",
     "repeated": "the same call was made before and its result stands above; use it and go on",
     "specialist_limit": "it was called {each} times, which is all it may be; go on with what you have",

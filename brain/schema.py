@@ -22,7 +22,7 @@ from brain.errors import RegistrationError
 
 Schema = Mapping[str, Any]
 PROBLEMS_NAMED = 12
-_PROBLEM_LENGTH = 160
+_PROBLEM_LENGTH = 240
 _VALUE_LENGTH = 40
 
 
@@ -192,9 +192,17 @@ def _shortened(error: ValidationError) -> str:
     """What is wrong, with no more of a long value than tells which it is."""
     value = repr(error.instance)
     short = value if len(value) <= _VALUE_LENGTH else value[: _VALUE_LENGTH - 1] + "…"
-    kinds = [str(one.validator_value) for one in error.context or () if one.validator == "type"]
-    if kinds and len(kinds) == len(error.context or ()):
+    context = error.context or ()
+    kinds = [str(one.validator_value) for one in context if one.validator == "type"]
+    if kinds and len(kinds) == len(context):
         return f"{short} is not of type {' or '.join(kinds)}"
+    choices = [choice for one in context if one.validator == "enum" for choice in one.validator_value]
+    if choices and {one.validator for one in context} <= {"enum", "type"}:
+        others = [f" or of type {kind}" for kind in kinds if kind != "null"]
+        return f"{short} is not one of {choices}{''.join(others)}"
+    if error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
+        known = ", ".join(error.schema.get("properties", ()))
+        return f"{error.message}, only {known}" if known else str(error.message)
     return str(error.message).replace(value, short, 1)
 
 

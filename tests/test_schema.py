@@ -189,7 +189,10 @@ def found(params: dict[str, Any], **changes: Any) -> list[str]:
         ({"place": {}}, ["place: 'city' is a required property"]),
         ({"maybe": 5}, ["maybe: 5 is not of type string or null"]),
         ({"limit": 11}, ["limit: 11 is greater than the maximum of 10"]),
-        ({"nope": 1}, ["Additional properties are not allowed ('nope' was unexpected)"]),
+        ({"nope": 1}, [
+            "Additional properties are not allowed ('nope' was unexpected), only text, number, fraction, flag, "
+            "choice, unit, tags, extra, place, window, when, maybe, limit, anything"
+        ]),
         ({"text": 1, "flag": "yes", "limit": 0}, [
             "flag: 'yes' is not of type 'boolean'",
             "limit: 0 is less than the minimum of 1",
@@ -199,6 +202,26 @@ def found(params: dict[str, Any], **changes: Any) -> list[str]:
 )  # fmt: skip
 def test_every_problem_is_named(params: dict[str, Any], expected: list[str]) -> None:
     assert found(params) == expected
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"since": "fortnight"}, ["since: 'fortnight' is not one of ['day', 'week']"]),
+        ({"since": 5}, ["since: 5 is not one of ['day', 'week']"]),
+        ({"size": "huge"}, ["size: 'huge' is not one of ['small', 'large'] or of type integer"]),
+        ({"kinds": "big"}, ["kinds: 'big' is not of type array or null"]),
+        ({"kinds": ["big"]}, ["kinds[0]: 'big' is not one of ['new', 'old']"]),
+    ],
+)
+def test_a_problem_says_what_would_be_right(params: dict[str, Any], expected: list[str]) -> None:
+    def search(
+        since: Annotated[Literal["day", "week"] | None, Meta(description="of the last")] = None,
+        size: Literal["small", "large"] | int = 1,
+        kinds: list[Literal["new", "old"]] | None = None,
+    ) -> None: ...
+
+    assert problems(validator_of(signature_of(search).schema), params) == expected
 
 
 def test_a_long_value_does_not_hide_what_is_wrong_with_it() -> None:

@@ -156,7 +156,8 @@ BLOCKS = [
         "declined",
         "SPECIALIST_REQUEST[sends]",
         False,
-        "[SPECIALIST_ERROR: sends failed - it needs a person's approval, which nobody gave; go on without it]",
+        "[SPECIALIST_ERROR: sends failed - it needs a person's approval, which cannot be given here; "
+        "tell the user what to do by hand]",
     ),
     (
         "refused",
@@ -425,6 +426,20 @@ def test_progress_is_told_seldom() -> None:
     progress = [event for event in events if isinstance(event, dict) and "progress" in event]
     assert progress[0] == {"progress": "c1", "text": "0", "fraction": 0.0}
     assert len(progress) < 20
+
+
+def test_the_same_progress_is_told_once() -> None:
+    @specialist(timeout=WAIT)
+    async def waits_long() -> AsyncGenerator[Any, None]:
+        """Says the same again."""
+        for text in ("waiting", "waiting", "waiting", "reading", "waiting"):
+            yield Progress(text)
+            await asyncio.sleep(0.06)
+        yield "done"
+
+    events, _, _ = played("SPECIALIST_REQUEST[waits_long]", registry=registry_of(waits_long))
+    told = [event["text"] for event in events if isinstance(event, dict) and "progress" in event]
+    assert told == ["waiting", "reading", "waiting"]
 
 
 def test_a_specialist_knows_what_surrounds_it() -> None:

@@ -115,8 +115,8 @@ def test_every_worker_serves_and_the_greeting_is_said_once(folder: Path, tmp_pat
         for caller in callers.values():
             caller.rest()
             assert caller.client.get("/healthz").json() == {"status": "ok"}
-            assert caller.client.get("/readyz").json() == {"status": "ok", "model": model, "specialists": 5}
-            assert len(caller.client.get("/v1/specialists").json()["specialists"]) == 5
+            assert caller.client.get("/readyz").json() == {"status": "ok", "model": model, "specialists": 11}
+            assert len(caller.client.get("/v1/specialists").json()["specialists"]) == 11
         brain.process.terminate()
         code, out, err = brain.end()
     assert (code, out) == (0, "")
@@ -124,7 +124,7 @@ def test_every_worker_serves_and_the_greeting_is_said_once(folder: Path, tmp_pat
         f"Brain listens on {url}",
         "Workers: 2, which share only the port: each has its own conversations",
         f"Model: {model} (it was asked for)",
-        "Specialists: deaf, docs, ocr, vision, who",
+        "Specialists: calendar, deaf, docs, knowledge, medical, ocr, pubmed, vision, web, who, wiki",
     ]
 
 
