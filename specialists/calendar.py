@@ -339,7 +339,8 @@ def _free(desk: Desk, wish: Wish, settings: CalendarSettings, most: int) -> Resu
         raise Refused(
             "the setting hours cannot be read; tell the user that the operator has to look at it"
         ) from problem
-    exact = isinstance(wish.start, datetime) and isinstance(wish.end, datetime) and _same_day(wish.start, wish.end)
+    timed = isinstance(wish.start, datetime) and isinstance(wish.end, datetime)
+    exact = timed and window.start.date() == window.end.date()
     spans = [(window.start, window.end)] if exact else list(slots.working(window, hours))
     busy = [entry.span for entry in desk.busy(desk.entries(window))]
     found = list(slots.free(spans, busy, least))
@@ -351,7 +352,3 @@ def _free(desk: Desk, wish: Wish, settings: CalendarSettings, most: int) -> Resu
         desk.notes.append(f"{len(found) - most} more: ask again with start={found[most][0]:%Y-%m-%dT%H:%M}.")
     data = {"free": [{"start": first.isoformat(), "end": last.isoformat()} for first, last in found[:most]]}
     return Result("\n".join([head, *(lines or ["- nothing is free then"]), *desk.notes]), data=data)
-
-
-def _same_day(start: datetime, end: datetime) -> bool:
-    return start.date() == end.date()

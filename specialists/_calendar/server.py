@@ -38,6 +38,7 @@ _BETWEEN = (
     "</C:filter></C:calendar-query>"
 )
 _AROUND = timedelta(days=1)
+"""Servers read days and floating times in zones of theirs."""
 _readings = Readings()
 _calendars: dict[str, tuple[float, list[Calendar]]] = {}
 _lock = threading.Lock()
@@ -88,10 +89,7 @@ class Server:
         raise Refused("the calendar account has no calendar; the user must make one there first")
 
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
-        wider = (
-            window.start - _AROUND,
-            window.end + _AROUND,
-        )  # servers read days and floating times in zones of theirs
+        wider = (window.start - _AROUND, window.end + _AROUND)
         start, end = (f"{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}" for moment in wider)
         yield from self._query(calendar, f'<C:time-range start="{start}" end="{end}"/>')
 
@@ -150,9 +148,8 @@ class Server:
         """The path of an entry that lies in the calendar; empty for what does not."""
         address = urlsplit(urljoin(calendar.id, quote(href, safe="/%:@!$&'()*+,;=~")))
         home = urlsplit(calendar.id)
-        inside = address.path.startswith(home.path.rstrip("/") + "/") and address.path.rstrip("/") != home.path.rstrip(
-            "/"
-        )
+        folder = home.path.rstrip("/")
+        inside = address.path.startswith(f"{folder}/") and address.path.rstrip("/") != folder
         return address.path if inside and address[:2] == home[:2] else ""
 
     def name_of(self, calendar: Calendar, uid: str) -> str:
