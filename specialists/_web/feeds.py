@@ -11,18 +11,33 @@ from specialists._web.cleaning import one_line
 
 ITEMS_MOST = 200
 SUMMARY_LENGTH = 300
+_PIECE = 65_536
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,1000}>")
 
 
 def feed(text: str) -> tuple[str, str] | None:
-    """The title of a feed, and its items as a list; None when it is no XML."""
-    try:
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError:
-        return None
-    title = next((_plain(one.text) for one in root.iter() if _name(one) == "title"), "")
-    items = [one for one in root.iter() if _name(one) in ("item", "entry")]
-    return title, "\n\n".join("\n".join(_lines(item)) for item in items[:ITEMS_MOST])
+    """The title of a feed, and its items as a list, as far as it is XML; None when it is none, and names no item."""
+    title, items, whole = "", list[str](), False
+    with suppress(ElementTree.ParseError):
+        for element in _ended(text):
+            named = _name(element)
+            if named == "title" and not title and not items:
+                title = _plain(element.text)
+            if named in ("item", "entry"):
+                items.append("\n".join(_lines(element)))
+            if len(items) == ITEMS_MOST:
+                break
+        whole = True
+    return (title, "\n\n".join(items)) if whole or items else None
+
+
+def _ended(text: str) -> Iterator[ElementTree.Element]:
+    """Each element when it is read; what follows may be cut off or broken."""
+    parser = ElementTree.XMLPullParser(["end"])
+    for start in range(0, len(text), _PIECE):
+        parser.feed(text[start : start + _PIECE])
+        yield from (element for _, element in parser.read_events())
+    parser.close()
 
 
 def _lines(item: ElementTree.Element) -> Iterator[str]:
