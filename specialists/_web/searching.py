@@ -151,14 +151,14 @@ async def _searxng(query: Query, settings: WebSettings, context: Context) -> Fou
     page = await _searxng_page(query.text, query.since, settings, context)
     answer = _json(page)
     hits = _hits(answer.get("results"), query.most, "title", "url", "content", ("pubdate", "publishedDate"))
-    unresponsive = [_reason(one) for one in _list(answer.get("unresponsive_engines"))[:10]]
+    unresponsive = list(filter(None, map(_reason, _list(answer.get("unresponsive_engines"))[:10])))
     if not hits and unresponsive:
         raise Refused(f"found nothing, since its engines failed ({', '.join(unresponsive)[:150]})")
     answers = [one.get("answer") if isinstance(one, dict) else one for one in _list(answer.get("answers"))]
-    hints = [f"Answer: {_cleaned(one, SNIPPET_LENGTH)}" for one in answers[:2]]
-    corrections = [*_list(answer.get("corrections")), *_list(answer.get("suggestions"))][:5]
-    if corrections:
-        hints.append(f"Related searches: {', '.join(_cleaned(one, 80) for one in corrections)}")
+    hints = [f"Answer: {said}" for one in answers[:2] if (said := _cleaned(one, SNIPPET_LENGTH))]
+    related = [*_list(answer.get("corrections")), *_list(answer.get("suggestions"))][:5]
+    if named := [said for one in related if (said := _cleaned(one, 80))]:
+        hints.append(f"Related searches: {', '.join(named)}")
     return Found(hits, hints)
 
 
@@ -279,7 +279,8 @@ def _cleaned(text: Any, most: int) -> str:
 
 def _reason(engine: Any) -> str:
     """An engine that failed, and why: SearXNG gives pairs."""
-    return ": ".join(_cleaned(part, 40) for part in engine[:2]) if isinstance(engine, list) else _cleaned(engine, 40)
+    parts = engine[:2] if isinstance(engine, list) else [engine]
+    return ": ".join(filter(None, (_cleaned(part, 40) for part in parts)))
 
 
 def _list(value: Any) -> list[Any]:

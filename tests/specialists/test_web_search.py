@@ -173,6 +173,12 @@ def test_says_what_searxng_answers_itself_and_suggests() -> None:
     assert "\n\nAnswer: 42 knots\n\nAnswer: and a dict\n\nRelated searches: rope, sail x\n\n1. Rope" in text
 
 
+def test_what_a_backend_says_of_nothing_is_not_said() -> None:
+    with site({"/search": searxng(answers=[None, {"x": 1}], corrections=[""], suggestions=[{"x": 1}, 5])}) as server:
+        text = answer(web, {"query": "q"}, only(server))
+    assert text.startswith("🌐 WEB SEARCH RESULTS for 'q' (SearXNG)\n\n1. Rope & knots")
+
+
 # backends that do not search
 
 
