@@ -2,7 +2,7 @@
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,10 @@ class Passage:
         return f"{self.page}#{anchor(self.heading[-1])}"
 
 
+OF_SPECIALISTS = "specialists/"
+"""With which the names of the specialists' own pages begin."""
+
+
 class Handbook:
     """Full text search over Markdown pages.
 
@@ -61,15 +65,21 @@ class Handbook:
     def search(self, query: str, section: str | None = None) -> list[Passage]:
         """The passages that fit best, those of one page or heading if a section is named.
 
-        Those whose own heading says all that is asked about go first, so a page's introduction before its sections.
+        Those whose own heading says all that is asked about go first, so a page's introduction before its sections;
+        then those that have all the words. The pages of specialists give way to the others, unless they are named.
         """
         words = telling(query)
         if not words:
             return []
-        any_of, headed = " OR ".join(f'"{w}"' for w in words), " AND ".join(f'own : "{w}"' for w in words)
+        headed, all_of, any_of = (
+            " AND ".join(f'own : "{w}"' for w in words),
+            " AND ".join(f'"{w}"' for w in words),
+            " OR ".join(f'"{w}"' for w in words),
+        )
         ranked = f"SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, {_WEIGHTS})"
         with self._lock:
-            numbers = [n for match in (headed, any_of) for (n,) in self._index.execute(ranked, (match,))]
+            tiers = [[n for (n,) in self._index.execute(ranked, (match,))] for match in (headed, all_of, any_of)]
+        numbers = [n for tier in tiers for n in sorted(tier, key=lambda n: _aside(self.passages[n], words))]
         found = [self.passages[number] for number in dict.fromkeys(numbers)]
         return [passage for passage in found if section is None or _within(passage, section)][:PASSAGES_GIVEN]
 
@@ -128,12 +138,23 @@ def _title(page: str, text: str) -> str:
 
 def _within(passage: Passage, section: str) -> bool:
     wanted = section.strip().lower().removesuffix(".md")
-    return wanted == passage.page.lower() or any(wanted in title.lower() for title in passage.heading)
+    names = (passage.page.lower(), passage.page.lower().removeprefix(OF_SPECIALISTS))
+    return wanted in names or any(wanted in title.lower() for title in passage.heading)
+
+
+def _aside(passage: Passage, words: Sequence[str]) -> bool:
+    """Whether it is of a specialist that nobody asked about."""
+    page = passage.page
+    return page.startswith(OF_SPECIALISTS) and page.removeprefix(OF_SPECIALISTS) not in words
 
 
 @cache
 def _handbook() -> Handbook:
-    return Handbook({file.stem: file.read_text(encoding="utf-8") for file in pages_of(Path(__file__).parent)})
+    return Handbook({_name(file): file.read_text(encoding="utf-8") for file in pages_of(Path(__file__).parent)})
+
+
+def _name(file: Path) -> str:
+    return f"{OF_SPECIALISTS if file.parent.name == 'specialists' else ''}{file.stem}"
 
 
 def pages_of(package: Path) -> list[Path]:

@@ -181,3 +181,20 @@ def test_its_pages_lie_beside_the_package_or_were_built_into_it(tmp_path: Path) 
         "docs/b.md",
         "docs/specialists/web.md",
     ]
+
+
+def test_a_specialists_page_gives_way_unless_it_is_named() -> None:
+    handbook = Handbook(
+        {
+            "guide": "# Guide\n\nThe limit of calls is five.",
+            "specialists/ocr": "# ocr\n\n## Limits\n\nA limit of calls.",
+        }
+    )
+    assert [one.id for one in handbook.search("limit of calls")] == ["guide#guide", "specialists/ocr#limits"]
+    assert handbook.search("limit of ocr calls")[0].id == "specialists/ocr#limits"
+    assert [one.id for one in handbook.search("limit", "ocr")] == ["specialists/ocr#limits"]
+
+
+def test_all_the_words_go_before_some() -> None:
+    pages = {"one": "# One\n\n## Folder\n\nOf pictures.", "two": "# Two\n\nA folder holds the calendar."}
+    assert [one.id for one in Handbook(pages).search("calendar folder")] == ["two#two", "one#folder"]
