@@ -131,7 +131,7 @@ class _Zones:
             lines = list(islice(texts(data), block.first, min(block.last + 1, block.first + _ZONE_LINES_MOST)))
             for text in lines:
                 if name_of(text) == "TZID":
-                    self._described[text.partition(":")[2].strip()] = lines
+                    self._described[unescaped(text.partition(":")[2].strip())] = lines
         if b"X-WR-TIMEZONE" in data:
             self._see_default(data, tops)
 
@@ -148,7 +148,7 @@ class _Zones:
         return self._found[name]
 
     def _own(self, name: str) -> tzinfo | None:
-        lines = self._described.get(name)
+        lines = self._described.get(unescaped(name))
         return described_zone(tuple(lines)) if lines else None
 
 

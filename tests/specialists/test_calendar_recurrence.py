@@ -313,6 +313,14 @@ def test_a_zone_as_exchange_describes_it(calendars: Calendars) -> None:
     assert happens(calendars, event, start="2026-07-01", end="2026-07-01", head=head) == ["2026-07-01T10:00:00-04:00"]
 
 
+@pytest.mark.parametrize("said", ["(UTC+01:00) Rome, Vienna", "(UTC+01:00) Rome\\, Vienna"])
+def test_the_name_of_a_zone_is_a_text_with_escapes(calendars: Calendars, said: str) -> None:
+    head = CUSTOM_ZONE.format(name="(UTC+01:00) Rome\\, Vienna", winter="+0100", summer="+0200")
+    calendars.zone = "America/New_York"
+    event = f'DTSTART;TZID="{said}":20260701T160000'
+    assert happens(calendars, event, start="2026-07-01", end="2026-07-01", head=head) == ["2026-07-01T10:00:00-04:00"]
+
+
 def test_a_floating_time_is_that_of_the_user(calendars: Calendars) -> None:
     event = "DTSTART:20260328T090000\nRRULE:FREQ=DAILY;COUNT=2"
     assert happens(calendars, event) == ["2026-03-28T09:00:00+01:00", "2026-03-29T09:00:00+02:00"]
