@@ -186,7 +186,7 @@ def test_a_hanging_tesseract_is_killed(tmp_path: Path, monkeypatch: pytest.Monke
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(_reading, "TESSERACT_SECONDS", 0.5)
+    monkeypatch.setattr(_reading, "TESSERACT_SECONDS", 0.3)
     text = answer(ocr, {}, context(("x.png", file(written(INVOICE)))))
     assert body(text) == "(no text was found)"
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
@@ -529,10 +529,10 @@ def test_levels_a_leaning_page(angle: int) -> None:
 
 @pytest.mark.tesseract
 @pytest.mark.usefixtures("tesseract", "no_rapidocr")
-@pytest.mark.parametrize("angle", [0, 5, 90, 180, 270])
+@pytest.mark.parametrize("angle", [5, 90, 180])
 def test_tesseract_reads_a_page_that_lies_wrong(angle: int) -> None:
-    text = "\n".join(["The quick brown fox jumps over the lazy dog"] * 8)
-    image = written(text, (700, 330)).rotate(angle, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
+    text = "\n".join(["The quick brown fox jumps over the lazy dog"] * 4)
+    image = written(text, (700, 170)).rotate(angle, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
     assert body(answer(ocr, {}, context(("x.png", file(image))))) == text
 
 
@@ -626,7 +626,7 @@ def test_refuses_an_encrypted_pdf() -> None:
 
 
 def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_reading, "PDF_SECONDS", 1.0)
+    monkeypatch.setattr(_reading, "PDF_SECONDS", 0.5)
     files = (("next.pdf", text_pdf("next")), ("hostile.pdf", nested_pdf(12)))
     late = "'hostile.pdf' could not be read in time; ask the user for a simpler copy, such as a scan"
     started = time.monotonic()
@@ -637,7 +637,7 @@ def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypa
 
 
 def test_what_comes_before_the_page_that_takes_for_ever_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_reading, "PDF_SECONDS", 1.0)
+    monkeypatch.setattr(_reading, "PDF_SECONDS", 0.5)
     text = answer(ocr, {}, context(("hostile.pdf", nested_pdf(12, "one", "two"))))
     assert body(text) == (
         "## Page 1 of 3\n\none\n\n## Page 2 of 3\n\ntwo\n\n## Page 3 of 3\n\n"

@@ -111,7 +111,7 @@ def test_a_turn_that_is_cancelled_in_the_middle_of_a_page_leaves_nothing_running
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_turn_that_is_cancelled_while_a_picture_is_looked_at_leaves_nothing_running() -> None:
-    photo = file(Image.effect_noise((6000, 4000), 60).convert("RGB"), "JPEG")
+    photo = file(Image.effect_noise((3000, 2000), 60), "JPEG")
 
     async def main() -> None:
         arguments = prepare(vision, {})
@@ -319,7 +319,7 @@ def test_what_opens_foreign_files_is_not_in_the_server() -> None:
 
 def test_a_hostile_pdf_takes_no_process_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        monkeypatch.setattr(_reading, "PDF_SECONDS", 0.5)
+        monkeypatch.setattr(_reading, "PDF_SECONDS", 0.3)
         await _reading.page_text(PAGE)
         pid = reading_pid()
         with pytest.raises(Refused, match="could not be read in time"):

@@ -322,10 +322,10 @@ def test_reads_several_codes_however_they_lie_and_says_where() -> None:
     )
 
 
-@pytest.mark.parametrize("angle", [30, 45, 60, 135])
+@pytest.mark.parametrize("angle", [45, 120])
 def test_reads_bars_that_lean_and_says_where(angle: int) -> None:
     ean = code("4006381333931", zxingcpp.BarcodeFormat.EAN13).rotate(angle, expand=True, fillcolor=255)
-    text = answer(vision, {}, context(("x.png", file(on((1500, 1000), (ean, (1000, 0))))), eyes=Eyes(says="A code.")))
+    text = answer(vision, {}, context(("x.png", file(on((1300, 1000), (ean, (800, 0))))), eyes=Eyes(says="A code.")))
     assert text.endswith("\nEAN-13 at the top right: 4006381333931")
 
 
