@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 from urllib.parse import unquote
 
@@ -88,6 +89,7 @@ async def wiki(
     if address := _ADDRESS.fullmatch((page or query or "").strip()):
         page, language = unquote(address["title"]), address["language"]
     source = _source(wiki, language, settings, context)
+    where = "".join(f', {key}="{said}"' for key, said in (("wiki", wiki), ("language", language)) if said)
     title, _, anchor = _line((page or "").replace("_", " ")).partition("#")
     wanted = ("" if section is None else str(section).strip()) or anchor or None
     words = _line(query or "")
@@ -95,10 +97,11 @@ async def wiki(
         found = await source.page(title)
         if found is None:
             raise answer.no_page(source.label, title, await source.nearest(title))
-        return await _read(source, found, wanted, offset)
+        return await _read(source, replace(found, where=where), wanted, offset)
     if not words:
         raise Refused("say what to look for: query for a search, or page for the exact title of a page")
     best, others = await _searched(source, words, verbatim=words == _line(context.message))
+    best = replace(best, where=where)
     if wanted is not None or offset is not None or best.fragment:
         return await _read(source, best, wanted, offset)
     return await _introduced(source, best, others)

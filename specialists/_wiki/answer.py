@@ -22,7 +22,7 @@ _SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]?(?=\s)|[。！？]|\n")
 def found(label: str, page: Page, article: Article, others: Sequence[Hit]) -> Result:
     """What a search found: the beginning of the best page, and others."""
     introduction = cut(article.introduction or article.text, FOUND_LENGTH)
-    parts = [introduction, contents(article.sections[1:]), f"To read on, ask with page={_quoted(page.title)}."]
+    parts = [introduction, contents(article.sections[1:]), f"To read on, ask with {_asked(page)}."]
     lines = [f"- {hit.title}: {hit.line}" if hit.line else f"- {hit.title}" for hit in others[:OTHERS_SHOWN]]
     if lines:
         parts.append("\n".join(["Other pages found:", *lines]))
@@ -47,7 +47,7 @@ def passage(label: str, page: Page, text: str, section: Section | None, offset: 
     if offset and offset >= len(text):
         raise Refused(f"that text has only {len(text)} characters; ask with a smaller offset")
     heading = f"(From character {offset} of {len(text)}.)\n\n" if offset else ""
-    where = f"page={_quoted(page.title)}, " + (f'section="{section.number or 0}", ' if section else "")
+    where = f"{_asked(page)}, " + (f'section="{section.number or 0}", ' if section else "")
     head = len(_head(label, page)) + len(heading)
     return _result(
         label, page, heading + text[offset:], lambda shown: f"ask with {where}offset={offset + max(0, shown - head)}"
@@ -60,7 +60,8 @@ def choices(label: str, page: Page, article: Article) -> Result:
     for title, line in article.choices:
         if title != page.title:
             lines.setdefault(title, f"- {line}" if line.startswith(title) else f"- {title}: {line}")
-    told = "This title may mean several things. Ask again with page= one of these, or ask the user which is meant:"
+    one = f"page= one of these{page.where}"
+    told = f"This title may mean several things. Ask again with {one}, or ask the user which is meant:"
     return _result(label, page, "\n".join([told, *list(lines.values())[:CHOICES_SHOWN]]))
 
 
@@ -103,6 +104,11 @@ def cut(text: str, most: int) -> str:
         return text
     ends = [end.end() for end in _SENTENCE_END.finditer(text, most // 2, most)]
     return f"{text[: ends[-1]].rstrip() if ends else text[:most].rpartition(' ')[0] or text[:most]} …"
+
+
+def _asked(page: Page) -> str:
+    """By what a model asks for it again."""
+    return f"page={_quoted(page.title)}{page.where}"
 
 
 def _result(label: str, page: Page, body: str, more: Callable[[int], str] | None = None) -> Result:

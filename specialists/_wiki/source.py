@@ -18,6 +18,7 @@ class Page:
         fragment: the section a redirect points to.
         introduction: plain text, when the wiki gives it without the page.
         licence: of the text, in the wiki's words.
+        where: the parameters besides its title by which a model asks for it again, such as `, wiki="own"`.
     """
 
     title: str
@@ -29,6 +30,7 @@ class Page:
     introduction: str = ""
     disambiguation: bool = False
     licence: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)

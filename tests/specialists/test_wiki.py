@@ -234,6 +234,19 @@ def test_more_says_where_what_was_shown_ended(api: ActionApi) -> None:
     asyncio.run(read())
 
 
+def test_the_wiki_that_was_named_is_named_again(api: ActionApi) -> None:
+    async def read() -> None:
+        ctx = at(api)
+        whole = await wiki(page="Rome", offset=0, wiki="test", settings=ctx.settings, context=ctx)
+        assert whole.more is not None
+        assert whole.more(0) == 'ask with page="Rome", wiki="test", offset=0'
+
+    asyncio.run(read())
+    assert answer(wiki, {"query": "Rome", "wiki": "test"}, at(api)).endswith(
+        'To read on, ask with page="Rome", wiki="test".'
+    )
+
+
 def test_pages_of_a_text_lose_and_repeat_nothing() -> None:
     """As a model reads them: cut to the size of a block, each read on from where the note of the one before says."""
     parts = [f"<h2>Part {n}</h2><p>{'Größe, so sagt man. ' * n}</p><ul><li>東京{n}。</li></ul>" for n in range(40)]
