@@ -15,7 +15,7 @@ UNPACKED_MOST = 200_000_000
 MEMBERS_MOST = 20_000
 EMPTY_ROWS_MOST = 1_000
 _PACKAGES = {".docx": "docx", ".xlsx": "openpyxl", ".xlsm": "openpyxl", ".pptx": "pptx"}
-_LEVEL = {"Title": 1, **{f"Heading {level}": level for level in range(1, 10)}}
+_LEVEL = {"Title": 0, **{f"Heading {level}": level for level in range(1, 10)}}
 
 
 def installed() -> bool:

@@ -118,6 +118,18 @@ def test_docx_has_headings_lists_and_tables_in_their_order() -> None:
     ]
 
 
+def test_the_title_of_a_document_is_above_its_chapters() -> None:
+    document = docx.Document()
+    document.add_heading("Contract", 0)
+    document.add_paragraph("Between two.")
+    document.add_heading("Liability", 1)
+    document.add_paragraph("Up to a limit.")
+    assert read("a.docx", saved(document)) == [
+        ("Contract", "", "Between two."),
+        ("Contract › Liability", "", "Up to a limit."),
+    ]
+
+
 def test_xlsx_sheets_are_tables() -> None:
     from datetime import date, datetime
 
