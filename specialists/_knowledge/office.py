@@ -62,7 +62,7 @@ def _document(file: BytesIO) -> Iterator[Part]:
         text = block.text.strip()
         style = block.style.name if block.style is not None else ""
         level = _LEVEL.get(style or "")
-        if level and text:
+        if level is not None and text:
             yield Part("\n\n".join(held), headings.path)
             headings.enter(level, text)
             held = []
