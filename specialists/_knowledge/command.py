@@ -18,7 +18,6 @@ from specialists._knowledge.supervising import Failed, supervised
 from specialists._knowledge.worker import CLOSED, Job, Step
 
 Say = Callable[[str], object]
-BUSY_AGAIN_SECONDS = 1.0
 
 
 class Places(Protocol):
@@ -181,7 +180,7 @@ async def _read(job: Job, say: Say, progress: Say) -> None:
     summary = Summary()
     while not await _worked(job, summary, progress):
         progress("another process is reading into this index; waiting for it")
-        await asyncio.sleep(BUSY_AGAIN_SECONDS)
+        await asyncio.sleep(keeping.BUSY_AGAIN_SECONDS)
     for line in summary.lines:
         say(line)
 

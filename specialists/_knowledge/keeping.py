@@ -30,6 +30,7 @@ CHECK_SECONDS = 1.0
 """Folders are looked through at most so often, and for at most a twentieth of the time."""
 CHECK_SHARE = 20.0
 TELL_SECONDS = 0.1
+BUSY_AGAIN_SECONDS = 1.0
 WORKERS_MOST = max(2, (os.cpu_count() or 2) // 2)
 VECTORS = "\0vectors"
 """The purpose of the work that makes vectors, which is no conversation's id."""
@@ -83,10 +84,20 @@ class Keeper:
         return self.start(key, self._read(key, job, uploads))
 
     async def _read(self, key: tuple[Path, str], job: Job, uploads: Sequence[bytes]) -> None:
+        done = await self._worked(key, job, uploads)
+        while not done:
+            await asyncio.sleep(BUSY_AGAIN_SECONDS)
+            done = await self._worked(key, job, uploads)
+
+    async def _worked(self, key: tuple[Path, str], job: Job, uploads: Sequence[bytes]) -> bool:
+        """Whether it was done; not, when another process is at work."""
         async with self.places, aclosing(supervised(job, uploads)) as steps:
             async for step in steps:
+                if step.what == "busy":
+                    return False
                 if step.what == "at":
                     self.works[key].step = step
+        return True
 
 
 _keepers: "WeakKeyDictionary[asyncio.AbstractEventLoop, Keeper]" = WeakKeyDictionary()

@@ -20,11 +20,20 @@ from specialist_calls import answer, context, full_disk, outcome, refusal, text_
 from brain import Citation, Context, Progress
 from brain.running import Answer, prepare, run
 from specialists._knowledge import keeping
-from specialists._knowledge.database import Damaged, Unreachable
+from specialists._knowledge.database import Damaged, Unreachable, alone
 from specialists._knowledge.index import Chunk, Index, path_for
 from specialists._knowledge.searching import Scope, fetched, ranked
 from specialists._knowledge.supervising import supervised
-from specialists.knowledge import FIRST, NOTHING, UNREACHABLE, UNUSABLE, KnowledgeSettings, health, knowledge
+from specialists.knowledge import (
+    ANSWERING_SECONDS,
+    FIRST,
+    NOTHING,
+    UNREACHABLE,
+    UNUSABLE,
+    KnowledgeSettings,
+    health,
+    knowledge,
+)
 
 HANDBOOK = """# Handbook
 
@@ -360,6 +369,13 @@ def test_a_file_that_takes_too_long_is_left_out(settings: KnowledgeSettings, doc
 def test_a_file_that_kills_its_reader_is_left_out(settings: KnowledgeSettings, docs: Path) -> None:
     found = reading(settings, docs, kill=True)
     assert found == {"deep.html": "it breaks the program that reads it", "handbook.md": "", "sub/prices.txt": ""}
+
+
+def test_what_another_process_reads_is_said_to_be_being_read(settings: KnowledgeSettings) -> None:
+    with alone(path_for(settings.home, "local")):
+        call = replace(of(settings), deadline=time.monotonic() + ANSWERING_SECONDS + 1.2)
+        assert refusal(knowledge, {"query": "notice"}, call) == FIRST
+    assert "three months" in asked(settings, "notice")
 
 
 def test_a_damaged_index_is_said_to_be_one(settings: KnowledgeSettings) -> None:
