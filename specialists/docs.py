@@ -101,6 +101,7 @@ class Handbook:
         "which settings are there and what are their defaults",
         "how do I use it as a library without the server",
         "how do I run Brain behind a proxy",
+        "how do I index a folder with the command line",
     ),
 )
 def docs(
