@@ -132,6 +132,12 @@ def _resume(value: Any) -> str:
     return str(value)
 
 
+def _sees(value: Any) -> bool | None:
+    if value not in ("auto", "yes", "no"):
+        raise ValueError
+    return None if value == "auto" else bool(value == "yes")
+
+
 def _zone(value: Any) -> str:
     return zoneinfo.ZoneInfo(_text(value)).key
 
@@ -193,6 +199,14 @@ class Settings:
     model_key: str | None = _setting(None, _text, "text", "key of the model server", secret=True)
     model_resume: str | None = _setting(
         None, _resume, "`prefill` or `message`", "how a pass goes on after a block", "by server"
+    )
+    model_sees_images: bool | None = _setting(
+        None,
+        _sees,
+        "`auto`, `yes` or `no`",
+        "whether the model takes images, for `vision`. `auto`: if its server says so, as Ollama, llama.cpp, Mistral and "
+        "OpenRouter do",
+        "auto",
     )
     model_idle_seconds: float = _setting(60.0, _seconds, _SECONDS, "a model that sends nothing for so long has failed")
     system: str = _setting(

@@ -178,7 +178,8 @@ def test_requests_literally(show: tuple[int, Any], context: int, sees: bool) -> 
             OllamaServer(Pass(["a"]), Pass(["b"]), answers={"POST /api/show": show}) as server,
             model_of(server, key="k") as model,
         ):
-            assert await model.identify() == f"Ollama server, context of {context} tokens"
+            told = f"Ollama server, context of {context} tokens"
+            assert await model.identify() == told + ("; it sees images" if sees else "")
             assert (model.context_tokens, model.sees_images) == (context, sees)
             await heard(model, [*HELLO, Message("user", "See?", (b"??",))])
             await heard(model, STARTED)
@@ -476,7 +477,7 @@ def test_several_models_on_offer(tmp_path: Any) -> None:
             found = await opened(read({"BRAIN_MODEL": names, "BRAIN_MODEL_URL": server.url}), ())
             assert [one.model.name for one in found] == ["ollama:m", "builtin", f"script:{tmp_path / 'a.jsonl'}"]
             assert [one.why for one in found] == [
-                "it was asked for; Ollama server, context of 16384 tokens",
+                "it was asked for; Ollama server, context of 16384 tokens; it sees images",
                 "it was asked for",
                 "it was asked for",
             ]

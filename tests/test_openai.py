@@ -301,7 +301,7 @@ def test_a_server_is_known_by_free_gets_and_gets_its_dialect(
             OpenAIServer(Pass(["a"]), Pass(["b"]), answers=answers) as server,
             model_of(server, identified=False) as model,
         ):
-            assert await model.identify() == said
+            assert await model.identify() == said + ("; it sees images" if sees else "")
             assert {asked.method for asked in server.asked} == {"GET"}
             assert (model.resume, model.context_tokens, model.sees_images) == (resume, context, sees)
             await heard(model)
@@ -319,6 +319,18 @@ def test_a_server_is_known_by_free_gets_and_gets_its_dialect(
                 "stream_options": {"include_usage": True},
                 **request_fields,
             }
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("wanted", "said"), [("yes", True), ("no", False), ("auto", False)])
+def test_the_operator_may_say_whether_the_model_sees(wanted: str, said: bool) -> None:
+    async def main() -> None:
+        async with OpenAIServer(answers=models("m", owned_by="vllm")) as server:
+            environ = {"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url, "BRAIN_MODEL_SEES_IMAGES": wanted}
+            (found,) = await opened(read(environ), ())
+            assert (found.model.sees_images, found.why.endswith("; it sees images")) == (said, said)
+            await found.model.aclose()
 
     asyncio.run(main())
 

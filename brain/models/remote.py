@@ -24,6 +24,7 @@ class Remote(ABC):
         url: the server's base URL.
         key: for the Authorization header.
         resume: overrides what would be chosen for the server.
+        sees: overrides what the server says of its taking images; None where it is to be believed.
 
     Attributes:
         warning: what the server's own words say against the model, if anything.
@@ -36,13 +37,21 @@ class Remote(ABC):
     _default_url: str
     _usual_resume: Resume
 
-    def __init__(self, name: str, url: str | None = None, key: str | None = None, resume: Resume | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        url: str | None = None,
+        key: str | None = None,
+        resume: Resume | None = None,
+        sees: bool | None = None,
+    ) -> None:
         self.name = f"{self._kind}:{name}"
         self.resume: Resume = resume or self._usual_resume
-        self.sees_images = False
+        self.sees_images = bool(sees)
         self.warning: str | None = None
         self._model = name
         self._wanted_resume = resume
+        self._wanted_sees = sees
         self._missed = False
         self._url = (url or self._default_url).rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"} if key else None
@@ -65,7 +74,9 @@ class Remote(ABC):
             self._missed = True
             raise
         self._missed = False
-        return said
+        if self._wanted_sees is not None:
+            self.sees_images = self._wanted_sees
+        return f"{said}; it sees images" if self.sees_images else said
 
     async def trouble(self) -> str | None:
         """What is wrong with the server; None when it answers. It changes nothing for the passes that run meanwhile."""
