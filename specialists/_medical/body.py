@@ -1,6 +1,7 @@
 """Built in: the body: weights, mass index, surface."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source, Values, Worked
@@ -174,7 +175,7 @@ CALCULATORS = (
         says="the weight at which a height has a given BMI",
         group="body",
         inputs=(
-            HEIGHT,
+            replace(HEIGHT, usual=(100, 250)),
             Quantity(
                 name="target_bmi",
                 measure=units.KG_PER_M2,

@@ -9,6 +9,7 @@ from specialists._medical.inputs import Choice, Input, Quantity, Read, YesNo, ne
 from specialists._medical.names import KEY_LENGTH, loosely, unfolded
 from specialists._medical.reading import NOT_MEASURED, Wrong, key_of
 from specialists._medical.steps import Steps
+from specialists._medical.together import check_together
 
 FEW = 7
 """So many inputs are named to somebody who gave another."""
@@ -180,6 +181,7 @@ class Calculator:
             raise Problems([str(wrong)], [], False) from wrong
         x = self._values(read)
         try:
+            check_together(x)
             x.scores = {
                 one.name: score for one in self.inputs if (score := _score(one, read.get(one.name))) is not None
             }

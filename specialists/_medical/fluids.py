@@ -51,7 +51,8 @@ def _ratio(of: Callable[[Values], float]) -> Callable[[Values], Worked]:
         if x.bicarbonate == NORMAL_BICARBONATE:
             return Worked("not defined", reading="bicarbonate is 24: there is no fall to compare the gap with")
         ratio = (anion_gap - NORMAL_GAP) / (NORMAL_BICARBONATE - x.bicarbonate)
-        return Worked(ratio, {"anion_gap": anion_gap})
+        no_fall = "bicarbonate is above 24: it has not fallen, and the ratio says nothing about mixed disorders"
+        return Worked(ratio, {"anion_gap": anion_gap}, reading=no_fall if x.bicarbonate > NORMAL_BICARBONATE else "")
 
     return work
 

@@ -100,6 +100,7 @@ class Quantity(Input):
     Attributes:
         measure: its units.
         least, most: beyond these, in the canonical unit, it is a mistake, or outside what the formula was made for.
+        usual: within these a number without a unit is taken in the canonical one; beyond, it is likelier in another.
         points: what it scores.
         published: what it scores by the cut-offs that the paper gives in another unit, which are rounded there.
         whole: only whole numbers make sense.
@@ -111,6 +112,7 @@ class Quantity(Input):
     measure: Measure = COUNT
     least: float
     most: float
+    usual: tuple[float, float] | None = None
     points: Steps[int] | None = None
     published: Mapping[str, Steps[int]] = field(default_factory=dict)
     whole: bool = False
@@ -153,6 +155,8 @@ class Quantity(Input):
         if len(parts) > 1 and not measure.adds_up:
             raise Wrong(f"expected one number{in_units(measure)}, not {quoted(raw)}")
         meant = "" if form or unit_told else self._meant(parts)
+        if not (form or unit_told or meant or parts[0][1]):
+            self._check_bare(parts[0][0])
         values = [converted(number, unit, unit_told or meant, measure) for number, unit in parts]
         value = tidy(math.fsum(values)) if len(values) > 1 else values[0]
         self._check(value, measure)
@@ -166,8 +170,23 @@ class Quantity(Input):
         number, unit = parts[0]
         if unit or not self.otherwise or self.least <= number <= self.most:
             return ""
-        other = self.measure.converted(number, self.otherwise)
-        return self.otherwise if other is not None and self.least <= other <= self.most else ""
+        return self.otherwise if self._allows(self.measure.converted(number, self.otherwise)) else ""
+
+    def _check_bare(self, number: float) -> None:
+        """Refuses a number alone that is unusual in the first unit and possible in one: bilirubin of 34."""
+        if self.usual is None or self.usual[0] <= number <= self.usual[1]:
+            return
+        possible: dict[float, str] = {}
+        for unit in (*self.measure.shown[1:], self.measure.unit):
+            value = self.measure.converted(number, unit)
+            if value is not None and self._allows(value):
+                possible.setdefault(value, unit)
+        if possible:
+            named = " or ".join(f'"{number:g} {unit}"' for unit in list(possible.values())[:2])
+            raise Wrong(f"{number:g} has no unit; give it, such as {named}")
+
+    def _allows(self, value: float | None) -> bool:
+        return value is not None and self.least <= value <= self.most
 
     def _check(self, value: float, measure: Measure) -> None:
         if not self.least <= value <= self.most:

@@ -5,6 +5,7 @@ from specialists._medical.body import adjusted_weight, checked_bmi, ideal_weight
 from specialists._medical.calculator import Calculator, Example, Source, Values, Worked
 from specialists._medical.inputs import Choice, Quantity
 from specialists._medical.patient import ADULT, CREATININE, HEIGHT, SEX, SODIUM, WEIGHT
+from specialists._medical.reading import Wrong
 from specialists._medical.steps import below
 
 KDIGO_STAGES = below(
@@ -52,6 +53,18 @@ def _weight_for_clearance(x: Values) -> tuple[float, str]:
             ideal, x.weight
         ), f"Weight used: the lower of ideal and actual, because BMI {bmi:.1f} is 18.5 to < 25."
     return adjusted, f"Weight used: adjusted (ideal + 0.4 × the rest), because BMI {bmi:.1f} is 25 or more."
+
+
+def fractional_excretion(x: Values) -> float:
+    """Of sodium, in percent.
+
+    Raises:
+        Wrong: when more would be excreted than was filtered.
+    """
+    value = float(100 * x.urine_sodium * x.creatinine / (x.sodium * x.urine_creatinine))
+    if value > 100:
+        raise Wrong(f"{value:.4g} % is more than all that was filtered; check the values and their units")
+    return value
 
 
 def mdrd(x: Values) -> Worked:
@@ -183,10 +196,11 @@ CALCULATORS = (
                 measure=units.CREATININE,
                 least=1,
                 most=1000,
+                usual=(15, 500),
                 also="ucr urinary_creatinine creatinine_urine u_cr urine_cr",
             ),
         ),
-        work=lambda x: 100 * x.urine_sodium * x.creatinine / (x.sodium * x.urine_creatinine),
+        work=fractional_excretion,
         formula="100 × urine_sodium × creatinine / (sodium × urine_creatinine)",
         unit="%",
         digits=2,

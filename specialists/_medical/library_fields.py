@@ -45,7 +45,12 @@ LEFT_OUT = {
 """What is not taken from the package, and why."""
 
 _PER_MICROLITRE = replace(
-    WHITE_CELLS, measure=WHITE_CELLS.measure.into("/µL"), least=200, most=1_000_000, otherwise="K/µL"
+    WHITE_CELLS,
+    measure=WHITE_CELLS.measure.into("/µL"),
+    least=200,
+    most=1_000_000,
+    usual=(200, 500_000),
+    otherwise="K/µL",
 )
 
 
@@ -93,7 +98,9 @@ FIELDS: Mapping[str, Quantity] = {
     "esr": _number(units.ESR, 0, 200, "erythrocyte_sedimentation_rate sedimentation_rate"),
     "fibrinogen_level": _number(units.FIBRINOGEN, 0, 20, "fibrinogen"),
     "measured_osmolality": _number(units.OSMOLALITY, 150, 700, "measured_osm osmolality"),
-    "serum_acetaminophen": _number(units.ACETAMINOPHEN, 0, 2000, "acetaminophen paracetamol serum_paracetamol"),
+    "serum_acetaminophen": replace(
+        _number(units.ACETAMINOPHEN, 0, 2000, "acetaminophen paracetamol serum_paracetamol"), usual=(0, 600)
+    ),
     "hours_since_ingestion": _number(units.HOURS, 4, 24, "hours time_since_ingestion"),
     "aptt": _number(units.SECONDS, 10, 300),
     "pt_prolongation_seconds": _number(units.SECONDS, 0, 200, "pt_prolongation"),

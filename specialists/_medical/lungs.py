@@ -22,8 +22,8 @@ from specialists._medical.patient import (
     UREA_NITROGEN,
 )
 from specialists._medical.steps import Limit, below, up_to
+from specialists._medical.together import RESPIRATORY_QUOTIENT, SEA_LEVEL, WATER_VAPOUR
 
-WATER_VAPOUR, RESPIRATORY_QUOTIENT, SEA_LEVEL = 47, 0.8, 760
 PSI_CLASSES = up_to(
     (70, "class II (0.6 to 0.7 % mortality): outpatient"),
     (90, "class III (0.9 to 2.8 %): outpatient or short stay"),
@@ -50,7 +50,7 @@ def aa_gradient(x: Values) -> Worked:
     notes = [] if x.atmospheric_pressure else ["Atmospheric pressure not given: 760 mmHg, sea level."]
     reading = ""
     if gradient < 0:
-        notes.append("A negative gradient is impossible: check FiO2 and the blood gas.")
+        notes.append("A gradient just below 0 comes of rounding and of measuring.")
     if x.age is None:
         notes.append("Without the age no expected value is given (age / 4 + 4).")
     else:

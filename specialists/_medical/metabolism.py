@@ -4,19 +4,24 @@ from specialists._medical import units
 from specialists._medical.calculator import Calculator, Example, Source, Values, Worked
 from specialists._medical.inputs import Quantity
 from specialists._medical.patient import GLUCOSE, HDL, TOTAL_CHOLESTEROL, TRIGLYCERIDES
+from specialists._medical.reading import Wrong
 from specialists._medical.steps import below
 
 FRIEDEWALD_MOST = 400
 
 
 def friedewald(x: Values) -> Worked:
+    """LDL, where the estimate holds.
+
+    Raises:
+        Wrong: when triglycerides are too high for it, or nothing is left for LDL.
+    """
+    if x.triglycerides >= FRIEDEWALD_MOST:
+        raise Wrong("the formula does not hold from triglycerides of 400 mg/dL (4.5 mmol/L); measure LDL directly")
     value = x.total_cholesterol - x.hdl - x.triglycerides / 5
-    notes = [f"That is {value / 38.665:.2f} mmol/L."]
-    if x.triglycerides > FRIEDEWALD_MOST:
-        notes.append("Triglycerides are above 400 mg/dL: the formula does not hold; measure LDL directly.")
-    if value < 0:
-        notes.append("A negative LDL is impossible: check the inputs.")
-    return Worked(value, notes=notes)
+    if value <= 0:
+        raise Wrong(f"an LDL of {value:g} mg/dL is impossible; check the inputs, or measure LDL directly")
+    return Worked(value, notes=[f"That is {value / 38.665:.2f} mmol/L."])
 
 
 CALCULATORS = (
@@ -35,6 +40,7 @@ CALCULATORS = (
                 measure=units.INSULIN,
                 least=0.1,
                 most=1000,
+                usual=(0.5, 300),
                 also="fasting_insulin serum_insulin plasma_insulin",
             ),
         ),
@@ -62,7 +68,7 @@ CALCULATORS = (
         unit="mg/dL",
         digits=1,
         bands=below((100, "optimal"), (130, "near optimal"), (160, "borderline high"), (190, "high"), rest="very high"),
-        notes=("Fasting; not above triglycerides of 400 mg/dL. Classes of ATP III.",),
+        notes=("Fasting; not from triglycerides of 400 mg/dL. Classes of ATP III.",),
         sources=(Source("Friedewald WT, Levy RI, Fredrickson DS. Clin Chem 1972;18:499-502"),),
         example=Example({"total_cholesterol": 200, "hdl": 50, "triglycerides": 150}, 120),
     ),

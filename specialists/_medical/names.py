@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from specialists._medical.reading import key_of
+from specialists._medical.reading import Wrong, key_of
 
 KEY_LENGTH = 120
 _PRESSURES = re.compile(r"\s*(\d{2,3})\s*/\s*(\d{2,3})\s*(?:mm\s?Hg)?\s*", re.IGNORECASE)
@@ -21,7 +21,11 @@ _SPELLINGS = (("aem", "em"), ("oed", "ed"), ("oest", "est"), ("tumour", "tumor")
 
 
 def unfolded(raw: Mapping[str, Any], fields: Mapping[str, Any], loose: Mapping[str, str]) -> dict[str, Any]:
-    """The inputs by their keys, a blood pressure of `120/80` as its two numbers."""
+    """The inputs by their keys, a blood pressure of `120/80` as its two numbers.
+
+    Raises:
+        Wrong: when these are the wrong way round.
+    """
     found: dict[str, Any] = {}
     for name, value in raw.items():
         key = field_of(name[:KEY_LENGTH], fields, loose)
@@ -46,12 +50,18 @@ def _joined(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pressures(value: Any) -> tuple[str, str] | None:
-    """Both numbers of a cuff: `120/80`, `[120, 80]` or `{"systolic": 120, "diastolic": 80}`."""
+    """Both numbers of a cuff: `120/80`, `[120, 80]` or `{"systolic": 120, "diastolic": 80}`.
+
+    Raises:
+        Wrong: when they are the wrong way round.
+    """
     if isinstance(value, Mapping) and set(value) == {"systolic", "diastolic"}:
         value = [value["systolic"], value["diastolic"]]
     if isinstance(value, list | tuple) and len(value) == 2 and all(type(one) is int for one in value):
         value = f"{value[0]}/{value[1]}"
     pair = _PRESSURES.fullmatch(value) if isinstance(value, str) else None
+    if pair and int(pair[1]) <= int(pair[2]):
+        raise Wrong(f"blood_pressure: the systolic {pair[1]} must be above the diastolic {pair[2]}")
     return (pair[1], pair[2]) if pair else None
 
 

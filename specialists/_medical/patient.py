@@ -73,10 +73,16 @@ DIASTOLIC = Quantity(
     measure=units.PRESSURE,
     least=5,
     most=220,
+    usual=(20, 200),
     also="dbp diastolic diastolic_blood_pressure dia_bp dia_blood_pressure dia",
 )
 MEAN_PRESSURE = Quantity(
-    name="mean_arterial_pressure", measure=units.PRESSURE, least=10, most=250, also="map map_pressure mean_bp"
+    name="mean_arterial_pressure",
+    measure=units.PRESSURE,
+    least=10,
+    most=250,
+    usual=(25, 230),
+    also="map map_pressure mean_bp",
 )
 SPO2 = Quantity(
     name="spo2",
@@ -97,13 +103,19 @@ FIO2 = Quantity(
     words={"room_air": 0.21, "ra": 0.21, "air": 0.21},
 )
 PAO2 = Quantity(
-    name="pao2", measure=units.PRESSURE, least=10, most=760, also="po2 partial_pressure_of_oxygen arterial_po2"
+    name="pao2",
+    measure=units.PRESSURE,
+    least=10,
+    most=760,
+    usual=(25, 700),
+    also="po2 partial_pressure_of_oxygen arterial_po2",
 )
 PACO2 = Quantity(
     name="paco2",
     measure=units.PRESSURE,
     least=5,
     most=250,
+    usual=(12, 200),
     also="pco2 partial_pressure_of_carbon_dioxide arterial_pco2",
 )
 ARTERIAL_PH = Quantity(name="arterial_ph", measure=units.PH, least=6.3, most=8.2, also="ph blood_ph")
@@ -122,6 +134,7 @@ CREATININE = Quantity(
     measure=units.CREATININE,
     least=0.1,
     most=40,
+    usual=(0.2, 15),
     also="serum_creatinine scr cr creat creatinine_level plasma_creatinine s_creatinine serum_cr plasma_cr pcr",
 )
 BILIRUBIN = Quantity(
@@ -130,10 +143,17 @@ BILIRUBIN = Quantity(
     measure=units.BILIRUBIN,
     least=0.05,
     most=80,
+    usual=(0.1, 25),
     also="total_bilirubin serum_bilirubin bili tbili t_bili bilirubin_total",
 )
 ALBUMIN = Quantity(
-    name="albumin", text="serum albumin", measure=units.ALBUMIN, least=0.3, most=8, also="serum_albumin alb"
+    name="albumin",
+    text="serum albumin",
+    measure=units.ALBUMIN,
+    least=0.3,
+    most=8,
+    usual=(0.5, 6.5),
+    also="serum_albumin alb",
 )
 SODIUM = Quantity(
     name="sodium",
@@ -156,6 +176,7 @@ GLUCOSE = Quantity(
     measure=units.GLUCOSE,
     least=20,
     most=3000,
+    usual=(60, 1500),
     also="serum_glucose blood_glucose plasma_glucose glu blood_sugar fasting_glucose sugar",
 )
 UREA_NITROGEN = Quantity(
@@ -164,6 +185,7 @@ UREA_NITROGEN = Quantity(
     measure=units.UREA_NITROGEN,
     least=0.5,
     most=350,
+    usual=(1, 200),
     also="blood_urea_nitrogen urea_nitrogen serum_urea_nitrogen",
     forms={"urea": units.UREA, "serum_urea": units.UREA, "blood_urea": units.UREA},
 )
@@ -173,9 +195,12 @@ CALCIUM = Quantity(
     measure=units.CALCIUM,
     least=3.5,
     most=25,
+    usual=(5.5, 20),
     also="ca serum_calcium total_calcium",
 )
-HAEMOGLOBIN = Quantity(name="hemoglobin", measure=units.HAEMOGLOBIN, least=1, most=26, also="haemoglobin hb hgb")
+HAEMOGLOBIN = Quantity(
+    name="hemoglobin", measure=units.HAEMOGLOBIN, least=1, most=26, usual=(2, 25), also="haemoglobin hb hgb"
+)
 HAEMATOCRIT = Quantity(
     name="hematocrit",
     measure=units.PERCENT,
@@ -189,6 +214,7 @@ PLATELETS = Quantity(
     measure=units.CELLS,
     least=0.5,
     most=5000,
+    usual=(1, 2000),
     also="platelet_count plt platelet thrombocytes",
     otherwise="/µL",
 )
@@ -198,6 +224,7 @@ WHITE_CELLS = Quantity(
     measure=units.CELLS,
     least=0.01,
     most=1000,
+    usual=(0.05, 500),
     also="white_blood_cells white_blood_cell_count white_cell_count leukocytes leucocytes wbc_count white_cells",
     otherwise="/µL",
 )
@@ -211,6 +238,7 @@ TOTAL_CHOLESTEROL = Quantity(
     measure=units.CHOLESTEROL,
     least=30,
     most=1500,
+    usual=(50, 1000),
     also="cholesterol tc chol cholesterol_total",
 )
 HDL = Quantity(
@@ -218,10 +246,16 @@ HDL = Quantity(
     measure=units.CHOLESTEROL,
     least=2,
     most=250,
+    usual=(10, 150),
     also="hdl_cholesterol hdl_c high_density_lipoprotein hdlc high_density_lipoprotein_cholesterol",
 )
 TRIGLYCERIDES = Quantity(
-    name="triglycerides", measure=units.TRIGLYCERIDES, least=10, most=20_000, also="tg trigs triglyceride"
+    name="triglycerides",
+    measure=units.TRIGLYCERIDES,
+    least=10,
+    most=20_000,
+    usual=(20, 3000),
+    also="tg trigs triglyceride",
 )
 BMI = Quantity(name="bmi", measure=units.KG_PER_M2, least=5, most=150, also="body_mass_index")
 

@@ -430,12 +430,12 @@ def test_every_unit_that_is_named_is_known() -> None:
         (
             "corrected_calcium",
             {"calcium": 2.3, "albumin": 4},
-            "corrected_calcium: calcium: 2.3 mg/dL is outside 3.5 to 25 mg/dL",
+            'corrected_calcium: calcium: 2.3 has no unit; give it, such as "2.3 mmol/L" or "2.3 mEq/L"',
         ),
         (
             "homa_ir",
             {"glucose": 5.5, "insulin": 10},
-            "homa_ir: glucose: 5.5 mg/dL is outside 20 to 3000 mg/dL; give it in mg/dL or",
+            'homa_ir: glucose: 5.5 has no unit; give it, such as "5.5 mmol/L"',
         ),
         ("bmi", {"weight": None, "height": ""}, "bmi: missing: weight, height"),
         (
@@ -701,7 +701,8 @@ TYPICAL: Mapping[str, tuple[float, float]] = {
     "heart_rate": (30, 210),
     "respiratory_rate": (4, 55),
     "systolic_bp": (60, 230),
-    "glucose": (50, 700),
+    "glucose": (60, 700),
+    "calcium": (6, 18),
     "bun": (5, 100),
     "platelets": (10, 400),
     "pao2_fio2": (50, 500),
@@ -709,8 +710,9 @@ TYPICAL: Mapping[str, tuple[float, float]] = {
     "spo2": (80, 100),
     "height": (145, 200),
     "pao2": (40, 100),
-    "paco2": (20, 80),
-    "fio2": (0.21, 1),
+    "paco2": (20, 60),
+    "fio2": (0.4, 1),
+    "atmospheric_pressure": (600, 780),
     "mean_arterial_pressure": (40, 170),
 }
 GIVEN_TOO = {"pao2_fio2", "mean_arterial_pressure", "ventilated", "spo2_scale", "atmospheric_pressure"}

@@ -100,8 +100,110 @@ def test_ways_to_write_a_blood_pressure(pressure: dict[str, Any]) -> None:
 
 def test_a_creatinine_alone_is_never_taken_in_another_unit() -> None:
     assert problems("ckd_epi_2021", age=63, sex="m", creatinine=88).wrong == [
-        "creatinine: 88 mg/dL is outside 0.1 to 40 mg/dL; give it in mg/dL or µmol/L or mmol/L"
+        'creatinine: 88 has no unit; give it, such as "88 µmol/L"'
     ]
+
+
+MELD = {"creatinine": "1.9 mg/dL", "inr": 1.2, "dialysis": False}
+GAS = {"fio2": 0.21, "paco2": 40}
+
+
+@pytest.mark.parametrize(
+    ("calculator", "inputs", "reason"),
+    [
+        ("meld", {**MELD, "bilirubin": 34}, 'bilirubin: 34 has no unit; give it, such as "34 µmol/L" or "34 mg/dL"'),
+        ("meld", {**MELD, "bilirubin": "34"}, 'bilirubin: 34 has no unit; give it, such as "34 µmol/L" or "34 mg/dL"'),
+        ("corrected_sodium", {"sodium": 125, "glucose": 33}, 'glucose: 33 has no unit; give it, such as "33 mmol/L"'),
+        ("eGFR", {"age": 60, "sex": "m", "creatinine": 35}, 'creatinine: 35 has no unit; give it, such as "35 µmol/L"'),
+        ("rcri", {"creatinine": 35, **REST}, 'creatinine_above_2: 35 has no unit; give it, such as "35 µmol/L"'),
+        ("aa_gradient", {**GAS, "pao2": 12}, 'pao2: 12 has no unit; give it, such as "12 kPa"'),
+        ("aa_gradient", {"fio2": 0.21, "pao2": 80, "paco2": 5.3}, 'paco2: 5.3 has no unit; give it, such as "5.3 kPa"'),
+        (
+            "fib4",
+            {"age": 60, "ast": 40, "alt": 40, "platelets": 4500},
+            "platelets: 4500 has no unit; give",
+        ),
+        ("target weight", {"height": 71, "bmi": 22}, 'height: 71 has no unit; give it, such as "71 in" or "71 cm"'),
+        ("ldl", {"tc": 200, "hdl": 5, "tg": 100}, 'hdl: 5 has no unit; give it, such as "5 mmol/L" or "5 mg/dL"'),
+    ],
+)
+def test_a_bare_number_unusual_in_the_first_unit_is_not_taken_in_it(
+    calculator: str, inputs: dict[str, Any], reason: str
+) -> None:
+    assert problems(calculator, **inputs).wrong[0].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("calculator", "inputs", "expected"),
+    [
+        ("meld", {**MELD, "bilirubin": "34 µmol/L"}, 17),  # 9.57 ln 1.9 + 3.78 ln 1.988 + 11.2 ln 1.2 + 6.43 = 17.2
+        ("meld", {**MELD, "bilirubin": "34 mg/dL"}, 28),  # 3.78 ln 34 = 13.33 in its place: 27.95
+        ("meld", {**MELD, "bilirubin_mg_dl": 34}, 28),
+        ("meld", {**MELD, "bilirubin": 25}, 27),
+        ("corrected_sodium", {"sodium": 125, "glucose": "33 mmol/L"}, 136.87),  # 594.5 mg/dL
+        ("corrected_sodium", {"sodium": 125, "glucose": "33 mg/dL"}, 123.39),
+        ("aa_gradient", {**GAS, "pao2": "12 kPa"}, 9.72),
+    ],
+)
+def test_with_its_unit_the_same_number_is_taken(calculator: str, inputs: dict[str, Any], expected: float) -> None:
+    assert value(calculator, **inputs) == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("calculator", "inputs", "reason"),
+    [
+        ("ldl", {"tc": 250, "hdl": 40, "tg": 400}, "the formula does not hold from triglycerides of 400 mg/dL"),
+        ("ldl", {"tc": 250, "hdl": 40, "tg": "5 mmol/L"}, "the formula does not hold from triglycerides of 400 mg/dL"),
+        ("ldl", {"tc": 100, "hdl": 80, "tg": 300}, "an LDL of -40 mg/dL is impossible; check the inputs, or measure"),
+        ("ldl", {"tc": 60, "hdl": 80, "tg": 100}, "hdl 80 mg/dL is a part of total_cholesterol 60 mg/dL and must be"),
+        ("map", {"sbp": 80, "dbp": 120}, "the systolic pressure 80 mmHg must be above the diastolic 120 mmHg"),
+        ("map", {"sbp": 80, "dbp": 80}, "the systolic pressure 80 mmHg must be above the diastolic 80 mmHg"),
+        ("map", {"bp": "80/120"}, "blood_pressure: the systolic 80 must be above the diastolic 120"),
+        ("qsofa", {"bp": "80/120", "rr": 20, "gcs": 15}, "blood_pressure: the systolic 80 must be above the diastolic"),
+        (
+            "curb65",
+            {"confusion": 0, "bun": 20, "rr": 20, "age": 70, "sbp": 60, "dbp": 90},
+            "the systolic pressure 60 mmHg must be above the diastolic 90 mmHg",
+        ),
+        ("aa_gradient", {**GAS, "pao2": 300}, "PaO2 300 mmHg is more than FiO2 0.21 can give (about 100 mmHg); check"),
+        ("qtc_bazett", {"qt": 500, "hr": 150}, "a QT of 500 ms is longer than a beat at 150 /min (400 ms); check both"),
+        (
+            "fena",
+            {"urine Na": 140, "serum Na": 140, "urine Cr": 20, "serum Cr": "40 mg/dL"},
+            "200 % is more than all that was filtered; check the values and their units",
+        ),
+    ],
+)
+def test_what_cannot_be_or_where_a_formula_does_not_hold_has_no_result(
+    calculator: str, inputs: dict[str, Any], reason: str
+) -> None:
+    assert problems(calculator, **inputs).wrong[0].startswith(reason)
+
+
+@pytest.mark.parametrize(("mean", "side"), [(130, "above the systolic 120"), (70, "below the diastolic 80")])
+def test_a_mean_pressure_lies_between_the_two(mean: float, side: str) -> None:
+    given = SOFA | {"norepinephrine": 0, "mean_arterial_pressure": mean, "blood_pressure": "120/80"}
+    assert problems("sofa", **given).wrong == [f"the mean pressure {mean} mmHg is {side} mmHg"]
+
+
+def test_more_oxygen_than_was_breathed_has_no_ratio() -> None:
+    given = SOFA | {"pao2": 250, "norepinephrine": 0, "mean_arterial_pressure": 80}
+    assert problems("sofa", **given).wrong == [
+        "PaO2 250 mmHg is more than FiO2 0.21 can give (about 150 mmHg); check both"
+    ]
+
+
+def test_a_gradient_just_below_nothing_is_an_error_of_measuring() -> None:
+    found = worked("aa_gradient", fio2=0.21, pao2=105, paco2=40)
+    assert found.value == pytest.approx(-5.27)
+    assert "A gradient just below 0 comes of rounding and of measuring." in found.notes
+
+
+def test_a_delta_ratio_without_a_fall_of_bicarbonate_says_so() -> None:
+    found = known("delta_ratio").answer({"sodium": 140, "chloride": 90, "bicarbonate": 30})
+    assert (
+        found.reading == "bicarbonate is above 24: it has not fallen, and the ratio says nothing about mixed disorders"
+    )
 
 
 @pytest.mark.parametrize(
