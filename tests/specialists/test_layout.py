@@ -110,6 +110,29 @@ def test_what_would_end_a_cell_does_not() -> None:
     assert laid_out(grid([["a|b", "c\\d"], ["e", "f"]], [0, 300])) == "| a\\|b | c\\\\d |\n| --- | --- |\n| e | f |"
 
 
+PROGRAM = """\
+def largest(values):
+    best = values[0]
+    for value in values:
+        if value > best:
+            best = value"""
+
+
+def test_a_program_keeps_its_indents() -> None:
+    lines = [(line.lstrip(), WIDTH * (len(line) - len(line.lstrip()))) for line in PROGRAM.splitlines()]
+    pieces = [piece for n, (line, left) in enumerate(lines) for piece in column(line, 50 + left, n * STEP)]
+    assert laid_out(pieces) == PROGRAM
+
+
+def test_a_letter_is_not_indented() -> None:
+    lines = ["Office World", "Manchester", "We received your order.", "It will be sent.", "Yours sincerely"]
+    pieces = [
+        Piece(line, 90.0 * n, 90 * n + (11 + n) * len(line), n * STEP, n * STEP + HEIGHT)
+        for n, line in enumerate(lines)
+    ]
+    assert laid_out(pieces) == "\n".join(lines)
+
+
 def test_words_of_a_line_are_joined_up_to_a_gutter() -> None:
     words = [Piece("Unit", 0, 40, 0, 20), Piece("price", 50, 100, 2, 20), Piece("4.50", 200, 240, 0, 20)]
     assert [piece.text for piece in joined(words)] == ["Unit price", "4.50"]
