@@ -351,4 +351,5 @@ def _free(desk: Desk, wish: Wish, settings: CalendarSettings, most: int) -> Resu
     if len(found) > most:
         desk.notes.append(f"{len(found) - most} more: ask again with start={found[most][0]:%Y-%m-%dT%H:%M}.")
     data = {"free": [{"start": first.isoformat(), "end": last.isoformat()} for first, last in found[:most]]}
-    return Result("\n".join([head, *(lines or ["- nothing is free then"]), *desk.notes]), data=data)
+    none = "- nothing is free then" if spans else "- these are not working hours; give start and end with their times"
+    return Result("\n".join([head, *(lines or [none]), *desk.notes]), data=data)

@@ -111,14 +111,16 @@ def in_order(calendars: list[Calendar]) -> list[Calendar]:
 
 
 def chosen(calendars: list[Calendar], name: str | None) -> list[Calendar]:
-    """The calendars of this name, or all of them.
+    """The calendars of this name, or whose name ends in it behind a slash; or all of them.
 
     Raises:
         Refused: when none is called so, naming those that there are.
     """
     if not name or not name.strip():
         return calendars
-    found = [calendar for calendar in calendars if calendar.name.casefold() == name.strip().casefold()]
+    wanted = name.strip().casefold()
+    found = [calendar for calendar in calendars if calendar.name.casefold() == wanted]
+    found = found or [calendar for calendar in calendars if calendar.name.casefold().rpartition("/")[2] == wanted]
     if not found:
         raise Refused(f"no calendar is called {name[:40]!r}; {there_are(calendars)}")
     return found

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from calendars import NOW, Calendars, ics, id_in
 
-from brain import Registry
+from brain import Refused, Registry
 from brain.prompts import example_marker, shape
 from brain.running import Failure
+from specialists._calendar.store import Calendar, chosen
 from specialists.calendar import CalendarSettings, calendar, health, missing
 
 MORNING = "DTSTART;TZID=Europe/Berlin:20260323T090000\nDTEND;TZID=Europe/Berlin:20260323T100000"
@@ -713,7 +714,9 @@ class TestFree:
         )  # fmt: skip
         assert result.data["free"] == [{"start": "2026-03-29T00:00:00+01:00", "end": "2026-03-29T06:00:00+02:00"}]
         calendars.options["hours"] = "sat 00:00-06:00"
-        assert self.free(calendars, start="2026-03-29", end="2026-03-29") == ["nothing is free then"]
+        assert self.free(calendars, start="2026-03-29", end="2026-03-29") == [
+            "these are not working hours; give start and end with their times"
+        ]
 
     def test_other_hours_and_how_to_get_more(self, calendars: Calendars) -> None:
         calendars.options["hours"] = "mon,thu-fri 10:00-11:00"
@@ -914,3 +917,11 @@ class TestTheSpecialist:
         late = replace(calendars.context(), deadline=time.monotonic() + 0.5)
         text = calendar(start="2026-03-23", context=late, settings=calendars.settings).text
         assert "Not read: 3 files of home, for lack of time: ask again." in text
+
+
+def test_a_calendar_goes_by_the_last_part_of_its_name() -> None:
+    home, away = Calendar("1", "ada/home"), Calendar("2", "away")
+    assert chosen([home, away], "Home") == [home]
+    assert chosen([home, away, Calendar("3", "home")], "home") == [Calendar("3", "home")]
+    with pytest.raises(Refused, match="no calendar is called 'ome'"):
+        chosen([home, away], "ome")
