@@ -33,10 +33,10 @@ def feed(text: str) -> tuple[str, str] | None:
 
 def _ended(text: str) -> Iterator[ElementTree.Element]:
     """Each element when it is read; what follows may be cut off or broken."""
-    parser = ElementTree.XMLPullParser(["end"])
+    parser: ElementTree.XMLPullParser[ElementTree.Element] = ElementTree.XMLPullParser(["end"])
     for start in range(0, len(text), _PIECE):
         parser.feed(text[start : start + _PIECE])
-        yield from (element for _, element in parser.read_events())
+        yield from (event[1] for event in parser.read_events() if isinstance(event[1], ElementTree.Element))
     parser.close()
 
 
