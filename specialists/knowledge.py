@@ -288,7 +288,7 @@ def _nothing(query: str, source: str | None, offset: int, opened: Index, roots: 
     text = (
         f"Nothing {further}in the user's documents{where} matches {query[:200]!r}. Try other words or synonyms, in the "
     )
-    text += f"language of the documents.\nIndexed: {len(names)} files: {_names(names)}."
+    text += f"language of the documents.\nIndexed: {len(names)} files{f': {_names(names)}' if names else ''}."
     return Result(f"{text}\n{_unread(troubles)}" if troubles else text)
 
 

@@ -322,6 +322,13 @@ def test_an_upload_that_cannot_be_read_is_said_to_be_so(settings: KnowledgeSetti
     assert refusal(knowledge, {"query": "notice", "source": "locked.pdf"}, call) == f"Not read: locked.pdf: {why}"
 
 
+def test_when_no_file_can_be_read_none_is_listed(settings: KnowledgeSettings) -> None:
+    call = of(replace(settings, folders=()), "ada", ("a.docx", b"PK"))
+    assert answer(knowledge, {"query": "notice"}, call).endswith(
+        "\nIndexed: 0 files.\nNot read: a.docx: damaged: not what its name says"
+    )
+
+
 def test_files_that_could_not_be_read_are_tried_again_when_more_is_allowed(
     settings: KnowledgeSettings, docs: Path
 ) -> None:
