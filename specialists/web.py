@@ -136,6 +136,7 @@ def _heading(url: str, article: Article) -> str:
     host = url.partition("://")[2].partition("/")[0].removeprefix("www.")
     dated = f", {article.date}" if article.date else ""
     by = [f"by {article.author}"] if article.author else []
-    of = [article.site] if article.site and article.site.lower() not in (host.lower(), article.author.lower()) else []
+    said = f"{host}\n{article.author}\n{article.title}".lower()
+    of = [article.site] if article.site and article.site.lower() not in said else []
     first = f"🌐 WEB PAGE '{article.title or host}' ({host}{dated})"
     return "\n".join([first, " · ".join([url, *by, *of])])

@@ -62,6 +62,11 @@ def test_a_page_has_a_heading_its_source_and_a_citation() -> None:
     assert found.more is not None
 
 
+def test_a_site_that_is_named_in_the_title_is_not_named_again() -> None:
+    page = f"<html><head><title>pool.run — pool 2.3 documentation</title></head><body><p>{LONG * 9}</p></body></html>"
+    assert "·" not in read(page).splitlines()[1]
+
+
 def test_reading_on_gives_every_character_once() -> None:
     text = "\n\n".join(f"Paragraph {n} of a long page, which has some words to fill its line." for n in range(400))
     with site({"/page": Said(text, "text/plain")}) as server:
