@@ -37,6 +37,7 @@ class Passage:
         return f"{self.page}#{anchor(self.heading[-1])}"
 
 
+_SHOWN = 200
 OF_SPECIALISTS = "specialists/"
 """With which the names of the specialists' own pages begin."""
 
@@ -118,8 +119,9 @@ def answered(handbook: Handbook, query: str, section: str | None) -> Result:
     if not found:
         where = f" in the section {section!r}" if section else ""
         listed = "\n".join(f"- {title}" for title in handbook.titles)
-        return Result(f"Nothing in Brain's documentation{where} matches {query!r}. Its pages are:\n{listed}")
-    text = "\n\n".join(f"[{number}] {passage.title}\n\n{passage.text}" for number, passage in enumerate(found, 1))
+        return Result(f"Nothing in Brain's documentation{where} matches {query[:_SHOWN]!r}. Its pages are:\n{listed}")
+    listed = [f"[{number}] {passage.title}\n\n{passage.text}" for number, passage in enumerate(found, 1)]
+    text = "\n\n".join([f"📖 BRAIN'S DOCUMENTATION on {query[:_SHOWN]!r}", *listed])
     return Result(
         text, citations=tuple({passage.id: Citation(passage.id, passage.title) for passage in found}.values())
     )

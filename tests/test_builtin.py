@@ -263,7 +263,8 @@ def test_parameters_are_filled_from_the_question(question: str, expected: Any) -
 
 OCR_BLOCK = "[SPECIALIST_RESULT: ocr]\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50\n[/SPECIALIST_RESULT]"
 DOCS_BLOCK = (
-    "[SPECIALIST_RESULT: docs]\n[1] Settings\n\nSet CALLS.\n\n    brain serve\n\n[2] Limits › Calls\n\nAt most 5.\n"
+    "[SPECIALIST_RESULT: docs]\n📖 DOCS\n\n"
+    "[1] Settings\n\nSet CALLS.\n\n    brain serve\n\n[2] Limits › Calls\n\nAt most 5.\n"
     "[/SPECIALIST_RESULT]"
 )
 REFUSED = "[SPECIALIST_ERROR: ocr failed - there is no attachment; attach an image.]"
@@ -276,7 +277,8 @@ MALFORMED = "[SPECIALIST_ERROR: ? failed - the parameters are no JSON]"
         (f"I will ask ocr. SPECIALIST_REQUEST[ocr:{{}}]\n\n{OCR_BLOCK}\n\n",
          "ocr found:\n\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50"),
         (f"…\n\n{DOCS_BLOCK}\n\n",
-         "docs found:\n\n**Settings**\n\n> Set CALLS.\n>\n>     brain serve\n\n**Limits › Calls**\n\n> At most 5."),
+         "docs found:\n\n📖 DOCS\n\n"
+         "**Settings**\n\n> Set CALLS.\n>\n>     brain serve\n\n**Limits › Calls**\n\n> At most 5."),
         (f"…\n\n{REFUSED}\n\n", "ocr could not help: there is no attachment; attach an image."),
         (f"…\n\n{MALFORMED}\n\n", "One call could not help: the parameters are no JSON."),
         (f"…\n\n{REFUSED}\n\n{MALFORMED}\n\n{OCR_BLOCK}\n\n",

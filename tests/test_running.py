@@ -372,8 +372,8 @@ def test_the_model_cannot_give_what_is_injected() -> None:
     outcome, _ = run(cook, {"dish": "soup", "fridge": "mine", "servings": "two"}, provided={Fridge: Fridge()})
     assert outcome == Failure(
         "invalid_params",
-        "Additional properties are not allowed ('fridge' was unexpected), only dish, servings; servings: 'two' is not of type 'integer'; "
-        "correct the parameters and ask again",
+        "Additional properties are not allowed ('fridge' was unexpected), only dish, servings; "
+        "servings: 'two' is not of type 'integer'; correct the parameters and ask again",
     )
 
 

@@ -281,11 +281,12 @@ def _worded(blocks: Sequence[_Block]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Numbered passages as quotations under their titles; any other text as it is."""
-    if not _PASSAGE.match(text):
+    """Numbered passages behind a headline, as quotations under their titles; any other text as it is."""
+    head, _, rest = text.partition("\n\n")
+    if "\n" in head or not _PASSAGE.match(rest):
         return text
     passages = [
         f"**{passage['title']}**\n\n> " + "\n> ".join(passage["text"].splitlines()).replace("> \n", ">\n")
-        for passage in _PASSAGE.finditer(text)
+        for passage in _PASSAGE.finditer(rest)
     ]
-    return "\n\n".join(passages)
+    return "\n\n".join([head, *passages])

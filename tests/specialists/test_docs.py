@@ -115,7 +115,9 @@ def test_the_introduction_of_a_page_about_it_comes_first(query: str) -> None:
     ],
 )
 def test_answers_about_brain_begin_with_what_was_asked(query: str, first: str) -> None:
-    assert answer(docs, {"query": query}, context()).startswith(f"[1] {first}\n")
+    assert answer(docs, {"query": query}, context()).startswith(
+        f"📖 BRAIN'S DOCUMENTATION on '{query}'\n\n[1] {first}\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,6 +139,7 @@ def test_lists_its_pages(handbook: Handbook) -> None:
 def test_answers_with_numbered_passages_and_citations(handbook: Handbook) -> None:
     result = answered(handbook, "refuse errors specialists", None)
     assert result.text == (
+        "📖 BRAIN'S DOCUMENTATION on 'refuse errors specialists'\n\n"
         "[1] Guide › Writing one › Errors\n\nRaise `Refused` to say no.\n\n"
         "[2] Guide\n\nBrain runs specialists while a model writes."
     )
