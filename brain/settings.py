@@ -204,8 +204,8 @@ class Settings:
         None,
         _sees,
         "`auto`, `yes` or `no`",
-        "whether the model takes images, for `vision`. `auto`: if its server says so, as Ollama, llama.cpp, Mistral and "
-        "OpenRouter do",
+        "whether the model takes images, for `vision`. `auto`: if its server says so, as Ollama, llama.cpp, Mistral "
+        "and OpenRouter do",
         "auto",
     )
     model_idle_seconds: float = _setting(60.0, _seconds, _SECONDS, "a model that sends nothing for so long has failed")
