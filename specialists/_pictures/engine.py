@@ -41,6 +41,9 @@ def main() -> None:
             if _resident() > MEMORY_WORN:
                 break
     finally:
+        with contextlib.suppress(OSError):
+            while True:
+                os.waitpid(-1, 0)  # also what was ended while it was being started, so that no zombie stays
         os._exit(0)  # at once: the other thread waits for stdin
 
 
@@ -99,13 +102,20 @@ def _listen(requests: "queue.SimpleQueue[Message]") -> None:
     with contextlib.suppress(EOFError, OSError), os.fdopen(0, "rb", buffering=0) as stdin:
         while True:
             requests.put(read(stdin))
-    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+    if _has_own_group():
         os.killpg(0, signal.SIGKILL)  # with the program that it waits for, if it does
     os._exit(0)
 
 
 def _leave(*_: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if _has_own_group():
+        os.killpg(0, signal.SIGTERM)
     raise SystemExit  # from which `subprocess.run` ends its program and waits for it
+
+
+def _has_own_group() -> bool:
+    return hasattr(os, "killpg") and os.getpgrp() == os.getpid()
 
 
 def _own_stdout() -> IO[bytes]:

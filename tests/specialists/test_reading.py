@@ -17,6 +17,7 @@ from brain import Context, Progress, Refused
 from brain.running import Answer, Failure, prepare, run
 from specialists import _reading
 from specialists._pictures import process
+from specialists._pictures.engine import read, write
 from specialists.ocr import ocr
 from specialists.vision import vision
 
@@ -327,6 +328,27 @@ def test_a_hostile_pdf_takes_no_process_with_it(monkeypatch: pytest.MonkeyPatch)
         assert reading_pid() == pid
 
     within(main)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_process_that_is_asked_to_leave_ends_what_it_runs() -> None:
+    code = (
+        "import subprocess, sys\n"
+        "from specialists._pictures.engine import main\n"
+        "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid, flush=True)\n"
+        "main()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0) as program:
+        assert program.stdin
+        assert program.stdout
+        pid = int(program.stdout.readline())
+        write(program.stdin, {"do": "nothing"})
+        program.stdin.flush()
+        read(program.stdout)
+        program.terminate()
+        program.wait(5)
+    assert not is_there(pid)
 
 
 def test_an_error_of_ours_is_told_and_the_process_goes_on() -> None:
