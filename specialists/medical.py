@@ -14,7 +14,7 @@ from specialists._medical.calculator import (
     Calculator,
     Problems,
 )
-from specialists._medical.catalog import close_to, named, own, search, telling
+from specialists._medical.catalog import close_to, is_sentence, named, own, search, telling
 from specialists._medical.inputs import Input
 from specialists._medical.library import installed, library
 from specialists._medical.reading import shown
@@ -22,6 +22,7 @@ from specialists._medical.showing import list_of_inputs, put_in
 
 REASON_LENGTH = 390
 INPUTS_SHOWN = 8
+MORE_IN_PACKAGE = "about 50 more come with the package open-medicine: pip install 'brain-sse[medical]'"
 KNOWN_CASES = (
     ("ckd_epi_2021", {"age": 50, "sex": "female", "creatinine": "61.88 µmol/L"}, 105.3),
     ("meld_na", {"creatinine": 1.9, "bilirubin": 4.2, "inr": 1.2, "sodium": 130, "dialysis": False}, 25),
@@ -73,6 +74,8 @@ def medical(
         if inputs:
             raise Refused("inputs were given, but no calculator; name one, or find one with search")
         return found_by(search) if search and search.strip() else overview()
+    if is_sentence(calculator) and (found := instead_of_name(calculator)):
+        return found
     chosen = known(calculator)
     if not inputs:
         return described(chosen)
@@ -101,7 +104,8 @@ def known(name: str) -> Calculator:
         raise Refused(f"{_short(name)} could be {', '.join(one.name for one in found)}; ask again with one of them")
     close = ", ".join(one.name for one in close_to(name, everything()))
     hint = f"nearest: {close}; or find one with search" if close else "find one with search"
-    raise Refused(f"no calculator is named {_short(name)}; {hint}")
+    more = "" if installed() else f"; {MORE_IN_PACKAGE}"
+    raise Refused(f"no calculator is named {_short(name)}; {hint}{more}")
 
 
 def _short(name: str) -> str:
@@ -122,9 +126,7 @@ def overview() -> Result:
 
 
 def _without_package() -> list[str]:
-    if installed():
-        return []
-    return ["About 50 more come with the package open-medicine: pip install 'brain-sse[medical]'"]
+    return [] if installed() else [MORE_IN_PACKAGE.capitalize()]
 
 
 def found_by(query: str) -> Result:
@@ -134,12 +136,23 @@ def found_by(query: str) -> Result:
     found = search(query, everything())
     if not found:
         groups = ", ".join(dict.fromkeys(one.group for one in everything()))
-        return Result(
-            f"No calculator fits {_short(query)}. There are ones for: {groups}. Try other words.", data={"found": []}
-        )
+        told = f"No calculator fits {_short(query)}. There are ones for: {groups}. Try other words."
+        return Result("\n".join([told, *_without_package()]), data={"found": []})
+    return _listed(found, f"Calculators for {_short(query)}")
+
+
+def instead_of_name(sentence: str) -> Result | None:
+    """What fits a sentence that stands where a name should; None when it has a name in it, or nothing fits."""
+    if named(sentence, everything()):
+        return None
+    found = search(sentence, everything())
+    return _listed(found, f"No calculator is named {_short(sentence)}. Calculators for it") if found else None
+
+
+def _listed(found: Sequence[Calculator], head: str) -> Result:
     lines = [f"- {one.name}: {_told(one)}. Inputs: {_inputs_in_short(one)}" for one in found]
-    head = f"Calculators for {_short(query)}; ask with calculator to see what one needs:"
-    return Result("\n".join([head, *lines, *_without_package()]), data={"found": [one.name for one in found]})
+    told = f"{head}; ask with calculator to see what one needs:"
+    return Result("\n".join([told, *lines, *_without_package()]), data={"found": [one.name for one in found]})
 
 
 def _told(one: Calculator) -> str:

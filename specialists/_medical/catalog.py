@@ -39,9 +39,34 @@ _FILLERS = frozenset(
         "a an and the of for in to with from by is it me my what which how i on or at as do does s "
         "calculate calculator calculation calculated compute computed estimate estimated score scale index equation "
         "formula rule criteria criterion patient risk value medical calculators are there list all available show "
-        "year years old man woman male female patients have has can you this his her please"
+        "year years old man woman male female patients have has can you this his her please my about"
     )
 )
+_VAGUE = frozenset(words_of("severity severe mortality chance outcome prognosis prediction acute blood leg"))
+"""Words that tell little of what a calculator is for; they count a quarter."""
+_MEANINGS = {
+    "sepsis": "septic septicaemia septicemia",
+    "heart": "cardiac",
+    "kidney": "renal",
+    "liver": "hepatic",
+    "cirrhosis": "cirrhotic",
+    "lung": "pulmonary",
+    "clot": "thrombosis thrombus thrombotic thromboembolism thromboembolic embolism embolus dvt vte",
+    "bleed": "bleeding haemorrhage hemorrhage haemorrhagic hemorrhagic",
+    "anticoagulation": "anticoagulant anticoagulated",
+    "gastrointestinal": "gi gastric stomach gut",
+    "diabetes": "diabetic",
+    "glucose": "sugar",
+    "hypertension": "hypertensive",
+    "obesity": "obese overweight",
+    "pregnancy": "pregnant",
+    "burn": "burned burnt",
+    "depression": "depressed depressive",
+    "anxiety": "anxious",
+    "alcohol": "alcoholic",
+}
+"""Words for which the search takes another."""
+SENTENCE_WORDS = 4
 
 
 def squeezed(text: str) -> str:
@@ -61,12 +86,22 @@ def named(name: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
 
 def _named(name: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
     """By their own names, else by other ones, else by their titles."""
-    wanted = squeezed(name)
+    wanted, words = squeezed(name), frozenset(words_of(name))
     for names in (lambda one: [one.name], _other_names, _titles):
-        found = [one for one in all_of_them if wanted and wanted in map(squeezed, names(one))]
+        found = [one for one in all_of_them if any(_goes_by(other, wanted, words) for other in names(one))]
         if found:
             return found
     return []
+
+
+def _goes_by(other: str, wanted: str, words: frozenset[str]) -> bool:
+    """Whether a name is meant. All of its words must be among several: a stroke risk is no stroke scale."""
+    return bool(wanted) and squeezed(other) == wanted and (len(words) == 1 or words.issuperset(words_of(other)))
+
+
+def is_sentence(name: str) -> bool:
+    """Whether it is longer than names are."""
+    return len(words_of(name[:500])) >= SENTENCE_WORDS
 
 
 def _other_names(one: Calculator) -> list[str]:
@@ -99,7 +134,10 @@ def telling(query: str) -> list[str]:
 def _fit(words: Iterable[str], one: Calculator) -> float:
     """Words count most in a name, then in what it says, then among the inputs; the start of a word counts half."""
     fields = ((6.0, _words_in_names(one)), (3.0, _stems(f"{one.says} {one.group}")), (1.0, _input_words(one)))
-    return sum(max(weight * _likeness(_stem(word), known) for weight, known in fields) for word in words)
+    return sum(
+        max(weight * _likeness(_stem(word), known) for weight, known in fields) * (0.25 if word in _VAGUE else 1)
+        for word in words
+    )
 
 
 def _likeness(stem: str, known: frozenset[str]) -> float:
@@ -129,7 +167,14 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
+    return _SAME.get(_singular(word), _singular(word))
+
+
+def _singular(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+_SAME = {_singular(word): _singular(one) for one, others in _MEANINGS.items() for word in others.split()}
 
 
 def close_to(name: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:

@@ -241,7 +241,7 @@ CALCULATORS = (
     Calculator(
         name="sirs",
         title="SIRS criteria",
-        also="systemic inflammatory response syndrome, sirs criteria",
+        also="systemic inflammatory response syndrome, sirs criteria, sepsis definition of 1992",
         says="systemic inflammatory response (older sign of sepsis), 0 to 4 criteria",
         group="emergency",
         inputs=(

@@ -118,7 +118,7 @@ CALCULATORS = (
         name="sofa",
         title="SOFA (Sequential Organ Failure Assessment)",
         also="sequential organ failure assessment, sofa score, sequential organ failure assessment "
-        "sofa score, organ failure",
+        "sofa score, organ failure, sepsis severity",
         says="organ dysfunction in intensive care and sepsis, 0 to 24",
         group="intensive care",
         inputs=(

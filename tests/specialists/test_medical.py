@@ -174,6 +174,57 @@ def test_search(query: str, among: list[str]) -> None:
     assert len(result.text) < 2500
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("septic patient severity", {"sofa", "qsofa", "sirs"}),
+        ("how severe is this septicaemia", {"sofa", "qsofa", "sirs"}),
+        ("renal function", {"ckd_epi_2021", "cockcroft_gault", "mdrd"}),
+        ("hepatic fibrosis", {"fib4"}),
+        ("cardiac risk before an operation", {"rcri"}),
+        ("deep vein thrombosis", {"wells_dvt"}),
+        ("blood clot in the leg", {"wells_dvt"}),
+        ("haemorrhage under anticoagulants", {"has_bled"}),
+        ("gastric bleed", {"glasgow_blatchford", "rockall"}),
+        ("cirrhotic patient, severity", {"child_pugh"}),
+        ("diabetic insulin resistance", {"homa_ir"}),
+    ],
+)
+def test_a_search_knows_words_of_the_same_meaning(query: str, expected: set[str]) -> None:
+    found = medical(search=query).data["found"]
+    assert expected <= set(found)
+    assert found[0] in expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "first"),
+    [
+        ("calculate the stroke risk of my patient", "cha2ds2_vasc"),
+        ("how severe is the sepsis of this woman?", "qsofa"),
+        ("risk of bleeding under anticoagulation", "has_bled"),
+    ],
+)
+def test_a_sentence_in_place_of_a_name_is_a_search(sentence: str, first: str) -> None:
+    for inputs in (None, {"age": 70}):
+        result = medical(sentence, inputs)
+        assert result.text.startswith(f"No calculator is named '{sentence}'. Calculators for it;")
+        assert result.data["found"][0] == first
+        assert "Not calculated yet" not in result.text
+
+
+@pytest.mark.parametrize(
+    ("sentence", "name"),
+    [
+        ("calculate the eGFR of my patient", "ckd_epi_2021"),
+        ("stroke risk in atrial fibrillation", "cha2ds2_vasc"),
+        ("please compute the MELD-Na score for this man", "meld_na"),
+        ("what is the body mass index of this patient", "bmi"),
+    ],
+)
+def test_a_name_among_words_that_say_nothing_is_a_name(sentence: str, name: str) -> None:
+    assert answer(medical, {"calculator": sentence}, HERE).startswith(f"{name}: ")
+
+
 def test_a_search_line_says_what_it_is_and_what_it_needs() -> None:
     assert line(answer(medical, {"search": "cirrhosis severity"}, HERE), "- child_pugh") == (
         "- child_pugh: Child-Pugh – severity of cirrhosis, class A to C. "
@@ -666,7 +717,12 @@ def test_without_the_package_ours_work_and_the_list_says_how_to_get_the_others(m
         assert text.startswith(f"Medical calculators: {len(own())}.")
         assert text.endswith("About 50 more come with the package open-medicine: pip install 'brain-sse[medical]'")
         assert asked("bmi", weight=80, height=180).startswith("Body mass index: 24.7")
+        more = "about 50 more come with the package open-medicine: pip install 'brain-sse[medical]'"
         assert refusal(medical, {"calculator": "phq9"}, HERE).startswith("no calculator is named 'phq9'")
+        assert refusal(medical, {"calculator": "phq9"}, HERE).endswith(f"; {more}")
+        assert len(refusal(medical, {"calculator": "wels" * 100}, HERE)) <= 400
+        assert answer(medical, {"search": "depression"}, HERE).startswith("No calculator fits 'depression'.")
+        assert answer(medical, {"search": "depression"}, HERE).endswith(f"\n{more[0].upper()}{more[1:]}")
     finally:
         library.cache_clear()
 
