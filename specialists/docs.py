@@ -118,10 +118,10 @@ def answered(handbook: Handbook, query: str, section: str | None) -> Result:
     found = handbook.search(query, section)
     if not found:
         where = f" in the section {section!r}" if section else ""
-        listed = "\n".join(f"- {title}" for title in handbook.titles)
-        return Result(f"Nothing in Brain's documentation{where} matches {query[:_SHOWN]!r}. Its pages are:\n{listed}")
-    listed = [f"[{number}] {passage.title}\n\n{passage.text}" for number, passage in enumerate(found, 1)]
-    text = "\n\n".join([f"📖 BRAIN'S DOCUMENTATION on {query[:_SHOWN]!r}", *listed])
+        pages = "\n".join(f"- {title}" for title in handbook.titles)
+        return Result(f"Nothing in Brain's documentation{where} matches {query[:_SHOWN]!r}. Its pages are:\n{pages}")
+    numbered = [f"[{number}] {passage.title}\n\n{passage.text}" for number, passage in enumerate(found, 1)]
+    text = "\n\n".join([f"📖 BRAIN'S DOCUMENTATION on {query[:_SHOWN]!r}", *numbered])
     return Result(
         text, citations=tuple({passage.id: Citation(passage.id, passage.title) for passage in found}.values())
     )

@@ -36,7 +36,7 @@ def _ended(text: str) -> Iterator[ElementTree.Element]:
     parser: ElementTree.XMLPullParser[ElementTree.Element] = ElementTree.XMLPullParser(["end"])
     for start in range(0, len(text), _PIECE):
         parser.feed(text[start : start + _PIECE])
-        yield from (event[1] for event in parser.read_events() if isinstance(event[1], ElementTree.Element))
+        yield from (event[-1] for event in parser.read_events() if isinstance(event[-1], ElementTree.Element))
     parser.close()
 
 
