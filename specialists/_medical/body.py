@@ -73,6 +73,7 @@ def _ideal(x: Values) -> Worked:
 
 
 def _adjusted(x: Values) -> Worked:
+    checked_bmi(x.weight, x.height)
     ideal = ideal_weight(x.sex, x.height)
     return Worked(adjusted_weight(ideal, x.weight), {"ideal": round(ideal, 2)})
 

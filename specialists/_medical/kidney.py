@@ -37,10 +37,11 @@ def cockcroft_gault(x: Values) -> Worked:
 def _weight_for_clearance(x: Values) -> tuple[float, str]:
     """The weight that goes into Cockcroft and Gault's formula, and why that one."""
     choice = x.weight_used or "by_bmi"
+    bmi = 0 if x.height is None else checked_bmi(x.weight, x.height)
     if choice == "actual" or x.height is None:
         given = "as asked" if choice == "actual" else "no height was given; with it, the weight is chosen by BMI"
         return x.weight, f"Weight used: actual ({given})."
-    ideal, bmi = ideal_weight(x.sex, x.height), checked_bmi(x.weight, x.height)
+    ideal = ideal_weight(x.sex, x.height)
     adjusted = adjusted_weight(ideal, x.weight)
     if choice == "ideal":
         return ideal, "Weight used: ideal (Devine), as asked."

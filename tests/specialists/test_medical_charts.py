@@ -449,6 +449,16 @@ def test_feet_and_inches_in_two_fields_are_one_height(height: dict[str, Any]) ->
     assert value("bmi", weight_lb=180, **height) == pytest.approx(25.105, abs=0.001)
 
 
+@pytest.mark.parametrize(
+    ("calculator", "more"),
+    [("adjusted weight", {}), ("cockcroft", {"age": 60, "creatinine": 1, "weight_used": "actual"})],
+)
+def test_a_weight_that_no_height_goes_with_is_found_out(calculator: str, more: dict[str, Any]) -> None:
+    assert problems(calculator, sex="m", height=185, weight="20 kg", **more).wrong == [
+        "weight 20 kg and height 185 cm do not go together (BMI 5.844); give their units"
+    ]
+
+
 @pytest.mark.parametrize("calculator", ["bmi", "bsa"])
 def test_inches_that_were_taken_as_centimetres_are_found_out(calculator: str) -> None:
     assert problems(calculator, height=65, weight=50).wrong == [
