@@ -157,7 +157,8 @@ async def knowledge(
 
 
 NOTHING = (
-    "no documents are indexed for this user; ask them to attach a file, or to read a folder in with: brain index FOLDER"
+    "no documents are indexed for this user; ask them to attach a file; the operator reads folders in with: "
+    "brain index FOLDER (--user NAME)"
 )
 UNUSABLE = "the index of the documents is damaged; go on without it. The operator can see more with: brain check"
 UNREACHABLE = (
@@ -233,8 +234,9 @@ def _files_of(source: str, names: Sequence[tuple[int, int, str]], opened: Index,
         if unread:
             raise Refused(_unread(unread)[:REASON_LENGTH])
         there = [name for _, _, name in names]
-        near = get_close_matches(source[:SOURCE_LENGTH], there, NAMES_SHOWN, 0.3) or there
-        raise Refused(f"no file or folder is called {source[:60]!r}; there are: {_names(near)}"[:REASON_LENGTH])
+        near = get_close_matches(source[:SOURCE_LENGTH], there, NAMES_SHOWN, 0.6)
+        told = f"nearest: {_names(near)}" if near else f"there are: {_names(there)}"
+        raise Refused(f"no file or folder is called {source[:60]!r}; {told}"[:REASON_LENGTH])
     return found
 
 

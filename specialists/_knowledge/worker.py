@@ -7,7 +7,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Literal
 
@@ -21,7 +22,7 @@ from specialists._knowledge.index import Chunk, Index, Known, Root, hash_of
 from specialists._knowledge.reading import Part, Source, Trouble, Unreadable, kind_of, parts
 from specialists._passages import pieces
 
-READER = 1
+READER = 2
 """Counted up when files are read in another way, so that they are read again."""
 LOCK_SECONDS = 0.5
 WRITING_SECONDS = 120.0
@@ -181,7 +182,7 @@ class Worker:
         source = Source(name, data, self._job.language, lambda what, seconds: self._tell(Step("slow", seconds=seconds)))
         chunks: list[Chunk] = []
         troubles: list[str] = []
-        for item in _fenced(source, kind, self._job.bytes_most):
+        for item in _with_bare_headings(_fenced(source, kind, self._job.bytes_most)):
             if isinstance(item, Trouble):
                 troubles.append(item.text)
                 continue
@@ -212,6 +213,19 @@ def changes(index: Index, root: Root, passed: Passed) -> tuple[list[Seen], list[
         else:
             fresh.append(seen)
     return fresh, list(known.values()), same
+
+
+def _with_bare_headings(items: Iterable[Part | Trouble]) -> Iterator[Part | Trouble]:
+    """The same, and headings below which nothing stands as texts: a line of notes may be all there is."""
+    bare: Part | None = None
+    for item in items:
+        if isinstance(item, Part):
+            if bare and item.heading[: len(bare.heading)] != bare.heading:
+                yield replace(bare, text=bare.heading[-1])
+            bare = item if item.heading and not item.text.strip() else None
+        yield item
+    if bare:
+        yield replace(bare, text=bare.heading[-1])
 
 
 def _fenced(source: Source, kind: str | None, most: int) -> Iterator[Part | Trouble]:

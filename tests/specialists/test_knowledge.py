@@ -147,7 +147,7 @@ def test_a_file_or_a_folder_may_be_named(settings: KnowledgeSettings) -> None:
 
 def test_a_file_that_is_not_there_is_refused_with_those_that_are(settings: KnowledgeSettings) -> None:
     reason = refusal(knowledge, {"query": "x", "source": "handbok.md"}, of(settings))
-    assert reason == "no file or folder is called 'handbok.md'; there are: handbook.md"
+    assert reason == "no file or folder is called 'handbok.md'; nearest: handbook.md"
 
 
 def test_many_passages_come_five_at_a_time(settings: KnowledgeSettings, docs: Path) -> None:

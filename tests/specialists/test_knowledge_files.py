@@ -54,6 +54,18 @@ def test_markdown_has_the_path_of_its_headings() -> None:
     ]
 
 
+def test_a_heading_with_nothing_below_it_is_a_passage(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    notes = "# Call Dr Meyer 555-1234\n\n# Plan\n\n## Monday\n\nRest.\n\n## Tuesday\n"
+    (docs / "notes.md").write_text(notes, "utf-8")
+    index = Index(tmp_path / "a.db")
+    index.remember("folder", str(docs))
+    read_in = [(step.name, step.passages, step.trouble) for step in work(index) if step.what == "read"]
+    assert read_in == [("notes.md", 3, "")]
+    index.close()
+
+
 def test_html_is_read_without_scripts_and_navigation() -> None:
     page = """<html><head><title>Manual</title><style>p {}</style></head><body><nav>Home About</nav>
     <h2>Reset &amp; start</h2><p>Press the <b>red</b> button<br>twice.</p>loose text<div hidden>secret</div>
