@@ -75,7 +75,7 @@ async def ocr(
     ] = "auto",
     image_id: Annotated[
         int | None,
-        Meta(description="Which attachment, counted from 1 through the conversation; else the newest."),
+        Meta(description="Which attachment, counted from 1 through the conversation; else the newest.", examples=[1]),
     ] = None,
     page: Annotated[int | str | None, Meta(description='Of a PDF or TIFF, such as 3 or "2-5,9"; else all.')] = None,
     offset: Annotated[int, Meta(description="Characters to skip, when a cut result says so.", ge=0)] = 0,
