@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from brain import conversation, threads
+from brain import conversation, own_settings, threads
 from brain.ask import Ask, Attachment
 from brain.errors import BadRequest, BrainError, Refused
 from brain.events import Error
@@ -193,7 +193,7 @@ def specialists(given: argparse.Namespace, settings: Settings) -> int:
         print(f"{one.name} ({entry.origin}): {one.description}")
         print(f"  parameters: {shape(one.parameters)}")
         print(f"  auth: {'signed-in users' if one.requires_user else 'everybody'}; approval: {entry.approval}")
-        for setting in entry.own_settings():
+        for setting in own_settings.declared(one):
             print(f"  setting {PREFIX}{setting.key} ({setting.default}): {setting.meaning}")
         if entry.missing:
             print(f"  unavailable: {entry.missing}")

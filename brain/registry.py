@@ -7,20 +7,19 @@ import re
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Unpack, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Unpack
 
-import msgspec
-
+from brain import own_settings
 from brain.errors import RegistrationError
 from brain.running import Answer
 from brain.schema import Injected, Schema, filled, injected_of, unprovided
-from brain.settings import PREFIX, Settings, environ_name
+from brain.settings import Settings
 from brain.specialist import Context, Options, Specialist, from_schema
 
 if TYPE_CHECKING:
@@ -29,16 +28,6 @@ if TYPE_CHECKING:
 Package = importlib.metadata.Distribution | None
 ENTRY_POINTS = "brain.specialists"
 ANSWERS_KEPT = 256
-_WORDS = {
-    "`int`": "a whole number",
-    "`float`": "a number",
-    "`bool`": "true or false",
-    "`str`": "text",
-    "`array`": "a list such as a,b",
-    "`object`": "a table such as name=a,other=b",
-}
-"""What msgspec calls a type, and what an operator does."""
-
 log = logging.getLogger("brain")
 
 
@@ -49,15 +38,6 @@ class Refusal:
     name: str
     origin: str
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class OwnSetting:
-    """A setting that a specialist declares: the key after `BRAIN_`, its default and its meaning, in words."""
-
-    key: str
-    default: str
-    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +57,6 @@ class Entry:
     def provided(self) -> Mapping[type, Any]:
         """Its settings, for parameters of their type."""
         return {} if self.settings is None else {type(self.settings): self.settings}
-
-    def own_settings(self) -> list[OwnSetting]:
-        """What the operator may set for it."""
-        kind: Any = self.specialist.settings
-        hints = get_type_hints(kind, include_extras=True) if kind else {}
-        return [
-            OwnSetting(
-                environ_name(self.specialist.name, f.name).removeprefix(PREFIX), _default(f), _meaning(hints[f.name])
-            )
-            for f in (fields(kind) if kind else ())
-        ]
 
     @property
     def approval(self) -> str:
@@ -175,7 +144,7 @@ class Registry(Mapping[str, Entry]):
         name = specialist.name
         if name in self._entries:
             raise RegistrationError(f"specialist {name} from {origin}: {self[name].origin} already brings this name")
-        self._settable[name] = _environ_names(name, specialist)
+        self._settable[name] = own_settings.variables(specialist)
         if isinstance(specialist.needs, str) and package is None:
             raise RegistrationError(
                 f"specialist {name} from {origin}: needs names an extra of a package, and it comes with none: "
@@ -183,7 +152,7 @@ class Registry(Mapping[str, Entry]):
             )
         self._check_injected(specialist, origin)
         version = specialist.version or (package.version if package else "")
-        entry = Entry(specialist, origin, self._settings_of(specialist), None, version)
+        entry = Entry(specialist, origin, own_settings.read(specialist, self._settings), None, version)
         self._entries[name] = replace(entry, missing=_missing(entry, package))
 
     def _check_injected(self, specialist: Specialist[..., Any], origin: str) -> None:
@@ -212,7 +181,7 @@ class Registry(Mapping[str, Entry]):
 
     def settings_table(self) -> str:
         """The settings that specialists declare, as further rows of `settings.table()`."""
-        own = [setting for entry in self.values() for setting in entry.own_settings()]
+        own = [setting for entry in self.values() for setting in own_settings.declared(entry.specialist)]
         return "\n".join(f"| {one.key} | {one.default} | {one.meaning} |" for one in own)
 
     def discover(self) -> "Registry":
@@ -275,38 +244,6 @@ class Registry(Mapping[str, Entry]):
             except RegistrationError as error:
                 self.refused.append(Refusal(specialist.name, origin, str(error)))
 
-    def _settings_of(self, specialist: Specialist[..., Any]) -> Any:
-        kind, found = specialist.settings, self._settings.of_specialist(specialist.name)
-        if kind is None:
-            return None
-        if not isinstance(kind, type) or not is_dataclass(kind):
-            raise RegistrationError(f"specialist {specialist.name}: its settings must be a dataclass")
-        known = {f.name for f in fields(kind)}
-        unknown = set(self._settings.specialist_settings.get(specialist.name, ())) - known
-        if unknown:
-            log.warning("specialist %s has no setting %s", specialist.name, ", ".join(sorted(unknown)))
-        try:
-            hints = get_type_hints(kind)
-            values = {key: _spelt_out(value, hints[key]) for key, value in found.items() if key in known}
-            return msgspec.convert(values, kind, strict=False)
-        except (msgspec.ValidationError, TypeError) as error:
-            problem = self._bad_setting(specialist.name, found, str(error))
-            raise RegistrationError(f"specialist {specialist.name}: its settings: {problem}") from None
-
-    def _bad_setting(self, name: str, found: Mapping[str, Any], error: str) -> str:
-        """What is wrong with a setting: where it was set, its value and what it must be."""
-        problem, _, path = error.partition(" - at `$.")
-        key = path.partition(".")[0].partition("[")[0].removesuffix("`")
-        if key not in found:
-            return error
-        variable = environ_name(name, key)
-        said_as = variable if variable in self._settings.specialist_environ else f"{key} in [specialists.{name}]"
-        expected = problem.removeprefix("Expected ").partition(", got ")[0]
-        wanted = " or ".join(_WORDS.get(kind, kind) for kind in expected.split(" | ") if kind != "`null`")
-        must = f"it must be {wanted}" if problem.startswith("Expected ") else problem
-        value = "(not shown)" if wanted == "text" else repr(found[key])  # it may be a key
-        return f"{said_as}={value} is not allowed: {must}"
-
 
 def _specialists_in(loaded: Any) -> list[Specialist[..., Any]]:
     values = vars(loaded).values() if isinstance(loaded, ModuleType) else loaded
@@ -352,39 +289,6 @@ def _missing(entry: Entry, package: Package) -> str | None:
         if marker.search(line) and not _installed(line):
             return f"its extra is not installed: pip install '{package.name}[{specialist.needs}]'"
     return None
-
-
-def _spelt_out(value: Any, hint: Any) -> Any:
-    """A list or table that an environment variable holds: in JSON, or as `a,b` and `name=a,other=b`."""
-    wanted = get_origin(hint) or hint
-    if not isinstance(value, str) or wanted not in (list, tuple, dict, frozenset, set, Mapping, Sequence):
-        return value
-    if value.lstrip().startswith(("[", "{")):
-        with suppress(msgspec.DecodeError):
-            return msgspec.json.decode(value)
-        return value
-    items = [item.strip() for item in value.split(",") if item.strip()]
-    if wanted not in (dict, Mapping):
-        return items
-    return {name.strip(): said.strip() for name, _, said in (item.partition("=") for item in items)}
-
-
-def _default(setting: Field[Any]) -> str:
-    default = setting.default if setting.default_factory is MISSING else setting.default_factory()
-    if default is MISSING or default is None or default in ("", (), [], {}):
-        return "–"
-    return f"`{default}`"
-
-
-def _meaning(hint: Any) -> str:
-    """The description in an annotation, which msgspec reads for parameters, too."""
-    described = [meta.description for meta in get_args(hint)[1:] if isinstance(meta, msgspec.Meta)]
-    return " ".join(str(text) for text in described if text)
-
-
-def _environ_names(name: str, specialist: Specialist[..., Any]) -> set[str]:
-    kind = specialist.settings
-    return {environ_name(name, f.name) for f in fields(kind)} if is_dataclass(kind) else set()
 
 
 async def _stop(name: str, life: AbstractAsyncContextManager[Any]) -> None:

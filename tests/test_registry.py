@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta
@@ -306,6 +306,16 @@ def test_a_bad_list_from_the_environment_is_named(said: str, wanted: str) -> Non
     registry = Registry(read({"BRAIN_SPECIALIST_BOOKS_FOLDERS": said}))
     with pytest.raises(RegistrationError, match=re.escape(f"it must be {wanted}")):
         registry.add(reader_of_books(data_base.function))
+
+
+def test_of_a_setting_with_few_values_these_are_named() -> None:
+    @dataclass(frozen=True)
+    class Engine:
+        backend: Literal["auto", "own"] = "auto"
+
+    registry = Registry(read({"BRAIN_SPECIALIST_BOOKS_BACKEND": "google"}))
+    with pytest.raises(RegistrationError, match=r"BACKEND='google' is not allowed: it must be one of auto, own$"):
+        registry.add(specialist(name="books", settings=Engine)(data_base.function))
 
 
 def test_the_settings_that_a_specialist_declares_are_rows_of_the_table() -> None:
