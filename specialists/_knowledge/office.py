@@ -7,7 +7,7 @@ from datetime import date, datetime
 from io import BytesIO
 from typing import Any
 
-from specialists._knowledge.reading import COLUMNS_MOST, ROWS_MOST, Part, Trouble, Unreadable, table
+from specialists._knowledge.parts import COLUMNS_MOST, ROWS_MOST, Part, Trouble, Unreadable, table
 from specialists._passages import Headings
 
 INSTALL = "pip install 'brain-sse[office]'"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from brain import Refused
 from specialists import _reading
-from specialists._knowledge.reading import Part, Source, Trouble, Unreadable
+from specialists._knowledge.parts import Part, Source, Trouble, Unreadable
 from specialists._passages import Headings
 
 PAGES_MOST = 3_000

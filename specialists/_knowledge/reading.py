@@ -7,10 +7,12 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from specialists._charsets import likeliest
+from specialists._knowledge.office import office_parts
+from specialists._knowledge.parts import COLUMNS_MOST, ROWS_MOST, Part, Source, Trouble, Unreadable, table
+from specialists._knowledge.pdf import pdf_parts
 from specialists._markdown import markdown
 from specialists._passages import sections
 
@@ -32,11 +34,8 @@ _OF_TYPE = {
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ".xlsx",
     "application/vnd.openxmlformats-officedocument.presentationml.presentation": ".pptx",
 }
-ROWS_MOST = 20_000
-COLUMNS_MOST = 60
 _SAMPLE = 4096
 _CONTROL_SHARE = 0.02
-_CELL_LENGTH = 500
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}charset\s*=\s*["']?\s*([\w-]{1,40})""", re.IGNORECASE)
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -45,41 +44,6 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-
-
-class Unreadable(Exception):
-    """Why a file cannot be read, in words for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A stretch of a file; `place` says where it is, such as `page=3`, `slide=2` or `sheet=Sales`."""
-
-    text: str
-    heading: tuple[str, ...] = ()
-    place: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """What could not be read of a file of which other parts could."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A file to be read.
-
-    Attributes:
-        language: of scanned pages.
-        busy: called with what is being done and how many seconds that may take.
-    """
-
-    name: str
-    data: bytes
-    language: str = "en"
-    busy: Callable[[str, float], None] = lambda what, seconds: None
 
 
 def kind_of(name: str, media_type: str = "") -> str | None:
@@ -106,12 +70,8 @@ def parts(source: Source, kind: str) -> Iterator[Part | Trouble]:
     if source.data.startswith(b"%PDF-"):
         kind = "pdf"
     if kind == "pdf":
-        from specialists._knowledge.pdf import pdf_parts
-
         yield from pdf_parts(source)
     elif kind == "office":
-        from specialists._knowledge.office import office_parts
-
         yield from office_parts(source.data, ending_of(source))
     elif kind == "html":
         yield from _html(decoded(source.data, _charset(source.data)))
@@ -155,19 +115,6 @@ def decoded(data: bytes, charset: str | None = None) -> str:
         return data.decode(charset or "utf-8").replace("\0", " ")
     except (UnicodeDecodeError, LookupError):
         return data.decode("cp1252" if charset else likeliest(data), "replace").replace("\0", " ")
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a Markdown table; the first one is its header."""
-    width = max(map(len, rows), default=0)
-    if not width:
-        return ""
-    lines = ["| " + " | ".join([*map(_cell, row), *[""] * (width - len(row))]) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * width, *lines[1:]])
-
-
-def _cell(text: str) -> str:
-    return " ".join(text[: _CELL_LENGTH * 2].split()).replace("|", "\\|")[:_CELL_LENGTH]
 
 
 def _ending(name: str) -> str:

@@ -19,7 +19,8 @@ from specialists._knowledge import office
 from specialists._knowledge.database import Damaged, Unreachable, alone
 from specialists._knowledge.folders import Outside, Passed, Seen, content, walked
 from specialists._knowledge.index import Chunk, Index, Known, Root, hash_of
-from specialists._knowledge.reading import Part, Source, Trouble, Unreadable, kind_of, parts
+from specialists._knowledge.parts import Part, Source, Trouble, Unreadable
+from specialists._knowledge.reading import kind_of, parts
 from specialists._passages import pieces
 
 READER = 2

@@ -19,7 +19,8 @@ from specialist_calls import text_pdf, written
 
 from specialists._knowledge.folders import Outside, Passed, content, walked
 from specialists._knowledge.index import Index
-from specialists._knowledge.reading import Part, Source, Trouble, Unreadable, decoded, kind_of, parts
+from specialists._knowledge.parts import Part, Source, Trouble, Unreadable
+from specialists._knowledge.reading import decoded, kind_of, parts
 from specialists._knowledge.worker import READER, Job, Step, Upload, Worker, changes
 from specialists._passages import LENGTH, pieces, sections
 
