@@ -116,7 +116,7 @@ def _page(url: str, article: Article, section: str, offset: int) -> Result:
         head + text[begin : begin + TEXT_MOST],
         citations=[Citation(url, article.title or url, url)],
         data=article,
-        more=lambda shown: f"ask again with the same url and offset={begin + max(0, shown - len(head))} of {len(text)}",
+        more=lambda shown: f"ask again with the same url and offset={begin + max(0, shown - len(head))}",
     )
 
 

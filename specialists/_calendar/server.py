@@ -193,7 +193,7 @@ def _refusing() -> Iterator[None]:
 
     try:
         yield
-    except AuthorizationError as error:
+    except (AuthorizationError, NotImplementedError) as error:  # the latter without a login, or for a kind it lacks
         raise Refused(_LOGIN) from error
     except RateLimitError as error:
         raise Refused("the calendar server has too many requests; ask again in a minute") from error

@@ -138,6 +138,11 @@ class TestRadicale:
         assert calendars.refusal(start="2026-03-23") == reason
         assert asyncio.run(health(settings=calendars.settings)) == reason
 
+    def test_no_login_at_all(self, calendars: Calendars, real: Radicale) -> None:
+        bare = replace(calendars.settings, caldav_user="", caldav_password="")
+        reason = "the calendar server does not accept the login; tell the user that the operator has to look at it"
+        assert asyncio.run(health(settings=bare)) == reason
+
     def test_health(self, calendars: Calendars, real: Radicale) -> None:
         assert asyncio.run(health(settings=calendars.settings)) is None
 
