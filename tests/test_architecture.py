@@ -16,7 +16,8 @@ ROOT = Path(__file__).parent.parent
 FLOORS = {
     "Ground": "addresses alarm ask errors events http messages settings threads transport unicode webpage",
     "Wing": "fetching models wire store",
-    "Core": "blocks echo limits own_settings prompts registry running scanner schema specialist syntax transcript usage",
+    "Core": "blocks echo limits own_settings prompts registry running scanner schema specialist syntax transcript "
+    "usage",
     "Rooms": "calls conversation desk library passes turn",
     "Roof": "app cli door house process response serving terminal __main__",
 }
