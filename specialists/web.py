@@ -1,12 +1,12 @@
 """Built in: `web`, searches the web by SearXNG, Brave or ddgs, and reads single pages as Markdown."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
 from msgspec import Meta
 
-from brain import Citation, Context, Refused, Result, specialist
+from brain import Citation, Context, Progress, Refused, Result, specialist
 from specialists._web import searching
 from specialists._web.article import Article
 from specialists._web.cleaning import one_line
@@ -63,7 +63,7 @@ async def web(
     *,
     context: Context,
     settings: WebSettings,
-) -> Result:
+) -> AsyncIterator[Progress | Result]:
     """Searches the web, or reads one page as Markdown."""
     query, url = (query or "").strip(), (url or "").strip()
     if query and url:
@@ -73,9 +73,12 @@ async def web(
     if not query and not url:
         query, url = _of_message(context.message)
     if url:
-        return _page(*await read(url, context, links=links), section or "", offset)
-    wanted = Query(query[:QUERY_LENGTH], max_results, since)
-    return _results(wanted.text, *await searching.search(wanted, settings, context))
+        yield Progress(f"fetching {_host(url)}")
+        yield _page(*await read(url, context, links=links), section or "", offset)
+    else:
+        wanted = Query(query[:QUERY_LENGTH], max_results, since)
+        yield Progress("searching the web")
+        yield _results(wanted.text, *await searching.search(wanted, settings, context))
 
 
 def _of_message(message: str) -> tuple[str, str]:
@@ -132,8 +135,12 @@ def _section(text: str, wanted: str, offset: int) -> int:
     raise Refused(f"the page has no {one_line(wanted, 80)!r} behind character {offset}; {known}"[:400])
 
 
+def _host(url: str) -> str:
+    return url.rpartition("://")[2].partition("/")[0].rpartition("@")[2].removeprefix("www.")[:100]
+
+
 def _heading(url: str, article: Article) -> str:
-    host = url.partition("://")[2].partition("/")[0].removeprefix("www.")
+    host = _host(url)
     dated = f", {article.date}" if article.date else ""
     by = [f"by {article.author}"] if article.author else []
     said = f"{host}\n{article.author}\n{article.title}".lower()

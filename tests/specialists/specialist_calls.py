@@ -4,7 +4,7 @@ import asyncio
 import mimetypes
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -75,6 +75,11 @@ def outcome(
         return arguments
     provided = {type(ctx.settings): ctx.settings, Context: ctx}
     return asyncio.run(run(specialist, arguments, provided, keep.append, timeout=50))
+
+
+async def last(items: AsyncIterator[Any]) -> Any:
+    """What a specialist yields behind its progress, when it is called as a function."""
+    return [item async for item in items][-1]
 
 
 def answer(

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from specialist_calls import answer, context, outcome, refusal, text_pdf
+from specialist_calls import answer, context, last, outcome, refusal, text_pdf
 from web_site import Said, Site, site
 
-from brain import Page, Refused
+from brain import Page, Progress, Refused
 from brain.blocks import result_block, result_text
 from brain.running import Answer, Failure
 from specialists._web import reading
@@ -440,7 +440,7 @@ def test_a_cancelled_call_leaves_no_process_and_does_not_hold_the_loop() -> None
 
     async def given_up(server: Site) -> tuple[float, float]:
         task = asyncio.create_task(
-            web(url=f"{server.url}/page", context=context(fetch=server.fetch), settings=WebSettings())
+            last(web(url=f"{server.url}/page", context=context(fetch=server.fetch), settings=WebSettings()))
         )
         slowest = 0.0
         for _ in range(60):
@@ -485,6 +485,13 @@ def test_decoding_a_large_page_is_quick() -> None:
 def test_results_are_json_for_programs() -> None:
     with site({"/news": NEWS}) as server:
         call = web(url=f"{server.url}/news", context=context(fetch=server.fetch), settings=WebSettings())
-        result = asyncio.run(call)
+        result = asyncio.run(last(call))
     assert result.data.date == "2026-03-01"
     assert json.dumps(result.data.author) == '"Marta Lindqvist"'
+
+
+def test_it_says_what_it_waits_for() -> None:
+    told: list[Progress] = []
+    with site({"/news": NEWS}) as server:
+        answer(web, {"url": f"{server.url}/news"}, context(fetch=server.fetch, settings=WebSettings()), told)
+        assert [one.text for one in told] == [f"fetching {server.url.removeprefix('http://')}"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from specialist_calls import answer, context, outcome, refusal
+from specialist_calls import answer, context, last, outcome, refusal
 from web_site import Said, Site, free_port, site, wait_for
 
 from brain import Registry
@@ -349,7 +349,7 @@ def test_a_hanging_ddgs_ends_with_the_call(ddgs: Path, tmp_path: Path) -> None:
     ddgs.write_text(DDGS.format(body=f"open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)"))
 
     async def given_up() -> float:
-        task = asyncio.create_task(web("q", context=context(), settings=WebSettings(backend="ddgs")))
+        task = asyncio.create_task(last(web("q", context=context(), settings=WebSettings(backend="ddgs"))))
         while not (note.exists() and note.read_text()):  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.01)
         started = time.monotonic()
@@ -572,5 +572,5 @@ def test_what_a_program_gets() -> None:
     """Those who call it themselves get the results as data."""
     with site({"/search": searxng()}) as server:
         settings = WebSettings(searxng=server.url, backend="searxng")
-        result = asyncio.run(web("q", context=context(), settings=settings))
+        result = asyncio.run(last(web("q", context=context(), settings=settings)))
     assert result.data.hits[1] == Hit("Second", "https://example.com/b", "")
