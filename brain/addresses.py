@@ -2,8 +2,6 @@
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
-Address = IPv4Address | IPv6Address
-
 _NOT_PUBLIC_V4 = tuple(
     IPv4Network(block)
     for block in (

@@ -87,7 +87,7 @@ class _Writer:
             self._left_out = node.mem_id
             return False
         if tag in ("br", "hr"):
-            self._break(soft=tag == "br")
+            self._break()
         elif tag == "pre":
             self._break()
             self._code += 1
@@ -142,7 +142,7 @@ class _Writer:
             self.lines.append(self._prefix + escape + text)
         self._prefix = "  " * len(self._lists) if self._lists and text else self._prefix if self._lists else ""
 
-    def _break(self, *, soft: bool = False) -> None:
+    def _break(self) -> None:
         if self._code:
             self._line.append("\n")
         elif self._in_cell:

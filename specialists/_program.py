@@ -10,7 +10,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from weakref import WeakKeyDictionary
 
 AT_ONCE = 4
-"""Processes of one event loop; each may take as much memory as `bounds` says."""
+"""Processes of one event loop; each may take as much memory as `bounded` lets it."""
 _KEPT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "TEMP", "TMPDIR")
 
 _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()

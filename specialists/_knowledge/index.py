@@ -6,7 +6,7 @@ was before, or whole. A root is a folder (or file) of the user, or a conversatio
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -221,10 +221,6 @@ class Index:
     def note(self, key: str) -> Any:
         row = self.db.execute("SELECT value FROM note WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
-
-    def set_notes(self, notes: Mapping[str, Any]) -> None:
-        with self.writing():
-            self.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
 
     def enabled(self, reader: int, abilities: str) -> None:
         """Notes how files are read now, and what can be; when that changed, all files, or those not read, are new."""
