@@ -85,10 +85,16 @@ class Handbook:
         return [passage for passage in found if section is None or _within(passage, section)][:PASSAGES_GIVEN]
 
 
+def health() -> str | None:
+    """Says so when the pages are not where they belong."""
+    return None if _handbook().titles else "its pages are missing; install Brain anew"
+
+
 @specialist(
     read_only=True,
     timeout=10,
     cache_seconds=3600,
+    health=health,
     tags=("brain", "documentation"),
     examples=(
         "how do I write a specialist",

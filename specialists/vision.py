@@ -1,5 +1,6 @@
 """Built in: `vision`, what an attached image shows: by the model's own eyes where it has some, else by measurement."""
 
+import base64
 import re
 from collections.abc import AsyncGenerator, Sequence
 from typing import Annotated, Any
@@ -34,12 +35,22 @@ _REGION = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """A part of an image, in words or as left, top, right and bottom in percent."""
+_WHITE = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAIAQAAAADsdIMmAAAADUlEQVR4nGP4z8SADAEPcQEOqa2awAAAAABJRU5ErkJggg=="
+)
+"""A picture of 8 × 8 pixels."""
+
+
+async def health() -> None:
+    """Has a picture looked at; raises `Refused`, or what was raised there, when that cannot be done."""
+    await _reading.looked(_WHITE, {"do": "look", "name": "a test", "page": 1, "region": None, "show": False})
 
 
 @specialist(
     read_only=True,
     timeout=120,
     idle_timeout=60,
+    health=health,
     lifespan=_reading.lifespan,
     tags=("image", "vision"),
     examples=(
@@ -79,7 +90,7 @@ async def vision(
     what, region = parted(focus)
     texts = []
     for done, attachment in enumerate(chosen):
-        if len(chosen) > 1:
+        if len(chosen) > 1 or context.model.sees_images:
             yield Progress(f"looking at image {attachment.id}", done / len(chosen))
         try:
             lines = await _looked(context, attachment, page, what, region)

@@ -7,7 +7,7 @@ import pytest
 from specialist_calls import answer, context
 
 from brain import Citation
-from specialists.docs import Handbook, Passage, answered, docs, pages_of, passages
+from specialists.docs import Handbook, Passage, answered, docs, health, pages_of, passages
 
 GUIDE = """# Guide
 
@@ -201,3 +201,9 @@ def test_a_specialists_page_gives_way_unless_it_is_named() -> None:
 def test_all_the_words_go_before_some() -> None:
     pages = {"one": "# One\n\n## Folder\n\nOf pictures.", "two": "# Two\n\nA folder holds the calendar."}
     assert [one.id for one in Handbook(pages).search("calendar folder")] == ["two#two", "one#folder"]
+
+
+def test_its_health_is_that_of_its_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert health() is None
+    monkeypatch.setattr("specialists.docs._handbook", lambda: Handbook({}))
+    assert health() == "its pages are missing; install Brain anew"

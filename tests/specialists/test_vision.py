@@ -1,5 +1,6 @@
 """`vision`: what a model that sees is shown and asked, and what is measured without one."""
 
+import asyncio
 import sys
 from io import BytesIO
 from typing import Any
@@ -10,9 +11,10 @@ import zxingcpp
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from specialist_calls import INVOICE, Eyes, answer, context, file, outcome, refusal, text_pdf, written
 
-from brain import Progress
+from brain import Progress, Refused
 from brain.running import Failure
-from specialists.vision import parted, vision
+from specialists._pictures.process import Child
+from specialists.vision import health, parted, vision
 
 NO_MODEL = "These are measured facts; no vision model is connected, so nothing here says what the image depicts."
 
@@ -438,3 +440,16 @@ def test_where_a_picture_was_taken_is_told_nobody() -> None:
         assert "48" not in answer(vision, params, context(("p.jpg", data), eyes=eyes))
         assert b"GPS" not in eyes.shown[-1][0]
         assert b"Exif" not in eyes.shown[-1][0]
+
+
+def test_its_health_is_that_of_the_process_that_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(health())
+    monkeypatch.setattr("specialists._reading.looker", Child("_pictures.no_such_program"))
+    with pytest.raises(Refused, match="broke the process that reads files"):
+        asyncio.run(health())
+
+
+def test_a_model_that_looks_is_waited_for_with_a_word() -> None:
+    told: list[Progress] = []
+    answer(vision, {}, context(("a.png", file(written(INVOICE))), eyes=Eyes("An invoice.")), told)
+    assert [one.text for one in told] == ["looking at image 1"]
