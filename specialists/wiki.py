@@ -1,14 +1,14 @@
 """Built in: `wiki`, pages of Wikipedia, other MediaWikis and offline files: found, introduced, read by section."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Annotated
 from urllib.parse import unquote
 
 from msgspec import Meta
 
-from brain import Context, Refused, Result, specialist
+from brain import Context, Progress, Refused, Result, specialist
 from specialists._asking import telling
 from specialists._wiki import answer, zim
 from specialists._wiki.api import Api, ApiError
@@ -84,11 +84,12 @@ async def wiki(
     *,
     settings: WikiSettings,
     context: Context,
-) -> Result:
+) -> AsyncIterator[Progress | Result]:
     """Encyclopedia: looks up a subject in Wikipedia or another wiki; gives a page's introduction, or a section."""
     if address := _ADDRESS.fullmatch((page or query or "").strip()):
         page, language = unquote(address["title"]), address["language"]
     source = _source(wiki, language, settings, context)
+    yield Progress(f"asking {source.label}")
     where = "".join(f', {key}="{said}"' for key, said in (("wiki", wiki), ("language", language)) if said)
     title, _, anchor = _line((page or "").replace("_", " ")).partition("#")
     wanted = ("" if section is None else str(section).strip()) or anchor or None
@@ -97,14 +98,16 @@ async def wiki(
         found = await source.page(title)
         if found is None:
             raise answer.no_page(source.label, title, await source.nearest(title))
-        return await _read(source, replace(found, where=where), wanted, offset)
+        yield await _read(source, replace(found, where=where), wanted, offset)
+        return
     if not words:
         raise Refused("say what to look for: query for a search, or page for the exact title of a page")
     best, others = await _searched(source, words, verbatim=words == _line(context.message))
     best = replace(best, where=where)
     if wanted is not None or offset is not None or best.fragment:
-        return await _read(source, best, wanted, offset)
-    return await _introduced(source, best, others)
+        yield await _read(source, best, wanted, offset)
+    else:
+        yield await _introduced(source, best, others)
 
 
 def _line(text: str) -> str:

@@ -11,10 +11,10 @@ from importlib.metadata import version
 from typing import Any
 
 import pytest
-from specialist_calls import answer, context, outcome, refusal
+from specialist_calls import answer, context, last, outcome, refusal
 from wikis import ActionApi, Article, Trouble, playing
 
-from brain import Context
+from brain import Context, Progress
 from brain.blocks import result_text
 from brain.running import Answer
 from specialists._wiki.names import WikiSettings
@@ -223,10 +223,10 @@ def test_a_long_text_can_be_read_on(api: ActionApi) -> None:
 def test_more_says_where_what_was_shown_ended(api: ActionApi) -> None:
     async def read() -> None:
         ctx = at(api)
-        whole = await wiki(page="Rome", offset=0, settings=ctx.settings, context=ctx)
+        whole = await last(wiki(page="Rome", offset=0, settings=ctx.settings, context=ctx))
         assert whole.more is not None
         assert whole.more(1000) == f'ask with page="Rome", offset={1000 - whole.text.index("Rome is")}'
-        section = await wiki(page="Rome", section="Economy", offset=10, settings=ctx.settings, context=ctx)
+        section = await last(wiki(page="Rome", section="Economy", offset=10, settings=ctx.settings, context=ctx))
         assert section.more is not None
         head = section.text.index("(From character 10 of")
         assert section.more(head) == 'ask with page="Rome", section="2", offset=10'
@@ -234,10 +234,16 @@ def test_more_says_where_what_was_shown_ended(api: ActionApi) -> None:
     asyncio.run(read())
 
 
+def test_it_says_whom_it_asks(api: ActionApi) -> None:
+    told: list[Progress] = []
+    answer(wiki, {"query": "Rome"}, at(api), told)
+    assert told == [Progress("asking TEST")]
+
+
 def test_the_wiki_that_was_named_is_named_again(api: ActionApi) -> None:
     async def read() -> None:
         ctx = at(api)
-        whole = await wiki(page="Rome", offset=0, wiki="test", settings=ctx.settings, context=ctx)
+        whole = await last(wiki(page="Rome", offset=0, wiki="test", settings=ctx.settings, context=ctx))
         assert whole.more is not None
         assert whole.more(0) == 'ask with page="Rome", wiki="test", offset=0'
 
@@ -255,7 +261,7 @@ def test_pages_of_a_text_lose_and_repeat_nothing() -> None:
         ctx = at(api)
         offset, pieces = 0, list[str]()
         while not pieces or pieces[-1].endswith("]"):
-            said = asyncio.run(wiki(page=title, offset=offset, settings=ctx.settings, context=ctx))
+            said = asyncio.run(last(wiki(page=title, offset=offset, settings=ctx.settings, context=ctx)))
             pieces.append(result_text(said.text, 1500, said.more))
             if next_one := re.search(r'ask with page="Say \\"東京\\"", offset=(\d+)\.]$', pieces[-1]):
                 offset = int(next_one[1])
@@ -440,7 +446,7 @@ def test_a_slow_wiki_is_left_in_time() -> None:
 def test_a_call_that_is_cancelled_is_gone_at_once() -> None:
     async def give_up(api: ActionApi) -> float:
         ctx = at(api)
-        call = asyncio.ensure_future(wiki(query="Rome", settings=ctx.settings, context=ctx))
+        call = asyncio.ensure_future(last(wiki(query="Rome", settings=ctx.settings, context=ctx)))
         await asyncio.sleep(0.1)
         started = time.monotonic()
         call.cancel()

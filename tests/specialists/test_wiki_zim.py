@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from specialist_calls import answer, context, refusal
+from specialist_calls import answer, context, last, refusal
 from wikis import ActionApi, Article, playing
 
 from brain import Context, Refused, Registry
@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_read_is_refused_without_its_path(ctx: Context, fo
 
 def test_a_loop_is_not_held_by_a_file(ctx: Context) -> None:
     async def longest_pause() -> float:
-        call = asyncio.ensure_future(wiki(query="organs", settings=ctx.settings, context=ctx))
+        call = asyncio.ensure_future(last(wiki(query="organs", settings=ctx.settings, context=ctx)))
         longest, loop = 0.0, asyncio.get_running_loop()
         while not call.done():
             started = loop.time()
