@@ -13,19 +13,19 @@ import re
 import socket
 import ssl
 import threading
-import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
 from ipaddress import ip_address
-from typing import Any, cast
+from typing import Any
 
 import httpx
 
 from brain.addresses import public
 from brain.errors import Refused
+from brain.receiving import named, received
 from brain.threads import NoThread, in_thread
 from brain.webpage import Page
 
@@ -113,9 +113,9 @@ class Fetch:
                 return await self._following(first, asked)
         except TimeoutError:
             within = f"within {asked.seconds:g} seconds"
-            raise Refused(f"{_shown(first)} did not answer {within}; try another source") from None
+            raise Refused(f"{named(first)} did not answer {within}; try another source") from None
         except (httpx.TransportError, ssl.SSLError, OSError):
-            raise Refused(f"{_shown(first)} cannot be reached or broke off; try another source") from None
+            raise Refused(f"{named(first)} cannot be reached or broke off; try another source") from None
 
     async def _following(self, url: httpx.URL, asked: "_Asked") -> Page:
         for _ in range(REDIRECTS_MOST + 1):
@@ -123,7 +123,7 @@ class Fetch:
             if isinstance(found, Page):
                 return found
             asked, url = asked.redirected(url, found), found.url
-        raise Refused(f"{_shown(url)} redirects too often; try another address")
+        raise Refused(f"{named(url)} redirects too often; try another address")
 
     async def _once(self, url: httpx.URL, asked: "_Asked") -> "Page | _Redirect":
         """The answer of one host: a page, or where it leads."""
@@ -139,7 +139,7 @@ class Fetch:
                 target = response.headers.get("Location", "")
                 if response.status_code in _REDIRECTS and target:
                     return _Redirect(response.status_code, _joined(url, target))
-                return await _page(url, response, asked)
+                return await received(response, url, asked.types, asked.most)
 
     async def _allowed(self, url: httpx.URL, trusted: "_Origin | None") -> Sequence[str]:
         """The addresses of a host, all of which may be asked."""
@@ -192,7 +192,7 @@ class _Asked:
         keeps = redirect.status in (307, 308) or self.method in ("GET", "HEAD")
         leaves = _origin_of(here) != _origin_of(redirect.url)
         if leaves and keeps and self.body is not None:
-            raise Refused(f"{_shown(here)} redirects to another host, which gets nothing of what was sent")
+            raise Refused(f"{named(here)} redirects to another host, which gets nothing of what was sent")
         return _Asked(
             self.method if keeps else "GET",
             {} if leaves else self.headers,
@@ -234,83 +234,6 @@ async def _sent(
     raise AssertionError("there is an address")
 
 
-async def _page(url: httpx.URL, response: httpx.Response, asked: _Asked) -> Page:
-    kind, _, parameters = response.headers.get("Content-Type", "").partition(";")
-    kind = kind.strip().lower()
-    if response.is_success and asked.method != "HEAD" and not _fits(kind, asked.types):
-        raise Refused(f"{_shown(url)} is of the type {kind[:60] or '(none)'}, which cannot be read")
-    with suppress(ValueError):
-        if int(response.headers.get("Content-Length", 0)) > asked.most:
-            raise _too_large(url, asked.most)
-    pieces, size = [], 0
-    async with aclosing(cast(Any, response.aiter_raw(65536))) as raw:
-        async for piece in _decoded(raw, response.headers.get("Content-Encoding", ""), url, asked.most):
-            size += len(piece)
-            if size > asked.most:
-                raise _too_large(url, asked.most)
-            pieces.append(piece)
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    return Page(str(url), response.status_code, kind, headers, b"".join(pieces), _charset(parameters))
-
-
-async def _decoded(raw: AsyncIterator[bytes], encoding: str, url: httpx.URL, most: int) -> AsyncIterator[bytes]:
-    """The body without its compression, never more than a little at once, however well it was compressed."""
-    encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
-        async for piece in raw:
-            yield piece
-        return
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise Refused(f"{_shown(url)} is compressed in a way that cannot be read")
-    expand, packed = _Expand(encoding), 0
-    try:
-        async for piece in raw:
-            packed += len(piece)
-            if packed > most:
-                raise _too_large(url, most)
-            for expanded in expand(piece):
-                yield expanded
-    except zlib.error:
-        raise Refused(f"{_shown(url)} is damaged; try another source") from None
-
-
-class _Expand:
-    """gzip, or deflate with or without a head (RFC 9110, section 8.4.1), a piece at a time."""
-
-    def __init__(self, encoding: str) -> None:
-        self._deflate = encoding == "deflate"
-        self._stream = zlib.decompressobj(zlib.MAX_WBITS if self._deflate else zlib.MAX_WBITS | 16)
-        self._begun = False
-
-    def __call__(self, piece: bytes) -> Iterator[bytes]:
-        if self._deflate and not self._begun and piece and piece[0] & 0x0F != 8:
-            self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
-        self._begun = self._begun or bool(piece)
-        while piece:
-            if self._stream.eof:  # of gzip, further parts may follow (RFC 1952, section 2.2)
-                if self._deflate or not piece.startswith(b"\x1f"):
-                    return
-                self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
-            yield self._stream.decompress(piece, 65536)
-            piece = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
-
-
-def _fits(kind: str, types: Sequence[str]) -> bool:
-    return any(kind == one or (one.endswith("*") and kind.startswith(one[:-1])) for one in types)
-
-
-def _too_large(url: httpx.URL, most: int) -> Refused:
-    return Refused(f"{_shown(url)} is larger than {most / 1024 / 1024:g} MiB, which is too much; try another source")
-
-
-_CHARSET = re.compile(r"""(?:^|;)\s*charset\s*=\s*["']?\s*([\w.:+-]{1,40})""", re.IGNORECASE)
-
-
-def _charset(parameters: str) -> str | None:
-    found = _CHARSET.search(parameters)
-    return found[1] if found else None
-
-
 def _parsed(url: str, params: Mapping[str, str | int] | None) -> httpx.URL:
     if len(url) > URL_LENGTH:
         raise Refused(f"an address may have at most {URL_LENGTH} characters")
@@ -325,7 +248,7 @@ def _joined(here: httpx.URL, target: str) -> httpx.URL:
     try:
         return here.join(target[:URL_LENGTH]).copy_with(fragment=None)
     except (httpx.InvalidURL, ValueError):
-        raise Refused(f"{_shown(here)} redirects to what is no address; try another source") from None
+        raise Refused(f"{named(here)} redirects to what is no address; try another source") from None
 
 
 def _origin(url: str) -> _Origin | None:
@@ -346,10 +269,6 @@ def _host(url: httpx.URL) -> str:
 
 def _port(url: httpx.URL) -> int:
     return _PORTS[url.scheme] if url.port is None else url.port
-
-
-def _shown(url: httpx.URL) -> str:
-    return url.host[:100] or "the address"
 
 
 async def _apart(work: Coroutine[Any, Any, Page]) -> Page:

@@ -14,7 +14,7 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 FLOORS = {
-    "Ground": "addresses alarm ask errors events http messages settings threads transport unicode webpage",
+    "Ground": "addresses alarm ask errors events http messages receiving settings threads transport unicode webpage",
     "Wing": "fetching models wire store",
     "Core": "blocks echo limits own_settings prompts registry running scanner schema specialist syntax transcript "
     "usage",
@@ -30,7 +30,14 @@ OWNERS = {
     "starlette": {"brain.app", "brain.door", "brain.response"},
     "sse_starlette": {"brain.response"},
     "uvicorn": {"brain.serving"},
-    "httpx": {"brain.fetching", "brain.http", "brain.transport", "brain.models.ollama", "brain.models.replies"},
+    "httpx": {
+        "brain.fetching",
+        "brain.receiving",
+        "brain.http",
+        "brain.transport",
+        "brain.models.ollama",
+        "brain.models.replies",
+    },
     "ollama": {"brain.models.ollama"},
     "jsonschema": {"brain.schema", "brain.specialist"},
 }
