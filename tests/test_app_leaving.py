@@ -171,7 +171,7 @@ def test_leaving_in_the_middle_of_the_body(server: Server) -> None:
 
 
 def test_a_body_that_stops_coming_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.app.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("brain.routes.incoming.BODY_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
         connection.sendall(
             b"POST /v1/chat/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -181,7 +181,7 @@ def test_a_body_that_stops_coming_is_given_up(server: Server, monkeypatch: pytes
 
 
 def test_a_body_that_comes_in_drops_is_given_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.app.BODY_SECONDS", 0.3)
+    monkeypatch.setattr("brain.routes.incoming.BODY_SECONDS", 0.3)
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
         connection.sendall(
             b"POST /v1/chat/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -199,7 +199,7 @@ def test_a_body_that_comes_in_drops_is_given_up(server: Server, monkeypatch: pyt
 
 
 def test_a_large_body_has_more_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.app.BODY_SECONDS", 0.3)
+    monkeypatch.setattr("brain.routes.incoming.BODY_SECONDS", 0.3)
     pieces = [b'{"message": "hi", "system": "', *[b"a" * 9_000] * 10, b'"}']
 
     def slowly() -> Iterator[bytes]:

@@ -30,9 +30,9 @@ from starlette.responses import Response as Answer
 from starlette.routing import Route
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
-from brain.app import page as brain_page
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, Message
+from brain.routes.about import page as brain_page
 
 CHROMIUM = shutil.which("chromium")
 CHROMIUM_ARGS = [

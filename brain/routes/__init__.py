@@ -1,0 +1,1 @@
+"""Roof: what each address answers; a file for each kind of client."""
