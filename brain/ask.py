@@ -1,8 +1,11 @@
 """Ground: what a client asks of one turn, parsed and checked, and what it attached."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
+
+from brain.sampling import UNSAID, Sampling
 
 SyntaxName = Literal["bracket", "function_call", "mention"]
 
@@ -55,6 +58,15 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that the client brought, and runs itself; `parameters` is a JSON Schema. Untrusted, like all it says."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """One request for a turn. Nothing in it is trusted but `user`, which the door checked.
 
@@ -64,6 +76,11 @@ class Ask:
         system: the client's own instructions, behind Brain's and the operator's.
         call_seconds: how long the request wants a call to take at most; None leaves it to the specialist.
         now: when it was asked, in the user's time zone; None tells the model of no time.
+        tools: the client's own; a call of one ends the turn, for the client to answer.
+        must_call: whether one of the tools has to be called; a name says which.
+        stop: texts at the first of which the answer ends, without it.
+        replaces: the id of the stored answer that this turn takes the place of, with all behind it.
+        asks_person: whether somebody can be asked to approve a call; without, such a call is declined at once.
     """
 
     message: str
@@ -78,6 +95,12 @@ class Ask:
     system: str = ""
     call_seconds: float | None = None
     now: datetime | None = field(default=None, compare=False)
+    tools: tuple[Tool, ...] = ()
+    must_call: bool | str = False
+    stop: tuple[str, ...] = ()
+    sampling: Sampling = UNSAID
+    replaces: str | None = None
+    asks_person: bool = False
 
 
 def renumbered(attachments: tuple[Attachment, ...], after: int) -> tuple[Attachment, ...]:

@@ -6,14 +6,14 @@ BrainError
 ├── BadRequest           a client's input, answered before the first byte
 ├── ModelError           the model server could not be reached, failed, or has no room
 │   └── PrefillRefused   it will not continue the assistant's own message
-├── Interrupted          a turn was stopped: deadline, silence, shutdown
+├── Interrupted          a turn was stopped: deadline, silence, shutdown, somebody who asked for it
 └── Refused              a specialist says no, in words the model may read
 """
 
 from typing import Literal
 
 ModelErrorCode = Literal["model_unreachable", "model_failed", "model_context"]
-Interruption = Literal["deadline", "silent", "shutdown"]
+Interruption = Literal["deadline", "silent", "shutdown", "cancelled"]
 
 
 class BrainError(Exception):
@@ -54,13 +54,23 @@ class ModelError(BrainError):
         message: a sentence for clients: no address, no key, nothing the server said.
         detail: what happened, for the log only.
         recoverable: whether asking again may help; never where there is no room.
+        status: the HTTP status that the server answered with, if it refused.
     """
 
-    def __init__(self, code: ModelErrorCode, message: str, detail: str = "", *, recoverable: bool = True) -> None:
+    def __init__(
+        self,
+        code: ModelErrorCode,
+        message: str,
+        detail: str = "",
+        *,
+        recoverable: bool = True,
+        status: int | None = None,
+    ) -> None:
         super().__init__(f"{message} ({detail})" if detail else message)
         self.code: ModelErrorCode = code
         self.message = message
         self.recoverable = recoverable and code != "model_context"
+        self.status = status
 
 
 class PrefillRefused(ModelError):

@@ -5,6 +5,7 @@ Order: `TurnStart` first, exactly one `Done` or `Error` last, `Usage` right befo
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from brain.ask import Limits
@@ -111,10 +112,32 @@ class SpecialistError:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalRequired:
+    """A call waits for a person to approve it, until `expires_at` (aware UTC); then it is declined."""
+
+    call_id: str
+    name: str
+    params: Mapping[str, Any]
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """The model calls a tool that the client brought. The turn ends, and the client goes on with what came of it.
+
+    `call_id` is unique beyond the turn; `name` is the client's own.
+    """
+
+    call_id: str
+    name: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something the reader should know that is no error."""
 
-    code: Literal["stand_in", "repeated_call", "trimmed"]
+    code: Literal["stand_in", "repeated_call", "trimmed", "steered"]
     text: str
 
 
@@ -130,11 +153,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The turn failed; `recoverable` says whether asking again may help."""
+    """The turn failed; `recoverable` says whether asking again may help.
+
+    `status` is what the model server answered instead of an answer, if it did.
+    """
 
     code: ErrorCode
     message: str
     recoverable: bool
+    status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +185,8 @@ Event = (
     | SpecialistProgress
     | SpecialistResult
     | SpecialistError
+    | ApprovalRequired
+    | ToolCall
     | Notice
     | Usage
     | Error

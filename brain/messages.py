@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from brain.ask import Attachment
 from brain.events import CallCode, Citation, Thinking
 
 Resume = Literal["prefill", "message"]
@@ -60,17 +61,60 @@ class Called:
     turn_pass: int
 
 
-Part = Said | Called
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """What the user put in while the answer was written."""
+
+    text: str
+    turn_pass: int
+
+
+Part = Said | Called | Steered
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One message of a user, as the model read it, and the answer to it."""
+    """One message of a user, as the model read it, and the answer to it.
+
+    Attributes:
+        question: empty when nobody asked: what follows is then answered.
+        before: instructions that a client put before the question; `behind`, between it and the answer.
+        answer_id: the id of the answer, by which it can be named later.
+    """
 
     question: str
     parts: list[Part] = field(default_factory=list)
+    before: tuple[Message, ...] = ()
+    behind: tuple[Message, ...] = ()
+    answer_id: str = ""
 
     @property
     def visible(self) -> str:
         """The answer as its reader saw it."""
         return "".join(part.text for part in self.parts if isinstance(part, Said))
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A call of a client's own tool, as the client tells of it."""
+
+    call_id: str
+    name: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """One message of a history that the client holds; nothing in it is trusted.
+
+    Attributes:
+        attachments: its files; their ids are given later.
+        calls: of the assistant's, those of the client's own tools.
+        call_id: of a tool's, the call that it answers.
+    """
+
+    role: Literal["system", "user", "assistant", "tool"]
+    text: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    calls: tuple[Handed, ...] = ()
+    call_id: str = ""

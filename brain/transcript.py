@@ -6,7 +6,7 @@ The same parts give byte for byte the same messages in every later request, so t
 from collections.abc import Sequence
 from itertools import groupby
 
-from brain.messages import Called, Exchange, Message, Part, Resume, Said
+from brain.messages import Called, Exchange, Message, Part, Resume, Steered
 from brain.prompts import CONTINUE
 
 
@@ -17,10 +17,19 @@ def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list
     """
     found = [Message("system", system)] if system else []
     for exchange in exchanges:
-        for message in [Message("user", exchange.question), *_answer(exchange.parts, resume)]:
+        for message in _of(exchange, resume):
             if found and found[-1].role == message.role:
                 message = Message(message.role, f"{found.pop().content}\n\n{message.content}")
             found.append(message)
+    return found
+
+
+def _of(exchange: Exchange, resume: Resume) -> list[Message]:
+    """An exchange's messages; what the user put in later cuts the answer in two."""
+    asked = [Message("user", exchange.question)] if exchange.question else []
+    found = [*exchange.before, *asked, *exchange.behind]
+    for steered, parts in groupby(exchange.parts, key=lambda part: isinstance(part, Steered)):
+        found += _answer(list(parts), resume) if not steered else [Message("user", _text(part)) for part in parts]
     return found
 
 
@@ -47,7 +56,11 @@ def _passes(parts: Sequence[Part]) -> list[tuple[str, str]]:
     found = []
     for _, group in groupby(parts, key=lambda part: part.turn_pass):
         of_pass = list(group)
-        text = "".join(part.text if isinstance(part, Said) else part.marker for part in of_pass)
+        text = "".join(map(_text, of_pass))
         blocks = "\n\n".join(part.block for part in of_pass if isinstance(part, Called))
         found.append((text, blocks))
     return found
+
+
+def _text(part: Part) -> str:
+    return part.marker if isinstance(part, Called) else part.text

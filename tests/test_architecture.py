@@ -14,7 +14,8 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 FLOORS = {
-    "Ground": "addresses alarm ask errors events http messages receiving settings threads transport unicode webpage",
+    "Ground": "addresses alarm ask errors events http messages receiving report sampling settings threads transport unicode "
+    "webpage",
     "Wing": "fetching models wire store",
     "Core": "blocks echo limits own_settings prompts registry running scanner schema specialist syntax transcript "
     "usage",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from brain.ask import Attachment
 from brain.errors import BadRequest
-from brain.messages import Exchange, Part, Said
+from brain.messages import Called, Exchange, Part
 
 MIB = 1024 * 1024
 CONVERSATIONS_MOST = 1000
@@ -103,9 +103,9 @@ class MemoryStore:
 
 
 def _size(part: Part) -> int:
-    if isinstance(part, Said):
-        return sys.getsizeof(part.text)
-    return sys.getsizeof(part.marker) + sys.getsizeof(part.block)
+    if isinstance(part, Called):
+        return sys.getsizeof(part.marker) + sys.getsizeof(part.block)
+    return sys.getsizeof(part.text)
 
 
 def _files(attachments: Iterable[Attachment]) -> int:

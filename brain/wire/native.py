@@ -14,6 +14,7 @@ import msgspec
 from brain.ask import Ask, Attachment, Limits, SyntaxName, sniff
 from brain.errors import BadRequest
 from brain.events import (
+    ApprovalRequired,
     Done,
     Error,
     Event,
@@ -24,6 +25,7 @@ from brain.events import (
     SpecialistStart,
     Thinking,
     Token,
+    ToolCall,
     TurnStart,
     Usage,
 )
@@ -48,12 +50,14 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     SpecialistProgress: "specialist_progress",
     SpecialistResult: "specialist_result",
     SpecialistError: "specialist_error",
+    ApprovalRequired: "approval_required",
+    ToolCall: "tool_call",
     Notice: "notice",
     Usage: "usage",
     Error: "error",
     Done: "done",
 }
-_LEFT_OUT_WHEN_NONE = frozenset({"params", "fraction", "reused_tokens", "url"})
+_LEFT_OUT_WHEN_NONE = frozenset({"params", "fraction", "reused_tokens", "url", "status"})
 
 
 class SentAttachment(msgspec.Struct, forbid_unknown_fields=True):

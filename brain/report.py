@@ -1,0 +1,73 @@
+"""Ground: what happened in a turn, for those who look at it later: its page, the log, metrics and traces.
+
+Times are milliseconds since the turn began. No word of the user, the model or a specialist stands in it but the names
+and parameters of calls.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from brain.events import CallCode, ErrorCode, StopReason, Usage
+
+State = Literal["running", "waiting", "done", "error"]
+"""`waiting` is for somebody's approval."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """One request to the model; `first_token_ms` is that of its first visible text."""
+
+    number: int
+    began_ms: int
+    first_token_ms: int | None
+    ended_ms: int | None
+    prompt_tokens: int
+    completion_tokens: int
+    reused_tokens: int | None
+    estimated: bool
+    finish: StopReason | None
+    error: ErrorCode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallReport:
+    """One call; `outcome` is `ok`, or its code; None while it runs.
+
+    Attributes:
+        approval: whether somebody was asked, and what came of it.
+        ms: how long it took, without the wait for an approval.
+    """
+
+    call_id: str
+    name: str
+    params: Mapping[str, Any] | None
+    by: Literal["model", "auto", "client"]
+    turn_pass: int
+    began_ms: int
+    ms: int | None
+    outcome: Literal["ok"] | CallCode | None
+    cached: bool = False
+    approval: Literal["asked", "approved", "declined", "expired"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReport:
+    """One turn; `wire` is the protocol of who asked."""
+
+    turn_id: str
+    conversation_id: str
+    message_id: str
+    user: str | None
+    wire: str
+    model: str
+    state: State
+    began: datetime
+    total_ms: int
+    first_token_ms: int | None
+    stop_reason: StopReason | None
+    error: ErrorCode | None
+    usage: Usage
+    passes: Sequence[PassReport]
+    calls: Sequence[CallReport]
