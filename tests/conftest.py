@@ -4,6 +4,8 @@ from collections.abc import Generator
 
 import pytest
 
+pytest_plugins = ["nodes"]
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_data(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
