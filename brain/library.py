@@ -19,6 +19,7 @@ from brain.errors import BrainError, Interrupted, Refused
 from brain.events import Error, Event, SpecialistError, SpecialistResult, Thinking, Token
 from brain.messages import Chunk, Message
 from brain.registry import Registry
+from brain.sampling import UNSAID, Sampling
 from brain.scanner import Call, Scanner, Stop
 from brain.schema import Schema
 from brain.settings import machine_time_zone
@@ -177,7 +178,9 @@ class _Streams:
         self.others: deque[Any] = deque()
         self.error: Exception | None = None
 
-    async def stream(self, sent: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, sent: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         """The next of the caller's streams."""
         try:
             stream = self._first

@@ -24,6 +24,7 @@ from brain.events import (
 )
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.registry import Registry
+from brain.sampling import UNSAID, Sampling
 from brain.specialist import Progress, Result, Specialist, specialist
 from brain.turn import Conversation, Turn
 
@@ -63,7 +64,9 @@ class Player:
         played = self._passes[turn_pass] if turn_pass < len(self._passes) else ()
         return [played] if isinstance(played, str) else played
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         self.requests.append(list(messages))
         self.given.append([])
         self.open += 1

@@ -26,6 +26,7 @@ from brain.house import House
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.models import Opened
 from brain.registry import Registry
+from brain.sampling import UNSAID, Sampling
 from brain.settings import Settings, read
 
 T = TypeVar("T")
@@ -129,7 +130,9 @@ class Player:
         self.open = threading.Event()
         self.closed: list[float] = []
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         self.asked.append(list(messages))
         self.open.set()
         try:

@@ -16,6 +16,7 @@ from serving import Event, Player, Process, Server, brain_served, post, script, 
 
 from brain import Progress, Registry, specialist
 from brain.messages import Chunk, Message
+from brain.sampling import UNSAID, Sampling
 
 SOON = 0.25
 """100 ms are promised; the rest is for a machine that is busy with other tests."""
@@ -216,7 +217,9 @@ class Endless(Player):
 
     written = 0
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         try:
             while True:
                 await asyncio.sleep(0)

@@ -17,6 +17,7 @@ from brain.messages import Chunk, Exchange, Finish, Message, PassUsage, Resume, 
 from brain.models import openai, opened
 from brain.models.openai import OpenAI
 from brain.registry import Registry
+from brain.sampling import UNSAID
 from brain.settings import read
 from brain.turn import Conversation, Turn
 
@@ -357,7 +358,7 @@ def test_hosted_servers_are_known_by_their_address(
     async def main() -> None:
         model = OpenAI("m", url)
         assert await model.identify() == f"{dialect} server"
-        body = json.loads(model._request(STARTED))
+        body = json.loads(model._request(STARTED, UNSAID))
         await model.aclose()
         assert model.resume == ("message" if dialect in ("unknown", "OpenAI") else "prefill")
         assert body["messages"][-1] == {"role": "assistant", "content": "I will look", **message_fields}

@@ -33,6 +33,7 @@ from brain import Citation, Context, Progress, Registry, Result, specialist
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, Message
 from brain.routes.about import page as brain_page
+from brain.sampling import UNSAID, Sampling
 
 CHROMIUM = shutil.which("chromium")
 CHROMIUM_ARGS = [
@@ -91,7 +92,9 @@ class Conductor(Player):
     def ends(self) -> None:
         self.says(Finish("stop"))
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         self.asked.append(list(messages))
         self.open.set()
         try:

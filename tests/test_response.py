@@ -10,6 +10,7 @@ from starlette.types import Message as Sent
 
 from brain.messages import Chunk, Message
 from brain.response import TurnResponse
+from brain.sampling import UNSAID, Sampling
 
 SCOPE = {"type": "http", "method": "POST", "path": "/", "headers": []}
 
@@ -17,7 +18,9 @@ SCOPE = {"type": "http", "method": "POST", "path": "/", "headers": []}
 class ClosesSlowly(Player):
     """A model that waits for ever, and whose stream takes its time to close."""
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         try:
             yield "Hi"
             await asyncio.sleep(WAIT)

@@ -48,6 +48,7 @@ from brain.messages import Called, Chunk, Exchange, Finish, Message, PassUsage, 
 from brain.models.script import Pass, Script
 from brain.registry import Registry
 from brain.running import Answer
+from brain.sampling import UNSAID, Sampling
 from brain.settings import Settings
 from brain.specialist import Context, Progress, Result, Specialist, specialist
 from brain.transcript import written
@@ -632,8 +633,10 @@ def busy(seconds: float) -> None:
 class ClosesSlowly(Player):
     """A model whose first stream takes its time to close, behind a call and more text."""
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
-        stream = super().stream(messages, turn_pass)
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
+        stream = super().stream(messages, turn_pass, sampling)
         try:
             async for chunk in stream:
                 await asyncio.sleep(0)
@@ -731,9 +734,11 @@ class Stubborn(Player):
 
     failing = False
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         try:
-            async for chunk in super().stream(messages, turn_pass):
+            async for chunk in super().stream(messages, turn_pass, sampling):
                 yield chunk
         finally:
             if self.failing:
@@ -779,7 +784,9 @@ def test_the_reason_of_the_last_pass_counts(last: list[Item]) -> None:
 
 def test_a_pass_that_ends_without_a_reason_takes_none_from_an_earlier_one() -> None:
     class Silent(Player):
-        async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+        async def stream(
+            self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        ) -> AsyncGenerator[Chunk, None]:
             yield ECHO if turn_pass == 0 else "Hi"
             if turn_pass == 0:
                 yield Finish("length")
@@ -1116,12 +1123,14 @@ def test_the_models_words_come_back_to_it() -> None:
 class Refusing(Player):
     """Goes on with no answer that was begun, and says so when it is asked to."""
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         if messages[-1].role == "assistant":
             self.requests.append(list(messages))
             self.resume = "message"
             raise PrefillRefused("400")
-        async for chunk in super().stream(messages, turn_pass):
+        async for chunk in super().stream(messages, turn_pass, sampling):
             yield chunk
 
 
@@ -1165,9 +1174,13 @@ class Repeating(Player):
         super().__init__(*passes, resume=resume)
         self._pieces = pieces
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         prefix = messages[-1].content if messages[-1].role == "assistant" else ""
-        text = prefix + "".join([str(c) async for c in super().stream(messages, turn_pass) if isinstance(c, str)])
+        text = prefix + "".join(
+            [str(c) async for c in super().stream(messages, turn_pass, sampling) if isinstance(c, str)]
+        )
         for at in range(0, len(text), self._pieces):
             yield text[at : at + self._pieces]
 
@@ -1274,11 +1287,13 @@ class Small(Player):
         super().__init__(*passes)
         self._room = room
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         if len(messages) > self._room:
             self.requests.append(list(messages))
             raise FULL
-        async for chunk in super().stream(messages, turn_pass):
+        async for chunk in super().stream(messages, turn_pass, sampling):
             yield chunk
 
 

@@ -16,6 +16,7 @@ import regex
 
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.models.blind import Blind
+from brain.sampling import UNSAID, Sampling
 
 VOTERS = 3
 WORDS_MOST = 40
@@ -106,7 +107,9 @@ class Builtin(Blind):
         self._known = {specialist.name: specialist for specialist in specialists}
         self._examples = _index(specialists)
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         """Routes in the first pass, words an answer when there are blocks."""
         system = messages[0].content if messages[0].role == "system" else ""
         question = next(message.content for message in reversed(messages) if message.role == "user")

@@ -16,6 +16,7 @@ from brain.messages import Finish, Message, PassUsage
 from brain.models.lines import Lines
 from brain.models.remote import Remote
 from brain.models.replies import Part, Reply, explained, failing, failure, read
+from brain.sampling import Sampling
 from brain.settings import LOOPBACK
 
 if TYPE_CHECKING:
@@ -46,6 +47,19 @@ class _Shown(msgspec.Struct):
     model_info: dict[str, Any] | None = None
 
 
+_OPTIONS = {
+    "max_tokens": "num_predict",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "seed": "seed",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+}
+_LEVELS: Mapping[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "max"}
+"""How hard OpenAI's clients let models think, in the words of Ollama where those differ."""
+
 _decoder = msgspec.json.Decoder(_Line)
 _show_decoder = msgspec.json.Decoder(_Shown)
 
@@ -58,6 +72,7 @@ class Ollama(Remote):
     _path = "/api/chat"
     _default_url = DEFAULT_URL
     _usual_resume = "prefill"
+    _thinks = True
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector a text."""
@@ -74,6 +89,7 @@ class Ollama(Remote):
         known = [size for size in lengths if isinstance(size, int) and size > 0]
         self.context_tokens = min(max(known, default=CONTEXT_UNKNOWN), CONTEXT_MOST)
         self.sees_images = "vision" in (shown.capabilities or ())
+        self._thinks = shown.capabilities is None or "thinking" in shown.capabilities  # old servers do not say
         return f"Ollama server, context of {self.context_tokens} tokens"
 
     async def _probe(self) -> None:
@@ -82,14 +98,18 @@ class Ollama(Remote):
     def _reply(self) -> Reply:
         return reply()
 
-    def _request(self, messages: Sequence[Message]) -> bytes:
+    def _request(self, messages: Sequence[Message], sampling: Sampling) -> bytes:
+        said = _said(sampling)
+        if not self._thinks:
+            said.pop("think", None)  # it would refuse the request
         return msgspec.json.encode(
             {
+                **said,
                 "model": self._model,
                 "messages": [_message(message) for message in messages],
                 "stream": True,
                 "truncate": False,
-                "options": {"num_ctx": self.context_tokens},
+                "options": {**said.get("options", {}), "num_ctx": self.context_tokens},
             }
         )
 
@@ -184,6 +204,17 @@ def parts(data: bytes) -> Sequence[Part]:
         found.append(PassUsage(line.prompt_eval_count or 0, line.eval_count or 0))
         found.append(Finish("length" if line.done_reason == "length" else "stop"))
     return found
+
+
+def _said(sampling: Sampling) -> dict[str, Any]:
+    """The fields of a request that say how the model is to write."""
+    more = dict(sampling.more) if sampling.dialect == "ollama" else {}
+    values = {option: getattr(sampling, name) for name, option in _OPTIONS.items()}
+    options = {**more.get("options", {}), **{name: value for name, value in values.items() if value is not None}}
+    effort = sampling.effort
+    think = _LEVELS.get(effort, effort) if isinstance(effort, str) else effort
+    said = {"options": options, "think": think, "format": sampling.format, "keep_alive": sampling.keep_alive}
+    return {**more, **{name: value for name, value in said.items() if value is not None}}
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -3,51 +3,26 @@
 import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from brain.ask import sniff
 from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import Finish, Message, PassUsage, Resume
+from brain.messages import Finish, Message, PassUsage
+from brain.models import dialects
+from brain.models.dialects import LLAMA_CPP, UNKNOWN
 from brain.models.frames import Frame
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
 from brain.models.replies import Over, Part, Reply, explained, failing, failure, read
+from brain.sampling import Sampling
 
 DEFAULT_URL = "https://api.openai.com/v1"
 IDENTIFY_SECONDS = 2.0
 NAMES_SHOWN = 5
 
 
-class Dialect(msgspec.Struct, frozen=True):
-    """How a server goes on with the assistant's own message: fields of the request, and of that message.
-
-    `strict` says that it refuses a model that it does not list; SGLang and llama.cpp take any name.
-    """
-
-    name: str
-    resume: Resume
-    request: Mapping[str, Any] = {}
-    message: Mapping[str, Any] = {}
-    strict: bool = False
-
-
-UNKNOWN = Dialect("unknown", "message")
-LLAMA_CPP = Dialect("llama.cpp", "prefill", {"chat_template_kwargs": {"enable_thinking": False}})
-_VLLM_FIELDS = {"continue_final_message": True, "add_generation_prompt": False}
-_BY_OWNER = {
-    "llamacpp": LLAMA_CPP,
-    "vllm": Dialect("vLLM", "prefill", _VLLM_FIELDS, strict=True),
-    "sglang": Dialect("SGLang", "prefill", _VLLM_FIELDS),
-}
-_BY_ADDRESS = {
-    "api.openai.com/": Dialect("OpenAI", "message", strict=True),
-    "api.mistral.ai/": Dialect("Mistral", "prefill", message={"prefix": True}, strict=True),
-    "api.deepseek.com/beta/": Dialect("DeepSeek", "prefill", message={"prefix": True}),
-    "openrouter.ai/": Dialect("OpenRouter", "prefill"),
-}
 _LENGTHS = ("max_model_len", "context_length", "max_context_length")
 
 
@@ -109,7 +84,7 @@ class OpenAI(Remote):
         models = _listed(await self._get(f"{self._url}/models"))
         mine = next((model for model in models if model.get("id") == self._model), None)
         alike = mine or (models[0] if models else {})  # the first one speaks for one that is not listed
-        dialect = self._hosted() or _BY_OWNER.get(str(alike.get("owned_by")), UNKNOWN)
+        dialect = dialects.of(self._url, str(alike.get("owned_by")))
         props = await self._get(self._url.removesuffix("/v1") + "/props") if dialect is LLAMA_CPP else None
         unlisted = _unlisted(self._model, models)
         known = mine or (alike if len(models) == 1 else {})
@@ -128,14 +103,10 @@ class OpenAI(Remote):
     def _reply(self) -> Reply:
         return reply()
 
-    def _hosted(self) -> Dialect | None:
-        parts = urlsplit(self._url)
-        address = f"{parts.hostname}{parts.path}/"
-        return next((dialect for start, dialect in _BY_ADDRESS.items() if address.startswith(start)), None)
-
-    def _request(self, messages: Sequence[Message]) -> bytes:
+    def _request(self, messages: Sequence[Message], sampling: Sampling) -> bytes:
         sent = [_message(message) for message in messages]
         request = {
+            **dialects.said(sampling, self._dialect),
             "model": self._model,
             "messages": sent,
             "stream": True,
@@ -143,7 +114,7 @@ class OpenAI(Remote):
         }
         if messages[-1].role == "assistant":
             sent[-1] |= self._dialect.message
-            request |= self._dialect.request
+            request = dialects.gone_on(request, self._dialect)
         return msgspec.json.encode(request)
 
     async def _get(self, url: str) -> Any:

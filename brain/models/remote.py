@@ -10,6 +10,7 @@ from brain import http
 from brain.errors import ModelError, PrefillRefused
 from brain.messages import Chunk, Message, Resume
 from brain.models.replies import Answer, Reply, answered, chunks
+from brain.sampling import UNSAID, Sampling
 
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
@@ -97,16 +98,18 @@ class Remote(ABC):
             return "The model server does not answer."
         return None
 
-    def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         """One pass over the server's chat API, as much as one read brings in one chunk."""
-        return chunks(partial(self._answer, messages), self._reply())
+        return chunks(partial(self._answer, messages, sampling), self._reply())
 
-    async def _answer(self, messages: Sequence[Message]) -> Answer:
+    async def _answer(self, messages: Sequence[Message], sampling: Sampling) -> Answer:
         """The server's answer, from its first byte on."""
         if self._missed:  # it did not answer when it was asked what it is
             with suppress(ModelError):
                 await self.identify()
-        response = await self._http.ask(self._question, self._request(messages))
+        response = await self._http.ask(self._question, self._request(messages, sampling))
         try:
             return await answered(response, resumed=messages[-1].role == "assistant")
         except PrefillRefused:
@@ -135,5 +138,5 @@ class Remote(ABC):
         """A reader for one answer."""
 
     @abstractmethod
-    def _request(self, messages: Sequence[Message]) -> bytes:
+    def _request(self, messages: Sequence[Message], sampling: Sampling) -> bytes:
         """The body that asks for one pass."""

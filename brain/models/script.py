@@ -10,6 +10,7 @@ import msgspec
 from brain.errors import ModelError, SettingsError
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.models.blind import Blind
+from brain.sampling import UNSAID, Sampling
 
 
 class Pass(msgspec.Struct, forbid_unknown_fields=True):
@@ -30,7 +31,9 @@ class Script(Blind):
         self.resume: Resume = resume
         self._passes = passes
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         """Plays the line of this pass, whatever the messages say."""
         played = self._passes[turn_pass] if turn_pass < len(self._passes) else Pass()
         for chunk in played.chunks:

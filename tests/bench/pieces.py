@@ -26,6 +26,7 @@ from brain.events import Token
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.models.openai import reply
 from brain.registry import Registry
+from brain.sampling import UNSAID, Sampling
 from brain.turn import Conversation, Turn
 from brain.wire.native import Encoder
 
@@ -197,7 +198,9 @@ class Player:
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
 
-    async def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         for text in self._texts:
             yield text
         yield Finish("stop")
