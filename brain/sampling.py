@@ -18,7 +18,7 @@ class Sampling:
             nobody is offered to it.
         keep_alive: how long an Ollama server keeps the model loaded behind the answer.
         dialect: the protocol in which `more` is written; another kind of model is not told of it.
-        more: further fields of the request, as they came.
+        more: further fields of the request, as they came; of an Ollama client's, further options.
     """
 
     max_tokens: int | None = None

@@ -145,16 +145,14 @@ def test_what_else_was_said_goes_to_servers_of_that_protocol_only() -> None:
     openai = Sampling(format=SCHEMA, dialect="openai", more=more)
     assert to_openai(openai) == more
     assert to_ollama(openai) == {"format": SCHEMA, "options": {"num_ctx": 4096}}
-    ollama = Sampling(seed=7, dialect="ollama", more={"options": {"num_batch": 8, "num_ctx": 9}, "shift": True})
+    ollama = Sampling(seed=7, dialect="ollama", more={"num_batch": 8, "num_ctx": 9})
     assert to_openai(ollama) == {"seed": 7}
-    assert to_ollama(ollama) == {"options": {"seed": 7, "num_batch": 8, "num_ctx": 4096}, "shift": True}
+    assert to_ollama(ollama) == {"options": {"seed": 7, "num_batch": 8, "num_ctx": 4096}}
 
 
 def test_nothing_that_is_said_changes_what_brain_asks() -> None:
     more = {"model": "x", "messages": [], "stream": False, "stream_options": {}}
     assert to_openai(Sampling(dialect="openai", more=more)) == {}
-    more = {"model": "x", "messages": [], "stream": False, "truncate": True}
-    assert to_ollama(Sampling(dialect="ollama", more=more)) == {"options": {"num_ctx": 4096}}
 
 
 def test_an_answer_is_gone_on_with_as_the_server_wants_it() -> None:

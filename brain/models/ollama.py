@@ -109,7 +109,7 @@ class Ollama(Remote):
                 "messages": [_message(message) for message in messages],
                 "stream": True,
                 "truncate": False,
-                "options": {**said.get("options", {}), "num_ctx": self.context_tokens},
+                "options": {**_options(sampling), "num_ctx": self.context_tokens},
             }
         )
 
@@ -208,13 +208,17 @@ def parts(data: bytes) -> Sequence[Part]:
 
 def _said(sampling: Sampling) -> dict[str, Any]:
     """The fields of a request that say how the model is to write."""
-    more = dict(sampling.more) if sampling.dialect == "ollama" else {}
-    values = {option: getattr(sampling, name) for name, option in _OPTIONS.items()}
-    options = {**more.get("options", {}), **{name: value for name, value in values.items() if value is not None}}
     effort = sampling.effort
     think = _LEVELS.get(effort, effort) if isinstance(effort, str) else effort
-    said = {"options": options, "think": think, "format": sampling.format, "keep_alive": sampling.keep_alive}
-    return {**more, **{name: value for name, value in said.items() if value is not None}}
+    said = {"think": think, "format": sampling.format, "keep_alive": sampling.keep_alive}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _options(sampling: Sampling) -> dict[str, Any]:
+    """The same of its options, among them those that only Ollama knows."""
+    values = {option: getattr(sampling, name) for name, option in _OPTIONS.items()}
+    more = sampling.more if sampling.dialect == "ollama" else {}
+    return {**more, **{option: value for option, value in values.items() if value is not None}}
 
 
 def _message(message: Message) -> dict[str, Any]:
