@@ -36,14 +36,24 @@ class BadRequest(BrainError):
         field: the path of the field, such as ``attachments[0].data``.
         code: the error code of the answer.
         status: the HTTP status of the answer.
+        retry_after: whole seconds after which asking again may help.
     """
 
-    def __init__(self, message: str, field: str | None = None, *, code: str = "bad_request", status: int = 400) -> None:
+    def __init__(
+        self,
+        message: str,
+        field: str | None = None,
+        *,
+        code: str = "bad_request",
+        status: int = 400,
+        retry_after: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
         self.code = code
         self.status = status
+        self.retry_after = retry_after
 
 
 class ModelError(BrainError):
