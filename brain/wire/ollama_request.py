@@ -1,0 +1,288 @@
+"""Wing: what Ollama's clients ask of `/api/chat`, `/api/generate` and `/api/show`, in Brain's words.
+
+A value that cannot be followed is refused with the reason, and never passed over.
+"""
+
+import base64
+import re
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from brain.ask import Ask, Attachment, Tool
+from brain.errors import BadRequest
+from brain.messages import Handed, Spoken
+from brain.sampling import Sampling
+from brain.settings import Settings
+from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
+from brain.wire.ollama_body import (
+    Sent,
+    SentCall,
+    SentChat,
+    SentGenerate,
+    SentMessage,
+    SentOptions,
+    SentShow,
+    SentSignature,
+    converted,
+    decoded,
+)
+
+DEFAULT_NAME = "brain"
+LATEST = ":latest"
+
+_DURATION = re.compile(r"[+-]?(?:0|(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|μs|ms|s|m|h))+)")
+_LEVELS = ("low", "medium", "high", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How the answer is wanted.
+
+    Attributes:
+        model: as the client wrote it, and as it is told.
+        loads: what the answer says of a request that only loads or unloads the model; None for one with a question.
+    """
+
+    model: str
+    stream: bool
+    loads: Literal["load", "unload"] | None
+
+
+def parse_chat(
+    body: bytes, user: str | None, settings: Settings, models: Set[str], now: datetime
+) -> tuple[Ask, list[Spoken], Wanted]:
+    """Reads the body of `POST /api/chat`.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    sent = decoded(body, SentChat)
+    model = model_named(sent.model, models)
+    wanted = _wanted(sent, empty=not sent.messages)
+    spoken = _Conversation().of(sent.messages or [])
+    tools = tuple(_tool(tool.function, n) for n, tool in enumerate(sent.tools or []))
+    return _ask(sent, model, spoken, tools, user, settings, now), spoken, wanted
+
+
+def parse_generate(
+    body: bytes, user: str | None, settings: Settings, models: Set[str], now: datetime
+) -> tuple[Ask, list[Spoken], Wanted]:
+    """Reads the body of `POST /api/generate`.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    sent = decoded(body, SentGenerate)
+    model = model_named(sent.model, models)
+    _check_prompt_is_all(sent)
+    spoken = [Spoken("user", _text(sent.prompt, "prompt"), _images(sent.images, "images"))]
+    if sent.system:
+        spoken.insert(0, Spoken("system", _text(sent.system, "system")))
+    return _ask(sent, model, spoken, (), user, settings, now), spoken, _wanted(sent, empty=not sent.prompt)
+
+
+def parse_show(body: bytes, models: Set[str]) -> tuple[str, str | None]:
+    """Reads the body of `POST /api/show`: the model as the client wrote it, and its name here, None for the default.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    sent = decoded(body, SentShow)
+    return sent.model or sent.name, model_named(sent.model or sent.name, models)
+
+
+def model_named(name: str, models: Set[str]) -> str | None:
+    """The name of a model on offer by what a client calls it, `:latest` or not; None for the default.
+
+    Raises:
+        BadRequest: in Ollama's words, which clients look for.
+    """
+    if not name:
+        raise BadRequest("model is required", "model")
+    short = name.removesuffix(LATEST)
+    if short == DEFAULT_NAME:
+        return None
+    for known in (name, short, short + LATEST):
+        if known in models:
+            return known
+    raise BadRequest(f"model '{name}' not found", "model", code="not_found", status=404)
+
+
+class _Conversation:
+    """The messages of a chat, with an id for each call, and for each of a tool's messages the call that it answers."""
+
+    def __init__(self) -> None:
+        self._open: list[Handed] = []
+
+    def of(self, messages: list[SentMessage]) -> list[Spoken]:
+        return [self._spoken(message, n) for n, message in enumerate(messages)]
+
+    def _spoken(self, message: SentMessage, n: int) -> Spoken:
+        place = f"messages[{n}]"
+        text = _text(message.content, f"{place}.content")
+        match message.role.lower():
+            case "system":
+                return Spoken("system", text)
+            case "user":
+                return Spoken("user", text, _images(message.images, f"{place}.images"))
+            case "assistant":
+                calls = tuple(_handed(call, n, position) for position, call in enumerate(message.tool_calls or ()))
+                self._open = [*calls] if calls else self._open
+                return Spoken("assistant", text, calls=calls)
+            case "tool":
+                return Spoken("tool", text, call_id=self._answered(message))
+        raise BadRequest(f"{place}.role must be system, user, assistant or tool.", f"{place}.role")
+
+    def _answered(self, message: SentMessage) -> str:
+        """The id of its call: as told, else of the first of that name to which no result was given yet."""
+        for call in self._open:
+            if _names(message, call):
+                self._open.remove(call)
+                return call.call_id
+        return message.tool_call_id or ""
+
+
+def _names(message: SentMessage, call: Handed) -> bool:
+    """Whether a tool's message is the answer to this call; one that names none is to whichever is open."""
+    if message.tool_call_id:
+        return message.tool_call_id == call.call_id
+    return message.tool_name in (call.name, "", None)
+
+
+def _handed(call: SentCall, n: int, position: int) -> Handed:
+    return Handed(call.id or f"call_{n}_{position}", call.function.name, call.function.arguments or {})
+
+
+def _ask(
+    sent: Sent,
+    model: str | None,
+    spoken: list[Spoken],
+    tools: tuple[Tool, ...],
+    user: str | None,
+    settings: Settings,
+    now: datetime,
+) -> Ask:
+    if sent.logprobs or sent.top_logprobs:
+        message = "logprobs: an answer is put together from several of the model's, and has none. Leave it out."
+        raise BadRequest(message, "logprobs")
+    if sent.debug:
+        message = "_debug_render_only: the prompt is the model server's affair. Leave it out."
+        raise BadRequest(message, "_debug_render_only")
+    sampling, stop = _sampling(sent)
+    return Ask(
+        message=next((one.text for one in reversed(spoken) if one.role == "user"), ""),
+        user=user,
+        limits=settings.limits,
+        syntax=settings.syntax,
+        time_zone=settings.time_zone,
+        model=model,
+        now=now,
+        tools=tools,
+        stop=stop,
+        sampling=sampling,
+        asks_person=sent.stream is not False,
+    )
+
+
+def _wanted(sent: Sent, *, empty: bool) -> Wanted:
+    loads: Literal["load", "unload"] | None = None
+    if empty:
+        loads = "unload" if sent.keep_alive is not None and _is_zero(sent.keep_alive) else "load"
+    return Wanted(sent.model, sent.stream is not False, loads)
+
+
+def _check_prompt_is_all(sent: SentGenerate) -> None:
+    """Refuses what would have to stand in the model's prompt besides, or in place of, all that Brain puts there."""
+    if sent.suffix:
+        raise BadRequest(f'"{sent.model}" does not support insert: leave suffix out.', "suffix")
+    if sent.template:
+        message = "template: the model's own is used. Leave it out, and put instructions into system."
+        raise BadRequest(message, "template")
+    if sent.raw:
+        raise BadRequest("raw: Brain's instructions stand in each prompt. Leave it out.", "raw")
+    if sent.context:
+        message = "context: Brain gives none, since other models' tokens mean nothing. Send the messages to /api/chat."
+        raise BadRequest(message, "context")
+
+
+def _sampling(sent: Sent) -> tuple[Sampling, tuple[str, ...]]:
+    """What the request says of the model's writing, and the texts that end it."""
+    given = {name: _whole(value) for name, value in (sent.options or {}).items() if value is not None}
+    options = converted(given, SentOptions, "options")
+    known = {field.encode_name for field in msgspec.structs.fields(SentOptions)}
+    most = options.num_predict
+    sampling = Sampling(
+        max_tokens=most if most is not None and most > 0 else None,  # -1 and -2 are Ollama's "as many as it takes"
+        temperature=options.temperature,
+        top_p=options.top_p,
+        top_k=options.top_k,
+        min_p=options.min_p,
+        seed=options.seed,
+        frequency_penalty=options.frequency_penalty,
+        presence_penalty=options.presence_penalty,
+        effort=_effort(sent.think),
+        format=_format(sent.format),
+        keep_alive=_keep_alive(sent.keep_alive),
+        dialect="ollama",
+        more={name: value for name, value in given.items() if name not in known},
+    )
+    return sampling, tuple(filter(None, options.stop or ()))
+
+
+def _whole(value: Any) -> Any:
+    """40.0 as 40: to many clients all numbers are the same."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _effort(think: bool | str | None) -> bool | str | None:
+    if isinstance(think, str) and think not in _LEVELS:
+        raise BadRequest(f"think must be true, false, {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}.", "think")
+    return think
+
+
+def _format(wanted: str | dict[str, Any] | None) -> Literal["json"] | Mapping[str, Any] | None:
+    if isinstance(wanted, str) and wanted not in ("", "json"):
+        raise BadRequest("format must be json or a JSON Schema.", "format")
+    return ("json" if wanted == "json" else None) if isinstance(wanted, str) else wanted
+
+
+def _keep_alive(wanted: float | str | None) -> float | str | None:
+    if isinstance(wanted, str) and (len(wanted) > 64 or not _DURATION.fullmatch(wanted)):
+        raise BadRequest("keep_alive must be a number of seconds, or a duration such as 5m.", "keep_alive")
+    return wanted
+
+
+def _is_zero(duration: float | str) -> bool:
+    return not re.search("[1-9]", str(duration))
+
+
+def _tool(signature: SentSignature, n: int) -> Tool:
+    if not signature.name:
+        raise BadRequest(f"tools[{n}].function.name is empty.", f"tools[{n}].function.name")
+    return Tool(signature.name, signature.description or "", signature.parameters or {})
+
+
+def _text(text: str | None, place: str) -> str:
+    if text is not None and len(text) > MESSAGE_LENGTH:
+        message = f"{place} may be {MESSAGE_LENGTH:,} characters long."
+        raise BadRequest(message, place, code="too_large", status=413)
+    return text or ""
+
+
+def _images(images: list[str] | None, place: str) -> tuple[Attachment, ...]:
+    if images and len(images) > ATTACHMENTS_MOST:
+        raise too_many()
+    return tuple(_image(data, f"{place}[{n}]") for n, data in enumerate(images or ()))
+
+
+def _image(encoded: str, place: str) -> Attachment:
+    head, _, rest = encoded.partition(",") if encoded.startswith("data:") else ("", "", encoded)
+    try:
+        data = base64.b64decode("".join(rest.split()), validate=True)
+    except ValueError:
+        raise BadRequest(f"{place} is not valid base64.", place) from None
+    return attachment_of("image", head[5:], data, place)
