@@ -19,7 +19,9 @@ class Alarm:
         silence: seconds that one guarded wait may take.
     """
 
-    __slots__ = ("_cancelling", "_deadline", "_loop", "_reason", "_silence", "_since", "_task", "_timer", "patient")
+    __slots__ = (
+        "_cancelling", "_deadline", "_held", "_loop", "_reason", "_silence", "_since", "_task", "_timer", "patient",
+    )  # fmt: skip
 
     def __init__(self, deadline: float, silence: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -30,6 +32,7 @@ class Alarm:
         self.patient = False  # whether silence is what we expect
         self._since = self._loop.time()
         self._deadline = self._since + deadline
+        self._held: float | None = None  # since when the clock stands still
         self._timer = self._loop.call_later(min(deadline, silence), self._check)
 
     def ring(self, reason: Interruption) -> None:
@@ -38,6 +41,17 @@ class Alarm:
             self._reason = reason
             if self._task is not None:
                 self._task.cancel()
+
+    def hold(self) -> None:
+        """Lets the clock stand still: a person is waited for."""
+        self._held = self._loop.time()
+
+    def go_on(self) -> float:
+        """Lets the clock go on; for how many seconds it stood still."""
+        assert self._held is not None
+        held, self._held = self._loop.time() - self._held, None
+        self._deadline += held
+        return held
 
     def close(self) -> None:
         """Stops the timer."""
@@ -63,8 +77,9 @@ class Alarm:
     def _check(self) -> None:
         now = self._loop.time()
         heard = self._since if self._task is not None and not self.patient else now
-        left = min(self._deadline, heard + self._silence) - now
+        deadline = self._deadline if self._held is None else self._deadline + now - self._held
+        left = min(deadline, heard + self._silence) - now
         if left > 0:
             self._timer = self._loop.call_later(left, self._check)
         else:
-            self.ring("deadline" if now >= self._deadline else "silent")
+            self.ring("deadline" if now >= deadline else "silent")

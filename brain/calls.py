@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -13,10 +12,12 @@ import anyio
 
 from brain import blocks
 from brain.alarm import Alarm
-from brain.ask import Attachment
+from brain.approvals import Approvals
+from brain.ask import Attachment, Tool
 from brain.desk import Desk, identity
 from brain.errors import Interrupted
 from brain.events import (
+    ApprovalRequired,
     CallCode,
     Event,
     Notice,
@@ -24,12 +25,15 @@ from brain.events import (
     SpecialistProgress,
     SpecialistResult,
     SpecialistStart,
+    ToolCall,
 )
 from brain.messages import Called
+from brain.prompts import HANDED_OVER, NOBODY_TO_ASK
 from brain.registry import Entry
+from brain.report import CallReport
 from brain.running import FAILED, Answer, Arguments, Failure, Outcome, prepare, run
 from brain.scanner import Call
-from brain.specialist import Context, Progress, Specialist
+from brain.specialist import Context, Progress
 
 log = logging.getLogger("brain")
 
@@ -40,26 +44,53 @@ LETTING_GO_SECONDS = 0.1
 """How long cancelled calls are waited for: longer than `run` waits for a specialist that does not listen."""
 
 
+By = Literal["model", "auto"]
+
+
 @dataclass(slots=True)
 class _Open:
-    """A call that was taken on, until its outcome is known."""
+    """A call that was taken on, until its outcome is known; `began` is set again when a person let it run."""
 
     call_id: str
     name: str
     params: Mapping[str, Any] | None
     marker: str
+    by: By
+    turn_pass: int
+    taken: float
     began: float
     outcome: "asyncio.Future[Outcome]"
+    cached: bool = False
+    ended: float | None = None
     part: Called | None = None
     task: "asyncio.Task[None] | None" = None
     told: Progress | None = None
     told_at: float = 0.0
+    approvals: Approvals | None = None
+
+    def report(self, turn_began: float) -> CallReport:
+        """How it stands with the call."""
+        return CallReport(
+            self.call_id,
+            self.name,
+            self.params,
+            self.by,
+            self.turn_pass,
+            began_ms=_milliseconds(self.taken - turn_began),
+            ms=None if self.ended is None else _milliseconds(self.ended - self.began),
+            outcome=None if self.part is None else (self.part.outcome or "ok"),
+            cached=self.cached,
+            approval=None if self.approvals is None else self.approvals.of(self.call_id),
+        )
 
 
 class Calls:
     """The calls of one pass: taken on in the order of the requests, told of as things happen.
 
     `answered` is called when none is open, as long as more may come.
+
+    Attributes:
+        handed: whether one is the client's to answer, so that the turn cannot go on.
     """
 
     def __init__(self, desk: Desk, turn_pass: int, answered: Callable[[], None] | None = None) -> None:
@@ -69,6 +100,7 @@ class Calls:
         self._open: list[_Open] = []
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._complete = False
+        self.handed = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -77,10 +109,11 @@ class Calls:
         """Takes on a call of the model, which starts at once; false when it was over the cap, or comes too late."""
         if self._complete:
             return False
-        opened = self._opened(call.name, call.params, call.raw)
+        opened = self._opened(call.name, call.params, call.raw, "model")
         failure = self._desk.refusal(call)
-        if failure is None:
-            assert call.params is not None
+        if failure is None and call.name in self._desk.tools:
+            self._hand_over(opened, self._desk.tools[call.name])
+        elif failure is None:
             self._start(opened, self._desk.registry[call.name], self._desk.attachments)
         else:
             self._end(opened, failure)
@@ -89,10 +122,10 @@ class Calls:
     def take_one_way(self, name: str, attachment: Attachment) -> None:
         """Takes on a call that an attachment asks for; it counts against no limit."""
         entry = self._desk.registry[name]
-        opened = self._opened(name, {}, "")
+        opened = self._opened(name, {}, "", "auto")
         barred = self._desk.barred(name, entry)
         if barred is None:
-            self._run(opened, entry, (attachment,), by="auto")
+            self._run(opened, entry, (attachment,))
         else:
             self._end(opened, self._desk.failure(barred))
 
@@ -140,11 +173,23 @@ class Calls:
         """The calls with their blocks, in the order of the requests."""
         return [opened.part for opened in self._open if opened.part is not None]
 
-    def _opened(self, name: str, params: Mapping[str, Any] | None, marker: str) -> _Open:
+    def _opened(self, name: str, params: Mapping[str, Any] | None, marker: str, by: By) -> _Open:
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        opened = _Open(self._desk.next_id(), name, params, marker, time.monotonic(), outcome)
+        now = time.monotonic()
+        opened = _Open(self._desk.next_id(), name, params, marker, by, self._pass, now, now, outcome)
         self._open.append(opened)
+        self._desk.calls.append(opened)
         return opened
+
+    def _hand_over(self, opened: _Open, tool: Tool) -> None:
+        """Leaves a call of the client's own tool to the client."""
+        self.handed = True
+        call_id = f"call_{self._desk.turn_id}_{opened.call_id}"
+        block = blocks.result_block(opened.name, HANDED_OVER)
+        self._events.put_nowait(ToolCall(call_id, tool.name, opened.params or {}))
+        self._settle(
+            opened, Answer(""), Called(call_id, opened.name, opened.params, opened.marker, None, block, (), self._pass)
+        )
 
     def _start(self, opened: _Open, entry: Entry, attachments: Sequence[Attachment]) -> None:
         """Runs a call of the model, unless an identical one was answered or is being answered."""
@@ -155,24 +200,39 @@ class Calls:
             self._spawn(opened, self._answer_again(opened, entry, earlier))
             return
         self._desk.answered[key] = opened.outcome
-        self._run(opened, entry, attachments, by="model")
+        self._run(opened, entry, attachments)
 
-    def _run(
-        self, opened: _Open, entry: Entry, attachments: Sequence[Attachment], by: Literal["model", "auto"]
-    ) -> None:
+    def _run(self, opened: _Open, entry: Entry, attachments: Sequence[Attachment]) -> None:
         params = opened.params or {}
         arguments = prepare(entry.specialist, params)
         if isinstance(arguments, Failure):
             self._end(opened, arguments)
-            return
-        if _asks_for_approval(entry.specialist, params):
+        elif not self._desk.must_ask(entry.specialist, params):
+            self._begin(opened, entry, arguments, attachments)
+        elif self._desk.ask.asks_person:
+            self._spawn(opened, self._begin_if_approved(opened, entry, arguments, attachments))
+        else:
+            self._end(opened, Failure("declined", NOBODY_TO_ASK))
+
+    async def _begin_if_approved(
+        self, opened: _Open, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]
+    ) -> None:
+        opened.approvals = approvals = self._desk.approvals
+        expires_at = approvals.open(opened.call_id)
+        self._events.put_nowait(ApprovalRequired(opened.call_id, opened.name, opened.params or {}, expires_at))
+        approved = await approvals.decided(opened.call_id)
+        opened.began = time.monotonic()
+        if approved:
+            self._begin(opened, entry, arguments, attachments)
+        else:
             self._end(opened, self._desk.failure("declined"))
-            return
+
+    def _begin(self, opened: _Open, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]) -> None:
         kept = self._desk.kept(entry, opened.params, attachments)
         if kept is not None:
             self._end(opened, kept, cached=True)
             return
-        self._events.put_nowait(SpecialistStart(opened.call_id, opened.name, params, by))
+        self._events.put_nowait(SpecialistStart(opened.call_id, opened.name, opened.params or {}, opened.by))
         self._spawn(opened, self._answer(opened, entry, arguments, attachments))
 
     def _spawn(self, opened: _Open, work: Coroutine[Any, Any, None]) -> None:
@@ -219,8 +279,7 @@ class Calls:
 
     def _end(self, opened: _Open, outcome: Outcome, *, cached: bool = False) -> None:
         """Puts the one block of a call, and tells of it."""
-        assert opened.part is None
-        milliseconds = round((time.monotonic() - opened.began) * 1000)
+        milliseconds = _milliseconds(time.monotonic() - opened.began)
         event: SpecialistResult | SpecialistError
         if isinstance(outcome, Answer):
             text = blocks.result_text(outcome.text, self._desk.block_bytes, outcome.more)
@@ -232,11 +291,19 @@ class Calls:
             reason = blocks.reason_text(outcome.reason)
             block, code, citations = blocks.error_block(opened.name, reason), outcome.code, ()
             event = SpecialistError(opened.call_id, opened.name, opened.params, outcome.code, reason, milliseconds)
-        opened.part = Called(
-            opened.call_id, opened.name, opened.params, opened.marker, code, block, citations, self._pass
-        )
-        opened.outcome.set_result(outcome)
+        opened.cached = cached
         self._events.put_nowait(event)
+        self._settle(
+            opened,
+            outcome,
+            Called(opened.call_id, opened.name, opened.params, opened.marker, code, block, citations, self._pass),
+        )
+
+    def _settle(self, opened: _Open, outcome: Outcome, part: Called) -> None:
+        assert opened.part is None
+        opened.part, opened.ended = part, time.monotonic()
+        opened.outcome.set_result(outcome)
+        self._desk.read(part.name, part.outcome)
         self._tell_if_over()
 
     @property
@@ -262,9 +329,5 @@ class Calls:
                 await asyncio.wait(running, timeout=LETTING_GO_SECONDS)
 
 
-def _asks_for_approval(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> bool:
-    try:
-        return bool(specialist.needs_approval(deepcopy(dict(params))))  # what it changes is its own
-    except BaseException:  # a stranger's function, like the one that is to be approved
-        log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
-        return True
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

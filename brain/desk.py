@@ -2,22 +2,29 @@
 
 import asyncio
 import json
+import logging
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from brain import blocks, prompts
-from brain.ask import Ask, Attachment
+from brain.approvals import Approvals
+from brain.ask import Ask, Attachment, Tool
 from brain.events import CallCode
 from brain.limits import Budget
+from brain.messages import Called, Exchange
 from brain.registry import Entry, Registry
+from brain.report import CallReport
 from brain.running import Answer, Failure, Outcome
 from brain.scanner import Call
 from brain.specialist import Context, ModelView, Specialist
 
 KEPT_WHOLE = 65_536
 """Characters of an answer that is kept as it is."""
+
+log = logging.getLogger("brain")
 
 
 class Asked(ModelView, Protocol):
@@ -27,9 +34,21 @@ class Asked(ModelView, Protocol):
     def name(self) -> str: ...
 
 
+class Reported(Protocol):
+    """A call that can tell how it stands; times in seconds of `time.monotonic`."""
+
+    def report(self, turn_began: float) -> CallReport: ...
+
+
 @dataclass(slots=True)
 class Desk:
-    """The desk of one turn; `attachments` are all of its conversation's."""
+    """The desk of one turn; `attachments` are all of its conversation's.
+
+    Attributes:
+        tools: the client's own, by the names that the model was told.
+        inbox: what the user wants to be put in.
+        outside: whether the model has read anything that strangers wrote.
+    """
 
     ask: Ask
     registry: Registry
@@ -37,29 +56,66 @@ class Desk:
     conversation_id: str
     attachments: Sequence[Attachment]
     block_bytes: int
-    deadline: float = field(init=False)
+    approvals: Approvals = field(default_factory=lambda: Approvals(0.0))
+    turn_id: str = ""
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    outside: bool = False
+    inbox: list[str] = field(default_factory=list)
+    calls: list[Reported] = field(default_factory=list)
     budget: Budget = field(init=False)
     answered: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
-    numbered: int = 0
+    _until: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.ask.limits)
-        self.deadline = time.monotonic() + self.ask.limits.turn_seconds
+        self._until = time.monotonic() + self.ask.limits.turn_seconds
+        self.outside = self.outside or bool(self.attachments)
+
+    @property
+    def deadline(self) -> float:
+        """When the turn is over, on the clock of `time.monotonic`."""
+        return self._until + self.approvals.held
 
     def next_id(self) -> str:
         """A call id, unique in the turn."""
-        self.numbered += 1
-        return f"c{self.numbered}"
+        return f"c{len(self.calls) + 1}"
 
     def names(self) -> list[str]:
-        """The specialists that can be called in this turn."""
-        return [specialist.name for specialist in self.registry.usable(self.ask.specialists)]
+        """Whom the model can call in this turn."""
+        return [*(specialist.name for specialist in self.registry.usable(self.ask.specialists)), *self.tools]
+
+    def recall(self, exchanges: Iterable[Exchange]) -> None:
+        """Looks whether any of what was said before came from strangers."""
+        for exchange in exchanges:
+            for part in exchange.parts:
+                if isinstance(part, Called):
+                    self.read(part.name, part.outcome)
+
+    def read(self, name: str, code: CallCode | None) -> None:
+        """Notes that the model reads what came of a call; other failures say nothing but Brain's own words."""
+        entry = self.registry.get(name)
+        if code in (None, "refused") and (entry is None or entry.specialist.outside):
+            self.outside = True
+
+    def must_ask(self, specialist: Specialist[..., Any], params: Mapping[str, Any]) -> bool:
+        """Whether a person must agree to a call. Behind strangers' words, no function says that it need not be."""
+        if specialist.approval == "never":
+            return False
+        try:
+            if callable(specialist.approval) and self.outside and not specialist.reads_only(deepcopy(dict(params))):
+                return True
+            return bool(specialist.needs_approval(deepcopy(dict(params))))  # what it changes is its own
+        except BaseException:  # a stranger's function, like the one that is to be approved
+            log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
+            return True
 
     def refusal(self, call: Call) -> Failure | None:
         """Why a call of the model is not run, if so."""
         code: CallCode | None = self.budget.count()
         if code is None and call.problem is not None:
             return Failure(call.problem, call.reason)
+        if code is None and call.name in self.tools:
+            return None
         entry = self.registry.get(call.name)
         if code is None:
             code = self.barred(call.name, entry)

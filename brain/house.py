@@ -1,6 +1,7 @@
 """Roof: what the routes share, from the start of the server to its end."""
 
 import asyncio
+import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -9,11 +10,15 @@ import anyio.lowlevel
 from brain.errors import BadRequest
 from brain.models import AnyModel, Opened, opened
 from brain.registry import Registry
+from brain.report import TurnReport
 from brain.response import TurnResponse, server_stops
 from brain.settings import Settings
 from brain.store.memory import MemoryStore
+from brain.turns import Turns
 
 SHUTDOWN_SECONDS = 5.0
+
+log = logging.getLogger("brain")
 
 
 @dataclass(eq=False)
@@ -24,6 +29,7 @@ class House:
     registry: Registry
     store: MemoryStore = field(default_factory=MemoryStore)
     models: list[Opened] = field(default_factory=list)
+    turns: Turns = field(default_factory=Turns)
     answers: set[TurnResponse] = field(default_factory=set)
     leaving: bool = False
     closing: AsyncExitStack | None = None
@@ -38,6 +44,7 @@ class House:
             self.models = await opened(self.settings, self.registry.usable())
             for one in self.models:
                 stack.push_async_callback(one.model.aclose)
+            stack.push_async_callback(self._give_up)
             self.leaving = False
             watcher = asyncio.create_task(self._say_farewell(), name="farewell")
             stack.callback(watcher.cancel)
@@ -50,14 +57,24 @@ class House:
             await closing.aclose()
 
     async def _say_farewell(self) -> None:
-        """When the server is told to stop: ends all answers in a sentence, then those that did not listen."""
+        """When the server is told to stop: ends all turns in a sentence, then those that did not listen."""
         await server_stops()
         self.leaving = True
-        for answer in list(self.answers):
-            answer.turn.stop("shutdown")
+        for run in self.turns.running:
+            run.stop("shutdown")
         await asyncio.sleep(SHUTDOWN_SECONDS)
         for answer in list(self.answers):
             answer.leave()
+
+    async def _give_up(self) -> None:
+        """Ends what still runs without a reader, before the models are closed."""
+        for run in self.turns.running:
+            await run.give_up()
+        self.turns.close()
+
+    def ended(self, report: TurnReport) -> None:
+        """A turn is over."""
+        log.info("turn %s of %s: %s", report.turn_id, report.user, report.stop_reason or report.error)
 
     def names(self) -> frozenset[str]:
         """The models a request may name."""

@@ -86,7 +86,7 @@ class Exchange:
     parts: list[Part] = field(default_factory=list)
     before: tuple[Message, ...] = ()
     behind: tuple[Message, ...] = ()
-    answer_id: str = ""
+    answer_id: str = field(default="", compare=False)
 
     @property
     def visible(self) -> str:

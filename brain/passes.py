@@ -17,8 +17,10 @@ from brain.echo import Echo
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Event, StopReason, Thinking, Token
 from brain.messages import Chunk, Message, Part, PassUsage, Resume, Said
+from brain.sampling import UNSAID, Sampling
 from brain.scanner import Call, Piece, Scanner
 from brain.specialist import ModelView
+from brain.stops import Stops
 from brain.unicode import Growing
 from brain.usage import Counted
 
@@ -29,6 +31,8 @@ ADJACENT_SECONDS = 0.002
 
 CLOSING_SECONDS = 0.1
 """How long a model's stream may take to close; one that takes longer is let go."""
+
+SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 
 LAST_WORD_SECONDS = 2.0
 """How long a stream may take to tell its usage and to end, once the model has finished."""
@@ -53,7 +57,9 @@ class Model(ModelView, Protocol):
     @property
     def context_tokens(self) -> int | None: ...
 
-    def stream(self, messages: Sequence[Message], turn_pass: int = 0) -> AsyncGenerator[Chunk, None]:
+    def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
         """Pass number `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server."""
 
 
@@ -65,8 +71,10 @@ class Pass:
         messages: what the model is asked, as it resumes at the moment.
         trim: leaves out a part of the history; false when there is nothing left to leave out.
         silence: seconds without anything from the model behind a call, after which the pass ends.
+        sampling: how the client wants the model to write.
 
     Attributes:
+        began: when (`time.monotonic`).
         calls: those that the model made, if any.
         finish: why the model stopped.
         first_text: when the first text came (`time.monotonic`), if any did.
@@ -74,7 +82,8 @@ class Pass:
 
     __slots__ = (
         "_alarm", "_desk", "_echo", "_last_word", "_messages", "_model", "_number", "_over", "_reader", "_said",
-        "_scanner", "_silence", "_stream", "_trim", "_usage", "calls", "finish", "first_text",
+        "_sampling", "_scanner", "_silence", "_stops", "_stream", "_tail", "_trim", "_usage", "began", "calls",
+        "finish", "first_text",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +96,9 @@ class Pass:
         alarm: Alarm,
         usage: Counted,
         silence: float,
+        sampling: Sampling = UNSAID,
     ) -> None:
+        self.began = time.monotonic()
         self.calls: Calls | None = None
         self.finish: StopReason = "complete"
         self.first_text: float | None = None
@@ -104,6 +115,9 @@ class Pass:
         self._scanner = Scanner(desk.ask.syntax)
         self._echo = Echo("")
         self._said = Growing()
+        self._tail = ""  # of the visible text
+        self._sampling = sampling
+        self._stops = Stops(desk.ask.stop) if desk.ask.stop else None
         self._over = False
         self._last_word: float | None = None  # until when a stream whose model has finished is read
 
@@ -122,6 +136,9 @@ class Pass:
     async def read(self) -> Sequence[Event]:
         """What the model says, as much as comes at once; nothing when it is over or made a call."""
         while not self._over and self.calls is None:
+            if self._desk.inbox and self._may_be_left():
+                self._over = True
+                return self._flushed()
             if self._stream is None:
                 chunk = await self._opened()
             elif self._last_word is None:
@@ -163,7 +180,7 @@ class Pass:
             messages = self._messages()
             self._echo = Echo(messages[-1].content if messages[-1].role == "assistant" else "")
             self._usage.asked(messages)
-            stream = self._stream = self._model.stream(messages, self._number - 1)
+            stream = self._stream = self._model.stream(messages, self._number - 1, self._sampling)
             try:
                 return await self._next(stream)
             except PrefillRefused:
@@ -200,16 +217,48 @@ class Pass:
         self._over = chunk is None
         for piece in self._scanned(chunk):
             if isinstance(piece, str):
-                if self.first_text is None:
-                    self.first_text = time.monotonic()
-                self._said.add(piece)
-                events.append(Token(piece))
+                if token := self._token(piece):
+                    events.append(token)
             elif isinstance(piece, Thinking):
                 events.append(piece)
-            elif not self._taken(piece):
-                self._over = True
-                break
-        return events
+            else:
+                events += self._flushed()
+                if not self._taken(piece):
+                    self._over = True
+                    break
+        return events if chunk is not None else [*events, *self._flushed()]
+
+    def _token(self, text: str) -> Token | None:
+        """Visible text, as far as it is not to be cut off; it ends the pass when the client said that it should."""
+        if self._stops is not None:
+            text = self._stops.feed(text)
+            self._over = self._over or self._stops.found
+            if not text:
+                return None
+        if self.first_text is None:
+            self.first_text = time.monotonic()
+        self._said.add(text)
+        self._tail = text
+        return Token(text)
+
+    def _flushed(self) -> Sequence[Event]:
+        """What was held back of the text, for it could have been the beginning of a stop."""
+        held = self._stops.close() if self._stops is not None else ""
+        if not held:
+            return ()
+        self._said.add(held)
+        return (Token(held),)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether one of the client's stop texts came, so that the answer is complete."""
+        return self._stops is not None and self._stops.found
+
+    def _may_be_left(self) -> bool:
+        """Whether what was said in this pass may stand alone: it is nothing yet, or ends a sentence or a line."""
+        if self._scanner.holds:
+            return False
+        return not self._tail or self._tail.endswith("\n") or self._tail.rstrip().endswith(SENTENCE_ENDS)
 
     def _scanned(self, chunk: Chunk | None) -> Sequence[Piece]:
         """The pieces that a chunk, or the end of the stream, settles."""

@@ -6,12 +6,15 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from brain.ask import Attachment, Limits, SyntaxName
+from brain.ask import Attachment, Limits, SyntaxName, Tool
 from brain.blocks import harmless
 from brain.events import CallCode
 from brain.specialist import Specialist
 
 CONTINUE = "Continue."
+NOBODY_TO_ASK = "it needs a person's approval, and nobody can be asked here; tell the user what to do by hand"
+HANDED_OVER = "(The user's program runs it; its result comes with the next message.)"
+NO_RESULT = "the user's program gave no result of it; go on without it"
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -43,7 +46,7 @@ _SHAPES: Mapping[SyntaxName, str] = {
 REASONS: Mapping[CallCode, str] = {
     "unknown": "there is no specialist of that name; there are: {names}",
     "denied": "it may not be used here; go on without it",
-    "declined": "it needs a person's approval, which cannot be given here; tell the user what to do by hand",
+    "declined": "a person was asked to approve it and did not; do not ask for it again, tell the user so and go on",
     "unauthorized": "it needs a signed-in user; go on without it",
     "repeated": "the same call was made before and its result stands above; use it and go on",
     "specialist_limit": "it was called {each} times, which is all it may be; go on with what you have",
@@ -59,11 +62,19 @@ def system_prompt(
     syntax: Sequence[SyntaxName],
     operator: str = "",
     client: str = "",
+    tools: Sequence[str] = (),
 ) -> str:
     """The front of every request: how to call, whom, within which limits; then the operator's and the client's words.
 
     Byte-stable: the same specialists, limits and instructions give the same text.
+
+    Args:
+        tools: the client's own, each in the line that `tool_line` made of it.
     """
+    if tools:
+        listed = "\n".join([*(_line(specialist, syntax[0]) for specialist in specialists), *tools])
+        front = _how(listed, limits.calls, limits.calls_per_specialist, syntax[0])
+        return "\n\n".join(part for part in (front, operator, client) if part)
     front = _front(tuple(specialists), limits.calls, limits.calls_per_specialist, syntax[0], operator)
     return f"{front}\n\n{client}" if client else front
 
@@ -77,16 +88,35 @@ def _front(
     operator: str,
 ) -> str:
     """What most turns have in common: made once, and kept once for all that wait."""
-    how = _how(specialists, calls, calls_per_specialist, syntax)
+    listed = "\n".join(_line(specialist, syntax) for specialist in specialists)
+    how = _how(listed, calls, calls_per_specialist, syntax)
     return f"{how}\n\n{operator}" if operator else how
 
 
-def _how(specialists: Sequence[Specialist[..., Any]], calls: int, calls_per_specialist: int, syntax: SyntaxName) -> str:
-    if not specialists:
+def _how(listed: str, calls: int, calls_per_specialist: int, syntax: SyntaxName) -> str:
+    if not listed:
         return _NOTHING
-    listed = "\n".join(_line(specialist, syntax) for specialist in specialists)
-    marker = _SHAPES[syntax].format(name="name", json='{"parameter":"value"}', pairs='parameter="value"')
-    return _HOW.format(marker=marker, specialists=listed, calls=calls, each=calls_per_specialist)
+    example = _SHAPES[syntax].format(name="name", json='{"parameter":"value"}', pairs='parameter="value"')
+    return _HOW.format(marker=example, specialists=listed, calls=calls, each=calls_per_specialist)
+
+
+def tool_line(name: str, tool: Tool) -> str:
+    """What a model is told of a client's own tool. Its schema stays JSON: a foreign one could be endless in short."""
+    schema = harmless(json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":")))
+    description = " ".join(harmless(tool.description).split())
+    return f"- {name} (run by the user's program): {description} {schema}"
+
+
+def must_call(name: str | None) -> str:
+    """Tells a model that the client wants a tool to be called: this one, or any of its own."""
+    return f"Before you answer, you must call {name or 'one that the user program runs'}."
+
+
+def marker(name: str, params: Mapping[str, Any], syntax: SyntaxName) -> str:
+    """A call as a model writes it."""
+    compact = json.dumps(params, ensure_ascii=False, separators=(",", ":"))
+    pairs = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in params.items())
+    return _SHAPES[syntax].format(name=name, json=compact, pairs=pairs)
 
 
 def clock_note(now: datetime, time_zone: str) -> str:
@@ -118,10 +148,7 @@ def _line(specialist: Specialist[..., Any], syntax: SyntaxName) -> str:
 
 def example_marker(specialist: Specialist[..., Any], syntax: SyntaxName) -> str:
     """A call of this specialist with plausible values for its required parameters."""
-    values = example_values(specialist)
-    pairs = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items())
-    compact = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
-    return _SHAPES[syntax].format(name=specialist.name, json=compact, pairs=pairs)
+    return marker(specialist.name, example_values(specialist), syntax)
 
 
 def example_values(specialist: Specialist[..., Any]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class Entry:
             "timeout": one.timeout,
             "auth": one.requires_user,
             "approval": self.approval,
-            "read_only": one.read_only,
+            "read_only": one.read_only is True,
             "activates_on": sorted(one.activates_on),
             "origin": self.origin,
             "available": self.missing is None,

@@ -1,61 +1,115 @@
-"""Roof: a turn as a stream of server-sent events, until it or its reader ends; the only importer of sse_starlette."""
+"""Roof: a turn as a stream in any protocol, until it or its reader ends; the only importer of sse_starlette."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
-from brain.events import Done, Error
-from brain.turn import Turn
-from brain.wire import native
+from brain.events import Done, Error, Event, Notice, TurnStart
+from brain.turns import Run
 
 BEATS_UNREAD = 4
 """A reader for whom a heartbeat waits as long as so many of them is gone, though nobody hung up."""
+ENDING_SECONDS = 1.0
+"""How long a turn whose reader left may take to its end; then it is cut."""
 LAST = (Done, Error)
+OPENING = (TurnStart, Notice)
+"""What is told before the model was heard."""
+
+RawHeaders = list[tuple[bytes, bytes]]
 
 log = logging.getLogger("brain")
 
+_STREAM = dict(EventSourceResponse(iter(()), headers={"Cache-Control": "no-cache, no-transform"}).raw_headers)
 
-_RAW_HEADERS = tuple(EventSourceResponse(iter(()), headers={"Cache-Control": "no-cache, no-transform"}).raw_headers)
+
+class Encoder(Protocol):
+    """Writes the events of one turn in one protocol. Events in, bytes out, no I/O.
+
+    Attributes:
+        content_type: of the stream.
+        headers: further ones.
+        heartbeat: what is sent when nothing else was, so that nobody takes the connection for dead.
+        taken: how many events were written.
+        closed: whether the stream is over. It may be before the turn is, when a person's approval has to be brought in
+            another request.
+    """
+
+    @property
+    def content_type(self) -> bytes: ...
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]: ...
+    @property
+    def heartbeat(self) -> bytes: ...
+    @property
+    def taken(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+
+    def encode(self, events: Sequence[Event]) -> bytes:
+        """What came together; behind the last event, the protocol's own end, too."""
+
+
+Refusal = Callable[[Error], tuple[int, bytes]]
+"""HTTP status and JSON body for a turn that failed before the model was heard."""
 
 
 class TurnResponse(EventSourceResponse):
-    """The response of one turn.
+    """The response of one turn, or of one more reader of it.
 
     The inherited one runs each response as a group of five tasks, with a timer and a log record for each event, which
     takes more time and memory than all the rest. Here the server's task waits for the reader to hang up, one task of
     its own sends (so that a token wakes this task alone, and not each layer of the application), and one timer sees to
     heartbeats.
 
+    When the reader of a turn that is led here leaves, the turn is told to stop, and goes on unsent to its end, which
+    is near: so its record, and what others read of it, are whole.
+
     Args:
         open_ones: where the response stands while it runs.
         heartbeat: seconds without an event after which a comment is sent.
-        settle: records the turn, once: before its reader can ask again, or when the reader is gone.
+        after: the event behind which a run that others lead is followed; None to lead it.
+        refusal: how a turn is refused that fails before the model was heard. With it, the head is held back until then,
+            or for one heartbeat, so that what the model's server answered can be passed on.
     """
 
     def __init__(
-        self, turn: Turn, *, open_ones: "set[TurnResponse]", heartbeat: float, settle: Callable[[], None]
+        self,
+        run: Run,
+        encoder: Encoder,
+        *,
+        open_ones: "set[TurnResponse]",
+        heartbeat: float,
+        after: int | None = None,
+        refusal: Refusal | None = None,
     ) -> None:
-        self._batches = turn.batches()
+        self._batches = _batches(run, after)
         super().__init__(self._batches, ping=0)
         self.__dict__.pop("_send_lock", None)  # of nearly a kilobyte, and of no use to one task that sends
-        self.turn = turn
+        self.run = run
+        self.raw_headers = [*_raw_headers(encoder.content_type), *encoder.headers]
+        self._encoder = encoder
+        self._leads = after is None
+        self._after = after or 0
+        self._refusal = refusal
         self._open_ones = open_ones
         self._heartbeat = heartbeat
-        self._settle: Callable[[], None] | None = settle
         self._loop = asyncio.get_running_loop()
         self._sent = self._loop.time()
         self._waiting: asyncio.Task[Any] | None = None
         self._beat: asyncio.Task[None] | None = None
+        self._begun = False
+        self._giving = False  # whether it waits for the reader to take something
+        self._hurried = False  # whether the turn ends: it is not to wait for the reader
+        self._gone = False
 
     def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
-        """The same for all responses, so that they are encoded once."""
-        self.raw_headers = list(_RAW_HEADERS)  # a list of its own, to which others may add
+        """They are set by who made this, from what is encoded once."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers; whatever happens, the turn is recorded and all that runs for it is ended."""
@@ -67,6 +121,10 @@ class TurnResponse(EventSourceResponse):
         self._send = send
         self._timer = self._loop.call_later(self._heartbeat, self._check)
         self._open_ones.add(self)
+        if self._leads:
+            self.run.hurry = self._hurry
+        else:
+            self.run.joined()
         try:
             while (await receive())["type"] != "http.disconnect":
                 pass
@@ -81,28 +139,70 @@ class TurnResponse(EventSourceResponse):
 
     async def _stream_response(self, send: Send) -> None:
         """Sends what came together in one piece."""
-        encode = native.Encoder(self.turn.id).encode
+        encode = self._encoder.encode
         clock = self._loop.time
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        unsent = b""
+        if self._refusal is None:
+            await self._begin()
         async with aclosing(self._batches) as batches:
             async for batch in batches:
+                if self._gone:
+                    continue
                 last = isinstance(batch[-1], LAST)
-                if last:
+                if self._refusal is not None and not self._begun and isinstance(error := batch[-1], Error):
+                    await self._refuse(*self._refusal(error))
+                    continue
+                body = unsent + encode(batch)
+                closed = last or self._encoder.closed
+                if not closed and (self._hurried or not (self._begun or _is_heard(batch))):
+                    unsent = body
+                    continue
+                if closed:
                     self._beat_no_more()
-                    self._settled()
-                body = encode(batch[0]) if len(batch) == 1 else b"".join(map(encode, batch))
-                self._sent = clock()
-                await send({"type": "http.response.body", "body": body, "more_body": not last})
+                try:
+                    self._giving = True
+                    if not self._begun:
+                        await self._begin()
+                    self._sent = clock()
+                    await send({"type": "http.response.body", "body": body, "more_body": not closed})
+                    unsent = b""
+                except asyncio.CancelledError:
+                    if not self._hurried:
+                        raise
+                    self._sending.uncancel()
+                    unsent = body
+                finally:
+                    self._giving = False
+                if closed and not last:
+                    return
                 del batch, body  # not kept while the next are waited for
+        if not self._gone and not self.run.over:  # a reader too slow for what is kept; the next request says so
+            await send({"type": "http.response.body", "body": unsent, "more_body": False})
 
-    def _settled(self) -> None:
-        settle, self._settle = self._settle, None
-        if settle is not None:
-            settle()
+    async def _begin(self, status: int = 200, headers: RawHeaders | None = None) -> None:
+        self._begun = True  # now, and not when it is done: a heartbeat may want to begin, too
+        head = self.raw_headers if headers is None else headers
+        try:
+            await self._send({"type": "http.response.start", "status": status, "headers": head})
+        except asyncio.CancelledError:
+            self._begun = False
+            raise
+
+    async def _refuse(self, status: int, body: bytes) -> None:
+        """Answers what the model's server answered, in the words of the protocol."""
+        self._beat_no_more()
+        await self._begin(status, _raw_headers(b"application/json"))
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
     def leave(self) -> None:
         """Ends the response without a word."""
         self._sending.cancel()
+
+    def _hurry(self) -> None:
+        """The turn is told to stop: what the reader does not take now waits until its end is known."""
+        self._hurried = True
+        if self._giving:
+            self._sending.cancel()
 
     def _wake(self, sending: "asyncio.Task[None]") -> None:
         """When all is sent, ends the wait for the reader to hang up, by a cancellation that `__call__` takes back."""
@@ -111,16 +211,29 @@ class TurnResponse(EventSourceResponse):
             waiting.cancel()
 
     async def _end(self) -> None:
-        """Cancels what still runs, and waits until the turn is over."""
+        """Ends what still runs, and waits until it is over."""
         self._beat_no_more()
+        self._gone = True
         try:
             if not self._sending.done():
-                self._sending.cancel()
                 with anyio.CancelScope(shield=True):
-                    await asyncio.wait({self._sending})
+                    await self._let_go()
         finally:
             self._open_ones.discard(self)
-            self._settled()
+            if self._leads:
+                self.run.hurry = None
+                self.run.cut()
+            else:
+                self.run.left_at = self._after + self._encoder.taken
+                self.run.left(comes_back=self._encoder.closed)
+
+    async def _let_go(self) -> None:
+        """Lets a turn that is led here come to its end."""
+        if self._leads:
+            self.run.stop()
+            await asyncio.wait({self._sending}, timeout=ENDING_SECONDS)
+        self._sending.cancel()
+        await asyncio.wait({self._sending})
 
     def _beat_no_more(self) -> None:
         self._timer.cancel()
@@ -139,12 +252,30 @@ class TurnResponse(EventSourceResponse):
     async def _send_beat(self) -> None:
         try:
             async with asyncio.timeout(self._heartbeat * BEATS_UNREAD):
-                await self._send({"type": "http.response.body", "body": native.HEARTBEAT, "more_body": True})
+                if not self._begun:
+                    await self._begin()
+                await self._send({"type": "http.response.body", "body": self._encoder.heartbeat, "more_body": True})
         except TimeoutError:
-            log.info("turn %s: its reader takes nothing", self.turn.id)
+            log.info("turn %s: its reader takes nothing", self.run.id)
             self.leave()
         else:
             self._check()
+
+
+def _batches(run: Run, after: int | None) -> AsyncGenerator[Sequence[Event], None]:
+    if after is None:
+        return run.lead()
+    assert run.journal is not None
+    return run.journal.follow(after)
+
+
+def _is_heard(batch: Sequence[Event]) -> bool:
+    return not all(isinstance(event, OPENING) for event in batch)
+
+
+def _raw_headers(content_type: bytes) -> RawHeaders:
+    """Those of every stream; a list of its own, to which others may add."""
+    return [*({**_STREAM, b"content-type": content_type}.items())]
 
 
 async def server_stops() -> None:

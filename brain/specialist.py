@@ -101,7 +101,10 @@ class Options(TypedDict, total=False):
 
     timeout: seconds for a whole call (else CALL_SECONDS). idle_timeout: seconds without progress.
     requires_user: only for signed-in users. approval: `never`, `always`, or a function of the parameters.
-    read_only: changes nothing anywhere. cache_seconds: how long an answer may be given again (read-only ones).
+    read_only: changes nothing anywhere, or a function of the parameters that says whether it does.
+    outside: whether its results may hold the words of strangers (pages, files), as is assumed; behind them, a call that
+    changes something and has an approval function is asked for.
+    cache_seconds: how long an answer may be given again (read-only ones).
     activates_on: kinds of attachment (`image`, `pdf`, `text`) for which it runs before the model.
     tags, examples (questions it answers), version: for people and for routing. settings: a dataclass.
     needs: the extra of its package that it needs, or a function that says what is missing.
@@ -113,7 +116,8 @@ class Options(TypedDict, total=False):
     idle_timeout: float
     requires_user: bool
     approval: Approval
-    read_only: bool
+    read_only: bool | Callable[[Mapping[str, Any]], bool]
+    outside: bool
     cache_seconds: float
     activates_on: Sequence[str]
     tags: Sequence[str]
@@ -146,7 +150,8 @@ class Specialist(Generic[P, R]):
     idle_timeout: float | None = None
     requires_user: bool = False
     approval: Approval = "never"
-    read_only: bool = False
+    read_only: bool | Callable[[Mapping[str, Any]], bool] = False
+    outside: bool = True
     cache_seconds: float = 0.0
     activates_on: frozenset[str] = frozenset()
     tags: tuple[str, ...] = ()
@@ -163,6 +168,10 @@ class Specialist(Generic[P, R]):
     def needs_approval(self, params: Mapping[str, Any]) -> bool:
         """Whether a person must agree to a call with these parameters."""
         return self.approval(params) if callable(self.approval) else self.approval == "always"
+
+    def reads_only(self, params: Mapping[str, Any]) -> bool:
+        """Whether a call with these parameters changes nothing anywhere."""
+        return self.read_only(params) if callable(self.read_only) else self.read_only
 
 
 @overload
@@ -241,10 +250,13 @@ def _made(
     for key in ("timeout", "idle_timeout", "cache_seconds"):
         if key in rest and (isinstance(rest[key], bool) or not isinstance(rest[key], int | float) or not rest[key] > 0):
             raise RegistrationError(f"{key} must be a number of seconds above 0")
-    for key in ("requires_user", "read_only"):
+    for key in ("requires_user", "outside"):
         if not isinstance(rest.get(key, False), bool):
             raise RegistrationError(f"{key} must be True or False")
-    if rest.get("cache_seconds") and not rest.get("read_only"):
+    read_only = rest.get("read_only", False)
+    if not isinstance(read_only, bool) and not callable(read_only):
+        raise RegistrationError("read_only must be True, False, or a function of the parameters")
+    if rest.get("cache_seconds") and read_only is not True:
         raise RegistrationError("only a read_only specialist may have cache_seconds")
     approval = rest.get("approval", "never")
     if approval not in ("never", "always") and not callable(approval):

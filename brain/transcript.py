@@ -28,8 +28,9 @@ def _of(exchange: Exchange, resume: Resume) -> list[Message]:
     """An exchange's messages; what the user put in later cuts the answer in two."""
     asked = [Message("user", exchange.question)] if exchange.question else []
     found = [*exchange.before, *asked, *exchange.behind]
-    for steered, parts in groupby(exchange.parts, key=lambda part: isinstance(part, Steered)):
-        found += _answer(list(parts), resume) if not steered else [Message("user", _text(part)) for part in parts]
+    for steered, group in groupby(exchange.parts, key=lambda part: isinstance(part, Steered)):
+        parts = list(group)
+        found += [Message("user", _text(part)) for part in parts] if steered else _answer(parts, resume)
     return found
 
 

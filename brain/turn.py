@@ -4,26 +4,33 @@
 blocks behind it. Cancelling is task cancellation from outside; `stop` ends a turn with a last event of its own.
 """
 
+import itertools
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from brain import blocks, prompts, transcript
 from brain.alarm import Alarm
-from brain.ask import Ask, Attachment
+from brain.approvals import Approvals
+from brain.ask import Ask, Attachment, Tool
 from brain.calls import Calls
 from brain.desk import Desk
-from brain.errors import Interrupted, Interruption, ModelError
+from brain.errors import BadRequest, Interrupted, Interruption, ModelError
 from brain.events import Done, Error, Event, Notice, StopReason, TurnStart
-from brain.messages import Exchange, Message
+from brain.messages import Exchange, Message, Said, Steered
 from brain.passes import Model, Pass
 from brain.registry import Registry
+from brain.report import PassReport, State, TurnReport
+from brain.tools import named
 from brain.usage import BYTES_A_TOKEN, Counted, size
 
 log = logging.getLogger("brain")
+
+STEERS_MOST = 20
 
 LEAST_OF_A_FILE = 256
 """Bytes of a text file that a model reads at least, however many there are."""
@@ -33,13 +40,17 @@ LEAST_OF_A_FILE = 256
 class Conversation:
     """What a turn goes on from: what was said before, and the files that came with it.
 
-    `trimmed` says how many of the oldest exchanges were left out.
+    Attributes:
+        trimmed: how many of the oldest exchanges were left out.
+        begun: what an answer is gone on with, if it was begun: the newest question with what clients put around it, and
+            the calls that they answered since.
     """
 
     id: str
     exchanges: Sequence[Exchange] = ()
     attachments: Sequence[Attachment] = ()
     trimmed: int = 0
+    begun: Exchange | None = None
 
 
 class Turn:
@@ -49,16 +60,18 @@ class Turn:
         system: the operator's instructions.
         silence: seconds without anything from the model, after which it has failed.
         one_way: whether attachments may call specialists before the model does.
+        approval_seconds: how long a person may take to approve a call.
 
     Attributes:
         exchange: question and answer so far, to be recorded however the turn ends.
-        began: when, as `time.monotonic` tells it.
+        began: when, as `time.monotonic` tells it; `began_at` in UTC.
+        last: the event that ended it, once it is over.
     """
 
     __slots__ = (
-        "_alarm", "_ask", "_conversation", "_desk", "_earlier", "_ended", "_finish", "_first_token", "_left_out",
-        "_model", "_passes", "_registry", "_silence", "_stopped", "_system", "_usage", "_with_one_way", "began",
-        "exchange", "id", "message_id",
+        "_alarm", "_ask", "_before", "_conversation", "_desk", "_earlier", "_finish", "_first_token", "_left_out",
+        "_model", "_passes", "_registry", "_silence", "_steered", "_stopped", "_system", "_usage", "_with_one_way",
+        "began", "began_at", "exchange", "id", "last", "message_id",
     )  # fmt: skip
 
     def __init__(
@@ -71,10 +84,13 @@ class Turn:
         system: str = "",
         silence: float = 60.0,
         one_way: bool = True,
+        approval_seconds: float = 600.0,
     ) -> None:
         self.id = f"t{secrets.token_hex(8)}"
         self.message_id = f"m{secrets.token_hex(8)}"
-        self.exchange = Exchange(question="")
+        self.exchange = conversation.begun or Exchange(question="")
+        self.exchange.answer_id = self.message_id
+        self._before = len(self.exchange.parts)
         self._ask = ask
         self._conversation = conversation
         self._earlier = list(conversation.exchanges)
@@ -83,19 +99,33 @@ class Turn:
         self._silence = silence
         self._with_one_way = one_way
         self.began = time.monotonic()
+        self.began_at = datetime.now(UTC)
+        usable = registry.usable(ask.specialists)
+        tools = named(ask.tools, {specialist.name for specialist in usable})
         self._system = prompts.system_prompt(
-            registry.usable(ask.specialists), ask.limits, ask.syntax, system, blocks.harmless(ask.system)
+            usable,
+            ask.limits,
+            ask.syntax,
+            system,
+            _client_words(ask, tools),
+            [*itertools.starmap(prompts.tool_line, tools.items())],
         )
         attachments = (*conversation.attachments, *ask.attachments)
-        self._desk = Desk(ask, registry, model, conversation.id, attachments, _block_bytes(model.context_tokens))
+        approvals = Approvals(approval_seconds)
+        block_bytes = _block_bytes(model.context_tokens)
+        self._desk = Desk(
+            ask, registry, model, conversation.id, attachments, block_bytes, approvals, turn_id=self.id, tools=tools
+        )
+        self._desk.recall([*conversation.exchanges, self.exchange])
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
-        self._passes = 0
+        self._passes: list[PassReport] = []
         self._finish: StopReason = "complete"
         self._first_token: float | None = None
-        self._ended = "cancelled"
+        self._steered = 0
         self._left_out = 0  # exchanges, of which is still to be told
         self._usage = Counted()
+        self.last: Done | Error | None = None
 
     def stop(self, reason: Interruption) -> None:
         """Ends the turn with an event that says why, at its next wait."""
@@ -103,10 +133,36 @@ class Turn:
         if self._alarm is not None:
             self._alarm.ring(reason)
 
+    def steer(self, message: str) -> None:
+        """Puts a message of the user in at the next safe place: between passes, or behind a sentence.
+
+        Raises:
+            BadRequest: when the turn is over, or was steered too often.
+        """
+        if self.last is not None or self._stopped is not None:
+            raise BadRequest("This turn is over; send the message as a new one.", code="gone", status=410)
+        if self._steered >= STEERS_MOST:
+            raise BadRequest(f"A turn can be steered {STEERS_MOST} times.", "message", code="rate_limited", status=429)
+        self._steered += 1
+        self._desk.inbox.append(message)
+
+    def decide(self, call_id: str, approve: bool) -> None:
+        """Says for a person whether a call may run.
+
+        Raises:
+            BadRequest: when none of this id waits, or it expired, or was decided otherwise.
+        """
+        self._desk.approvals.decide(call_id, approve)
+
     @property
-    def outcome(self) -> str:
-        """How it ended, in a few words for the log."""
-        return f"{self._ended}, {self._desk.budget.calls} calls, {self._passes} passes"
+    def conversation_id(self) -> str:
+        """The conversation that it belongs to."""
+        return self._conversation.id
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person is to approve a call."""
+        return self._desk.approvals.waiting
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """The turn, event by event. Closing the generator ends everything that runs for it."""
@@ -118,7 +174,7 @@ class Turn:
     async def batches(self) -> AsyncGenerator[Sequence[Event], None]:
         """The turn, as it happens: the events that came together. Closing the generator ends all that runs for it."""
         yield self._beginning()
-        self._alarm = alarm = Alarm(self._ask.limits.turn_seconds, self._silence)
+        self._alarm = self._desk.approvals.alarm = alarm = Alarm(self._ask.limits.turn_seconds, self._silence)
         if self._stopped is not None:
             alarm.ring(self._stopped)
         error = None
@@ -128,11 +184,10 @@ class Turn:
                     async for event in before:
                         yield (event,)
             else:
-                self.exchange.question = "\n\n".join([*self._notes(), self._question()])
+                self.exchange.question = "\n\n".join(filter(None, [*self._notes(), self._question()]))
             more = True
             while more:
                 overdrawn = self._desk.budget.overdrawn
-                self._passes += 1
                 one = self._pass(alarm)
                 try:
                     async with one:
@@ -144,23 +199,50 @@ class Turn:
                                 yield (event,)
                 finally:
                     self._record(one)
-                more = one.calls is not None and not overdrawn
+                more = self._goes_on(one, overdrawn)
+                if self._desk.inbox:
+                    more = True
+                    yield self._put_in()
         except Interrupted as interruption:
-            if interruption.reason == "deadline":
-                self._finish = "deadline"
+            if interruption.reason in ("deadline", "cancelled"):
+                self._finish = interruption.reason
             else:
                 error = _interruption_error(interruption)
         except ModelError as failure:
             log.warning("turn %s: %s", self.id, failure)
-            error = Error(failure.code, failure.message, recoverable=failure.recoverable)
+            error = Error(failure.code, failure.message, recoverable=failure.recoverable, status=failure.status)
         except Exception:
             log.exception("turn %s failed", self.id)
             error = Error("internal", "Something went wrong on the server; it was logged.", recoverable=True)
         finally:
             alarm.close()
-        last = error or self._done()
-        self._ended = last.code if isinstance(last, Error) else last.stop_reason
-        yield self._usage.total(), last
+        yield self._end(error)
+
+    def _goes_on(self, one: Pass, overdrawn: bool) -> bool:
+        """Whether a pass is followed by another: it made calls, and none of them ends the turn."""
+        if one.calls is None or one.stopped or one.calls.handed or overdrawn:
+            return False
+        if self._tokens_left() == 0:
+            self._finish = "length"
+            return False
+        return True
+
+    def _put_in(self) -> Sequence[Event]:
+        """What the user wanted to be put in."""
+        inbox, self._desk.inbox[:] = self._desk.inbox[:], []
+        self.exchange.parts += [Steered(blocks.harmless(message), len(self._passes)) for message in inbox]
+        return [Notice("steered", message) for message in inbox]
+
+    def cut(self) -> Sequence[Event]:
+        """The last events of a turn whose generator was closed before it had told them."""
+        self._finish = "cancelled"
+        return self._end(None)
+
+    def _end(self, error: Error | None) -> Sequence[Event]:
+        if error is not None and self._passes:
+            self._passes[-1] = replace(self._passes[-1], error=error.code)
+        self.last = error or self._done()
+        return self._usage.total(), self.last
 
     def _beginning(self) -> Sequence[Event]:
         """What can be told before anything is asked."""
@@ -175,7 +257,7 @@ class Turn:
         """What attachments ask for by themselves; its blocks stand before the user's text."""
         new = self._ask.attachments
         notes = [*self._notes(), prompts.attachments_note(new), *self._texts(new)]
-        calls = Calls(self._desk, self._passes)
+        calls = Calls(self._desk, 0)
         for attachment in new if self._with_one_way else ():
             for specialist in self._registry.usable(self._ask.specialists):
                 if attachment.kind in specialist.activates_on:
@@ -186,7 +268,8 @@ class Turn:
                 async for event in events:
                     yield event
         finally:
-            self.exchange.question = "\n\n".join([*notes, *(part.block for part in calls.parts()), self._question()])
+            said = [*notes, *(part.block for part in calls.parts()), self._question()]
+            self.exchange.question = "\n\n".join(filter(None, said))
 
     def _notes(self) -> list[str]:
         return [] if self._ask.now is None else [prompts.clock_note(self._ask.now, self._ask.time_zone)]
@@ -205,16 +288,24 @@ class Turn:
         return found
 
     def _pass(self, alarm: Alarm) -> Pass:
+        number, sampling = len(self._passes) + 1, self._ask.sampling
+        if sampling.max_tokens is not None:
+            sampling = replace(sampling, max_tokens=max(1, self._tokens_left() or 1))
         return Pass(
-            self._passes, self._model, self._messages, self._trim, self._desk, alarm, self._usage, self._silence
+            number, self._model, self._messages, self._trim, self._desk, alarm, self._usage, self._silence, sampling
         )
+
+    def _tokens_left(self) -> int | None:
+        """How many tokens the model may still write; None when the client did not say."""
+        most = self._ask.sampling.max_tokens
+        return None if most is None else max(0, most - self._usage.total().completion_tokens)
 
     def _messages(self) -> list[Message]:
         return transcript.messages(self._system, [*self._earlier, self.exchange], self._model.resume)
 
     def _trim(self) -> bool:
         """Leaves out the older half of the history when it was the first to be asked with, once; whether it did."""
-        if self._passes > 1 or len(self._earlier) < max(1, len(self._conversation.exchanges)):
+        if self._passes or len(self._earlier) < max(1, len(self._conversation.exchanges)):
             return False
         self._earlier = self._earlier[(len(self._earlier) + 1) // 2 :]
         self._left_out = len(self._conversation.exchanges) - len(self._earlier)
@@ -227,23 +318,74 @@ class Turn:
     def _record(self, one: Pass) -> None:
         """Keeps what a pass said, however it ended."""
         self.exchange.parts += one.parts()
-        self._usage.pass_ended()
         self._finish = one.finish
         if self._first_token is None:
             self._first_token = one.first_text
+        taken, estimated = self._usage.pass_ended()
+        self._passes.append(
+            PassReport(
+                number=len(self._passes) + 1,
+                began_ms=self._since(one.began),
+                first_token_ms=None if one.first_text is None else self._since(one.first_text),
+                ended_ms=self._since(time.monotonic()),
+                prompt_tokens=taken.prompt,
+                completion_tokens=taken.completion,
+                reused_tokens=taken.reused,
+                estimated=estimated,
+                finish=one.finish,
+            )
+        )
+
+    def _since(self, moment: float) -> int:
+        return round((moment - self.began) * 1000)
 
     def _done(self) -> Done:
-        now = time.monotonic()
         first = self._first_token
         return Done(
             stop_reason="call_limit" if self._desk.budget.overdrawn else self._finish,
             message_id=self.message_id,
-            text=self.exchange.visible,
+            text="".join(part.text for part in self.exchange.parts[self._before :] if isinstance(part, Said)),
             calls=self._desk.budget.calls,
-            passes=self._passes,
-            first_token_ms=None if first is None else round((first - self.began) * 1000),
-            total_ms=round((now - self.began) * 1000),
+            passes=len(self._passes),
+            first_token_ms=None if first is None else self._since(first),
+            total_ms=self._since(time.monotonic()),
         )
+
+    def report(self, wire: str) -> TurnReport:
+        """What happened so far; `wire` is the protocol of who asked."""
+        last, first = self.last, self._first_token
+        return TurnReport(
+            turn_id=self.id,
+            conversation_id=self._conversation.id,
+            message_id=self.message_id,
+            user=self._ask.user,
+            wire=wire,
+            model=self._model.name,
+            state=_state(last, self.waits),
+            began=self.began_at,
+            total_ms=last.total_ms if isinstance(last, Done) else self._since(time.monotonic()),
+            first_token_ms=None if first is None else self._since(first),
+            stop_reason=last.stop_reason if isinstance(last, Done) else None,
+            error=last.code if isinstance(last, Error) else None,
+            usage=self._usage.total(),
+            passes=tuple(self._passes),
+            calls=tuple(call.report(self.began) for call in self._desk.calls),
+        )
+
+
+def _state(last: Done | Error | None, waits: bool) -> State:
+    if last is None:
+        return "waiting" if waits else "running"
+    return "error" if isinstance(last, Error) else "done"
+
+
+def _client_words(ask: Ask, tools: Mapping[str, Tool]) -> str:
+    """The client's instructions, and whether it wants one of its tools to be called."""
+    words = blocks.harmless(ask.system)
+    if not tools or not ask.must_call:
+        return words
+    wanted = next((name for name, tool in tools.items() if tool.name == ask.must_call), None)
+    return f"{words}\n\n{prompts.must_call(wanted)}".strip()
 
 
 def _left_out(trimmed: int) -> Notice:

@@ -41,9 +41,10 @@ class Counted:
         """The server told what the pass took."""
         self._of_pass = usage
 
-    def pass_ended(self) -> None:
-        """The pass is over, however it ended; what the server did not tell of it is estimated."""
+    def pass_ended(self) -> tuple[PassUsage, bool]:
+        """The pass is over, however it ended: what it took, and whether that is estimated."""
         usage, self._of_pass = self._of_pass, None
+        estimated = usage is None
         if usage is None:
             self._estimated = True
             usage = PassUsage(_tokens(self._asked_bytes), _tokens(self._heard_bytes))
@@ -51,6 +52,7 @@ class Counted:
         self._completion += usage.completion
         if usage.reused is not None:
             self._reused = (self._reused or 0) + usage.reused
+        return usage, estimated
 
     def total(self) -> Usage:
         """The sum over the passes so far."""

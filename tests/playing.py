@@ -294,3 +294,10 @@ def _short(event: Event) -> Any:
 
 def _plain(params: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(params or {})
+
+
+def outcome(turn: Turn) -> str:
+    """How a turn ended, or that it was cut, with its numbers of calls and passes."""
+    report = turn.report("native")
+    calls = sum(call.by == "model" for call in report.calls)
+    return f"{report.stop_reason or report.error or 'cut'}, {calls} calls, {len(report.passes)} passes"

@@ -369,18 +369,26 @@ START_DATA = (
 )  # fmt: skip
 def test_a_frame_literally(event: Event, name: str, data: str) -> None:
     encoder = native.Encoder("t1")
-    assert encoder.encode(event) == f"retry: 2000\nevent: {name}\nid: t1.1\ndata: {data}\n\n".encode()
-    assert encoder.encode(event) == f"event: {name}\nid: t1.2\ndata: {data}\n\n".encode()
+    assert encoder.encode([event]) == f"retry: 2000\nevent: {name}\nid: t1.1\ndata: {data}\n\n".encode()
+    assert encoder.encode([event]) == f"event: {name}\nid: t1.2\ndata: {data}\n\n".encode()
 
 
 def test_ids_count_from_1_without_gaps_and_retry_stands_in_the_first_frame() -> None:
     encoder = native.Encoder("t9")
     events: list[Event] = [START, Token("a"), Thinking("b"), Token("c"), Error("internal", "x", True)]
-    stream = b"".join(encoder.encode(event) for event in events).decode()
+    stream = b"".join(encoder.encode([event]) for event in events).decode()
     assert [line for line in stream.split("\n") if line.startswith("id: ")] == [f"id: t9.{n}" for n in range(1, 6)]
     assert stream.startswith("retry: 2000\n")
     assert stream.count("retry:") == 1
     assert "\r" not in stream
+    assert native.Encoder("t9").encode(events).decode() == stream
+    assert encoder.taken == 5
+
+
+def test_a_reader_goes_on_behind_an_event() -> None:
+    encoder = native.Encoder("t9", after=7)
+    assert encoder.encode([Token("a")]) == b'event: token\nid: t9.8\ndata: {"text":"a"}\n\n'
+    assert encoder.taken == 1
 
 
 def test_every_event_has_a_name() -> None:

@@ -146,7 +146,7 @@ def test_every_code_that_needs_one_has_a_reason() -> None:
 REASONS_IN_WORDS = {
     "unknown": "there is no specialist of that name; there are: beeps, weather",
     "denied": "it may not be used here; go on without it",
-    "declined": "it needs a person's approval, which cannot be given here; tell the user what to do by hand",
+    "declined": "a person was asked to approve it and did not; do not ask for it again, tell the user so and go on",
     "unauthorized": "it needs a signed-in user; go on without it",
     "repeated": "the same call was made before and its result stands above; use it and go on",
     "specialist_limit": "it was called 3 times, which is all it may be; go on with what you have",

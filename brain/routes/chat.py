@@ -1,27 +1,21 @@
 """Roof: Brain's own protocol. One turn as a stream of server-sent events."""
 
-import logging
-import time
-from functools import partial
+from dataclasses import replace
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from brain import conversation
 from brain.ask import Ask, Attachment
 from brain.errors import BadRequest
 from brain.house import House
 from brain.response import TurnResponse
 from brain.routes.incoming import house_of, kind, limited
-from brain.store.memory import Record
-from brain.turn import Turn
+from brain.routes.turning import begun, led
 from brain.wire import native
 
 FIELDS_MOST = 50
-
-log = logging.getLogger("brain")
 
 
 class ChatStream:
@@ -34,32 +28,12 @@ class ChatStream:
 
 
 async def _turn_response(request: Request) -> TurnResponse:
-    house = house_of(request)
     if "last-event-id" in request.headers:  # a reader that was cut off; another turn is not what it asks for
         message = "This turn is no longer kept; ask again without Last-Event-ID."
         raise BadRequest(message, "last-event-id", code="gone", status=410)
-    ask = await _ask(request, house)
-    model = house.model(ask.model)
-    record = house.store.take(ask.user, ask.conversation_id or conversation.new_id())
-    try:
-        record.check_room(ask.message, ask.attachments)
-        ask, recalled = conversation.recall(record, ask, model.context_tokens)
-        settings = house.settings
-        turn = Turn(ask, recalled, model, house.registry, system=settings.system, silence=settings.model_idle_seconds)
-    except BaseException:
-        house.store.give_back(record)
-        raise
-    if house.leaving:
-        turn.stop("shutdown")
-    settle = partial(_settle, house, turn, ask, record)
-    return TurnResponse(turn, open_ones=house.answers, heartbeat=settings.heartbeat_seconds, settle=settle)
-
-
-def _settle(house: House, turn: Turn, ask: Ask, record: Record) -> None:
-    conversation.keep(record, ask, turn.exchange)
-    house.store.give_back(record)
-    milliseconds = (time.monotonic() - turn.began) * 1000
-    log.info("turn %s of %s: %s, %.0f ms", turn.id, ask.user, turn.outcome, milliseconds)
+    ask = replace(await _ask(request, house_of(request)), asks_person=True)
+    run = begun(request, ask, "native")
+    return led(request, run, native.Encoder(run.id))
 
 
 async def _ask(request: Request, house: House) -> Ask:

@@ -4,7 +4,7 @@ import base64
 import json
 import re
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, get_args
@@ -210,15 +210,33 @@ def too_many() -> BadRequest:
 
 
 class Encoder:
-    """Writes the events of one turn: ids count from 1 without gaps, lines end in LF."""
+    """Writes the events of one turn: ids count from 1 without gaps, lines end in LF.
 
-    def __init__(self, turn_id: str) -> None:
-        self._number = 0
+    Args:
+        after: the number of the event behind which a reader goes on.
+    """
+
+    content_type = b"text/event-stream; charset=utf-8"
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    heartbeat = HEARTBEAT
+    closed = False
+
+    def __init__(self, turn_id: str, after: int = 0) -> None:
+        self._number = after
+        self._after = after
         self._token_head = b"event: token\nid: " + turn_id.encode() + b"."
         self._id = turn_id.encode() + b"."
 
-    def encode(self, event: Event) -> bytes:
-        """One event as the bytes of its frame."""
+    @property
+    def taken(self) -> int:
+        """How many events were written."""
+        return self._number - self._after
+
+    def encode(self, events: Sequence[Event]) -> bytes:
+        """What came together as the bytes of its frames."""
+        return self._frame(events[0]) if len(events) == 1 else b"".join(map(self._frame, events))
+
+    def _frame(self, event: Event) -> bytes:
         self._number += 1
         if isinstance(event, Token) and self._number > 1:
             return b'%b%d\ndata: {"text":%b}\n\n' % (self._token_head, self._number, _json(event.text))

@@ -159,7 +159,7 @@ def encode(run: Run) -> Table:
     for _ in range(run.rounds):
         for column, size in READS.items():
             texts = joined(words(count), size)
-            events = [Token(text) for text in texts]
+            events = [(Token(text),) for text in texts]
             encoder = Encoder("t0123456789abcdef")
             table.add("brain", column, nanoseconds(_each(encoder.encode), events, count))
             for name, way in ways.items():
@@ -216,9 +216,9 @@ async def _turn(texts: Sequence[str]) -> None:
     asked = Ask("hi", None, Limits(), ("bracket", "function_call"), "UTC")
     one = Turn(asked, Conversation("c"), Player(texts), Registry())
     encoder = Encoder(one.id)
-    async with aclosing(one.events()) as events:
-        async for event in events:
-            encoder.encode(event)
+    async with aclosing(one.batches()) as batches:
+        async for batch in batches:
+            encoder.encode(batch)
 
 
 def a_turn(tokens: int) -> float:

@@ -1,0 +1,148 @@
+"""Roof: begins a turn for a route, whatever its protocol; answers that are not streamed are put together here."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+from starlette.requests import ClientDisconnect, Request
+
+from brain import conversation
+from brain.ask import Ask
+from brain.errors import BadRequest
+from brain.events import Event
+from brain.held import Held
+from brain.house import House
+from brain.messages import Exchange, Spoken
+from brain.passes import Model
+from brain.report import TurnReport
+from brain.response import Encoder, Refusal, TurnResponse
+from brain.routes.incoming import house_of
+from brain.store.memory import Record
+from brain.turn import Conversation, Turn
+from brain.turns import Run
+
+
+def begun(
+    request: Request,
+    ask: Ask,
+    wire: str,
+    *,
+    spoken: Sequence[Spoken] | None = None,
+    joinable: bool = True,
+    survives: float | None = None,
+    request_id: str | None = None,
+) -> Run:
+    """Takes on a turn, which is then to be led: by a response, or alone.
+
+    Args:
+        wire: the protocol of who asks.
+        spoken: the history that the client holds, with what is asked now; None where Brain holds it. It is the history
+            then in any case; `ask.conversation_id` says under which id the turn is filed, if it is to be.
+        joinable, survives, request_id: as `Turns.begin`.
+
+    Raises:
+        BadRequest: when the user may not ask now, or not this.
+    """
+    house = house_of(request)
+    model = house.model(ask.model)
+    if ask.sampling.format is not None:
+        ask = replace(ask, specialists=frozenset(), tools=())  # what must be JSON can hold no marker
+    record = _record(house, ask, filed=spoken is None or ask.conversation_id is not None)
+    try:
+        if record is not None:
+            record.check_room(ask.message, ask.attachments)
+        ask, recalled = _recalled(house, ask, record, spoken, model.context_tokens)
+        turn = _turn(house, ask, recalled, model)
+    except BaseException:
+        if record is not None:
+            house.store.give_back(record)
+        raise
+    if house.leaving:
+        turn.stop("shutdown")
+    settle = partial(_settle, house, turn.exchange, ask, record)
+    return house.turns.begin(turn, ask, wire, settle, joinable=joinable, survives=survives, request_id=request_id)
+
+
+def _record(house: House, ask: Ask, *, filed: bool) -> Record | None:
+    return house.store.take(ask.user, ask.conversation_id or conversation.new_id()) if filed else None
+
+
+def _recalled(
+    house: House, ask: Ask, record: Record | None, spoken: Sequence[Spoken] | None, context_tokens: int | None
+) -> tuple[Ask, Conversation]:
+    if spoken is None:
+        assert record is not None
+        return conversation.recall(record, ask, context_tokens)
+    taken = [specialist.name for specialist in house.registry.usable(ask.specialists)]
+    conversation_id = record.id if record is not None else conversation.new_id()
+    ask, held = Held(ask, taken).conversation(spoken, conversation_id)
+    return ask, conversation.windowed(held, context_tokens)
+
+
+def _turn(house: House, ask: Ask, recalled: Conversation, model: Model) -> Turn:
+    settings = house.settings
+    return Turn(
+        ask,
+        recalled,
+        model,
+        house.registry,
+        system=settings.system,
+        silence=settings.model_idle_seconds,
+        approval_seconds=settings.approval_seconds,
+    )
+
+
+def _settle(house: House, exchange: Exchange, ask: Ask, record: Record | None, report: TurnReport) -> None:
+    if record is not None:
+        conversation.keep(record, ask, exchange)
+        house.store.give_back(record)
+    house.ended(report)
+
+
+def led(request: Request, run: Run, encoder: Encoder, refusal: Refusal | None = None) -> TurnResponse:
+    """A response that runs the turn, and with whose reader it ends."""
+    house = house_of(request)
+    heartbeat = house.settings.heartbeat_seconds
+    return TurnResponse(run, encoder, open_ones=house.answers, heartbeat=heartbeat, refusal=refusal)
+
+
+def followed(request: Request, run: Run, encoder: Encoder, after: int = 0) -> TurnResponse:
+    """A response for one more reader of a turn that others run; from behind event `after`.
+
+    Raises:
+        BadRequest: `gone`, when what came behind it is no longer kept.
+    """
+    if run.journal is None:
+        raise BadRequest("This turn cannot be joined.", code="gone", status=410)
+    run.journal.check(after)
+    house = house_of(request)
+    heartbeat = house.settings.heartbeat_seconds
+    return TurnResponse(run, encoder, open_ones=house.answers, heartbeat=heartbeat, after=after)
+
+
+async def whole(request: Request, run: Run) -> list[Event]:
+    """All events of a turn, for an answer that is not streamed. When the client leaves, the turn is stopped.
+
+    Raises:
+        ClientDisconnect: when nobody is left to be answered.
+    """
+    watching = asyncio.create_task(_hung_up(request), name="hang-up")
+    watching.add_done_callback(lambda _: run.stop())
+    events: list[Event] = []
+    try:
+        async for batch in run.lead():
+            events += batch
+        if watching.done():
+            raise ClientDisconnect
+        return events
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,253 @@
+"""Rooms: the turns of this process, those that run and, for a while, those that ended."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+
+from brain.ask import Ask
+from brain.errors import BadRequest, Interruption
+from brain.events import Event
+from brain.journal import Journal
+from brain.report import TurnReport
+from brain.turn import Turn
+
+KEPT_SECONDS = 300.0
+"""How long a turn is kept behind its end."""
+BYTES_MOST = 256 * 1024 * 1024
+"""Of all journals together. Turns that ended make room first, then the beginnings of those that run."""
+OVER_MOST = 10_000
+SWEEP_SECONDS = 5.0
+
+Settle = Callable[[TurnReport], None]
+
+
+class Run:
+    """One turn: it is led once, followed by any number of readers, and steered from outside.
+
+    Args:
+        wire: the protocol of who asked.
+        settle: records the turn, once, before anybody reads that it ended.
+        journal: what it told; None for a turn that nobody can join.
+        survives: seconds that the turn goes on when its last reader has left; None for ever.
+
+    Attributes:
+        hurry: told when the turn is stopped, for a leader whose reader takes nothing.
+        left_at: the event behind which the one who asked left, to come back with an approval.
+    """
+
+    def __init__(
+        self, turn: Turn, ask: Ask, wire: str, settle: Settle, journal: Journal | None, survives: float | None
+    ) -> None:
+        self.id = turn.id
+        self.user = ask.user
+        self.conversation_id = turn.conversation_id
+        self.wire = wire
+        self.journal = journal
+        self.survives = survives
+        self.hurry: Callable[[], None] | None = None
+        self.left_at = 0
+        self.request_id: str | None = None
+        self._turn: Turn | None = turn
+        self._settle: Settle | None = settle
+        self._report: TurnReport | None = None
+        self._readers = 0
+        self._grace: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the turn has ended."""
+        return self._turn is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person is to approve a call."""
+        return self._turn is not None and self._turn.waits
+
+    def report(self) -> TurnReport:
+        """What happened so far."""
+        if self._turn is not None:
+            return self._turn.report(self.wire)
+        assert self._report is not None
+        return self._report
+
+    def stop(self, reason: Interruption = "cancelled") -> None:
+        """Ends the turn at its next wait, which is now; nothing for one that is over."""
+        if self._turn is not None:
+            self._turn.stop(reason)
+            if self.hurry is not None:
+                self.hurry()
+
+    def steer(self, message: str) -> None:
+        """As `Turn.steer`."""
+        if self._turn is None:
+            raise BadRequest("This turn is over; send the message as a new one.", code="gone", status=410)
+        self._turn.steer(message)
+
+    def decide(self, call_id: str, approve: bool) -> None:
+        """As `Turn.decide`."""
+        if self._turn is None:
+            raise BadRequest("This turn is over; nothing waits for an approval.", code="gone", status=410)
+        self._turn.decide(call_id, approve)
+
+    async def lead(self) -> AsyncGenerator[Sequence[Event], None]:
+        """Runs the turn, once: the events that came together. Closing the generator ends the turn at once."""
+        turn, journal = self._turn, self.journal
+        assert turn is not None
+        try:
+            async with aclosing(turn.batches()) as batches:
+                async for batch in batches:
+                    if turn.last is not None:
+                        self._end(turn)
+                    if journal is not None:
+                        journal.add(batch)
+                    yield batch
+                    del batch  # not kept while the next are waited for
+        finally:
+            self.cut()
+
+    def cut(self) -> None:
+        """Ends a turn that is led no further, if it is not over; its readers are told."""
+        if self._turn is not None:
+            last = self._turn.cut()
+            self._end(self._turn)
+            if self.journal is not None:
+                self.journal.add(last)
+
+    def alone(self) -> None:
+        """Runs the turn in a task of its own, whoever reads."""
+        self._task = asyncio.create_task(self._lead_on(), name="turn")
+        if self.survives:
+            self._begin_grace(self.survives)
+
+    async def _lead_on(self) -> None:
+        async with aclosing(self.lead()) as batches:
+            async for _ in batches:
+                pass
+
+    async def give_up(self) -> None:
+        """Ends a turn that runs alone without waiting for its own end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self.cut()
+
+    def joined(self) -> None:
+        """A reader follows."""
+        self._readers += 1
+        if self._grace is not None:
+            self._grace.cancel()
+
+    def left(self, *, comes_back: bool = False) -> None:
+        """A reader follows no more; one that comes back with an approval is waited for, as long as that may take."""
+        self._readers -= 1
+        if not self._readers and self.survives is not None and not self.over and not (comes_back and self.waits):
+            self._begin_grace(self.survives)
+
+    def _begin_grace(self, seconds: float) -> None:
+        self._grace = asyncio.get_running_loop().call_later(seconds, self.stop)
+
+    def _end(self, turn: Turn) -> None:
+        """Settles, and lets go of all that the turn held."""
+        settle, self._settle = self._settle, None
+        if settle is not None:
+            self._report = turn.report(self.wire)
+            self._turn = None
+            if self._grace is not None:
+                self._grace.cancel()
+            settle(self._report)
+
+
+class Turns:
+    """All turns of this process by their ids, and by the ids that clients gave their requests."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Run] = {}
+        self._asked: dict[tuple[str | None, str], str] = {}
+        self._over: OrderedDict[str, float] = OrderedDict()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def running(self) -> list[Run]:
+        """Those that are not over."""
+        return [run for run in self._runs.values() if not run.over]
+
+    def begin(
+        self,
+        turn: Turn,
+        ask: Ask,
+        wire: str,
+        settle: Settle,
+        *,
+        joinable: bool = True,
+        survives: float | None = None,
+        request_id: str | None = None,
+    ) -> Run:
+        """Takes on a turn, to be led; `request_id` is the client's own, under which it can be joined."""
+
+        def over(report: TurnReport) -> None:
+            self._over[turn.id] = time.monotonic()
+            settle(report)
+
+        run = self._runs[turn.id] = Run(turn, ask, wire, over, Journal() if joinable else None, survives)
+        if request_id is not None:
+            self._asked[ask.user, request_id] = turn.id
+            run.request_id = request_id
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+        return run
+
+    def find(self, turn_id: str, user: str | None) -> Run | None:
+        """The turn, if it is kept and the user's own."""
+        run = self._runs.get(turn_id)
+        return run if run is not None and run.user == user else None
+
+    def asked(self, request_id: str, user: str | None) -> Run | None:
+        """The turn that the user began with this id of their own."""
+        return self.find(self._asked.get((user, request_id), ""), user)
+
+    def newest(self, conversation_id: str, user: str | None) -> Run | None:
+        """The newest turn of a conversation of the user's."""
+        of_it = (run for run in reversed(self._runs.values()) if run.conversation_id == conversation_id)
+        return next((run for run in of_it if run.user == user), None)
+
+    def close(self) -> None:
+        """Forgets all turns."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        self._runs.clear()
+        self._over.clear()
+        self._asked.clear()
+
+    def _sweep(self) -> None:
+        """Forgets turns that ended long ago, and makes room; once in a while, as long as there is any turn."""
+        oldest = time.monotonic() - KEPT_SECONDS
+        while self._over and (next(iter(self._over.values())) < oldest or len(self._over) > OVER_MOST):
+            self._forget_oldest()
+        used = sum(map(_bytes, self._runs.values()))
+        while used > BYTES_MOST and self._over:
+            used -= self._forget_oldest()
+        for run in sorted(self.running, key=_bytes, reverse=True) if used > BYTES_MOST else ():
+            if used <= BYTES_MOST or run.journal is None:
+                break
+            used -= _bytes(run)
+            run.journal.shorten()
+            used += _bytes(run)
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep) if self._runs else None
+
+    def _forget_oldest(self) -> int:
+        turn_id, _ = self._over.popitem(last=False)
+        run = self._runs.pop(turn_id)
+        if run.request_id is not None and self._asked.get((run.user, run.request_id)) == turn_id:
+            del self._asked[run.user, run.request_id]
+        return _bytes(run)
+
+
+def _bytes(run: Run) -> int:
+    return run.journal.bytes if run.journal is not None else 0
