@@ -29,6 +29,13 @@ _CONTEXT = re.compile(
 )
 _CONTEXT_STATUS = frozenset({400, 413, 422, 500})
 _PREFILL_STATUS = frozenset({400, 422})
+_REFUSALS = {
+    401: ("The model server refused Brain's key.", False),
+    403: ("The model server refused Brain's key.", False),
+    404: ("The model server does not have this model.", False),
+    429: ("The model server takes no more requests at the moment.", True),
+}
+"""What is said of an answer with such a status, and whether asking again may help."""
 
 
 class Over:
@@ -253,14 +260,9 @@ def explained(status: int, text: str) -> ModelError:
     """The error for an HTTP status that is not 200, and the text that came with it."""
     detail = f"HTTP {status}: {text}"
     if status in _CONTEXT_STATUS and _CONTEXT.search(text):
-        return _too_long(detail)
-    if status in (401, 403):
-        return ModelError("model_failed", "The model server refused Brain's key.", detail, recoverable=False)
-    if status == 404:
-        return ModelError("model_failed", "The model server does not have this model.", detail, recoverable=False)
-    if status == 429:
-        return ModelError("model_failed", "The model server takes no more requests at the moment.", detail)
-    return ModelError("model_failed", "The model server could not answer.", detail)
+        return _too_long(detail, status)
+    message, recoverable = _REFUSALS.get(status, ("The model server could not answer.", True))
+    return ModelError("model_failed", message, detail, recoverable=recoverable, status=status)
 
 
 def _no_stream(kind: str) -> ModelError:
@@ -268,9 +270,9 @@ def _no_stream(kind: str) -> ModelError:
     return ModelError("model_failed", message, f"Content-Type: {kind[:200]}", recoverable=False)
 
 
-def _too_long(detail: str) -> ModelError:
+def _too_long(detail: str, status: int | None = None) -> ModelError:
     message = "The conversation is too long for the model; begin a new one, or ask for less."
-    return ModelError("model_context", message, detail)
+    return ModelError("model_context", message, detail, status=status)
 
 
 async def _refusal(status: int, reads: Reads, resumed: bool) -> ModelError:
