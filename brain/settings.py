@@ -1,6 +1,7 @@
 """Ground: what the operator sets, read once into one frozen object. The table in the docs is made from it."""
 
 import ipaddress
+import json
 import re
 import tomllib
 import zoneinfo
@@ -15,6 +16,10 @@ from brain.errors import SettingsError
 PREFIX = "BRAIN_"
 SPECIALIST_PREFIX = "BRAIN_SPECIALIST_"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOCAL_USER = "local"
+"""Who everybody is where nobody needs a key."""
+KEY_LENGTH = 16
+"""A key of fewer characters is doubtful."""
 MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
 
 SPECIALIST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -150,10 +155,38 @@ def _syntax(value: Any) -> tuple[str, ...]:
 
 
 def _keys(value: Any) -> tuple[tuple[str, str], ...]:
+    """Pairs of key and user; what no header could carry is refused, and so is what is no Unicode."""
     pairs = [(key.strip(), user.strip()) for key, _, user in (item.partition(":") for item in _names(value))]
-    if not all(key and user for key, user in pairs) or len(dict(pairs)) < len(pairs):
+    if not all(part and part.isprintable() for pair in pairs for part in pair) or len(dict(pairs)) < len(pairs):
         raise ValueError
     return tuple(pairs)
+
+
+def _users(value: Any) -> Mapping[str, Mapping[str, Any]]:
+    """The table of users, from TOML, or from JSON in the environment; what is wrong is named by its place in it."""
+    try:
+        table = json.loads(value) if isinstance(value, str) else value
+    except RecursionError:
+        raise ValueError from None
+    if not isinstance(table, dict) or not all(name and name.isprintable() for name in table):
+        raise ValueError
+    return {name: _user(f"users.{name}", rights) for name, rights in table.items()}
+
+
+def _user(place: str, rights: Any) -> Mapping[str, Any]:
+    if not isinstance(rights, dict):
+        raise SettingsError(f"{place}: must be a table with any of: {', '.join(_RIGHTS)}.")
+    for name in rights:
+        if name not in _RIGHTS:
+            raise SettingsError(f"{place}.{name} is not a setting. Known: {', '.join(_RIGHTS)}.")
+    return {name: _right(f"{place}.{name}", value, *_RIGHTS[name]) for name, value in rights.items()}
+
+
+def _right(place: str, value: Any, parse: Parse, allowed: str) -> Any:
+    try:
+        return parse(value)
+    except (TypeError, ValueError):
+        raise SettingsError(f"{place}={value!r} is not allowed. Allowed: {allowed}.") from None
 
 
 def _folder(value: Any) -> Path:
@@ -179,6 +212,28 @@ def environ_name(specialist: str, key: str) -> str:
 
 
 _SECONDS = "a number of seconds above 0, at most 86400"
+_TURNS = "a whole number from 0 to 100000"
+_turns = _count(0, 100_000)
+_RIGHTS: Mapping[str, tuple[Parse, str]] = {
+    "specialists": (_specialists, "names, as a list or comma-separated"),
+    "turns_a_minute": (_turns, _TURNS),
+    "turns_at_once": (_turns, _TURNS),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What one user may do.
+
+    Attributes:
+        specialists: the only ones that may be called, of those that the operator allows; None for all of them.
+        turns_a_minute: how many turns may begin; 0 for any number.
+        turns_at_once: how many turns may run; 0 for any number.
+    """
+
+    specialists: frozenset[str] | None = None
+    turns_a_minute: int = 0
+    turns_at_once: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +311,20 @@ class Settings:
         "who may call. With none, one local user (who counts as signed in) and no authentication",
         secret=True,
     )
+    users: Mapping[str, Mapping[str, Any]] | None = _setting(
+        None,
+        _users,
+        "a table for each user with any of `specialists`, `turns_a_minute`, `turns_at_once`: in TOML "
+        '`[users.ada]`, in the environment as JSON: `{"ada": {"specialists": ["wiki"]}}`',
+        "what single users may do, where it is not what all may",
+        secret=True,  # whoever takes it for KEYS does not find them on the screen
+    )
+    turns_a_minute: int | None = _setting(
+        None, _turns, _TURNS, "turns that a user may begin; 0: any number", "`120` with KEYS, else `0`"
+    )
+    turns_at_once: int | None = _setting(
+        None, _turns, _TURNS, "turns of a user that may run; 0: any number", "`32` with KEYS, else `0`"
+    )
     calls: int = _setting(5, _count(0, 100), "a whole number from 0 to 100", "calls of specialists a turn")
     calls_per_specialist: int = _setting(
         3, _count(0, 100), "a whole number from 0 to 100", "calls of one specialist a turn"
@@ -290,6 +359,31 @@ class Settings:
     def limits(self) -> Limits:
         """The limits of a turn that asks for no lower ones."""
         return Limits(self.calls, self.calls_per_specialist, self.turn_seconds, self.call_seconds)
+
+    def rights(self, user: str | None) -> Rights:
+        """What a user may do: what USERS says, else what all may."""
+        own = (self.users or {}).get(user or "", {})
+        specialists = own.get("specialists")
+        return Rights(
+            None if specialists is None else frozenset(specialists),
+            own.get("turns_a_minute", self._for_all(self.turns_a_minute, 120)),
+            own.get("turns_at_once", self._for_all(self.turns_at_once, 32)),
+        )
+
+    def _for_all(self, said: int | None, with_keys: int) -> int:
+        if said is not None:
+            return said
+        return with_keys if self.keys else 0
+
+    @property
+    def doubts(self) -> list[str]:
+        """What is allowed, but hardly meant; in sentences that show no key."""
+        known = {user for _, user in self.keys} if self.keys else {LOCAL_USER}
+        short = dict.fromkeys(user for key, user in self.keys if len(key) < KEY_LENGTH)  # each once, in their order
+        return [
+            *(f"No key: {name}, whom USERS names" for name in self.users or () if name not in known),
+            *(f"Short key: one of {user} has fewer than {KEY_LENGTH} characters and can be guessed" for user in short),
+        ]
 
     def of_specialist(self, name: str) -> dict[str, Any]:
         """What is set for one specialist, keys in lower case; the environment wins over the file."""
