@@ -80,6 +80,7 @@ class Ask:
         must_call: whether one of the tools has to be called; a name says which.
         stop: texts at the first of which the answer ends, without it.
         replaces: the id of the stored answer that this turn takes the place of, with all behind it.
+        request_id: the client's own, by which the turn can be joined.
         asks_person: whether somebody can be asked to approve a call; without, such a call is declined at once.
     """
 
@@ -100,6 +101,7 @@ class Ask:
     stop: tuple[str, ...] = ()
     sampling: Sampling = UNSAID
     replaces: str | None = None
+    request_id: str | None = None
     asks_person: bool = False
 
 

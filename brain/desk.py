@@ -93,9 +93,9 @@ class Desk:
 
     def read(self, name: str, code: CallCode | None) -> None:
         """Notes that the model reads what came of a call; other failures say nothing but Brain's own words."""
-        entry = self.registry.get(name)
-        if code in (None, "refused") and (entry is None or entry.specialist.outside):
-            self.outside = True
+        if code in (None, "refused") and not self.outside:
+            entry = self.registry.get(name)
+            self.outside = entry is None or entry.specialist.outside
 
     def must_ask(self, specialist: Specialist[..., Any], params: Mapping[str, Any]) -> bool:
         """Whether a person must agree to a call. Behind strangers' words, no function says that it need not be."""

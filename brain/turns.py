@@ -43,12 +43,12 @@ class Run:
         self.id = turn.id
         self.user = ask.user
         self.conversation_id = turn.conversation_id
+        self.request_id = ask.request_id
         self.wire = wire
         self.journal = journal
         self.survives = survives
         self.hurry: Callable[[], None] | None = None
         self.left_at = 0
-        self.request_id: str | None = None
         self._turn: Turn | None = turn
         self._settle: Settle | None = settle
         self._report: TurnReport | None = None
@@ -186,18 +186,16 @@ class Turns:
         *,
         joinable: bool = True,
         survives: float | None = None,
-        request_id: str | None = None,
     ) -> Run:
-        """Takes on a turn, to be led; `request_id` is the client's own, under which it can be joined."""
+        """Takes on a turn, to be led."""
 
         def over(report: TurnReport) -> None:
             self._over[turn.id] = time.monotonic()
             settle(report)
 
         run = self._runs[turn.id] = Run(turn, ask, wire, over, Journal() if joinable else None, survives)
-        if request_id is not None:
-            self._asked[ask.user, request_id] = turn.id
-            run.request_id = request_id
+        if ask.request_id is not None:
+            self._asked[ask.user, ask.request_id] = turn.id
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
         return run
@@ -207,9 +205,11 @@ class Turns:
         run = self._runs.get(turn_id)
         return run if run is not None and run.user == user else None
 
-    def asked(self, request_id: str, user: str | None) -> Run | None:
-        """The turn that the user began with this id of their own."""
-        return self.find(self._asked.get((user, request_id), ""), user)
+    def asked(self, ask: Ask) -> Run | None:
+        """The turn that the user began with the same id of their own, if one was given."""
+        if ask.request_id is None:
+            return None
+        return self.find(self._asked.get((ask.user, ask.request_id), ""), ask.user)
 
     def newest(self, conversation_id: str, user: str | None) -> Run | None:
         """The newest turn of a conversation of the user's."""

@@ -1,44 +1,84 @@
 """Roof: Brain's own protocol. One turn as a stream of server-sent events."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from brain.ask import Ask, Attachment
 from brain.errors import BadRequest
 from brain.house import House
-from brain.response import TurnResponse
-from brain.routes.incoming import house_of, kind, limited
-from brain.routes.turning import begun, led
+from brain.routes.incoming import house_of, kind, limited, user_of
+from brain.routes.turning import begun, followed, led
 from brain.wire import native
 
 FIELDS_MOST = 50
+READER_SECONDS = 30.0
+"""How long a turn that was asked for with GET goes on without a reader."""
+LAST_EVENT_ID = "last-event-id"
+GONE: Any = {"code": "gone", "status": 410}
 
 
 class ChatStream:
-    """`POST /v1/chat/stream`: one turn. No function, since Starlette wraps what functions send once more."""
+    """`POST` and `GET /v1/chat/stream`: one turn. No function, since Starlette wraps what functions send once more."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        response = await _turn_response(Request(scope, receive))
+        request = Request(scope, receive)
+        response = await (_posted(request) if request.method == "POST" else _got(request))
         await response(scope, receive, send)
 
 
-async def _turn_response(request: Request) -> TurnResponse:
-    if "last-event-id" in request.headers:  # a reader that was cut off; another turn is not what it asks for
-        message = "This turn is no longer kept; ask again without Last-Event-ID."
-        raise BadRequest(message, "last-event-id", code="gone", status=410)
-    ask = replace(await _ask(request, house_of(request)), asks_person=True)
+async def _posted(request: Request) -> Response:
+    """A turn that ends when its reader leaves."""
+    if LAST_EVENT_ID in request.headers:  # a reader that was cut off; another turn is not what it asks for
+        return rejoined(request, *native.event_number(request.headers[LAST_EVENT_ID]))
+    ask = replace(await asked(request), asks_person=True)
+    joined = house_of(request).turns.asked(ask)
+    if joined is not None:
+        return followed(request, joined, native.Encoder(joined.id))
     run = begun(request, ask, "native")
     return led(request, run, native.Encoder(run.id))
 
 
-async def _ask(request: Request, house: House) -> Ask:
-    """The request's body, as JSON or multipart."""
-    user = request.scope["brain.user"]
+async def _got(request: Request) -> Response:
+    """The same for an EventSource, which comes back when it was cut off."""
+    if request.method == "HEAD":
+        raise BadRequest("A turn is asked for with GET or POST.", code="method_not_allowed", status=405)
+    if LAST_EVENT_ID in request.headers:
+        return rejoined(request, *native.event_number(request.headers[LAST_EVENT_ID]))
+    house = house_of(request)
+    fields = single(request.query_params.multi_items())
+    ask = native.parse_form(fields, [], user_of(request), house.settings, house.names())
+    run = house.turns.asked(ask)
+    if run is None:
+        run = begun(request, replace(ask, asks_person=True), "native", survives=READER_SECONDS)
+        run.alone()
+    return followed(request, run, native.Encoder(run.id))
+
+
+def rejoined(request: Request, turn_id: str, number: int) -> Response:
+    """What came behind the event that a reader had; nothing when that was the last.
+
+    Raises:
+        BadRequest: `gone`, when it is no longer kept.
+    """
+    run = house_of(request).turns.find(turn_id, user_of(request))
+    if run is None:
+        raise BadRequest("This turn is no longer kept; ask again without Last-Event-ID.", LAST_EVENT_ID, **GONE)
+    if run.over and run.journal is not None and number == run.journal.count:
+        return Response(status_code=204)
+    return followed(request, run, native.Encoder(run.id, number), number)
+
+
+async def asked(request: Request) -> Ask:
+    """What a request's body asks, as JSON or multipart."""
+    house, user = house_of(request), user_of(request)
     request = limited(request)
     if kind(request) == "application/json":
         return native.parse(await request.body(), user, house.settings, house.names())
@@ -56,16 +96,28 @@ async def _ask(request: Request, house: House) -> Ask:
 async def _ask_in_form(request: Request, user: str | None, house: House) -> Ask:
     most = native.ATTACHMENTS_MOST + 1
     async with request.form(max_files=most, max_fields=FIELDS_MOST, max_part_size=native.BODY_BYTES) as form:
-        fields: dict[str, str] = {}
+        texts: list[tuple[str, str]] = []
         attached: list[Attachment] = []
         for name, value in form.multi_items():
-            if isinstance(value, UploadFile):
-                if name != "file":
-                    raise BadRequest(f"{name}: files are sent in parts named file.", name)
+            if not isinstance(value, UploadFile):
+                texts.append((name, value.replace("\r\n", "\n")))  # as browsers write line ends in forms
+            elif name == "file":
                 data = await value.read()
                 attached.append(native.attachment_of(value.filename or "", value.content_type or "", data, "file"))
-            elif name in fields:
-                raise BadRequest(f"{name} is given twice.", name)
             else:
-                fields[name] = value.replace("\r\n", "\n")  # as browsers write line ends in forms
-        return native.parse_form(fields, attached, user, house.settings, house.names())
+                raise BadRequest(f"{name}: files are sent in parts named file.", name)
+        return native.parse_form(single(texts), attached, user, house.settings, house.names())
+
+
+def single(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Fields by their names.
+
+    Raises:
+        BadRequest: naming one that is given twice.
+    """
+    fields: dict[str, str] = {}
+    for name, value in items:
+        if name in fields:
+            raise BadRequest(f"{name} is given twice.", name)
+        fields[name] = value
+    return fields

@@ -21,16 +21,25 @@ def house_of(request: Request) -> House:
     return house
 
 
-def limited(request: Request) -> Request:
+def user_of(request: Request) -> str | None:
+    """Who asks, as the door found out."""
+    user: str | None = request.scope["brain.user"]
+    return user
+
+
+def limited(request: Request, most: int = BODY_BYTES) -> Request:
     """The same request, of which no more is read than may be.
+
+    Args:
+        most: bytes of its body.
 
     Raises:
         BadRequest: when it says itself that it is larger; and while it is read, when it is, or comes too slowly.
     """
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > BODY_BYTES:
-        raise _too_large()
-    return Request(request.scope, _counted(request.receive))
+    if length.isdecimal() and int(length) > most:
+        raise _too_large(most)
+    return Request(request.scope, _counted(request.receive, most))
 
 
 def kind(request: Request) -> str:
@@ -38,7 +47,7 @@ def kind(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _counted(receive: Receive) -> Receive:
+def _counted(receive: Receive, most: int) -> Receive:
     clock = asyncio.get_running_loop().time
     received = 0
     began = clock()
@@ -51,12 +60,13 @@ def _counted(receive: Receive) -> Receive:
         except TimeoutError:
             raise BadRequest("The body comes too slowly.", status=408) from None
         received += len(message.get("body", b""))
-        if received > BODY_BYTES:
-            raise _too_large()
+        if received > most:
+            raise _too_large(most)
         return message
 
     return counted
 
 
-def _too_large() -> BadRequest:
-    return BadRequest("The body may be 20 MiB large.", code="too_large", status=413)
+def _too_large(most: int) -> BadRequest:
+    size = f"{most >> 20} MiB" if most >= 1 << 20 else f"{most >> 10} KiB"
+    return BadRequest(f"The body may be {size} large.", code="too_large", status=413)

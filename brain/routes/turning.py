@@ -32,7 +32,6 @@ def begun(
     spoken: Sequence[Spoken] | None = None,
     joinable: bool = True,
     survives: float | None = None,
-    request_id: str | None = None,
 ) -> Run:
     """Takes on a turn, which is then to be led: by a response, or alone.
 
@@ -40,7 +39,7 @@ def begun(
         wire: the protocol of who asks.
         spoken: the history that the client holds, with what is asked now; None where Brain holds it. It is the history
             then in any case; `ask.conversation_id` says under which id the turn is filed, if it is to be.
-        joinable, survives, request_id: as `Turns.begin`.
+        joinable, survives: as `Turns.begin`.
 
     Raises:
         BadRequest: when the user may not ask now, or not this.
@@ -61,8 +60,9 @@ def begun(
         raise
     if house.leaving:
         turn.stop("shutdown")
-    settle = partial(_settle, house, turn.exchange, ask, record)
-    return house.turns.begin(turn, ask, wire, settle, joinable=joinable, survives=survives, request_id=request_id)
+    settle = partial(_settle, house, turn.exchange, ask, record, request.headers.get("traceparent", ""))
+    house.watch.metrics.began()
+    return house.turns.begin(turn, ask, wire, settle, joinable=joinable, survives=survives)
 
 
 def _record(house: House, ask: Ask, *, filed: bool) -> Record | None:
@@ -94,11 +94,13 @@ def _turn(house: House, ask: Ask, recalled: Conversation, model: Model) -> Turn:
     )
 
 
-def _settle(house: House, exchange: Exchange, ask: Ask, record: Record | None, report: TurnReport) -> None:
+def _settle(
+    house: House, exchange: Exchange, ask: Ask, record: Record | None, traceparent: str, report: TurnReport
+) -> None:
     if record is not None:
         conversation.keep(record, ask, exchange)
         house.store.give_back(record)
-    house.ended(report)
+    house.watch.ended(report, traceparent)
 
 
 def led(request: Request, run: Run, encoder: Encoder, refusal: Refusal | None = None) -> TurnResponse:

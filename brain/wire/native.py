@@ -7,7 +7,7 @@ import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -40,7 +40,10 @@ HEARTBEAT = b": heartbeat\n\n"
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FIELD = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+_EVENT_ID = re.compile(r"(?P<turn>t[0-9a-f]{16})\.(?P<number>[0-9]{1,9})")
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
+
+T = TypeVar("T")
 
 EVENT_NAMES: Mapping[type[Event], str] = {
     TurnStart: "turn_start",
@@ -79,7 +82,7 @@ class SentLimits(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Sent(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/chat/stream`."""
+    """What a turn is asked with."""
 
     message: str | None = None
     prompt: str | None = None
@@ -91,6 +94,20 @@ class Sent(msgspec.Struct, forbid_unknown_fields=True):
     system: str = ""
     syntax: list[SyntaxName] | None = None
     time_zone: str | None = None
+    replace_from: str | None = None
+    request_id: str | None = None
+
+
+class Steering(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /v1/turns/{id}/steer`."""
+
+    message: str
+
+
+class Approval(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /v1/turns/{id}/approvals/{call_id}`."""
+
+    approve: bool
 
 
 def parse(body: bytes, user: str | None, settings: Settings, models: frozenset[str]) -> Ask:
@@ -99,19 +116,23 @@ def parse(body: bytes, user: str | None, settings: Settings, models: frozenset[s
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
+    sent = _decoded(body, Sent)
+    return ask_of(sent, [_attachment(item, n) for n, item in enumerate(sent.attachments)], user, settings, models)
+
+
+def _decoded(body: bytes, kind: type[T]) -> T:
     try:
-        sent = msgspec.json.decode(body, type=Sent)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise _bad(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"The body is not valid JSON: {_problem(error)}.") from None
-    return ask_of(sent, [_attachment(item, n) for n, item in enumerate(sent.attachments)], user, settings, models)
 
 
 def parse_form(
     form: Mapping[str, str], files: list[Attachment], user: str | None, settings: Settings, models: frozenset[str]
 ) -> Ask:
-    """Reads the fields of a multipart body: the same names; what is no text in JSON is JSON in its field.
+    """Reads the fields of a multipart body or of a query: the same names; what is no text in JSON is JSON there.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
@@ -165,8 +186,9 @@ def ask_of(
         raise BadRequest(f"system may be {MESSAGE_LENGTH:,} characters long.", "system", code="too_large", status=413)
     if len(attachments) > ATTACHMENTS_MOST:
         raise too_many()
-    if sent.conversation_id is not None and not _ID.fullmatch(sent.conversation_id):
-        raise BadRequest("conversation_id must be 1 to 64 letters, digits, _ or -.", "conversation_id")
+    for field in ("conversation_id", "request_id", "replace_from"):
+        if (value := getattr(sent, field)) is not None and not _ID.fullmatch(value):
+            raise BadRequest(f"{field} must be 1 to 64 letters, digits, _ or -.", field)
     if sent.model is not None and sent.model not in models:
         raise BadRequest(f"model must be one of: {', '.join(sorted(models))}.", "model")
     if sent.syntax is not None and not sent.syntax:
@@ -185,7 +207,44 @@ def ask_of(
         system=sent.system,
         call_seconds=sent.limits.call_seconds if sent.limits else None,
         now=datetime.now(zoneinfo.ZoneInfo(zone)),
+        replaces=sent.replace_from,
+        request_id=sent.request_id,
     )
+
+
+def steering(body: bytes) -> str:
+    """The message in a body that steers.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    message = _decoded(body, Steering).message
+    if not message.strip():
+        raise BadRequest("message is empty.", "message")
+    if len(message) > MESSAGE_LENGTH:
+        raise BadRequest(f"message may be {MESSAGE_LENGTH:,} characters long.", "message", code="too_large", status=413)
+    return message
+
+
+def approval(body: bytes) -> bool:
+    """What a body decides.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    return _decoded(body, Approval).approve
+
+
+def event_number(event_id: str) -> tuple[str, int]:
+    """Turn id and number of an event's id.
+
+    Raises:
+        BadRequest: when it is none.
+    """
+    found = _EVENT_ID.fullmatch(event_id)
+    if found is None:
+        raise BadRequest("Last-Event-ID is no id of an event: <turn_id>.<n>.", "last-event-id")
+    return found["turn"], int(found["number"])
 
 
 def attachment_of(name: str, claimed: str, data: bytes, field: str) -> Attachment:

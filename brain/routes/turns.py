@@ -1,0 +1,84 @@
+"""Roof: turns as things of their own. They run on without a reader, can be read by many, stopped, steered, approved."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from brain.errors import BadRequest
+from brain.routes.chat import LAST_EVENT_ID, asked, rejoined
+from brain.routes.incoming import house_of, kind, limited, user_of
+from brain.routes.turning import begun
+from brain.turns import Run
+from brain.wire import native
+
+
+async def create(request: Request) -> Response:
+    """`POST /v1/turns`: begins one, which runs on whoever reads it."""
+    ask = replace(await asked(request), asks_person=True)
+    run = house_of(request).turns.asked(ask)
+    if run is None:
+        run = begun(request, ask, "native")
+        run.alone()
+    place = f"{request.scope.get('root_path', '')}/v1/turns/{run.id}"
+    told = {"turn_id": run.id, "conversation_id": run.conversation_id, "events": f"{place}/events"}
+    return JSONResponse(told, 201, {"Location": place})
+
+
+async def events(request: Request) -> Response:
+    """`GET /v1/turns/{id}/events`: what it told and tells, from behind `Last-Event-ID` or `?after=` (an id, or n)."""
+    turn_id = request.path_params["id"]
+    event_id = request.headers.get(LAST_EVENT_ID) or request.query_params.get("after") or "0"
+    if event_id.isascii() and event_id.isdecimal():
+        return rejoined(request, turn_id, int(event_id[:9]))
+    named, number = native.event_number(event_id)
+    if named != turn_id:
+        raise BadRequest("This is the id of another turn's event.", LAST_EVENT_ID)
+    return rejoined(request, turn_id, number)
+
+
+async def show(request: Request) -> Response:
+    """`GET /v1/turns/{id}`: what happened so far."""
+    return _told(_run(request))
+
+
+async def cancel(request: Request) -> Response:
+    """`POST /v1/turns/{id}/cancel`: stops it; nothing for one that is over."""
+    run = _run(request)
+    run.stop()
+    return _told(run, 202)
+
+
+async def steer(request: Request) -> Response:
+    """`POST /v1/turns/{id}/steer`: puts a message in at the next safe place."""
+    run = _run(request)
+    run.steer(native.steering(await _json(request)))
+    return _told(run, 202)
+
+
+async def approve(request: Request) -> Response:
+    """`POST /v1/turns/{id}/approvals/{call_id}`: says for a person whether a call may run."""
+    run = _run(request)
+    run.decide(request.path_params["call_id"], native.approval(await _json(request)))
+    return _told(run)
+
+
+def _run(request: Request) -> Run:
+    run = house_of(request).turns.find(request.path_params["id"], user_of(request))
+    if run is None:
+        raise BadRequest("There is no such turn, or it is no longer kept.", "id", code="not_found", status=404)
+    return run
+
+
+async def _json(request: Request) -> bytes:
+    if kind(request) != "application/json":
+        message = "Send application/json (curl: -H 'content-type: application/json')."
+        raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
+    return await limited(request).body()
+
+
+def _told(run: Run, status: int = 200) -> Response:
+    report: dict[str, Any] = msgspec.to_builtins(run.report())
+    return JSONResponse(report, status)
