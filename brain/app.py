@@ -7,16 +7,16 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from brain.door import Guard, Keys, refusal
+from brain.door import Cors, Guard, Keys, refusal
 from brain.errors import BadRequest
 from brain.house import House
 from brain.registry import Registry
-from brain.routes import about, chat
+from brain.routes import about, chat, metrics, session, turns
+from brain.sessions import Keyring
 from brain.settings import Settings, read
 
 
@@ -61,24 +61,28 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         finally:
             await house.close()
 
-    cors = Middleware(
-        CORSMiddleware,
-        allow_origins=settings.origins,
-        allow_methods=["GET", "POST"],
-        allow_headers=["authorization", "content-type", "last-event-id"],
-    )
+    keyring = Keyring(settings.keys)
+    cors = Middleware(Cors, settings=settings)
     app = Starlette(
         routes=[
             Route("/", about.page),
-            Route("/v1/chat/stream", chat.ChatStream(), methods=["POST"]),
+            Route("/v1/chat/stream", chat.ChatStream(), methods=["GET", "POST"]),
+            Route("/v1/turns", turns.create, methods=["POST"]),
+            Route("/v1/turns/{id}", turns.show),
+            Route("/v1/turns/{id}/events", turns.events),
+            Route("/v1/turns/{id}/cancel", turns.cancel, methods=["POST"]),
+            Route("/v1/turns/{id}/steer", turns.steer, methods=["POST"]),
+            Route("/v1/turns/{id}/approvals/{call_id}", turns.approve, methods=["POST"]),
+            Route("/v1/session", session.Session),
             Route("/v1/specialists", about.specialists),
             Route("/healthz", about.healthz),
             Route("/readyz", about.readyz),
+            Route("/metrics", metrics.metrics),
         ],
         middleware=[
             Middleware(Guard, settings=settings),
             *([cors] if settings.origins else []),  # around the keys, so that a page can read that its key is wrong
-            Middleware(Keys, settings=settings),
+            Middleware(Keys, keyring=keyring),
         ],
         exception_handlers={
             BadRequest: _on_bad_request,
@@ -88,7 +92,9 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         },
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # what is not there says so, in our form
     app.state.house = house
+    app.state.keyring = keyring
     return app
 
 
