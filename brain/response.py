@@ -10,6 +10,7 @@ import anyio
 from sse_starlette import EventSourceResponse
 from starlette.types import Receive, Scope, Send
 
+from brain.door import SAFE_HEADERS
 from brain.events import Done, Error, Event, Notice, TurnStart
 from brain.turns import Run
 
@@ -25,7 +26,8 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 log = logging.getLogger("brain")
 
-_STREAM = dict(EventSourceResponse(iter(()), headers={"Cache-Control": "no-cache, no-transform"}).raw_headers)
+_HEADERS = {**SAFE_HEADERS, "Cache-Control": "no-cache, no-transform"}
+_STREAM = dict(EventSourceResponse(iter(()), headers=_HEADERS).raw_headers)
 
 
 class Encoder(Protocol):

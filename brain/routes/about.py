@@ -6,23 +6,29 @@ import re
 from importlib.resources import files
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 
+from brain.door import SAFE_HEADERS, Answer
 from brain.models import trouble_of
 from brain.routes.incoming import house_of
 
 
 async def specialists(request: Request) -> Response:
-    """`GET /v1/specialists`: what can be called, and what cannot and why."""
-    registry = house_of(request).registry
-    allowed = [entry.described() for name, entry in registry.items() if registry.allowed(name)]
-    return JSONResponse({"specialists": allowed})
+    """`GET /v1/specialists`: what the user may call, and what cannot be called and why."""
+    house = house_of(request)
+    own = house.settings.rights(request.scope["brain.user"]).specialists
+    allowed = [
+        entry.described()
+        for name, entry in house.registry.items()
+        if house.registry.allowed(name) and (own is None or name in own)
+    ]
+    return Answer({"specialists": allowed})
 
 
 async def page(request: Request) -> Response:
     """`GET /`: the chat page, which may load nothing and talk to nobody else."""
     html = files("brain").joinpath("page.html").read_text("utf-8")
-    return HTMLResponse(html, headers={"Content-Security-Policy": _policy(html), "X-Content-Type-Options": "nosniff"})
+    return HTMLResponse(html, headers={**SAFE_HEADERS, "Content-Security-Policy": _policy(html)})
 
 
 def _policy(html: str) -> str:
@@ -38,7 +44,7 @@ def _policy(html: str) -> str:
 
 async def healthz(request: Request) -> Response:
     """`GET /healthz`: the process answers."""
-    return JSONResponse({"status": "ok"})
+    return Answer({"status": "ok"})
 
 
 async def readyz(request: Request) -> Response:
@@ -52,4 +58,4 @@ async def readyz(request: Request) -> Response:
         "specialists": len(house.registry.usable()),
         **({"reason": trouble} if trouble else {}),
     }
-    return JSONResponse(status, 503 if trouble else 200)
+    return Answer(status, 503 if trouble else 200)
