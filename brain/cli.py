@@ -39,7 +39,6 @@ HEALTH_SECONDS = 10.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; the exit code is 0 when all went well, 1 when not, 130 after Ctrl-C."""
     given = _parser().parse_args(arguments)
-    log_to_stderr()
     code = _run(given)
     if threads.taken():  # by foreign code that nobody can stop, and that may not survive the interpreter's end
         sys.stdout.flush()
@@ -50,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     try:
-        return int(given.command(given, _settings(given)))
+        settings = _settings(given)
+        log_to_stderr(settings.log)
+        return int(given.command(given, settings))
     except BrainError as error:
         print(f"brain: {error}", file=sys.stderr)
         return FAILED
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 
     served = command("serve", serve, "Run the server.", "brain serve --model ollama:llama3.2 --port 8080")
     served.add_argument("--workers", metavar="N", help="processes that share the port, for more cores (1)")
+    served.add_argument("--log", metavar="FORM", help="text, or json: one object a line (text)")
     asked = command("ask", ask, "Ask once, and stream the answer.", 'brain ask --file scan.png "What does it say?"')
     asked.add_argument("message", help="what to ask")
     asked.add_argument("--file", action="append", default=[], type=Path, metavar="F", help="attach a file (repeatable)")
@@ -98,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(given: argparse.Namespace) -> Settings:
-    flags = ("model", "host", "port", "workers")
+    flags = ("model", "host", "port", "workers", "log")
     overrides = {key.upper(): getattr(given, key) for key in flags if getattr(given, key, None)}
     return read(os.environ, given.config, overrides)
 

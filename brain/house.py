@@ -1,7 +1,6 @@
 """Roof: what the routes share, from the start of the server to its end."""
 
 import asyncio
-import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -10,15 +9,13 @@ import anyio.lowlevel
 from brain.errors import BadRequest
 from brain.models import AnyModel, Opened, opened
 from brain.registry import Registry
-from brain.report import TurnReport
 from brain.response import TurnResponse, server_stops
 from brain.settings import Settings
 from brain.store.memory import MemoryStore
 from brain.turns import Turns
+from brain.watch import Counted, Watch
 
 SHUTDOWN_SECONDS = 5.0
-
-log = logging.getLogger("brain")
 
 
 @dataclass(eq=False)
@@ -30,9 +27,14 @@ class House:
     store: MemoryStore = field(default_factory=MemoryStore)
     models: list[Opened] = field(default_factory=list)
     turns: Turns = field(default_factory=Turns)
-    answers: set[TurnResponse] = field(default_factory=set)
+    watch: Watch = field(init=False)
+    answers: set[TurnResponse] = field(init=False)
     leaving: bool = False
     closing: AsyncExitStack | None = None
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.settings, self.registry)
+        self.answers = Counted(self.watch.metrics.streams)
 
     async def open(self) -> None:
         """Opens the models, and starts the specialists that have something to start."""
@@ -40,6 +42,8 @@ class House:
             return
         await anyio.lowlevel.checkpoint()  # anyio loads the half of itself that runs: now, and not in the first turn
         async with AsyncExitStack() as stack:
+            self.watch.open()
+            stack.push_async_callback(self.watch.close)
             await stack.enter_async_context(self.registry.running())
             self.models = await opened(self.settings, self.registry.usable())
             for one in self.models:
@@ -71,10 +75,6 @@ class House:
         for run in self.turns.running:
             await run.give_up()
         self.turns.close()
-
-    def ended(self, report: TurnReport) -> None:
-        """A turn is over."""
-        log.info("turn %s of %s: %s", report.turn_id, report.user, report.stop_reason or report.error)
 
     def names(self) -> frozenset[str]:
         """The models a request may name."""

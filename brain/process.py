@@ -6,15 +6,32 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Literal
+
+from brain.logs import JsonLines, TextLines
 
 LINGER_SECONDS = 1.0
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 
+log = logging.getLogger("brain")
 
-def log_to_stderr() -> None:
-    """Warnings of everybody, a line each; `serve` says more of its own."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+
+def log_to_stderr(form: Literal["text", "json"] = "text") -> None:
+    """Warnings of everybody, a line each."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def log_as_server() -> None:
+    """What a server says besides: more of its own, Python's warnings, and what ends a thread."""
+    log.setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    threading.excepthook = _on_thread_failed
+
+
+def _on_thread_failed(args: threading.ExceptHookArgs) -> None:
+    log.error("thread %s failed", args.thread.name if args.thread is not None else "?", exc_info=args.exc_value)
 
 
 def completed(

@@ -71,3 +71,8 @@ class TurnReport:
     usage: Usage
     passes: Sequence[PassReport]
     calls: Sequence[CallReport]
+
+    @property
+    def outcome(self) -> str:
+        """How it ended: its error's code, or its stop reason; while it runs, its state."""
+        return self.error or self.stop_reason or self.state

@@ -9,12 +9,14 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -24,10 +26,12 @@ from uvicorn.supervisors import Multiprocess
 from brain.app import create_app
 from brain.errors import SettingsError
 from brain.house import SHUTDOWN_SECONDS, House
+from brain.metrics import share
 from brain.models import Opened, opened
-from brain.process import DONE, FAILED, completed, log_to_stderr
+from brain.process import DONE, FAILED, completed, log_as_server, log_to_stderr
 from brain.registry import Registry
 from brain.settings import LOOPBACK, Settings
+from brain.traces import exporter_of
 
 BACKLOG = 4096
 HUNG_SECONDS = 10
@@ -48,6 +52,7 @@ def serve(settings: Settings) -> int:
             f"HOST={settings.host} is not loopback, so anybody who reaches it could call: "
             "set BRAIN_KEYS=key:user, or BRAIN_HOST=127.0.0.1 (plain PORT alone means 0.0.0.0)."
         )
+    log_as_server()
     signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again when it is done
     return _in_workers(settings) if settings.workers > 1 else _alone(settings)
 
@@ -61,6 +66,7 @@ def _config(settings: Settings, app: Any, **more: Any) -> uvicorn.Config:
         app,
         host=settings.host,
         port=settings.port,
+        log_config=None,
         log_level="warning",
         access_log=False,
         ws="none",
@@ -74,7 +80,6 @@ def _config(settings: Settings, app: Any, **more: Any) -> uvicorn.Config:
 @asynccontextmanager
 async def _open(house: House) -> AsyncIterator[None]:
     """The house from before the first request to behind the last."""
-    log.setLevel(logging.INFO)
     try:
         await house.open()
         _spare_the_collector()
@@ -121,6 +126,8 @@ def _alone(settings: Settings) -> int:
 
 def _in_workers(settings: Settings) -> int:
     """This process opens the port, starts the workers and starts them anew; they do the rest."""
+    if settings.traces != "off":
+        exporter_of(settings.traces)  # what is wrong with it is said once, and not by each worker
     try:
         models = asyncio.run(_models(settings))
     except KeyboardInterrupt:
@@ -128,15 +135,15 @@ def _in_workers(settings: Settings) -> int:
     pairs = zip(settings.model, models, strict=True)
     decided = replace(settings, model=tuple(one.model.name if name == "auto" else name for name, one in pairs))
     told, tell = multiprocessing.Pipe(duplex=False)
-    config = _config(
-        settings,
-        partial(_worker, decided, tell),
-        factory=True,
-        lifespan="on",
-        workers=settings.workers,
-        timeout_worker_healthcheck=HUNG_SECONDS,
-    )
-    with _listening(settings) as listening:
+    with _listening(settings) as listening, tempfile.TemporaryDirectory(prefix="brain-metrics-") as folder:
+        config = _config(
+            settings,
+            partial(_worker, decided, tell, Path(folder)),
+            factory=True,
+            lifespan="on",
+            workers=settings.workers,
+            timeout_worker_healthcheck=HUNG_SECONDS,
+        )
         port = listening.getsockname()[1]
         threading.Thread(target=_greet_when_up, args=(settings, port, models, told), daemon=True).start()
         supervisor = _Supervisor(config, [listening])
@@ -203,9 +210,11 @@ def _terminal_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
-def _worker(settings: Settings, tell: Connection) -> Any:
+def _worker(settings: Settings, tell: Connection, folder: Path) -> Any:
     """The application in a process of its own, which tells the first one when its house is open."""
-    log_to_stderr()
+    log_to_stderr(settings.log)
+    log_as_server()
+    share(folder)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     app = create_app(settings)
     house: House = app.state.house
@@ -252,4 +261,8 @@ def _greet(settings: Settings, port: int, models: Sequence[Opened], more: Sequen
         lines.append("Only loopback names are accepted as Host until BRAIN_HOSTS names the public one.")
     for one in models:
         lines.append(f"Model: {one.model.name} ({one.why})" + (f" - {one.trouble}" if one.trouble else ""))
-    print("\n".join([*lines, *more]), file=sys.stderr, flush=True)
+    if settings.log == "json":
+        for line in (*lines, *more):
+            log.info(line)
+    else:
+        print("\n".join([*lines, *more]), file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ import zoneinfo
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from brain.ask import Limits, SyntaxName
 from brain.errors import SettingsError
@@ -29,6 +29,7 @@ _COUNT = re.compile(r"\s*[0-9]{1,6}\s*")
 _SECONDS_WRITTEN = re.compile(r"\s*[0-9]{1,6}(?:\.[0-9]{1,20})?\s*")
 
 Parse = Callable[[Any], Any]
+ShowResults = Literal["hidden", "block", "details"]
 
 
 def _setting(
@@ -131,16 +132,19 @@ def _url(value: Any) -> str:
     return url.rstrip("/")
 
 
-def _resume(value: Any) -> str:
-    if value not in ("prefill", "message"):
-        raise ValueError
-    return str(value)
-
-
 def _sees(value: Any) -> bool | None:
     if value not in ("auto", "yes", "no"):
         raise ValueError
     return None if value == "auto" else bool(value == "yes")
+
+
+def _one_of(*words: str) -> Parse:
+    def parse(value: Any) -> str:
+        if value not in words:
+            raise ValueError
+        return str(value)
+
+    return parse
 
 
 def _zone(value: Any) -> str:
@@ -253,7 +257,7 @@ class Settings:
     )
     model_key: str | None = _setting(None, _text, "text", "key of the model server", secret=True)
     model_resume: str | None = _setting(
-        None, _resume, "`prefill` or `message`", "how a pass goes on after a block", "by server"
+        None, _one_of("prefill", "message"), "`prefill` or `message`", "how a pass goes on after a block", "by server"
     )
     model_sees_images: bool | None = _setting(
         None,
@@ -331,6 +335,12 @@ class Settings:
     )
     turn_seconds: float = _setting(600.0, _seconds, _SECONDS, "the whole turn")
     call_seconds: float = _setting(5.0, _seconds, _SECONDS, "one call, unless the specialist declares its own")
+    approval_seconds: float = _setting(
+        600.0,
+        _seconds,
+        _SECONDS,
+        "how long a person may take to approve a call; the turn's clock stands still meanwhile",
+    )
     heartbeat_seconds: float = _setting(
         15.0, _seconds, _SECONDS, "an SSE comment when nothing else was sent, from the first moment"
     )
@@ -339,6 +349,13 @@ class Settings:
         _syntax,
         "`bracket`, `mention`, `function_call`, comma-separated",
         "which request syntaxes are read",
+    )
+    show_results: ShowResults = _setting(
+        "hidden",
+        _one_of("hidden", "block", "details"),
+        "`hidden`, `block` or `details`",
+        "how results of specialists appear in the answers of foreign protocols: `block`, as the model reads them, "
+        "`details`, in a part of the page that unfolds",
     )
     allowed_specialists: tuple[str, ...] = _setting(
         (), _specialists, "names, comma-separated", "the only specialists that may be called", "all"
@@ -351,6 +368,16 @@ class Settings:
         _hosts_with_ports,
         "`name` or `name:port`, comma-separated",
         "hosts that specialists may fetch from although they are not public, or at another port than 80 and 443",
+    )
+    log: Literal["text", "json"] = _setting(
+        "text", _one_of("text", "json"), "`text` or `json`", "the form of the lines on standard error"
+    )
+    traces: Literal["off", "console", "otlp"] = _setting(
+        "off",
+        _one_of("off", "console", "otlp"),
+        "`off`, `otlp` or `console`",
+        "where OpenTelemetry spans of turns go. `otlp`: over HTTP to the collector that the OTEL_ variables name, "
+        "`console`: to standard output. Needs the extra `otel`",
     )
     specialist_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     specialist_environ: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -14,13 +14,13 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 FLOORS = {
-    "Ground": "addresses alarm ask errors events http messages receiving report sampling settings threads transport unicode "
-    "webpage",
-    "Wing": "fetching models wire store",
+    "Ground": "addresses alarm ask errors events http logs messages receiving report sampling settings threads transport "
+    "unicode webpage",
+    "Wing": "fetching metrics models traces wire store",
     "Core": "blocks echo limits own_settings prompts registry running scanner schema specialist syntax transcript "
     "usage",
     "Rooms": "calls conversation desk library passes turn",
-    "Roof": "app cli door house process response routes serving terminal __main__",
+    "Roof": "app cli door house process response routes serving terminal watch __main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""
 
@@ -41,6 +41,8 @@ OWNERS = {
     },
     "ollama": {"brain.models.ollama"},
     "jsonschema": {"brain.schema", "brain.specialist"},
+    "prometheus_client": {"brain.metrics"},
+    "opentelemetry": {"brain.traces"},
 }
 """Packages that only these modules, and the routes together, may import, so that each is a change of few files."""
 

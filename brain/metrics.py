@@ -1,0 +1,200 @@
+"""Wing: counts turns, passes, calls and tokens for Prometheus; the only importer of prometheus_client.
+
+Nothing is counted per token: a turn is counted when it ends, from its report. Labels take few values: names of
+specialists that are registered, models that are configured, words of our own. No user, and no word of one, is a label.
+"""
+
+import itertools
+import os
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from prometheus_client import Counter, Gauge, Histogram, values
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import CollectorRegistry
+
+from brain.report import CallReport, TurnReport
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable of the folder in which processes count together; the library knows it by this name."""
+
+FIRST_TOKEN_SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 20, 30, 60)
+CALL_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60)
+TURN_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+
+RAN = frozenset(("ok", "refused", "timeout", "failed", "deadline", "cancelled"))
+"""Outcomes of calls that took a time of their own."""
+
+_held: list[IO[str]] = []
+
+
+class Metrics:
+    """The metrics of one application, which share nothing with those of another in the same process.
+
+    Args:
+        specialists: the names that a call may be counted under; all others are `?`.
+    """
+
+    def __init__(self, specialists: Container[str]) -> None:
+        self._specialists = specialists
+        self._registry = one = CollectorRegistry()
+        self._turns = Counter("brain_turns_total", "Turns that ended.", ["wire", "outcome"], registry=one)
+        self._running = Gauge("brain_turns_running", "Turns that run.", registry=one, multiprocess_mode="livesum")
+        self._streams = Gauge("brain_streams_open", "Streams with a reader.", registry=one, multiprocess_mode="livesum")
+        self._passes = Counter("brain_passes_total", "Requests to a model.", ["model"], registry=one)
+        self._calls = Counter(
+            "brain_calls_total",
+            "Calls of specialists; `forged` are results that a model invented.",
+            ["specialist", "outcome"],
+            registry=one,
+        )
+        self._call_seconds = Histogram(
+            "brain_call_seconds", "What calls took that ran.", ["specialist"], buckets=CALL_SECONDS, registry=one
+        )
+        self._tokens = Counter(
+            "brain_tokens_total", "Tokens; `reused` are part of `prompt`.", ["model", "kind"], registry=one
+        )
+        self._first_token = Histogram(
+            "brain_first_token_seconds",
+            "From the request to the first text.",
+            buckets=FIRST_TOKEN_SECONDS,
+            registry=one,
+        )
+        self._turn_seconds = Histogram("brain_turn_seconds", "Whole turns.", buckets=TURN_SECONDS, registry=one)
+        self._errors = Counter(
+            "brain_upstream_errors_total", "Passes in which the model failed.", ["model", "code"], registry=one
+        )
+
+    def began(self) -> None:
+        """A turn begins."""
+        self._running.inc()
+
+    def streams(self, number: int) -> None:
+        """So many streams are open now."""
+        self._streams.set(number)
+
+    def ended(self, report: TurnReport) -> None:
+        """A turn ended that had begun."""
+        self._running.dec()
+        self._turns.labels(report.wire, report.outcome).inc()
+        self._turn_seconds.observe(report.total_ms / 1000)
+        if report.first_token_ms is not None:
+            self._first_token.observe(report.first_token_ms / 1000)
+        self._count_model(report)
+        for call in report.calls:
+            if call.by != "client":
+                self._count_call(call)
+
+    def _count_model(self, report: TurnReport) -> None:
+        model, usage = report.model, report.usage
+        self._passes.labels(model).inc(len(report.passes))
+        self._tokens.labels(model, "prompt").inc(usage.prompt_tokens)
+        self._tokens.labels(model, "completion").inc(usage.completion_tokens)
+        self._tokens.labels(model, "reused").inc(usage.reused_tokens or 0)
+        for one in report.passes:
+            if one.error is not None and one.error.startswith("model_"):
+                self._errors.labels(model, one.error).inc()
+
+    def _count_call(self, call: CallReport) -> None:
+        name = call.name if call.name in self._specialists else "?"
+        self._calls.labels(name, call.outcome or "running").inc()
+        if call.ms is not None and call.outcome in RAN and not call.cached:
+            self._call_seconds.labels(name).observe(call.ms / 1000)
+
+    # What is told of them
+
+    def exposed(self, accept: str) -> tuple[bytes, str]:
+        """All metrics as text, and its content type: OpenMetrics for who asks for it, else Prometheus's own."""
+        if "application/openmetrics-text" in accept:
+            return openmetrics.generate_latest(self), openmetrics.CONTENT_TYPE_LATEST
+        return generate_latest(self), CONTENT_TYPE_PLAIN_0_0_4
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of all processes that count together, without the times at which counters began."""
+        shared = os.environ.get(SHARED)
+        workers = _living(Path(shared)) if shared else []
+        for metric in MultiProcessCollector.merge(_files(Path(shared))) if shared else self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+        yield from _of_workers(workers) if workers else ProcessCollector(registry=None).collect()
+
+
+# Several processes
+
+
+def share(folder: Path) -> None:
+    """Lets this process count together with all others of this folder; before its first `Metrics` is made.
+
+    It counts on in the files of a process that ended, so that counters never fall, and files never pile up.
+    """
+    place = _taken_place(folder)
+    os.environ[SHARED] = str(folder)
+    values.ValueClass = values.MultiProcessValue(lambda: place)
+
+
+def _taken_place(folder: Path) -> int:
+    """The first place in the folder that no other process holds; ours until this process ends, however it does."""
+    for place in itertools.count():
+        lock = (folder / f"{place}.lock").open("a+")
+        if _locked(lock):
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            mark_process_dead(place, str(folder))
+            _held.append(lock)
+            return place
+        lock.close()
+    raise AssertionError
+
+
+def _locked(lock: IO[str]) -> bool:
+    import fcntl  # which Windows has not, nor has it several workers
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _living(folder: Path) -> list[int]:
+    """The processes that hold a place. What the others had running and open is forgotten."""
+    found = []
+    for path in folder.glob("*.lock"):
+        with path.open("a+") as lock:
+            if _locked(lock):
+                mark_process_dead(int(path.stem), str(folder))
+                continue
+            lock.seek(0)
+            if pid := lock.read():  # one that just took its place has not said yet who it is
+                found.append(int(pid))
+    return sorted(found)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """The files with counts in them. One that was just made is empty, and cannot be read yet."""
+    for path in folder.glob("*.db"):
+        with suppress(FileNotFoundError):  # that of a process which ended
+            if path.stat().st_size:
+                yield str(path)
+
+
+def _of_workers(pids: Sequence[int]) -> Iterable[Metric]:
+    """What the system tells of each process, by its id."""
+    found: dict[str, Metric] = {}
+    for pid in pids:
+        for metric in _of_process(pid):
+            kept = found.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+            for sample in metric.samples:
+                kept.add_sample(sample.name, {"pid": str(pid)}, sample.value)
+    return found.values()
+
+
+def _of_process(pid: int) -> Iterable[Metric]:
+    return ProcessCollector(pid=lambda: pid, registry=None).collect()

@@ -1,0 +1,49 @@
+"""Reports of turns, for tests of those who look at them."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from brain.events import Usage
+from brain.report import CallReport, PassReport, TurnReport
+
+BEGAN = datetime(2026, 3, 4, 5, 6, 7, 250_000, UTC)
+
+
+def a_pass(number: int = 1, began_ms: int = 0, ended_ms: int | None = 900, **more: Any) -> PassReport:
+    """A request to the model."""
+    known = {
+        "first_token_ms": 120,
+        "prompt_tokens": 100,
+        "completion_tokens": 20,
+        "reused_tokens": None,
+        "estimated": False,
+        "finish": "complete",
+    }
+    return PassReport(number, began_ms, ended_ms=ended_ms, **(known | more))  # type: ignore[arg-type]
+
+
+def a_call(name: str = "weather", outcome: str | None = "ok", **more: Any) -> CallReport:
+    """A call of a specialist."""
+    known = {"call_id": "c1", "params": {}, "by": "model", "turn_pass": 1, "began_ms": 300, "ms": 40}
+    return CallReport(name=name, outcome=outcome, **(known | more))  # type: ignore[arg-type]
+
+
+def a_report(passes: Sequence[PassReport] = (a_pass(),), calls: Sequence[CallReport] = (), **more: Any) -> TurnReport:
+    """A turn that ended."""
+    known = {
+        "turn_id": "t1",
+        "conversation_id": "conv1",
+        "message_id": "m1",
+        "user": "ann",
+        "wire": "native",
+        "model": "ollama:llama3",
+        "state": "done",
+        "began": BEGAN,
+        "total_ms": 1000,
+        "first_token_ms": 120,
+        "stop_reason": "complete",
+        "error": None,
+        "usage": Usage(100, 20, None, False),
+    }
+    return TurnReport(passes=passes, calls=calls, **(known | more))  # type: ignore[arg-type]
