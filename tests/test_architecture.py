@@ -17,8 +17,8 @@ FLOORS = {
     "Ground": "addresses alarm ask errors events http logs messages receiving report sampling settings threads transport "
     "unicode webpage",
     "Wing": "fetching metrics models traces wire store",
-    "Core": "blocks echo limits own_settings prompts registry running scanner schema specialist syntax transcript "
-    "usage",
+    "Core": "blocks echo limits own_settings prompts rates registry running scanner schema sessions specialist syntax "
+    "transcript usage",
     "Rooms": "calls conversation desk library passes turn",
     "Roof": "app cli door house process response routes serving terminal watch __main__",
 }
