@@ -15,7 +15,7 @@ from brain.door import Cors, Guard, Keys, refusal
 from brain.errors import BadRequest
 from brain.house import House
 from brain.registry import Registry
-from brain.routes import about, chat, metrics, session, turns
+from brain.routes import about, chat, metrics, ollama, openai, session, turns
 from brain.sessions import Keyring
 from brain.settings import Settings, read
 
@@ -73,6 +73,15 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
             Route("/v1/turns/{id}/cancel", turns.cancel, methods=["POST"]),
             Route("/v1/turns/{id}/steer", turns.steer, methods=["POST"]),
             Route("/v1/turns/{id}/approvals/{call_id}", turns.approve, methods=["POST"]),
+            Route("/v1/chat/completions", openai.ChatCompletions(), methods=["POST"]),
+            Route("/v1/models", models := openai.Models(), methods=["GET"]),
+            Route("/v1/models/{name:path}", models, methods=["GET"]),
+            Route("/api/chat", ollama.chat, methods=["POST"]),
+            Route("/api/generate", ollama.generate, methods=["POST"]),
+            Route("/api/tags", ollama.tags),
+            Route("/api/show", ollama.show, methods=["POST"]),
+            Route("/api/version", ollama.version),
+            Route("/api/ps", ollama.ps),
             Route("/v1/session", session.Session),
             Route("/v1/specialists", about.specialists),
             Route("/healthz", about.healthz),

@@ -1,0 +1,82 @@
+"""Roof: OpenAI's protocol, for clients that know no other: they need only another base URL."""
+
+import time
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from brain.errors import BadRequest
+from brain.routes.incoming import house_of, kind, limited
+from brain.routes.turning import begun, led, whole
+from brain.turns import Run
+from brain.wire import openai
+from brain.wire.openai_request import Wanted, model_named, parse
+from brain.wire.results import Written
+
+CONVERSATION = "x-conversation-id"
+
+
+class ChatCompletions:
+    """`POST /v1/chat/completions`: one turn, as a stream or whole."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        try:
+            response = await _answer(Request(scope, receive))
+        except BadRequest as error:
+            response = _refused(error)
+        await response(scope, receive, send)
+
+
+class Models:
+    """`GET /v1/models` and `GET /v1/models/{name}`: what a request may name."""
+
+    def __init__(self) -> None:
+        self._created = int(time.time())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        request = Request(scope)
+        await self._response(request, request.path_params.get("name"))(scope, receive, send)
+
+    def _response(self, request: Request, name: str | None) -> Response:
+        names = house_of(request).names()
+        if name is None:
+            return JSONResponse(openai.listed(names, self._created))
+        try:
+            model_named(name, names)
+        except BadRequest as error:
+            return _refused(error)
+        return JSONResponse(openai.model(name, self._created))
+
+
+async def _answer(request: Request) -> Response:
+    if kind(request) != "application/json":
+        raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
+    house = house_of(request)
+    body = await limited(request).body()
+    conversation_id = request.headers.get(CONVERSATION)
+    ask, spoken, wanted = parse(body, request.scope["brain.user"], house.settings, house.names(), conversation_id)
+    run = begun(request, ask, "openai", spoken=spoken, joinable=False)
+    encoder = _encoder(request, run, wanted, {CONVERSATION: run.conversation_id} if conversation_id else {})
+    if wanted.stream:
+        return led(request, run, encoder, openai.failed)
+    status, answer = encoder.whole(await whole(request, run))
+    response = Response(answer, status, media_type="application/json")
+    response.raw_headers += encoder.headers
+    return response
+
+
+def _encoder(request: Request, run: Run, wanted: Wanted, headers: Mapping[str, str]) -> openai.Encoder:
+    settings = house_of(request).settings
+    written = Written(settings.show_results, f"{request.base_url}v1/turns/{run.id}", keyed=bool(settings.keys))
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return openai.Encoder(run.id, int(time.time()), wanted, written, raw)
+
+
+def _refused(error: BadRequest) -> Response:
+    status, body = openai.refusal(error)
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return JSONResponse(body, status, headers)

@@ -1,0 +1,88 @@
+"""Wing: JSON as strangers send it and as they get it, alike in all protocols."""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from brain.errors import BadRequest
+from brain.unicode import well_formed
+
+DEPTH_MOST = 64
+
+_PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+
+T = TypeVar("T")
+
+
+def decoded(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
+    """A body, or what stands in it at this place.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise wrong(error, place) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"{place or 'The body'} is not valid JSON: {problem(error)}.", place or None) from None
+
+
+def loose(data: msgspec.Raw, most: int, place: str) -> Any:
+    """What may be any JSON, but no more than `most` bytes of it, and not nested more than DEPTH_MOST deep.
+
+    Raises:
+        BadRequest: when it is.
+    """
+    if len(memoryview(data)) > most:
+        raise BadRequest(f"{place} may be {most:,} bytes long.", place, code="too_large", status=413)
+    value = decoded(data, object, place)
+    if _is_deeper(value, DEPTH_MOST):
+        raise BadRequest(f"{place} may be nested {DEPTH_MOST} levels deep.", place)
+    return value
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    inner: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(levels == 0 or _is_deeper(one, levels - 1) for one in inner if isinstance(one, dict | list))
+
+
+def encoded(value: Any) -> bytes:
+    """JSON on one line. What no UTF-8 can hold, halves of characters that were escaped, becomes U+FFFD."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return well_formed(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def wrong(error: msgspec.ValidationError, within: str = "") -> BadRequest:
+    """The same error in a sentence that names the field."""
+    text = str(error)
+    found = _PLACE.search(text)
+    inner = found["path"] if found else ""
+    sentence = text[: found.start()] if found else text
+    if missing := re.search(r"missing required field `([^`]*)`", sentence):
+        inner, sentence = f"{inner}.{missing[1]}", "This field is missing"
+    elif unknown := re.search(r"unknown field `([^`]*)`", sentence):
+        inner, sentence = f"{inner}.{unknown[1]}", "This field does not exist"
+    elif sentence.startswith("Expected `array"):
+        sentence = "This must be a list"
+    place = f"{within}.{inner}".replace("..", ".").replace("[...]", "[]").replace(".[", "[").strip(".")
+    return BadRequest(f"{place}: {sentence}." if place else f"{sentence}.", place or None)
+
+
+def problem(error: Exception) -> str:
+    """Why something is no JSON, in a few words."""
+    if isinstance(error, UnicodeError):
+        return "it is not UTF-8"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if "truncated" in str(error):
+        return "it ends too early, or in the middle of a character"
+    return str(error).removeprefix("JSON is malformed: ")

@@ -1,0 +1,105 @@
+"""Wing: what stands in the answers of foreign protocols for events for which they have no word."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from brain.events import ApprovalRequired, Citation, Event, SpecialistError, SpecialistResult
+from brain.settings import ShowResults
+from brain.wire.bodies import encoded
+
+PARAMS_SHOWN = 2_000
+
+_TICKS = re.compile("`+")
+_TAG = re.compile("<(?=[A-Za-z/!?])")
+_SPECIAL = re.compile(r"[\\`*_{}\[\]<>()#!|~&]")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The text for an event; empty for most.
+
+    Args:
+        show: how the results of specialists appear.
+        turn_url: the address of the turn.
+        keyed: whether a request needs a key.
+    """
+
+    show: ShowResults
+    turn_url: str
+    keyed: bool = False
+
+    def __call__(self, event: Event) -> str:
+        """What stands between the texts of the model, with a blank line before and after."""
+        if isinstance(event, ApprovalRequired):
+            return f"\n\n{self._asked(event)}\n\n"
+        if self.show == "hidden" or not isinstance(event, SpecialistResult | SpecialistError):
+            return ""
+        return f"\n\n{_block(event) if self.show == 'block' else _details(event)}\n\n"
+
+    def _asked(self, event: ApprovalRequired) -> str:
+        """How to approve a call, for who reads the answer: their client has no button for it."""
+        key = "-H 'Authorization: Bearer YOUR_KEY' " if self.keyed else ""
+        command = (
+            f"curl -X POST {self.turn_url}/approvals/{event.call_id} {key}"
+            """-H 'Content-Type: application/json' -d '{"approve": true}'"""
+        )
+        return (
+            f"{event.name} would be called with {_span(_shown(event))} and waits for your approval until "
+            f"{event.expires_at:%H:%M:%S} UTC. To approve it: {_span(command)}; to decline, say false."
+        )
+
+
+def _shown(event: ApprovalRequired) -> str:
+    params = encoded(event.params).decode()
+    return params if len(params) <= PARAMS_SHOWN else f"{params[:PARAMS_SHOWN]}…"
+
+
+def _block(event: SpecialistResult | SpecialistError) -> str:
+    """The block as it stands in the transcript."""
+    if isinstance(event, SpecialistError):
+        return f"[SPECIALIST_ERROR: {event.name} failed - {event.reason}]"
+    return f"[SPECIALIST_RESULT: {event.name}]\n{event.text}\n[/SPECIALIST_RESULT]"
+
+
+def _details(event: SpecialistResult | SpecialistError) -> str:
+    """A part of a page that can be unfolded. Nothing in it can close it, or is taken for HTML."""
+    if isinstance(event, SpecialistError):
+        return _folded(f"{event.name} failed", _fenced(event.reason))
+    listed = "\n".join(map(_listed, event.citations))
+    return _folded(event.name, _fenced(event.text) + (f"\n\n{listed}" if listed else ""))
+
+
+def _folded(summary: str, content: str) -> str:
+    return f"<details>\n<summary>{summary}</summary>\n\n{content}\n\n</details>"
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max(3, _longest(text) + 1)
+    return f"{fence}text\n{_without_tags(text)}\n{fence}"
+
+
+def _span(text: str) -> str:
+    ticks = "`" * (_longest(text) + 1)
+    return f"{ticks} {_without_tags(text)} {ticks}" if len(ticks) > 1 else f"`{_without_tags(text)}`"
+
+
+def _listed(citation: Citation) -> str:
+    title = _plain(" ".join(citation.title.split()))
+    if citation.url is None or not citation.url.startswith(("http://", "https://")):
+        return f"- {title}"
+    return f"- [{title}]({quote(citation.url, safe=':/?#@!$&*+,;=%~')})"
+
+
+def _longest(text: str) -> int:
+    return max(map(len, _TICKS.findall(text)), default=0)
+
+
+def _without_tags(text: str) -> str:
+    """The opener of each tag becomes its full-width form, as in blocks: some pages look for tags in code, too."""
+    return _TAG.sub("＜", text)
+
+
+def _plain(text: str) -> str:
+    """Text in which no character means anything to Markdown or HTML."""
+    return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", text)
