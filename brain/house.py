@@ -8,6 +8,7 @@ import anyio.lowlevel
 
 from brain.errors import BadRequest
 from brain.models import AnyModel, Opened, opened
+from brain.rates import Allowances
 from brain.registry import Registry
 from brain.response import TurnResponse, server_stops
 from brain.settings import Settings
@@ -27,12 +28,14 @@ class House:
     store: MemoryStore = field(default_factory=MemoryStore)
     models: list[Opened] = field(default_factory=list)
     turns: Turns = field(default_factory=Turns)
+    allowances: Allowances = field(init=False)
     watch: Watch = field(init=False)
     answers: set[TurnResponse] = field(init=False)
     leaving: bool = False
     closing: AsyncExitStack | None = None
 
     def __post_init__(self) -> None:
+        self.allowances = Allowances(self.settings.rights)
         self.watch = Watch(self.settings, self.registry)
         self.answers = Counted(self.watch.metrics.streams)
 

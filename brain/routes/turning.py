@@ -1,8 +1,9 @@
 """Roof: begins a turn for a route, whatever its protocol; answers that are not streamed are put together here."""
 
 import asyncio
+import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -19,6 +20,7 @@ from brain.passes import Model
 from brain.report import TurnReport
 from brain.response import Encoder, Refusal, TurnResponse
 from brain.routes.incoming import house_of
+from brain.settings import Rights
 from brain.store.memory import Record
 from brain.turn import Conversation, Turn
 from brain.turns import Run
@@ -46,23 +48,34 @@ def begun(
     """
     house = house_of(request)
     model = house.model(ask.model)
-    if ask.sampling.format is not None:
-        ask = replace(ask, specialists=frozenset(), tools=())  # what must be JSON can hold no marker
-    record = _record(house, ask, filed=spoken is None or ask.conversation_id is not None)
-    try:
+    ask = _narrowed(ask, house.settings.rights(ask.user))
+    house.allowances.begin(ask.user, time.monotonic())
+    with ExitStack() as taken:  # given back when the turn cannot begin
+        taken.callback(house.allowances.end, ask.user)
+        record = _record(house, ask, filed=spoken is None or ask.conversation_id is not None)
+        if record is not None:
+            taken.callback(house.store.give_back, record)
+        ask, recalled = _recalled(house, ask, record, spoken, model.context_tokens)
         if record is not None:
             record.check_room(ask.message, ask.attachments)
-        ask, recalled = _recalled(house, ask, record, spoken, model.context_tokens)
         turn = _turn(house, ask, recalled, model)
-    except BaseException:
-        if record is not None:
-            house.store.give_back(record)
-        raise
+        taken.pop_all()
     if house.leaving:
         turn.stop("shutdown")
     settle = partial(_settle, house, turn.exchange, ask, record, request.headers.get("traceparent", ""))
     house.watch.metrics.began()
     return house.turns.begin(turn, ask, wire, settle, joinable=joinable, survives=survives)
+
+
+def _narrowed(ask: Ask, rights: Rights) -> Ask:
+    """The same, with no more specialists than the user may call, and none where the answer must be JSON."""
+    if ask.sampling.format is not None:
+        return replace(ask, specialists=frozenset(), tools=())
+    if rights.specialists is None:
+        return ask
+    return replace(
+        ask, specialists=rights.specialists if ask.specialists is None else rights.specialists & ask.specialists
+    )
 
 
 def _record(house: House, ask: Ask, *, filed: bool) -> Record | None:
@@ -100,6 +113,7 @@ def _settle(
     if record is not None:
         conversation.keep(record, ask, exchange)
         house.store.give_back(record)
+    house.allowances.end(ask.user)
     house.watch.ended(report, traceparent)
 
 
