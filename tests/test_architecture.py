@@ -19,7 +19,7 @@ FLOORS = {
     "Wing": "fetching metrics models traces wire store",
     "Core": "blocks echo limits own_settings prompts rates registry running scanner schema sessions specialist syntax "
     "transcript usage",
-    "Rooms": "calls conversation desk library passes turn",
+    "Rooms": "approvals calls conversation desk held journal library passes turn turns",
     "Roof": "app cli door house process response routes serving terminal watch __main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""
