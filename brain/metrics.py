@@ -44,31 +44,37 @@ class Metrics:
     def __init__(self, specialists: Container[str]) -> None:
         self._specialists = specialists
         self._registry = one = CollectorRegistry()
-        self._turns = Counter("brain_turns_total", "Turns that ended.", ["wire", "outcome"], registry=one)
-        self._running = Gauge("brain_turns_running", "Turns that run.", registry=one, multiprocess_mode="livesum")
-        self._streams = Gauge("brain_streams_open", "Streams with a reader.", registry=one, multiprocess_mode="livesum")
-        self._passes = Counter("brain_passes_total", "Requests to a model.", ["model"], registry=one)
+        self._turns = Counter("brain_turns_total", "turns that ended, and how", ["wire", "outcome"], registry=one)
+        self._running = Gauge("brain_turns_running", "turns that run", registry=one, multiprocess_mode="livesum")
+        self._streams = Gauge(
+            "brain_streams_open", "streams that somebody reads", registry=one, multiprocess_mode="livesum"
+        )
+        self._passes = Counter("brain_passes_total", "requests to a model", ["model"], registry=one)
         self._calls = Counter(
             "brain_calls_total",
-            "Calls of specialists; `forged` are results that a model invented.",
+            "calls of specialists; `forged`: a result that the model invented; `?`: no name of ours",
             ["specialist", "outcome"],
             registry=one,
         )
         self._call_seconds = Histogram(
-            "brain_call_seconds", "What calls took that ran.", ["specialist"], buckets=CALL_SECONDS, registry=one
-        )
-        self._tokens = Counter(
-            "brain_tokens_total", "Tokens; `reused` are part of `prompt`.", ["model", "kind"], registry=one
-        )
-        self._first_token = Histogram(
-            "brain_first_token_seconds",
-            "From the request to the first text.",
-            buckets=FIRST_TOKEN_SECONDS,
+            "brain_call_seconds",
+            "what calls took that ran and were not answered from an earlier one",
+            ["specialist"],
+            buckets=CALL_SECONDS,
             registry=one,
         )
-        self._turn_seconds = Histogram("brain_turn_seconds", "Whole turns.", buckets=TURN_SECONDS, registry=one)
+        self._tokens = Counter(
+            "brain_tokens_total",
+            "tokens: `prompt`, `completion`, and those of the prompt that the server `reused`",
+            ["model", "kind"],
+            registry=one,
+        )
+        self._first_token = Histogram(
+            "brain_first_token_seconds", "from the request to the first text", buckets=FIRST_TOKEN_SECONDS, registry=one
+        )
+        self._turn_seconds = Histogram("brain_turn_seconds", "whole turns", buckets=TURN_SECONDS, registry=one)
         self._errors = Counter(
-            "brain_upstream_errors_total", "Passes in which the model failed.", ["model", "code"], registry=one
+            "brain_upstream_errors_total", "passes in which the model failed", ["model", "code"], registry=one
         )
 
     def began(self) -> None:

@@ -20,7 +20,7 @@ def a_pass(number: int = 1, began_ms: int = 0, ended_ms: int | None = 900, **mor
         "estimated": False,
         "finish": "complete",
     }
-    return PassReport(number, began_ms, ended_ms=ended_ms, **(known | more))  # type: ignore[arg-type]
+    return PassReport(number, began_ms, ended_ms=ended_ms, **(known | more))
 
 
 def a_call(name: str = "weather", outcome: str | None = "ok", **more: Any) -> CallReport:
