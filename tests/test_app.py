@@ -506,13 +506,13 @@ def test_other_media_types_are_refused(server: Server, kind: str | None) -> None
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/v1/chat/stream", 405, "method_not_allowed"),
+        ("PUT", "/v1/chat/stream", 405, "method_not_allowed"),
         ("POST", "/v1/specialists", 405, "method_not_allowed"),
         ("DELETE", "/", 405, "method_not_allowed"),
-        ("GET", "/v1/turns/t1/events", 404, "not_found"),
-        ("POST", "/v1/turns", 404, "not_found"),
-        ("POST", "/v1/chat/completions", 404, "not_found"),
-        ("GET", "/metrics", 404, "not_found"),
+        ("GET", "/v1/turns/t1", 404, "not_found"),
+        ("GET", "/v1/turns/t1/other", 404, "not_found"),
+        ("GET", "/v1/conversations", 404, "not_found"),
+        ("GET", "/v1/memory", 404, "not_found"),
         ("GET", "/v1/strategies", 404, "not_found"),
         ("GET", "/v1/specialists/..%2f..", 404, "not_found"),
     ],
@@ -528,7 +528,7 @@ def test_head(server: Server) -> None:
     assert (page.status_code, page.content) == (200, b"")
     assert int(page.headers["content-length"]) == len(httpx.get(server.url, trust_env=False).content)
     stream = httpx.head(f"{server.url}/v1/chat/stream", trust_env=False)
-    assert (stream.status_code, stream.headers["allow"]) == (405, "POST")
+    assert (stream.status_code, stream.headers["allow"]) == (405, "GET, POST")
 
 
 @pytest.mark.parametrize("chunked", [False, True])

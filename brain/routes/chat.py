@@ -49,7 +49,7 @@ async def _posted(request: Request) -> Response:
 async def _got(request: Request) -> Response:
     """The same for an EventSource, which comes back when it was cut off."""
     if request.method == "HEAD":
-        raise BadRequest("A turn is asked for with GET or POST.", code="method_not_allowed", status=405)
+        raise HTTPException(405, headers={"Allow": "GET, POST"})
     if LAST_EVENT_ID in request.headers:
         return rejoined(request, *native.event_number(request.headers[LAST_EVENT_ID]))
     house = house_of(request)

@@ -68,7 +68,7 @@ async def approve(request: Request) -> Response:
 def _run(request: Request) -> Run:
     run = house_of(request).turns.find(request.path_params["id"], user_of(request))
     if run is None:
-        raise BadRequest("There is no such turn, or it is no longer kept.", "id", code="not_found", status=404)
+        raise BadRequest("There is no such turn, or it is no longer kept.", code="not_found", status=404)
     return run
 
 
