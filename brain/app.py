@@ -22,14 +22,14 @@ from brain.settings import Settings, read
 
 async def _on_bad_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, BadRequest)
-    return refusal(error)
+    return refusal(error, request.scope)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     codes = {404: "not_found", 405: "method_not_allowed"}
     code = codes.get(error.status_code, "bad_request")
-    response = refusal(BadRequest(error.detail, code=code, status=error.status_code))
+    response = refusal(BadRequest(error.detail, code=code, status=error.status_code), request.scope)
     response.headers.update(error.headers or {})
     return response
 
@@ -40,7 +40,7 @@ async def _on_disconnect(request: Request, error: Exception) -> Response:
 
 async def _on_error(request: Request, error: Exception) -> Response:
     message = "Something went wrong on the server; it was logged."
-    return refusal(BadRequest(message, code="internal", status=500))
+    return refusal(BadRequest(message, code="internal", status=500), request.scope)
 
 
 def create_app(settings: Settings | None = None, registry: Registry | None = None) -> Starlette:

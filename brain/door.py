@@ -4,7 +4,7 @@ import ipaddress
 import json
 import re
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -18,6 +18,7 @@ from brain.rates import too_many
 from brain.sessions import Keyring
 from brain.settings import LOCAL_USER, LOOPBACK, Settings
 from brain.unicode import well_formed
+from brain.wire import ollama, openai
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 SESSION_PATH = "/v1/session"
@@ -40,23 +41,39 @@ _REFERER = re.compile(r"(?P<origin>[a-z][a-z0-9+.-]*://[^/?#]*)")
 
 
 class Answer(JSONResponse):
-    """JSON that no cache keeps, and that no page of others may show."""
+    """JSON, or what is encoded as such, that no cache keeps, and that no page of others may show."""
 
     def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(content, status_code, {**SAFE_HEADERS, "Cache-Control": "no-store", **(headers or {})})
 
     def render(self, content: Any) -> bytes:
         """In UTF-8; halves of characters, which a client may have sent, are replaced."""
+        if isinstance(content, bytes):
+            return content
         text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return well_formed(text).encode()
 
 
-def refusal(error: BadRequest) -> Answer:
-    """The answer to what is refused before the first byte."""
+def refusal(error: BadRequest, scope: Scope) -> Answer:
+    """The answer to what is refused before the first byte, in the form of the protocol whose address was asked."""
+    path = _path(scope)
+    form = next((form for place, form in _FORMS.items() if path.startswith(place)), _native)
+    status, body = form(error)
+    return Answer(body, status, refusal_headers(error))
+
+
+def _native(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
     body = {"code": error.code, "message": error.message}
     if error.field is not None:
         body["field"] = error.field
-    return Answer({"error": body}, error.status, refusal_headers(error))
+    return error.status, {"error": body}
+
+
+_FORMS: Mapping[str, Callable[[BadRequest], tuple[int, Mapping[str, Any]]]] = {
+    "/v1/chat/completions": openai.refusal,
+    "/v1/models": openai.refusal,
+    "/api/": ollama.refusal,
+}
 
 
 def refusal_headers(error: BadRequest) -> dict[str, str]:
@@ -80,7 +97,7 @@ class Guard:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Answers who may not come in; hands on everybody else, and is out of the way then."""
         refused = self._refused(scope) if _is_guarded(scope) else None
-        return (self._app if refused is None else refusal(refused))(scope, receive, send)
+        return (self._app if refused is None else refusal(refused, scope))(scope, receive, send)
 
     def _refused(self, scope: Scope) -> BadRequest | None:
         headers = Headers(scope=scope)
@@ -169,7 +186,7 @@ class Keys:
             try:
                 scope["brain.user"] = self._user(scope) if self._keyring else LOCAL_USER
             except BadRequest as refused:
-                return refusal(refused)(scope, receive, send)
+                return refusal(refused, scope)(scope, receive, send)
         return self._app(scope, receive, send)
 
     def _user(self, scope: Scope) -> str:

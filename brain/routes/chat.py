@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from brain.ask import Ask, Attachment
+from brain.door import SAFE_HEADERS
 from brain.errors import BadRequest
 from brain.house import House
 from brain.routes.incoming import house_of, kind, limited, user_of
@@ -72,7 +73,7 @@ def rejoined(request: Request, turn_id: str, number: int) -> Response:
     if run is None:
         raise BadRequest("This turn is no longer kept; ask again without Last-Event-ID.", LAST_EVENT_ID, **GONE)
     if run.over and run.journal is not None and number == run.journal.count:
-        return Response(status_code=204)
+        return Response(status_code=204, headers=SAFE_HEADERS)
     return followed(request, run, native.Encoder(run.id, number), number)
 
 

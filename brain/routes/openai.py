@@ -4,9 +4,10 @@ import time
 from collections.abc import Mapping
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from brain.door import Answer, refusal_headers
 from brain.errors import BadRequest
 from brain.routes.incoming import house_of, kind, limited
 from brain.routes.turning import begun, led, whole
@@ -44,12 +45,12 @@ class Models:
     def _response(self, request: Request, name: str | None) -> Response:
         names = house_of(request).names()
         if name is None:
-            return JSONResponse(openai.listed(names, self._created))
+            return Answer(openai.listed(names, self._created))
         try:
             model_named(name, names)
         except BadRequest as error:
             return _refused(error)
-        return JSONResponse(openai.model(name, self._created))
+        return Answer(openai.model(name, self._created))
 
 
 async def _answer(request: Request) -> Response:
@@ -64,7 +65,7 @@ async def _answer(request: Request) -> Response:
     if wanted.stream:
         return led(request, run, encoder, openai.failed)
     status, answer = encoder.whole(await whole(request, run))
-    response = Response(answer, status, media_type="application/json")
+    response = Answer(answer, status)
     response.raw_headers += encoder.headers
     return response
 
@@ -78,5 +79,4 @@ def _encoder(request: Request, run: Run, wanted: Wanted, headers: Mapping[str, s
 
 def _refused(error: BadRequest) -> Response:
     status, body = openai.refusal(error)
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    return JSONResponse(body, status, headers)
+    return Answer(body, status, refusal_headers(error))

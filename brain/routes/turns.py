@@ -5,8 +5,9 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from brain.door import Answer
 from brain.errors import BadRequest
 from brain.routes.chat import LAST_EVENT_ID, asked, rejoined
 from brain.routes.incoming import house_of, kind, limited, user_of
@@ -24,7 +25,7 @@ async def create(request: Request) -> Response:
         run.alone()
     place = f"{request.scope.get('root_path', '')}/v1/turns/{run.id}"
     told = {"turn_id": run.id, "conversation_id": run.conversation_id, "events": f"{place}/events"}
-    return JSONResponse(told, 201, {"Location": place})
+    return Answer(told, 201, {"Location": place})
 
 
 async def events(request: Request) -> Response:
@@ -81,4 +82,4 @@ async def _json(request: Request) -> bytes:
 
 def _told(run: Run, status: int = 200) -> Response:
     report: dict[str, Any] = msgspec.to_builtins(run.report())
-    return JSONResponse(report, status)
+    return Answer(report, status)
