@@ -248,6 +248,13 @@ def _lines(settings: Settings, registry: Registry) -> list[str]:
         for name in settings.allowed_specialists
         if name not in registry
     ]
+    lines += [
+        f"Not there: {name}, which USERS names for {user}"
+        for user in settings.users or ()
+        for name in sorted(settings.rights(user).specialists or ())
+        if name not in registry
+    ]
+    lines += settings.doubts
     lines += [f"Refused: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]
     return lines
 
