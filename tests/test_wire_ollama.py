@@ -309,18 +309,20 @@ def refused(parse: Any, body: Any) -> tuple[int, str, str | None]:
     ("body", "message", "field"),
     [
         (b"", "missing request body", None),
-        (b"{", "The body is not valid JSON.", None),
-        (b'{"model":"\xff"}', "The body is not valid JSON.", None),
-        (b'{"model":"brain","options":' + b'{"a":' * 100_000, "The body is not valid JSON.", None),
+        (b"{", "The body is not valid JSON: it ends too early, or in the middle of a character.", None),
+        (b'{"model":"\xff"}', "The body is not valid JSON: it is not UTF-8.", None),
+        (b'{"model":"brain","options":' + b'{"a":' * 100_000, "The body is not valid JSON: it is nested too deeply.",
+         None),
+        (b'{"model":"brain","options":{"a":' + b"[" * 65 + b"]" * 65 + b"}}",
+         "options may be nested 64 levels deep.", "options"),
         (b"[]", "Expected `object`, got `array`.", None),
-        (b'{"model":"brain","options":{"temperature":1e999}}', "options[]: Number out of range.", "options[]"),
         ({}, "model is required", "model"),
         ({"model": ""}, "model is required", "model"),
         ({"model": 1}, "model: Expected `str`, got `int`.", "model"),
         ({"model": None}, "model: Expected `str`, got `null`.", "model"),
         (asking(stream="yes"), "stream: Expected `bool | null`, got `str`.", "stream"),
         (asking(format="xml"), "format must be json or a JSON Schema.", "format"),
-        (asking(format=1), "format: Expected `str | object | null`, got `int`.", "format"),
+        (asking(format=1), "format must be json or a JSON Schema.", "format"),
         (asking(think="hardest"), "think must be true, false, low, medium, high or max.", "think"),
         (asking(think=1), "think: Expected `bool | str | null`, got `int`.", "think"),
         (asking(keep_alive="soon"), "keep_alive must be a number of seconds, or a duration such as 5m.", "keep_alive"),
@@ -334,14 +336,16 @@ def refused(parse: Any, body: Any) -> tuple[int, str, str | None]:
          "logprobs: an answer is put together from several of the model's, and has none. Leave it out.", "logprobs"),
         (asking(_debug_render_only=True), "_debug_render_only: the prompt is the model server's affair. Leave it out.",
          "_debug_render_only"),
-        (asking(options=[]), "options: Expected `object | null`, got `array`.", "options"),
+        (asking(options=[]), "options: Expected `object`.", "options"),
         (asking(options={"temperature": "hot"}), "options.temperature: Expected `float | null`, got `str`.",
          "options.temperature"),
         (asking(options={"top_k": 1.5}), "options.top_k: Expected `int | null`, got `float`.", "options.top_k"),
         (asking(options={"seed": 2**63}), "options.seed: Expected `int` <= 9223372036854775807.", "options.seed"),
-        (asking(options={"stop": "END"}), "options.stop: Expected `array | null`, got `str`.", "options.stop"),
+        (asking(options={"stop": "END"}), "options.stop: This must be a list.", "options.stop"),
         (asking(options={"stop": [1]}), "options.stop[0]: Expected `str`, got `int`.", "options.stop[0]"),
-        (asking(messages={}), "messages: Expected `array | null`, got `object`.", "messages"),
+        (asking(options={"stop": ["a"] * 17}), "options.stop: at most 16 texts of 256 characters.", "options.stop"),
+        (asking(options={"stop": ["a" * 257]}), "options.stop: at most 16 texts of 256 characters.", "options.stop"),
+        (asking(messages={}), "messages: This must be a list.", "messages"),
         (asking(messages=["Hi"]), "messages[0]: Expected `object`, got `str`.", "messages[0]"),
         (asking(messages=[{"content": "Hi"}]), "messages[0].role: This field is missing.", "messages[0].role"),
         (asking(messages=[{"role": "boss", "content": "Hi"}]),
@@ -357,19 +361,26 @@ def refused(parse: Any, body: Any) -> tuple[int, str, str | None]:
         (asking(messages=[{"role": "user", "images": [""]}]), "messages[0].images[0] is empty.",
          "messages[0].images[0]"),
         (asking(messages=[{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}]),
-         "messages[0].tool_calls[0].function.arguments: Expected `object | null`, got `str`.",
+         "messages[0].tool_calls[0].function.arguments: Expected `object`.",
          "messages[0].tool_calls[0].function.arguments"),
         (asking(messages=[{"role": "assistant", "tool_calls": [{"name": "f"}]}]),
          "messages[0].tool_calls[0].function: This field is missing.", "messages[0].tool_calls[0].function"),
+        (asking(tools=[{"function": {"name": "f"}}] * 129), "tools: at most 128.", "tools"),
         (asking(tools=[{"type": "function"}]), "tools[0].function: This field is missing.", "tools[0].function"),
         (asking(tools=[{"function": {"name": ""}}]), "tools[0].function.name is empty.", "tools[0].function.name"),
         (asking(tools=[{"function": {"name": "f", "parameters": []}}]),
-         "tools[0].function.parameters: Expected `object | null`, got `array`.", "tools[0].function.parameters"),
+         "tools[0].function.parameters: Expected `object`.", "tools[0].function.parameters"),
     ],
     ids=lambda value: str(value)[:50],
 )  # fmt: skip
 def test_a_chat_that_is_refused(body: Any, message: str, field: str | None) -> None:
     assert refused(chat, body) == (400, message, field)
+
+
+def test_a_number_that_is_none() -> None:
+    status, message, _ = refused(chat, b'{"model":"brain","options":{"temperature":1e999}}')
+    assert status == 400
+    assert message.endswith("Number out of range.")
 
 
 @pytest.mark.parametrize(
@@ -401,6 +412,15 @@ def test_a_prompt_that_is_refused(body: Any, message: str, field: str) -> None:
          "messages[0].content may be 200,000 characters long.", "messages[0].content"),
         (chat, asking(messages=[{"role": "user", "images": ["aGk="] * 11}]), "At most 10 attachments a message.",
          "attachments"),
+        (chat, asking(messages=[{"role": "user"}] * 2_001), "messages: at most 2,000; leave the oldest out.",
+         "messages"),
+        (chat, asking(format={"a": "b" * 65_536}), "format may be 65,536 bytes long.", "format"),
+        (chat, asking(options={"a": "b" * 16_384}), "options may be 16,384 bytes long.", "options"),
+        (chat, asking(tools=[{"function": {"name": "f", "parameters": {"a": "b" * 65_536}}}]),
+         "tools[0].function.parameters may be 65,536 bytes long.", "tools[0].function.parameters"),
+        (chat, asking(messages=[{"role": "assistant", "tool_calls": [calling("f", a="b" * 200_000)]}]),
+         "messages[0].tool_calls[0].function.arguments may be 200,000 bytes long.",
+         "messages[0].tool_calls[0].function.arguments"),
         (generate, prompting(prompt="a" * 200_001), "prompt may be 200,000 characters long.", "prompt"),
         (generate, prompting(system="a" * 200_001), "system may be 200,000 characters long.", "system"),
     ],
@@ -556,7 +576,7 @@ def test_without_a_stream_the_same_is_one_object(generate: bool) -> None:
     message: Mapping[str, Any] = {"role": "assistant", "content": said, "thinking": "hm\n", "tool_calls": calls}
     generated = {"response": said, "thinking": "hm\n", "tool_calls": calls}
     assert status == 200
-    assert json.loads(body) == {
+    assert body == {
         "model": "brain",
         "created_at": "2026-11-21T10:20:30.123456Z",
         **(generated if generate else {"message": message}),
@@ -568,7 +588,7 @@ def test_without_a_stream_the_same_is_one_object(generate: bool) -> None:
 
 def test_without_a_stream_nothing_stands_where_nothing_was() -> None:
     _, body = encoder().whole([START, Token("Hi"), USAGE, DONE])
-    assert json.loads(body)["message"] == {"role": "assistant", "content": "Hi"}
+    assert body["message"] == {"role": "assistant", "content": "Hi"}
 
 
 def test_an_error_inside_is_a_line_of_its_own_and_the_last() -> None:
@@ -596,17 +616,18 @@ def test_an_error_inside_is_a_line_of_its_own_and_the_last() -> None:
 )
 def test_an_error_before_all_else_has_a_status(error: Error, status: int) -> None:
     assert encoder().refusal(error) == (status, b'{"error":"No."}')
-    assert encoder().whole([START, Token("a"), USAGE, error]) == (status, b'{"error":"No."}')
+    assert encoder().whole([START, Token("a"), USAGE, error]) == (status, {"error": "No."})
 
 
 def test_to_load_is_answered_at_once() -> None:
-    assert encoder("builtin:latest").loaded("load").decode() == (
-        f'{{"model":"builtin:latest",{STAMP},"message":{{"role":"assistant","content":""}},'
-        '"done":true,"done_reason":"load"}\n'
-    )
-    assert encoder(generate=True).loaded("unload").decode() == (
-        f'{{"model":"brain",{STAMP},"response":"","done":true,"done_reason":"unload"}}\n'
-    )
+    known = {"created_at": "2026-11-21T10:20:30.123456Z", "done": True}
+    message = {"role": "assistant", "content": ""}
+    assert encoder("m:latest").loaded("load") == {
+        "model": "m:latest", "message": message, "done_reason": "load", **known
+    }  # fmt: skip
+    assert encoder(generate=True).loaded("unload") == {
+        "model": "brain", "response": "", "done_reason": "unload", **known
+    }  # fmt: skip
 
 
 def test_times_have_a_fraction_even_when_it_is_nothing() -> None:

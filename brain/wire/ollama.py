@@ -1,16 +1,13 @@
 """Wing: Ollama's protocol. What happens in a turn, as the lines of `/api/chat` and `/api/generate`."""
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from brain.errors import BadRequest
 from brain.events import Done, Error, ErrorCode, Event, Thinking, Token, ToolCall, Usage
-from brain.unicode import well_formed
+from brain.wire.bodies import encoded
 
 MILLISECOND = 1_000_000
 """In nanoseconds, in which the protocol counts."""
@@ -69,11 +66,11 @@ class Encoder:
         self.taken += len(events)
         return b"".join(map(self._lines, events))
 
-    def whole(self, events: Sequence[Event]) -> tuple[int, bytes]:
-        """A turn that is over as the one object that is sent where no stream is wanted, and its status."""
-        *_, last = events
+    def whole(self, events: Sequence[Event]) -> tuple[int, Mapping[str, Any]]:
+        """Status and body for a turn that is over, where no stream is wanted."""
+        last = events[-1]
         if isinstance(last, Error):
-            return self.refusal(last)
+            return _status(last), {"error": last.message}
         assert isinstance(last, Done)
         said = "".join([event.text if isinstance(event, Token) else self._written(event) for event in events])
         thought = "".join([event.text for event in events if isinstance(event, Thinking)])
@@ -83,10 +80,9 @@ class Encoder:
 
     def refusal(self, error: Error) -> tuple[int, bytes]:
         """Status and body for a turn that failed before anything was said; a model server's own no passes through."""
-        status = error.status if error.status is not None and 400 <= error.status < 500 else _STATUS[error.code]
-        return status, _json({"error": error.message})
+        return _status(error), _json({"error": error.message})
 
-    def loaded(self, done_reason: str) -> bytes:
+    def loaded(self, done_reason: str) -> Mapping[str, Any]:
         """The answer to a request with no question in it, which loads or unloads a model."""
         return self._object(self._message(), done=True, done_reason=done_reason)
 
@@ -97,9 +93,9 @@ class Encoder:
             case Thinking():
                 return self._line(self._thought, event.text)
             case ToolCall():
-                return self._object(self._message(calls=[self._call(event)]), done=False)
+                return _json(self._object(self._message(calls=[self._call(event)]), done=False)) + b"\n"
             case Done():
-                return self._object(self._message(), **self._end(event))
+                return _json(self._object(self._message(), **self._end(event))) + b"\n"
             case Error():
                 return _json({"error": event.message}) + b"\n"
             case Usage():
@@ -110,8 +106,8 @@ class Encoder:
     def _line(self, front: bytes, text: str) -> bytes:
         return b"%b%b%b%b%b" % (self._head, timestamp(self._now()).encode(), front, _json(text), self._tail)
 
-    def _object(self, message: Mapping[str, Any], **more: Any) -> bytes:
-        return _json({"model": self._model, "created_at": timestamp(self._now()), **message, **more}) + b"\n"
+    def _object(self, message: Mapping[str, Any], **more: Any) -> Mapping[str, Any]:
+        return {"model": self._model, "created_at": timestamp(self._now()), **message, **more}
 
     def _message(self, said: str = "", thought: str = "", calls: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
         extra = {key: value for key, value in (("thinking", thought), ("tool_calls", calls)) if value}
@@ -143,6 +139,10 @@ class Encoder:
         }
 
 
+def _status(error: Error) -> int:
+    return error.status if error.status is not None and 400 <= error.status < 500 else _STATUS[error.code]
+
+
 def refusal(error: BadRequest) -> tuple[int, dict[str, str]]:
     """Status and body for a request that is refused before there is a turn."""
     return error.status, {"error": error.message}
@@ -154,16 +154,10 @@ def timestamp(moment: datetime) -> str:
 
 
 def _json(value: Any) -> bytes:
-    """JSON on one line, whoever tells where lines end. Halves of characters that were escaped become U+FFFD."""
-    try:
-        encoded = _encode(value)
-    except UnicodeEncodeError:
-        encoded = well_formed(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
-    return encoded if encoded.isascii() else _LINE_ENDS.sub(_escaped, encoded)
+    """JSON on one line, whoever tells where lines end."""
+    data = encoded(value)
+    return data if data.isascii() else _LINE_ENDS.sub(_escaped, data)
 
 
 def _escaped(found: re.Match[bytes]) -> bytes:
     return b"\\u%04x" % ord(found[0].decode())
-
-
-_encode = msgspec.json.Encoder().encode

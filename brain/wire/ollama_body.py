@@ -3,24 +3,22 @@
 As Ollama does, fields that are not known are passed over.
 """
 
-import re
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
 from brain.errors import BadRequest
+from brain.wire.bodies import loose
 
-T = TypeVar("T")
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-
-_PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+ABSENT = msgspec.Raw(b"")
 
 
 class SentFunction(msgspec.Struct):
     """What is called, in a call of the assistant's."""
 
     name: str
-    arguments: dict[str, Any] | None = None
+    arguments: msgspec.Raw = ABSENT
 
 
 class SentCall(msgspec.Struct):
@@ -46,7 +44,7 @@ class SentSignature(msgspec.Struct):
 
     name: str
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: msgspec.Raw = ABSENT
 
 
 class SentTool(msgspec.Struct):
@@ -74,9 +72,9 @@ class Sent(msgspec.Struct):
 
     model: str = ""
     stream: bool | None = None
-    format: str | dict[str, Any] | None = None
+    format: msgspec.Raw = ABSENT
     keep_alive: int | float | str | None = None
-    options: dict[str, Any] | None = None
+    options: msgspec.Raw = ABSENT
     think: bool | str | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -109,39 +107,15 @@ class SentShow(msgspec.Struct):
     name: str = ""
 
 
-def decoded(body: bytes, kind: type[T]) -> T:
-    """The body as its struct.
+def mapping(raw: msgspec.Raw, most: int, place: str) -> dict[str, Any] | None:
+    """An object with anything in it, up to `most` bytes of it; None where nothing is said.
 
     Raises:
-        BadRequest: naming the field and what is wrong with it.
+        BadRequest: when it is no object, too long, or nested too deeply.
     """
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.ValidationError as error:
-        raise _bad(error) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise BadRequest("missing request body" if not body else "The body is not valid JSON.") from None
-
-
-def converted(value: Any, kind: type[T], place: str) -> T:
-    """A part of it that was read as JSON, at this place.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise _bad(error, place) from None
-
-
-def _bad(error: msgspec.ValidationError, within: str = "") -> BadRequest:
-    """The same error in a sentence that names the field."""
-    text = str(error)
-    found = _PLACE.search(text)
-    inner = found["path"] if found else ""
-    sentence = text[: found.start()] if found else text
-    if missing := re.search(r"missing required field `([^`]*)`", sentence):
-        inner, sentence = f"{inner}.{missing[1]}", "This field is missing"
-    place = f"{within}.{inner}".strip(".").replace("[...]", "[]")
-    return BadRequest(f"{place}: {sentence}." if place else f"{sentence}.", place or None)
+    if bytes(raw) in (b"", b"null"):
+        return None
+    value = loose(raw, most, place)
+    if not isinstance(value, dict):
+        raise BadRequest(f"{place}: Expected `object`.", place)
+    return value

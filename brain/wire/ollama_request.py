@@ -3,36 +3,42 @@
 A value that cannot be followed is refused with the reason, and never passed over.
 """
 
-import base64
 import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from brain.ask import Ask, Attachment, Tool
+from brain.ask import Ask, Tool
 from brain.errors import BadRequest
-from brain.messages import Handed, Spoken
+from brain.messages import Spoken
 from brain.sampling import Sampling
 from brain.settings import Settings
-from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
+from brain.wire.bodies import decoded, loose, wrong
 from brain.wire.ollama_body import (
     Sent,
-    SentCall,
     SentChat,
     SentGenerate,
-    SentMessage,
     SentOptions,
     SentShow,
     SentSignature,
-    converted,
-    decoded,
+    SentTool,
+    mapping,
 )
+from brain.wire.ollama_messages import Conversation, images_of, text_of
+
+TOOLS_MOST = 128
+SCHEMA_BYTES = 65_536
+OPTIONS_BYTES = 16_384
+STOPS_MOST = 16
+STOP_LENGTH = 256
 
 DEFAULT_NAME = "brain"
 LATEST = ":latest"
+
+T = TypeVar("T")
 
 _DURATION = re.compile(r"[+-]?(?:0|(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|μs|ms|s|m|h))+)")
 _LEVELS = ("low", "medium", "high", "max")
@@ -60,12 +66,11 @@ def parse_chat(
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    sent = decoded(body, SentChat)
+    sent = _decoded(body, SentChat)
     model = model_named(sent.model, models)
     wanted = _wanted(sent, empty=not sent.messages)
-    spoken = _Conversation().of(sent.messages or [])
-    tools = tuple(_tool(tool.function, n) for n, tool in enumerate(sent.tools or []))
-    return _ask(sent, model, spoken, tools, user, settings, now), spoken, wanted
+    spoken = Conversation().of(sent.messages or [])
+    return _ask(sent, model, spoken, _tools(sent.tools or []), user, settings, now), spoken, wanted
 
 
 def parse_generate(
@@ -76,12 +81,12 @@ def parse_generate(
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    sent = decoded(body, SentGenerate)
+    sent = _decoded(body, SentGenerate)
     model = model_named(sent.model, models)
     _check_prompt_is_all(sent)
-    spoken = [Spoken("user", _text(sent.prompt, "prompt"), _images(sent.images, "images"))]
+    spoken = [Spoken("user", text_of(sent.prompt, "prompt"), images_of(sent.images, "images"))]
     if sent.system:
-        spoken.insert(0, Spoken("system", _text(sent.system, "system")))
+        spoken.insert(0, Spoken("system", text_of(sent.system, "system")))
     return _ask(sent, model, spoken, (), user, settings, now), spoken, _wanted(sent, empty=not sent.prompt)
 
 
@@ -91,7 +96,7 @@ def parse_show(body: bytes, models: Set[str]) -> tuple[str, str | None]:
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    sent = decoded(body, SentShow)
+    sent = _decoded(body, SentShow)
     return sent.model or sent.name, model_named(sent.model or sent.name, models)
 
 
@@ -112,49 +117,10 @@ def model_named(name: str, models: Set[str]) -> str | None:
     raise BadRequest(f"model '{name}' not found", "model", code="not_found", status=404)
 
 
-class _Conversation:
-    """The messages of a chat, with an id for each call, and for each of a tool's messages the call that it answers."""
-
-    def __init__(self) -> None:
-        self._open: list[Handed] = []
-
-    def of(self, messages: list[SentMessage]) -> list[Spoken]:
-        return [self._spoken(message, n) for n, message in enumerate(messages)]
-
-    def _spoken(self, message: SentMessage, n: int) -> Spoken:
-        place = f"messages[{n}]"
-        text = _text(message.content, f"{place}.content")
-        match message.role.lower():
-            case "system":
-                return Spoken("system", text)
-            case "user":
-                return Spoken("user", text, _images(message.images, f"{place}.images"))
-            case "assistant":
-                calls = tuple(_handed(call, n, position) for position, call in enumerate(message.tool_calls or ()))
-                self._open = [*calls] if calls else self._open
-                return Spoken("assistant", text, calls=calls)
-            case "tool":
-                return Spoken("tool", text, call_id=self._answered(message))
-        raise BadRequest(f"{place}.role must be system, user, assistant or tool.", f"{place}.role")
-
-    def _answered(self, message: SentMessage) -> str:
-        """The id of its call: as told, else of the first of that name to which no result was given yet."""
-        for call in self._open:
-            if _names(message, call):
-                self._open.remove(call)
-                return call.call_id
-        return message.tool_call_id or ""
-
-
-def _names(message: SentMessage, call: Handed) -> bool:
-    """Whether a tool's message is the answer to this call; one that names none is to whichever is open."""
-    if message.tool_call_id:
-        return message.tool_call_id == call.call_id
-    return message.tool_name in (call.name, "", None)
-
-
-def _handed(call: SentCall, n: int, position: int) -> Handed:
-    return Handed(call.id or f"call_{n}_{position}", call.function.name, call.function.arguments or {})
+def _decoded(body: bytes, kind: type[T]) -> T:
+    if not body:
+        raise BadRequest("missing request body")
+    return decoded(body, kind)
 
 
 def _ask(
@@ -211,8 +177,9 @@ def _check_prompt_is_all(sent: SentGenerate) -> None:
 
 def _sampling(sent: Sent) -> tuple[Sampling, tuple[str, ...]]:
     """What the request says of the model's writing, and the texts that end it."""
-    given = {name: _whole(value) for name, value in (sent.options or {}).items() if value is not None}
-    options = converted(given, SentOptions, "options")
+    said = mapping(sent.options, OPTIONS_BYTES, "options") or {}
+    given = {name: _whole(value) for name, value in said.items() if value is not None}
+    options = _options(given)
     known = {field.encode_name for field in msgspec.structs.fields(SentOptions)}
     most = options.num_predict
     sampling = Sampling(
@@ -230,7 +197,13 @@ def _sampling(sent: Sent) -> tuple[Sampling, tuple[str, ...]]:
         dialect="ollama",
         more={name: value for name, value in given.items() if name not in known},
     )
-    return sampling, tuple(filter(None, options.stop or ()))
+    return sampling, _stops(options.stop or [])
+
+
+def _stops(texts: list[str]) -> tuple[str, ...]:
+    if len(texts) > STOPS_MOST or any(len(text) > STOP_LENGTH for text in texts):
+        raise BadRequest(f"options.stop: at most {STOPS_MOST} texts of {STOP_LENGTH} characters.", "options.stop")
+    return tuple(filter(None, texts))
 
 
 def _whole(value: Any) -> Any:
@@ -244,10 +217,22 @@ def _effort(think: bool | str | None) -> bool | str | None:
     return think
 
 
-def _format(wanted: str | dict[str, Any] | None) -> Literal["json"] | Mapping[str, Any] | None:
-    if isinstance(wanted, str) and wanted not in ("", "json"):
+def _options(given: Mapping[str, Any]) -> SentOptions:
+    try:
+        return msgspec.convert(given, SentOptions)
+    except msgspec.ValidationError as error:
+        raise wrong(error, "options") from None
+
+
+def _format(raw: msgspec.Raw) -> Literal["json"] | Mapping[str, Any] | None:
+    wanted = None if not bytes(raw) else loose(raw, SCHEMA_BYTES, "format")
+    if wanted in (None, ""):
+        return None
+    if wanted == "json":
+        return "json"
+    if not isinstance(wanted, dict):
         raise BadRequest("format must be json or a JSON Schema.", "format")
-    return ("json" if wanted == "json" else None) if isinstance(wanted, str) else wanted
+    return wanted
 
 
 def _keep_alive(wanted: float | str | None) -> float | str | None:
@@ -260,29 +245,14 @@ def _is_zero(duration: float | str) -> bool:
     return not re.search("[1-9]", str(duration))
 
 
+def _tools(tools: list[SentTool]) -> tuple[Tool, ...]:
+    if len(tools) > TOOLS_MOST:
+        raise BadRequest(f"tools: at most {TOOLS_MOST}.", "tools")
+    return tuple(_tool(tool.function, n) for n, tool in enumerate(tools))
+
+
 def _tool(signature: SentSignature, n: int) -> Tool:
     if not signature.name:
         raise BadRequest(f"tools[{n}].function.name is empty.", f"tools[{n}].function.name")
-    return Tool(signature.name, signature.description or "", signature.parameters or {})
-
-
-def _text(text: str | None, place: str) -> str:
-    if text is not None and len(text) > MESSAGE_LENGTH:
-        message = f"{place} may be {MESSAGE_LENGTH:,} characters long."
-        raise BadRequest(message, place, code="too_large", status=413)
-    return text or ""
-
-
-def _images(images: list[str] | None, place: str) -> tuple[Attachment, ...]:
-    if images and len(images) > ATTACHMENTS_MOST:
-        raise too_many()
-    return tuple(_image(data, f"{place}[{n}]") for n, data in enumerate(images or ()))
-
-
-def _image(encoded: str, place: str) -> Attachment:
-    head, _, rest = encoded.partition(",") if encoded.startswith("data:") else ("", "", encoded)
-    try:
-        data = base64.b64decode("".join(rest.split()), validate=True)
-    except ValueError:
-        raise BadRequest(f"{place} is not valid base64.", place) from None
-    return attachment_of("image", head[5:], data, place)
+    parameters = mapping(signature.parameters, SCHEMA_BYTES, f"tools[{n}].function.parameters")
+    return Tool(signature.name, signature.description or "", parameters or {})

@@ -1,0 +1,99 @@
+"""Wing: the messages of Ollama's clients, in Brain's words."""
+
+import base64
+
+from brain.ask import Attachment
+from brain.errors import BadRequest
+from brain.messages import Handed, Spoken
+from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
+from brain.wire.ollama_body import SentCall, SentMessage, mapping
+
+MESSAGES_MOST = 2_000
+ARGUMENTS_BYTES = 200_000
+
+
+class Conversation:
+    """The messages of a chat, with an id for each call, and for each of a tool's messages the call that it answers."""
+
+    def __init__(self) -> None:
+        self._open: list[Handed] = []
+
+    def of(self, messages: list[SentMessage]) -> list[Spoken]:
+        """The messages, in order.
+
+        Raises:
+            BadRequest: naming the field and what is wrong with it.
+        """
+        if len(messages) > MESSAGES_MOST:
+            text = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
+            raise BadRequest(text, "messages", code="too_large", status=413)
+        return [self._spoken(message, n) for n, message in enumerate(messages)]
+
+    def _spoken(self, message: SentMessage, n: int) -> Spoken:
+        place = f"messages[{n}]"
+        text = text_of(message.content, f"{place}.content")
+        match message.role.lower():
+            case "system":
+                return Spoken("system", text)
+            case "user":
+                return Spoken("user", text, images_of(message.images, f"{place}.images"))
+            case "assistant":
+                calls = tuple(_handed(call, n, index) for index, call in enumerate(message.tool_calls or ()))
+                self._open = [*calls] if calls else self._open
+                return Spoken("assistant", text, calls=calls)
+            case "tool":
+                return Spoken("tool", text, call_id=self._answered(message))
+        raise BadRequest(f"{place}.role must be system, user, assistant or tool.", f"{place}.role")
+
+    def _answered(self, message: SentMessage) -> str:
+        """The id of its call: as told, else of the first of that name to which no result was given yet."""
+        for call in self._open:
+            if _names(message, call):
+                self._open.remove(call)
+                return call.call_id
+        return message.tool_call_id or ""
+
+
+def _names(message: SentMessage, call: Handed) -> bool:
+    """Whether a tool's message is the answer to this call; one that names none is to whichever is open."""
+    if message.tool_call_id:
+        return message.tool_call_id == call.call_id
+    return message.tool_name in (call.name, "", None)
+
+
+def _handed(call: SentCall, n: int, index: int) -> Handed:
+    place = f"messages[{n}].tool_calls[{index}].function.arguments"
+    arguments = mapping(call.function.arguments, ARGUMENTS_BYTES, place)
+    return Handed(call.id or f"call_{n}_{index}", call.function.name, arguments or {})
+
+
+def text_of(text: str | None, place: str) -> str:
+    """A text at this place.
+
+    Raises:
+        BadRequest: when it is too long.
+    """
+    if text is not None and len(text) > MESSAGE_LENGTH:
+        message = f"{place} may be {MESSAGE_LENGTH:,} characters long."
+        raise BadRequest(message, place, code="too_large", status=413)
+    return text or ""
+
+
+def images_of(images: list[str] | None, place: str) -> tuple[Attachment, ...]:
+    """The pictures at this place.
+
+    Raises:
+        BadRequest: when there are too many, or one is no base64, empty or too large.
+    """
+    if images and len(images) > ATTACHMENTS_MOST:
+        raise too_many()
+    return tuple(_image(data, f"{place}[{n}]") for n, data in enumerate(images or ()))
+
+
+def _image(encoded: str, place: str) -> Attachment:
+    head, _, rest = encoded.partition(",") if encoded.startswith("data:") else ("", "", encoded)
+    try:
+        data = base64.b64decode("".join(rest.split()), validate=True)
+    except ValueError:
+        raise BadRequest(f"{place} is not valid base64.", place) from None
+    return attachment_of("image", head[5:], data, place)
