@@ -73,7 +73,7 @@ def wrong(error: msgspec.ValidationError, within: str = "") -> BadRequest:
         inner, sentence = f"{inner}.{unknown[1]}", "This field does not exist"
     elif sentence.startswith("Expected `array"):
         sentence = "This must be a list"
-    place = f"{within}.{inner}".replace("..", ".").replace("[...]", "[]").replace(".[", "[").strip(".")
+    place = f"{within}.{inner}".replace("[...]", "[]").replace("..", ".").replace(".[", "[").strip(".")
     return BadRequest(f"{place}: {sentence}." if place else f"{sentence}.", place or None)
 
 

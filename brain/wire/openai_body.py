@@ -25,40 +25,6 @@ class SentOwn(msgspec.Struct, forbid_unknown_fields=True):
     time_zone: str | None = None
 
 
-class Sent(msgspec.Struct):
-    """The body of `POST /v1/chat/completions`. What is not here goes to the model's server as it is."""
-
-    messages: list[msgspec.Raw]
-    model: str | None = None
-    stream: bool | None = None
-    stream_options: SentOptions | None = None
-    max_tokens: Int64 | None = None
-    max_completion_tokens: Int64 | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: Int64 | None = None
-    min_p: float | None = None
-    seed: Int64 | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    reasoning_effort: str | None = None
-    response_format: msgspec.Raw = ABSENT
-    stop: str | list[str] | None = None
-    tools: list[msgspec.Raw] | None = None
-    tool_choice: msgspec.Raw = ABSENT
-    parallel_tool_calls: bool | None = None
-    n: int | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    modalities: list[str] | None = None
-    audio: msgspec.Raw = ABSENT
-    functions: msgspec.Raw = ABSENT
-    function_call: msgspec.Raw = ABSENT
-    continue_final_message: bool | None = None  # vLLM's and SGLang's: what is gone on with is seen from the messages
-    add_generation_prompt: bool | None = None
-    brain: SentOwn | None = None
-
-
 class SentFunctionCall(msgspec.Struct):
     """What is called, in a call of the assistant's: JSON in a text, though some send it as it is."""
 
@@ -72,17 +38,6 @@ class SentCall(msgspec.Struct):
     id: str
     function: SentFunctionCall
     type: str = "function"
-
-
-class SentMessage(msgspec.Struct):
-    """One message."""
-
-    role: str
-    content: str | list[msgspec.Raw] | None = None
-    refusal: str | None = None
-    tool_calls: list[SentCall] | None = None
-    tool_call_id: str | None = None
-    function_call: dict[str, msgspec.Raw] | None = None
 
 
 class SentImage(msgspec.Struct):
@@ -106,6 +61,17 @@ class SentPart(msgspec.Struct):
     refusal: str | None = None
     image_url: SentImage | str | None = None
     file: SentFile | None = None
+
+
+class SentMessage(msgspec.Struct):
+    """One message."""
+
+    role: str
+    content: str | list[SentPart] | None = None
+    refusal: str | None = None
+    tool_calls: list[SentCall] | None = None
+    tool_call_id: str | None = None
+    function_call: dict[str, msgspec.Raw] | None = None
 
 
 class SentFunction(msgspec.Struct):
@@ -147,6 +113,40 @@ class SentFormat(msgspec.Struct):
 
     type: str
     json_schema: SentSchema | None = None
+
+
+class Sent(msgspec.Struct):
+    """The body of `POST /v1/chat/completions`. What is not here goes to the model's server as it is."""
+
+    messages: list[SentMessage]
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: SentOptions | None = None
+    max_tokens: Int64 | None = None
+    max_completion_tokens: Int64 | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: Int64 | None = None
+    min_p: float | None = None
+    seed: Int64 | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    reasoning_effort: str | None = None
+    response_format: msgspec.Raw = ABSENT
+    stop: str | list[str] | None = None
+    tools: list[SentTool] | None = None
+    tool_choice: msgspec.Raw = ABSENT
+    parallel_tool_calls: bool | None = None
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    modalities: list[str] | None = None
+    audio: msgspec.Raw = ABSENT
+    functions: msgspec.Raw = ABSENT
+    function_call: msgspec.Raw = ABSENT
+    continue_final_message: bool | None = None  # vLLM's and SGLang's: what is gone on with is seen from the messages
+    add_generation_prompt: bool | None = None
+    brain: SentOwn | None = None
 
 
 def is_said(raw: msgspec.Raw) -> bool:

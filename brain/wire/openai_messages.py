@@ -9,7 +9,7 @@ import msgspec
 from brain.ask import Attachment
 from brain.errors import BadRequest
 from brain.messages import Handed, Spoken
-from brain.wire.bodies import decoded, loose
+from brain.wire.bodies import loose
 from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
 from brain.wire.openai_body import SentCall, SentFile, SentImage, SentMessage, SentPart, is_said
 
@@ -19,13 +19,13 @@ PARTS_MOST = 1000
 CALLS_MOST = 128
 
 
-def spoken_of(sent: Sequence[msgspec.Raw]) -> list[Spoken]:
+def spoken_of(sent: Sequence[SentMessage]) -> list[Spoken]:
     """All messages, in order.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    spoken = [_spoken(decoded(raw, SentMessage, f"messages[{n}]"), f"messages[{n}]") for n, raw in enumerate(sent)]
+    spoken = [_spoken(message, f"messages[{n}]") for n, message in enumerate(sent)]
     if sum(len(one.attachments) for one in spoken) > FILES_MOST:
         message = f"At most {FILES_MOST} files in all messages."
         raise BadRequest(message, "messages", code="too_large", status=413)
@@ -51,13 +51,13 @@ def _spoken(sent: SentMessage, place: str) -> Spoken:
     raise BadRequest(f"{place}.role must be {allowed}.", f"{place}.role")
 
 
-def _content(sent: str | list[msgspec.Raw] | None, place: str) -> tuple[str, tuple[Attachment, ...]]:
+def _content(sent: str | Sequence[SentPart] | None, place: str) -> tuple[str, tuple[Attachment, ...]]:
     """The text of a message, a line for each of its parts, and its files."""
-    if not isinstance(sent, list):
+    if sent is None or isinstance(sent, str):
         return _checked(sent or "", place), ()
     if len(sent) > PARTS_MOST:
         raise BadRequest(f"{place}: at most {PARTS_MOST:,} parts.", place, code="too_large", status=413)
-    parts = [_part(decoded(raw, SentPart, f"{place}[{n}]"), f"{place}[{n}]") for n, raw in enumerate(sent)]
+    parts = [_part(part, f"{place}[{n}]") for n, part in enumerate(sent)]
     files = tuple(part for part in parts if isinstance(part, Attachment))
     if len(files) > ATTACHMENTS_MOST:
         raise too_many()

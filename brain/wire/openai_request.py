@@ -188,7 +188,7 @@ def _tools(sent: Sent) -> tuple[tuple[Tool, ...], bool | str]:
     """The client's tools, and whether one of them must be called."""
     if len(sent.tools or ()) > TOOLS_MOST:
         raise BadRequest(f"At most {TOOLS_MOST} tools.", "tools", code="too_large", status=413)
-    tools = tuple(_tool(raw, f"tools[{n}]") for n, raw in enumerate(sent.tools or ()))
+    tools = tuple(_tool(tool, f"tools[{n}]") for n, tool in enumerate(sent.tools or ()))
     names = [tool.name for tool in tools]
     for n, name in enumerate(names):
         if name in names[:n]:
@@ -203,8 +203,7 @@ def _tools(sent: Sent) -> tuple[tuple[Tool, ...], bool | str]:
     return tools, choice[1] if isinstance(choice, tuple) else choice == "required"
 
 
-def _tool(raw: msgspec.Raw, place: str) -> Tool:
-    sent = decoded(raw, SentTool, place)
+def _tool(sent: SentTool, place: str) -> Tool:
     if sent.type != "function" or sent.function is None:
         raise BadRequest(f"{place} must be of the type function, and have one.", f"{place}.type")
     return Tool(sent.function.name, sent.function.description or "", _parameters(sent.function, f"{place}.function"))

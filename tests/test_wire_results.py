@@ -1,0 +1,122 @@
+"""What foreign clients are shown of specialists, and of calls that wait for a person."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from brain.ask import Limits
+from brain.blocks import error_block, result_block
+from brain.events import (
+    ApprovalRequired,
+    Citation,
+    Event,
+    Notice,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+    Token,
+    TurnStart,
+)
+from brain.settings import ShowResults
+from brain.wire.results import Written
+
+URL = "http://127.0.0.1:8000/v1/turns/t1"
+FAILED = SpecialistError("c1", "web", {}, "timeout", "it took longer than 5 s", ms=5000)
+LATER = datetime(2026, 11, 21, 10, 5, tzinfo=UTC)
+
+
+def found(text: str = "It is sunny.", *citations: Citation) -> SpecialistResult:
+    return SpecialistResult("c1", "web", {"query": "weather"}, text, citations, cached=False, ms=9)
+
+
+def written(event: Event, show: ShowResults = "details", *, keyed: bool = False) -> str:
+    return Written(show, URL, keyed=keyed)(event)
+
+
+def asked(params: Any = None) -> str:
+    return written(ApprovalRequired("c2", "calendar", params or {}, LATER), "hidden")
+
+
+OTHERS: Sequence[Event] = [
+    TurnStart("t1", "c", "m", "mono", Limits()),
+    Token("text"),
+    SpecialistStart("c1", "web", {}, "model"),
+    SpecialistProgress("c1", "reading"),
+    Notice("trimmed", "Left out."),
+]
+
+
+@pytest.mark.parametrize("event", OTHERS)
+@pytest.mark.parametrize("show", ["hidden", "block", "details"])
+def test_most_events_are_not_written(event: Event, show: ShowResults) -> None:
+    assert written(event, show) == ""
+
+
+def test_results_are_hidden() -> None:
+    assert written(found(), "hidden") == ""
+    assert written(FAILED, "hidden") == ""
+
+
+def test_results_as_the_model_reads_them() -> None:
+    assert written(found(), "block") == "\n\n[SPECIALIST_RESULT: web]\nIt is sunny.\n[/SPECIALIST_RESULT]\n\n"
+    assert written(FAILED, "block") == "\n\n[SPECIALIST_ERROR: web failed - it took longer than 5 s]\n\n"
+    assert written(found(), "block").strip() == result_block("web", "It is sunny.")
+    assert written(FAILED, "block").strip() == error_block("web", "it took longer than 5 s")
+
+
+def test_results_that_unfold() -> None:
+    citations = [
+        Citation("1", "Paris (city) & [co]", "https://example.org/a_(b)?q=x y&z=<i>#é"),
+        Citation("2", "A file\nof mine"),
+        Citation("3", "<b>*bold*</b>", "javascript:alert(1)"),
+    ]
+    assert written(found("It is sunny.", *citations)) == (
+        "\n\n<details>\n<summary>web</summary>\n\n```text\nIt is sunny.\n```\n\n"
+        "- [Paris &#40;city&#41; &#38; &#91;co&#93;](https://example.org/a_%28b%29?q=x%20y&z=%3Ci%3E#%C3%A9)\n"
+        "- A file of mine\n"
+        "- &#60;b&#62;&#42;bold&#42;&#60;/b&#62;\n\n</details>\n\n"
+    )
+    assert written(FAILED) == (
+        "\n\n<details>\n<summary>web failed</summary>\n\n```text\nit took longer than 5 s\n```\n\n</details>\n\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a </details> b", "```text\na ＜/details> b\n```"),
+        ("<script>alert(1)</script>", "```text\n＜script>alert(1)＜/script>\n```"),
+        ("<!-- x --> <?php ?>", "```text\n＜!-- x --> ＜?php ?>\n```"),
+        ("if a < b && c <= d", "```text\nif a < b && c <= d\n```"),
+        ("```\n</details>\n```", "````text\n```\n＜/details>\n```\n````"),
+        ("`````", "``````text\n`````\n``````"),
+    ],
+)
+def test_no_result_closes_what_it_stands_in(text: str, shown: str) -> None:
+    assert written(found(text)) == f"\n\n<details>\n<summary>web</summary>\n\n{shown}\n\n</details>\n\n"
+
+
+COMMAND = (
+    "curl -X POST http://127.0.0.1:8000/v1/turns/t1/approvals/c2 "
+    """-H 'Content-Type: application/json' -d '{"approve": true}'"""
+)
+
+
+def test_how_to_approve_a_call_is_said_however_results_are_shown() -> None:
+    expected = (
+        """\n\ncalendar would be called with `{"title":"Lunch","tags":["a"]}` and waits for your approval until """
+        f"10:05:00 UTC. To approve it: `{COMMAND}`; to decline, say false.\n\n"
+    )
+    event = ApprovalRequired("c2", "calendar", {"title": "Lunch", "tags": ["a"]}, LATER)
+    assert [written(event, show) for show in ("hidden", "block", "details")] == [expected] * 3
+    key = "/approvals/c2 -H 'Authorization: Bearer YOUR_KEY' -H 'Content-Type"
+    assert key in written(event, keyed=True)
+
+
+def test_what_a_call_says_cannot_look_like_more_than_that() -> None:
+    assert """with `` {"a":"x` y\\n\\n# z"} `` and waits""" in asked({"a": "x` y\n\n# z"})
+    assert """with `{"a":"＜b>"}` and waits""" in asked({"a": "<b>"})
+    assert f"""with `{{"a":"{"x" * 1994}…` and waits""" in asked({"a": "x" * 3000})
