@@ -404,6 +404,41 @@ def test_what_cannot_be_read(brain: Server, path: str, body: bytes) -> None:
     assert isinstance(answer.json()["error"], str)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status", "error"),
+    [
+        ("GET", "chat", 405, "Method Not Allowed"),
+        ("POST", "tags", 405, "Method Not Allowed"),
+        ("POST", "pull", 404, "Not Found"),
+        ("POST", "embed", 404, "Not Found"),
+        ("DELETE", "delete", 404, "Not Found"),
+    ],
+)
+def test_what_is_not_there_says_so_in_ollamas_form(
+    brain: Server, method: str, path: str, status: int, error: str
+) -> None:
+    answer = httpx.request(method, f"{brain.url}/api/{path}", trust_env=False)
+    assert (answer.status_code, answer.json()) == (status, {"error": error})
+
+
+def test_a_key_is_asked_for_in_ollamas_form() -> None:
+    with brain_served(KEYS="swordfish:ann") as server:
+        server.play(Player(["Hello."]))
+        with of(server) as client, pytest.raises(ResponseError) as raised:
+            client.chat("brain", HI)
+        assert (raised.value.status_code, raised.value.error) == (401, "Send your key: Authorization: Bearer KEY.")
+        headers = {"Authorization": "Bearer swordfish"}
+        with closing(Client(server.url, headers=headers, timeout=20, trust_env=False)) as client:
+            assert client.chat("brain", HI).message.content == "Hello."
+
+
+def test_a_body_that_is_too_large(client: Client) -> None:
+    picture = base64.b64encode(bytes(16 * 1024 * 1024)).decode()
+    with pytest.raises(ResponseError) as raised:
+        client.chat("brain", [{"role": "user", "content": "Look", "images": [picture]}])
+    assert (raised.value.status_code, raised.value.error) == (413, "The body may be 20 MiB large.")
+
+
 # Approvals
 
 

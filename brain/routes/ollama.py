@@ -12,11 +12,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from brain.ask import Ask
-from brain.door import Answer, refusal_headers
-from brain.errors import BadRequest
+from brain.door import Answer
 from brain.house import House
 from brain.messages import Spoken
-from brain.routes.incoming import house_of, limited
+from brain.routes.incoming import house_of, limited, user_of
 from brain.routes.turning import begun, led, whole
 from brain.settings import Settings
 from brain.wire import ollama, ollama_models
@@ -42,10 +41,7 @@ class Asked:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        try:
-            response = await self._response(Request(scope, receive))
-        except BadRequest as error:
-            response = refused(error)
+        response = await self._response(Request(scope, receive))
         await response(scope, receive, send)
 
     async def _response(self, request: Request) -> Response:
@@ -53,7 +49,7 @@ class Asked:
         settings = house.settings
         now = datetime.now(ZoneInfo(settings.time_zone))
         body = await limited(request).body()
-        ask, spoken, wanted = self._parse(body, request.scope["brain.user"], settings, house.names(), now)
+        ask, spoken, wanted = self._parse(body, user_of(request), settings, house.names(), now)
         if wanted.loads is not None:
             return Answer(self._encoder(wanted.model, written=lambda _: "").loaded(wanted.loads))
         turns_url = f"{request.base_url}v1/turns"
@@ -83,22 +79,13 @@ async def ps(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """`POST /api/show`: one of them."""
     house = house_of(request)
-    try:
-        called, name = parse_show(await limited(request).body(), house.names())
-        return Answer(ollama_models.show(_offer(house, called, name), _installed()))
-    except BadRequest as error:
-        return refused(error)
+    called, name = parse_show(await limited(request).body(), house.names())
+    return Answer(ollama_models.show(_offer(house, called, name), _installed()))
 
 
 async def version(request: Request) -> Response:
     """`GET /api/version`: of Ollama, whose API this is, and of Brain."""
     return Answer({"version": ollama_models.VERSION, "brain": version_of("brain-sse")})
-
-
-def refused(error: BadRequest) -> Answer:
-    """The answer to what is refused, in Ollama's form."""
-    status, body = ollama.refusal(error)
-    return Answer(body, status, refusal_headers(error))
 
 
 def _offered(house: House) -> list[Offered]:
