@@ -31,7 +31,7 @@ from brain.models import Opened, opened
 from brain.process import DONE, FAILED, completed, log_as_server, log_to_stderr
 from brain.registry import Registry
 from brain.settings import LOOPBACK, Settings
-from brain.traces import exporter_of
+from brain.traces import processor_of
 
 BACKLOG = 4096
 HUNG_SECONDS = 10
@@ -127,7 +127,7 @@ def _alone(settings: Settings) -> int:
 def _in_workers(settings: Settings) -> int:
     """This process opens the port, starts the workers and starts them anew; they do the rest."""
     if settings.traces != "off":
-        exporter_of(settings.traces)  # what is wrong with it is said once, and not by each worker
+        processor_of(settings.traces).shutdown()  # what is wrong with it is said once, and not by each worker
     try:
         models = asyncio.run(_models(settings))
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@ call. No word of the user, the model or a specialist stands in them.
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from collections.abc import Container, Iterator, Mapping
@@ -54,19 +55,18 @@ class Traces:
     """
 
     def __init__(self, where: Where, specialists: Container[str]) -> None:
-        exporter = exporter_of(where)
+        processor = processor_of(where)
         from opentelemetry import trace
         from opentelemetry.context import Context
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource
         from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         ours = version("brain-sse")
         said = OTELResourceDetector().detect().attributes
         resource = Resource.create({"service.name": "brain", "service.version": ours, **said})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("brain", ours)
         self._trace = trace
         self._parents = TraceContextTextMapPropagator()
@@ -104,24 +104,21 @@ class Traces:
         await asyncio.to_thread(last.join, CLOSING_SECONDS)
 
 
-def exporter_of(where: Where) -> Any:
-    """What takes spans there.
+def processor_of(where: Where) -> Any:
+    """What takes spans there, in the background. It is to be shut down.
 
     Raises:
         SettingsError: as `Traces`.
     """
     try:
-        if where == "console":
-            from opentelemetry.sdk.trace.export import ConsoleSpanExporter
-
-            return ConsoleSpanExporter()
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-        return OTLPSpanExporter()
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
     except ImportError:
         raise SettingsError(f"TRACES={where} needs OpenTelemetry: pip install 'brain-sse[otel]'.") from None
+    try:
+        return BatchSpanProcessor(ConsoleSpanExporter(out=sys.stdout) if where == "console" else OTLPSpanExporter())
     except (ValueError, RuntimeError) as error:
-        raise SettingsError(f"TRACES={where}: an OTEL_ variable is not allowed: {error}") from None
+        raise SettingsError(f"TRACES={where}: what the OTEL_ variables say is not allowed: {error}") from None
 
 
 def turn_told(report: TurnReport) -> Told:

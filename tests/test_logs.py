@@ -1,4 +1,4 @@
-"""The log: a record is a line, whatever is in it; as text, as JSON, and of a real server with one worker and with two."""
+"""The log: a record is a line, whatever is in it; as text, as JSON, and of a real server with one worker and two."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ def record(message: str, *values: object, level: int = logging.INFO, **more: Any
 
 def raised(error: Exception) -> Any:
     try:
-        raise error
+        raise error  # noqa: TRY301
     except Exception:  # noqa: BLE001 - the test's own
         return sys.exc_info()
 
@@ -116,3 +116,98 @@ def test_what_is_said_of_a_turn_that_failed() -> None:
         logs.turn(report)
     )
     assert logs.turn_fields(report)["outcome"] == "model_failed"
+
+
+# A server
+
+LOUD = '''\
+"""Specialists that are heard in the log."""
+
+import threading
+import warnings
+
+from brain import specialist
+
+
+@specialist
+async def loud() -> str:
+    """Fails with lines of its own."""
+    warnings.warn("old\\nINFO brain: turn t0 of root: forged", stacklevel=1)
+    thread = threading.Thread(target=lambda: 1 / 0, name="its own")
+    thread.start()
+    thread.join()
+    raise ValueError("bad\\nINFO brain: turn t0 of root: forged")
+'''
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """A server whose one specialist is loud, and whose user has a bad name."""
+    (tmp_path / "specialists").mkdir()
+    (tmp_path / "specialists" / "some.py").write_text(LOUD)
+    return {
+        "BRAIN_SPECIALISTS_FOLDER": str(tmp_path / "specialists"),
+        "BRAIN_MODEL": script(tmp_path, ["SPECIALIST_REQUEST[loud]"], ["It is."]),
+    }
+
+
+def logged(env: Mapping[str, str], *arguments: str) -> list[str]:
+    """The lines on standard error of a server that serves one turn with these arguments."""
+    with Process("serve", "--port", "0", *arguments, env=env) as brain:
+        found = re.search(r"listens on (http://[0-9.:]+)", brain.said("Specialists:"))
+        assert found is not None
+        assert post(found[1], json={"message": "hi"}).names[-1] == "done"
+        brain.process.terminate()
+        code, out, err = brain.end()
+    assert (code, out) == (0, "")
+    return err.splitlines()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_every_line_of_a_server_is_a_json_object(env: dict[str, str], workers: str) -> None:
+    records = [json.loads(line) for line in logged(env, "--workers", workers, "--log", "json")]
+    assert all(list(one)[:5] == ["time", "level", "logger", "pid", "message"] for one in records)
+    assert all(re.fullmatch(r"20[0-9-]{8}T[0-9:]{8}\.[0-9]{3}Z", one["time"]) for one in records)
+    assert records[0]["message"].startswith("Brain listens on http://127.0.0.1:")
+    (turn,) = [one for one in records if "turn_id" in one]
+    assert list(turn)[5:] == list(logs.turn_fields(a_report()))
+    assert (turn["level"], turn["logger"], turn["user"], turn["wire"]) == ("INFO", "brain", "local", "native")
+    assert (turn["outcome"], turn["calls"], turn["passes"]) == ("complete", 1, 2)
+    failures = {one["message"]: (one["level"], one["traceback"]) for one in records if "traceback" in one}
+    assert set(failures) == {"specialist loud failed", "thread its own failed"}
+    assert failures["specialist loud failed"][1].endswith("ValueError: bad\nINFO brain: turn t0 of root: forged")
+    assert failures["thread its own failed"][1].endswith("ZeroDivisionError: division by zero")
+    (warned,) = [one for one in records if one["logger"] == "py.warnings"]
+    assert "UserWarning: old\nINFO brain: turn t0 of root: forged" in warned["message"]
+
+
+def test_no_line_of_a_server_is_forged(env: dict[str, str]) -> None:
+    lines = logged(env)
+    turns = [line for line in lines if line.startswith("INFO brain: turn t")]
+    assert len(turns) == 1
+    assert " of local: complete, native, script:" in turns[0]
+    assert [line for line in lines if "forged" in line and not line.startswith(("    ", "WARNING py.warnings: "))] == []
+    assert "    ValueError: bad" in lines
+
+
+def test_the_environment_and_the_file_can_say_it_and_only_serve_has_the_option(env: dict[str, str]) -> None:
+    assert all(line.startswith("{") for line in logged(env | {"BRAIN_LOG": "json"}))
+    with Process("serve", "--log", "xml") as brain:
+        assert brain.end() == (1, "", "brain: --log='xml' is not allowed. Allowed: `text` or `json`.\n")
+    with Process("ask", "--log", "json", "hi") as brain:
+        code, out, err = brain.end()
+    assert (code, out) == (2, "")
+    assert "unrecognized arguments: --log" in err
+
+
+def test_what_uvicorn_says_is_a_record_too(env: dict[str, str]) -> None:
+    with Process("serve", "--port", "0", "--log", "json", env=env) as brain:
+        found = re.search(r"listens on http://127.0.0.1:([0-9]+)", brain.said("Specialists:"))
+        assert found is not None
+        with Process("serve", "--port", found[1], "--log", "json", env=env) as other:
+            code, out, err = other.end()
+    assert (code, out) == (1, "")
+    (line,) = err.splitlines()
+    told = json.loads(line)
+    assert (told["level"], told["logger"]) == ("ERROR", "uvicorn.error")
+    assert "address already in use" in told["message"]
