@@ -61,7 +61,7 @@ async def _key(request: Request) -> bytes:
         key = msgspec.json.decode(body, type=SentKey).key
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise BadRequest('Send {"key": "…"} and nothing else.', "key") from None
-    return key.encode(errors="surrogatepass")
+    return key.encode()
 
 
 def _set_cookie(response: Response, request: Request, token: str, seconds: int) -> None:
