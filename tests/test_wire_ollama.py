@@ -35,10 +35,11 @@ from brain.wire.ollama_request import Wanted, parse_chat, parse_generate, parse_
 
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "ollama:m:latest", "openai:gpt"})
-NOW = datetime(2026, 11, 21, 10, 20, 30, 123456, UTC)
+ASKED_AT = datetime(2026, 11, 21, 10, 20, 30, 123456, UTC)
+NOW = 1_795_256_430_123_456_789
 PNG = b"\x89PNG\r\n\x1a\n"
 HI = Spoken("user", "Hi")
-STAMP = '"created_at":"2026-11-21T10:20:30.123456Z"'
+STAMP = '"created_at":"2026-11-21T10:20:30.123456789Z"'
 
 
 def encoded(data: bytes) -> str:
@@ -50,11 +51,11 @@ def bytes_of(body: Any) -> bytes:
 
 
 def chat(body: Any) -> tuple[Ask, list[Spoken], Wanted]:
-    return parse_chat(bytes_of(body), "me", SETTINGS, MODELS, NOW)
+    return parse_chat(bytes_of(body), "me", SETTINGS, MODELS, ASKED_AT)
 
 
 def generate(body: Any) -> tuple[Ask, list[Spoken], Wanted]:
-    return parse_generate(bytes_of(body), "me", SETTINGS, MODELS, NOW)
+    return parse_generate(bytes_of(body), "me", SETTINGS, MODELS, ASKED_AT)
 
 
 def asking(**more: Any) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def ask(message: str = "Hi", **more: Any) -> Ask:
 def test_the_least_that_can_be_asked() -> None:
     assert chat(asking()) == (ask(), [HI], Wanted("brain", stream=True, loads=None))
     assert generate(prompting()) == (ask(), [HI], Wanted("brain", stream=True, loads=None))
-    assert chat(asking())[0].now == NOW
+    assert chat(asking())[0].now == ASKED_AT
 
 
 def test_the_most_that_can_be_asked_of_a_chat() -> None:
@@ -578,7 +579,7 @@ def test_without_a_stream_the_same_is_one_object(generate: bool) -> None:
     assert status == 200
     assert body == {
         "model": "brain",
-        "created_at": "2026-11-21T10:20:30.123456Z",
+        "created_at": "2026-11-21T10:20:30.123456789Z",
         **(generated if generate else {"message": message}),
         "done": True,
         "done_reason": "stop",
@@ -620,7 +621,7 @@ def test_an_error_before_all_else_has_a_status(error: Error, status: int) -> Non
 
 
 def test_to_load_is_answered_at_once() -> None:
-    known = {"created_at": "2026-11-21T10:20:30.123456Z", "done": True}
+    known = {"created_at": "2026-11-21T10:20:30.123456789Z", "done": True}
     message = {"role": "assistant", "content": ""}
     assert encoder("m:latest").loaded("load") == {
         "model": "m:latest", "message": message, "done_reason": "load", **known
@@ -631,7 +632,19 @@ def test_to_load_is_answered_at_once() -> None:
 
 
 def test_times_have_a_fraction_even_when_it_is_nothing() -> None:
-    assert ollama.timestamp(datetime(2026, 1, 2, tzinfo=UTC)) == "2026-01-02T00:00:00.000000Z"
+    assert ollama.timestamp(0) == "1970-01-01T00:00:00.000000000Z"
+
+
+def test_each_line_has_its_own_time() -> None:
+    clock = iter([NOW, NOW + 1, NOW + 900_000_000, NOW + 60_000_000_000])
+    made = ollama.Encoder("brain", lambda: next(clock), written)
+    stream = made.encode([Token("a"), Thinking("b")]) + made.heartbeat + made.encode([Token("c")])
+    assert [json.loads(line)["created_at"] for line in stream.splitlines()] == [
+        "2026-11-21T10:20:30.123456789Z",
+        "2026-11-21T10:20:30.123456790Z",
+        "2026-11-21T10:20:31.023456789Z",
+        "2026-11-21T10:21:30.123456789Z",
+    ]
 
 
 # The models on offer
@@ -657,7 +670,7 @@ def test_models_are_listed_with_all_that_clients_read() -> None:
         "size": 0,
         "digest": blind["digest"],
         "details": DETAILS,
-        "modified_at": "2026-11-21T10:20:30.123456Z",
+        "modified_at": "2026-11-21T10:20:30.123456789Z",
     }
     assert (sees["name"], sees["details"]["families"]) == ("ollama:m", ["brain", "clip"])
     assert sees["digest"] != blind["digest"]
@@ -667,7 +680,7 @@ def test_all_models_run_for_ever() -> None:
     blind, sees = ollama_models.ps([BLIND, SEES])["models"]
     assert (blind["name"], blind["expires_at"], blind["size_vram"]) == (
         "brain:latest",
-        "2318-01-01T00:00:00.000000Z",
+        "2318-01-01T00:00:00.000000000Z",
         0,
     )
     assert (blind["context_length"], sees["context_length"]) == (131072, 8192)
@@ -686,7 +699,7 @@ def test_a_model_is_shown() -> None:
             "brain.context_length": 131072,
         },
         "capabilities": ["completion", "tools"],
-        "modified_at": "2026-11-21T10:20:30.123456Z",
+        "modified_at": "2026-11-21T10:20:30.123456789Z",
     }
     assert ollama_models.show(SEES, NOW)["capabilities"] == ["completion", "tools", "vision"]
     assert ollama_models.show(SEES, NOW)["model_info"]["brain.context_length"] == 8192

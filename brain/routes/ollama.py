@@ -1,8 +1,9 @@
 """Roof: what Ollama's clients ask for. One turn as lines of JSON, and what there is to be asked."""
 
 import os
+import time
 from collections.abc import Callable, Set
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from importlib.metadata import version as version_of
 from zoneinfo import ZoneInfo
@@ -37,7 +38,7 @@ class Asked:
 
     def __init__(self, parse: Parse, *, generate: bool = False) -> None:
         self._parse = parse
-        self._encoder = partial(ollama.Encoder, now=partial(datetime.now, UTC), generate=generate)
+        self._encoder = partial(ollama.Encoder, clock=time.time_ns, generate=generate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -100,6 +101,6 @@ def _offer(house: House, called: str, name: str | None) -> Offered:
     return Offered(called, model.sees_images or seeing, model.context_tokens)
 
 
-def _installed() -> datetime:
+def _installed() -> int:
     """When this came to be here."""
-    return datetime.fromtimestamp(os.path.getmtime(__file__), UTC)
+    return os.stat(__file__).st_mtime_ns

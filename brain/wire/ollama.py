@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from brain.errors import BadRequest
 from brain.events import Done, Error, ErrorCode, Event, Thinking, Token, ToolCall, Usage
 from brain.wire.bodies import encoded
 
-MILLISECOND = 1_000_000
+SECOND, MILLISECOND = 1_000_000_000, 1_000_000
 """In nanoseconds, in which the protocol counts."""
 
 _STATUS: Mapping[ErrorCode, int] = {
@@ -29,7 +29,7 @@ class Encoder:
 
     Args:
         model: as the client called it.
-        now: tells the time, in UTC.
+        clock: nanoseconds since 1970, as `time.time_ns` tells them.
         written: what stands in the answer for an event that is none of the model's; empty for most.
         generate: whether the lines are those of `/api/generate`.
 
@@ -37,18 +37,25 @@ class Encoder:
         taken: how many events were written.
     """
 
+    __slots__ = (
+        "_calls", "_clock", "_front", "_generate", "_head", "_model", "_said", "_second", "_tail", "_thought", "_usage",
+        "_written", "taken",
+    )  # fmt: skip
+
     content_type = b"application/x-ndjson"
     headers: Sequence[tuple[bytes, bytes]] = ()
     closed = False
 
     def __init__(
-        self, model: str, now: Callable[[], datetime], written: Callable[[Event], str], *, generate: bool = False
+        self, model: str, clock: Callable[[], int], written: Callable[[Event], str], *, generate: bool = False
     ) -> None:
         self._model = model
-        self._now = now
+        self._clock = clock
         self._written = written
         self._generate = generate
-        self._head = b'{"model":%b,"created_at":"' % _json(model)
+        self._front = b'{"model":%b,"created_at":"' % _json(model)
+        self._head = b""
+        self._second = 0
         self._said = b'","response":' if generate else b'","message":{"role":"assistant","content":'
         self._thought = self._said + b'"","thinking":'
         self._tail = _GOES_ON if generate else b"}" + _GOES_ON
@@ -64,7 +71,7 @@ class Encoder:
     def encode(self, events: Sequence[Event]) -> bytes:
         """What came together as its lines."""
         self.taken += len(events)
-        return b"".join(map(self._lines, events))
+        return self._lines(events[0]) if len(events) == 1 else b"".join(map(self._lines, events))
 
     def whole(self, events: Sequence[Event]) -> tuple[int, Mapping[str, Any]]:
         """Status and body for a turn that is over, where no stream is wanted."""
@@ -104,10 +111,13 @@ class Encoder:
         return self._line(self._said, written) if written else b""
 
     def _line(self, front: bytes, text: str) -> bytes:
-        return b"%b%b%b%b%b" % (self._head, timestamp(self._now()).encode(), front, _json(text), self._tail)
+        second, rest = divmod(self._clock(), SECOND)
+        if second != self._second:
+            self._second, self._head = second, self._front + _date_and_time(second).encode()
+        return b"%b.%09dZ%b%b%b" % (self._head, rest, front, _json(text), self._tail)
 
     def _object(self, message: Mapping[str, Any], **more: Any) -> Mapping[str, Any]:
-        return {"model": self._model, "created_at": timestamp(self._now()), **message, **more}
+        return {"model": self._model, "created_at": timestamp(self._clock()), **message, **more}
 
     def _message(self, said: str = "", thought: str = "", calls: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
         extra = {key: value for key, value in (("thinking", thought), ("tool_calls", calls)) if value}
@@ -148,9 +158,14 @@ def refusal(error: BadRequest) -> tuple[int, dict[str, str]]:
     return error.status, {"error": error.message}
 
 
-def timestamp(moment: datetime) -> str:
-    """A moment in UTC as RFC 3339 writes it, with a fraction."""
-    return moment.isoformat(timespec="microseconds")[:26] + "Z"
+def timestamp(moment: int) -> str:
+    """Nanoseconds since 1970 as RFC 3339 writes them, in UTC and with a fraction, as Ollama does."""
+    second, rest = divmod(moment, SECOND)
+    return f"{_date_and_time(second)}.{rest:09}Z"
+
+
+def _date_and_time(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _json(value: Any) -> bytes:

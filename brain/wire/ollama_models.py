@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from brain.wire.ollama import timestamp
@@ -15,7 +14,7 @@ VERSION = "0.33.0"
 CONTEXT_UNKNOWN = 131_072
 """Told of a model that does not tell itself: so much that no client cuts its history, which the model server may do."""
 
-_NEVER = datetime(2318, 1, 1, tzinfo=UTC)
+_NEVER = "2318-01-01T00:00:00.000000000Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +30,18 @@ class Offered:
     context_tokens: int | None
 
 
-def tags(models: Sequence[Offered], since: datetime) -> dict[str, Any]:
-    """The answer to `GET /api/tags`; `since` is when the models came to be here."""
+def tags(models: Sequence[Offered], since: int) -> dict[str, Any]:
+    """The answer to `GET /api/tags`; `since` is when the models came to be here, in nanoseconds since 1970."""
     return {"models": [{**_listed(model), "modified_at": timestamp(since)} for model in models]}
 
 
 def ps(models: Sequence[Offered]) -> dict[str, Any]:
     """The answer to `GET /api/ps`: to Brain all models are loaded, and stay so."""
-    more = {"expires_at": timestamp(_NEVER), "size_vram": 0}
+    more = {"expires_at": _NEVER, "size_vram": 0}
     return {"models": [{**_listed(model), **more, "context_length": _context(model)} for model in models]}
 
 
-def show(model: Offered, since: datetime) -> dict[str, Any]:
+def show(model: Offered, since: int) -> dict[str, Any]:
     """The answer to `POST /api/show`."""
     return {
         "license": "",
