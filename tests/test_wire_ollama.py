@@ -548,7 +548,7 @@ def test_a_heartbeat_says_nothing_in_a_line() -> None:
 
 @pytest.mark.parametrize(
     ("stop_reason", "done_reason"),
-    [("complete", "stop"), ("length", "length"), ("call_limit", "stop"), ("deadline", "stop"), ("cancelled", "stop")],
+    [("complete", "stop"), ("length", "length"), ("call_limit", "stop"), ("deadline", "length"), ("cancelled", "stop")],
 )
 def test_why_it_ended(stop_reason: StopReason, done_reason: str) -> None:
     last = json.loads(encoder().encode([Done(stop_reason, "m1", "", 0, 1, 1, 2)]))

@@ -91,8 +91,7 @@ async def version(request: Request) -> Response:
 
 def _offered(house: House) -> list[Offered]:
     """The default, and all models by their names."""
-    names = dict.fromkeys(one.model.name for one in house.models)
-    return [_offer(house, DEFAULT_NAME, None), *(_offer(house, name, name) for name in names)]
+    return [_offer(house, DEFAULT_NAME, None), *(_offer(house, name, name) for name in sorted(house.names()))]
 
 
 def _offer(house: House, called: str, name: str | None) -> Offered:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.events import Done, Error, ErrorCode, Event, Thinking, Token, ToolCall, Usage
+from brain.events import Done, Error, ErrorCode, Event, StopReason, Thinking, Token, ToolCall, Usage
 from brain.wire.bodies import encoded
 
 SECOND, MILLISECOND = 1_000_000_000, 1_000_000
@@ -19,6 +19,7 @@ _STATUS: Mapping[ErrorCode, int] = {
     "shutdown": 503,
     "internal": 500,
 }
+_CUT: frozenset[StopReason] = frozenset({"length", "deadline"})
 _LINE_ENDS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
 """U+0085, U+2028, U+2029 in UTF-8: within a line, the Python client takes them for its end."""
 _GOES_ON = b',"done":false}\n'
@@ -139,7 +140,7 @@ class Encoder:
         before, after = max(first, 1), max(event.total_ms - first, 1)
         return {
             "done": True,
-            "done_reason": "length" if event.stop_reason == "length" else "stop",
+            "done_reason": "length" if event.stop_reason in _CUT else "stop",
             "total_duration": (before + after) * MILLISECOND,
             "load_duration": 0,
             "prompt_eval_count": self._usage.prompt_tokens,
