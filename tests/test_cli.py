@@ -329,7 +329,7 @@ def test_serve_says_where_with_whom_and_who_was_refused(folder: Path, tmp_path: 
     assert "Unavailable: poor: it needs a moon: buy one" in lines
     assert "Refused: broken from broken.py: it cannot be imported: ZeroDivisionError: division by zero" in lines
     assert lines[-1].startswith("INFO brain: turn t")
-    assert ": complete, 0 calls, 1 passes, " in lines[-1]
+    assert f" of local: complete, native, {model}, 0 calls, 1 passes, " in lines[-1]
 
 
 def test_serve_listens_beyond_loopback_only_with_keys() -> None:

@@ -333,9 +333,9 @@ def dead() -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
 
 
-@pytest.mark.parametrize("there", [dead, silent])
+@pytest.mark.parametrize(("there", "said_at_least"), [(dead, 1), (silent, 0)])
 def test_a_collector_that_does_not_answer_does_no_harm(
-    there: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    there: Any, said_at_least: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "4")
@@ -353,7 +353,7 @@ def test_a_collector_that_does_not_answer_does_no_harm(
             stopped = time.monotonic()
         assert time.monotonic() - stopped < 2.5
     said = [record for record in caplog.records if record.name.startswith("opentelemetry")]
-    assert len(said) == 1
+    assert said_at_least <= len(said) <= 1
 
 
 # What stops the start
