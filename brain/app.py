@@ -15,7 +15,7 @@ from brain.door import Cors, Guard, Keys, refusal
 from brain.errors import BadRequest
 from brain.house import House
 from brain.registry import Registry
-from brain.routes import about, chat, metrics, ollama, openai, session, turns
+from brain.routes import about, ai_sdk, chat, metrics, ollama, openai, session, turns
 from brain.sessions import Keyring
 from brain.settings import Settings, read
 
@@ -82,6 +82,8 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
             Route("/api/show", ollama.show, methods=["POST"]),
             Route("/api/version", ollama.version),
             Route("/api/ps", ollama.ps),
+            Route("/ai-sdk/chat", ai_sdk.Chat(), methods=["POST"]),
+            Route("/ai-sdk/chat/{id}/stream", ai_sdk.Reconnect(), methods=["GET"]),
             Route("/v1/session", session.Session),
             Route("/v1/specialists", about.specialists),
             Route("/healthz", about.healthz),

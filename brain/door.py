@@ -18,7 +18,7 @@ from brain.rates import too_many
 from brain.sessions import Keyring
 from brain.settings import LOCAL_USER, LOOPBACK, Settings
 from brain.unicode import well_formed
-from brain.wire import ollama, openai
+from brain.wire import ai_sdk, ollama, openai
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 SESSION_PATH = "/v1/session"
@@ -59,7 +59,8 @@ def refusal(error: BadRequest, scope: Scope) -> Answer:
     path = _path(scope)
     form = next((form for place, form in _FORMS.items() if path.startswith(place)), _native)
     status, body = form(error)
-    return Answer(body, status, refusal_headers(error))
+    plain = {"Content-Type": "text/plain; charset=utf-8"} if isinstance(body, bytes) else {}
+    return Answer(body, status, {**refusal_headers(error), **plain})
 
 
 def _native(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
@@ -69,10 +70,11 @@ def _native(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
     return error.status, {"error": body}
 
 
-_FORMS: Mapping[str, Callable[[BadRequest], tuple[int, Mapping[str, Any]]]] = {
+_FORMS: Mapping[str, Callable[[BadRequest], tuple[int, Mapping[str, Any] | bytes]]] = {
     "/v1/chat/completions": openai.refusal,
     "/v1/models": openai.refusal,
     "/api/": ollama.refusal,
+    "/ai-sdk/": ai_sdk.refusal,
 }
 
 

@@ -1,0 +1,143 @@
+"""Roof: the Vercel AI SDK's chat. A stream is a turn, or a part of one that waited for a person in between."""
+
+import asyncio
+from collections.abc import Collection
+from contextlib import aclosing, suppress
+from weakref import WeakKeyDictionary
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from brain.door import SAFE_HEADERS
+from brain.errors import BadRequest
+from brain.events import Event
+from brain.house import House
+from brain.journal import Journal
+from brain.routes.incoming import house_of, kind, limited, user_of
+from brain.routes.turning import begun, followed, led
+from brain.turns import Run
+from brain.wire import ai_sdk
+from brain.wire.ai_sdk_request import Wanted, parse
+
+WIRE = "ai_sdk"
+ENDING_SECONDS = 0.5
+"""How long a chat's next request waits for a turn that is about to end, since its client stopped reading."""
+
+_WANTED: WeakKeyDictionary[Run, Wanted] = WeakKeyDictionary()
+"""How the answers of the turns that are kept were wanted."""
+
+
+class Chat:
+    """`POST /ai-sdk/chat`: one turn, or the rest of one. No function, since Starlette wraps what functions send."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        response = await _answer(Request(scope, receive))
+        await response(scope, receive, send)
+
+
+class Reconnect:
+    """`GET /ai-sdk/chat/{id}/stream`: the turn of this chat whose end nobody has read; 204 without one."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        await _again(Request(scope, receive))(scope, receive, send)
+
+
+async def _answer(request: Request) -> Response:
+    if kind(request) != "application/json":
+        raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
+    house, user = house_of(request), user_of(request)
+    ask, spoken, wanted = parse(await limited(request).body(), user, house.settings, house.names())
+    if wanted.decisions:
+        return await _rest(request, ask.conversation_id, wanted)
+    if ask.conversation_id is not None:
+        await _earlier_ends(house, user, ask.conversation_id)
+    run = begun(request, ask, WIRE, spoken=spoken, survives=None if wanted.resumable else 0.0)
+    _WANTED[run] = wanted
+    if wanted.sdk_version == 5 and not wanted.resumable:
+        return led(request, run, _encoder(run))
+    run.alone()
+    return followed(request, run, _encoder(run))
+
+
+def _again(request: Request) -> Response:
+    run = house_of(request).turns.newest(request.path_params["id"], user_of(request))
+    wanted = None if run is None else _WANTED.get(run)
+    if run is None or wanted is None or not wanted.resumable or _was_read(run):
+        return _nothing()
+    try:
+        return followed(request, run, _encoder(run))
+    except BadRequest:  # too much was told for all of it to be kept
+        return _nothing()
+
+
+def _nothing() -> Response:
+    return Response(status_code=204, headers={**SAFE_HEADERS, "Cache-Control": "no-store"})
+
+
+def _was_read(run: Run) -> bool:
+    """Whether a reader got all of a turn; a second copy would stand beside the first one in old clients."""
+    return run.over and run.journal is not None and run.left_at >= run.journal.count
+
+
+async def _rest(request: Request, conversation_id: str | None, wanted: Wanted) -> Response:
+    """What comes of the turn behind a person's decisions.
+
+    Raises:
+        BadRequest: when it is no turn of this chat and user, or did not ask about these calls.
+    """
+    run = house_of(request).turns.find(wanted.decisions[-1].turn_id, user_of(request))
+    if run is None or run not in _WANTED or conversation_id not in (None, run.conversation_id):
+        raise BadRequest("Nothing waits for this approval any more; ask again.", code="gone", status=410)
+    asked = {call.call_id for call in run.report().calls if call.approval is not None}
+    decisions = {one.call_id: one.approve for one in wanted.decisions if one.turn_id == run.id}
+    if not asked.issuperset(decisions):
+        raise BadRequest("This turn asked for no approval of this call.", code="not_found", status=404)
+    for call_id, approve in decisions.items():
+        with suppress(BadRequest):  # it expired or was decided already: what came of it is what follows
+            run.decide(call_id, approve)
+    assert run.journal is not None
+    encoder = _encoder(run)
+    encoder.skip(await _told(run.journal), decisions)
+    return followed(request, run, encoder, encoder.taken)
+
+
+async def _told(journal: Journal) -> list[Event]:
+    """What a turn has told so far.
+
+    Raises:
+        BadRequest: `gone`, when not all of it is kept.
+    """
+    journal.check(0)
+    told: list[Event] = []
+    async with aclosing(journal.follow()) as batches:
+        async for batch in batches:
+            told += batch
+            if len(told) >= journal.count:
+                break
+    return told
+
+
+async def _earlier_ends(house: House, user: str | None, conversation_id: str) -> None:
+    """Ends the turn that waits for an approval which its chat has left behind; waits for one that is about to end."""
+    run = house.turns.newest(conversation_id, user)
+    if run is None or run.over or run not in _WANTED or run.journal is None:
+        return
+    if run.waits and _WANTED[run].sdk_version > 5:
+        run.stop()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ENDING_SECONDS), aclosing(run.journal.follow(run.journal.count)) as rest:
+            async for _ in rest:
+                pass
+
+
+def _encoder(run: Run) -> ai_sdk.Encoder:
+    wanted = _WANTED[run]
+
+    def waits(call_ids: Collection[str]) -> bool:
+        return {call.call_id for call in run.report().calls if call.approval == "asked"}.issuperset(call_ids)
+
+    message_id = None if wanted.continues else run.report().message_id
+    return ai_sdk.Encoder(wanted.sdk_version, message_id, waits)
