@@ -43,7 +43,7 @@ class CallReport:
     call_id: str
     name: str
     params: Mapping[str, Any] | None
-    by: Literal["model", "auto", "client"]
+    by: Literal["model", "auto"]
     turn_pass: int
     began_ms: int
     ms: int | None
