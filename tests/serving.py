@@ -127,6 +127,7 @@ class Player:
         self.name = name
         self.passes = passes
         self.asked: list[list[Message]] = []
+        self.sampled: list[Sampling] = []
         self.open = threading.Event()
         self.closed: list[float] = []
 
@@ -134,6 +135,7 @@ class Player:
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
     ) -> AsyncGenerator[Chunk, None]:
         self.asked.append(list(messages))
+        self.sampled.append(sampling)
         self.open.set()
         try:
             for item in self.passes[turn_pass] if turn_pass < len(self.passes) else ():

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from brain.door import Answer, refusal_headers
+from brain.door import Answer
 from brain.errors import BadRequest
 from brain.routes.incoming import house_of, kind, limited
 from brain.routes.turning import begun, led, whole
@@ -24,10 +24,7 @@ class ChatCompletions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
-        try:
-            response = await _answer(Request(scope, receive))
-        except BadRequest as error:
-            response = _refused(error)
+        response = await _answer(Request(scope, receive))
         await response(scope, receive, send)
 
 
@@ -46,10 +43,7 @@ class Models:
         names = house_of(request).names()
         if name is None:
             return Answer(openai.listed(names, self._created))
-        try:
-            model_named(name, names)
-        except BadRequest as error:
-            return _refused(error)
+        model_named(name, names)
         return Answer(openai.model(name, self._created))
 
 
@@ -75,8 +69,3 @@ def _encoder(request: Request, run: Run, wanted: Wanted, headers: Mapping[str, s
     written = Written(settings.show_results, f"{request.base_url}v1/turns/{run.id}", keyed=bool(settings.keys))
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     return openai.Encoder(run.id, int(time.time()), wanted, written, raw)
-
-
-def _refused(error: BadRequest) -> Response:
-    status, body = openai.refusal(error)
-    return Answer(body, status, refusal_headers(error))
