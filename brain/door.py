@@ -18,7 +18,7 @@ from brain.rates import too_many
 from brain.sessions import Keyring
 from brain.settings import LOCAL_USER, LOOPBACK, Settings
 from brain.unicode import well_formed
-from brain.wire import ai_sdk, ollama, openai
+from brain.wire import ag_ui, ai_sdk, ollama, openai
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 SESSION_PATH = "/v1/session"
@@ -75,6 +75,7 @@ _FORMS: Mapping[str, Callable[[BadRequest], tuple[int, Mapping[str, Any] | bytes
     "/v1/models": openai.refusal,
     "/api/": ollama.refusal,
     "/ai-sdk/": ai_sdk.refusal,
+    "/ag-ui/": ag_ui.refusal,
 }
 
 

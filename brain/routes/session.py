@@ -65,12 +65,7 @@ async def _key(request: Request) -> bytes:
 
 
 def _set_cookie(response: Response, request: Request, token: str, seconds: int) -> None:
-    response.set_cookie(
-        COOKIE,
-        token,
-        max_age=seconds,
-        path=request.scope.get("root_path") or "/",
-        secure=is_secure(request.scope),
-        httponly=True,
-        samesite="strict",
-    )
+    path = request.scope.get("root_path") or "/"
+    secure = "; Secure" if is_secure(request.scope) else ""
+    cookie = f"{COOKIE}={token}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+    response.headers["Set-Cookie"] = cookie
