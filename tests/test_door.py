@@ -239,6 +239,33 @@ def test_what_is_no_key_is_told_how_to_send_one(guarded: Server, authorization: 
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (
+            "/v1/chat/completions",
+            {
+                "error": {
+                    "message": "Send your key: Authorization: Bearer KEY.",
+                    "type": "authentication_error",
+                    "param": "authorization",
+                    "code": "invalid_api_key",
+                }
+            },
+        ),
+        ("/api/chat", {"error": "Send your key: Authorization: Bearer KEY."}),
+        (
+            "/ag-ui/run",
+            {"type": "RUN_ERROR", "message": "Send your key: Authorization: Bearer KEY.", "code": "unauthorized"},
+        ),
+    ],
+)
+def test_each_protocol_hears_it_in_its_own_form(guarded: Server, path: str, body: dict[str, object]) -> None:
+    answer = asked(guarded, path, "POST")
+    assert (answer.status_code, answer.json()) == (401, body)
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
 def test_no_authorization_is_ever_too_strange() -> None:
     strange = random.Random(5)
     heads = [b"", b"Bearer ", b"bearer\t", b"Basic ", b"Bearer \xff", b"Digest username="]
