@@ -139,24 +139,23 @@ def share(folder: Path) -> None:
 
     It counts on in the files of a process that ended, so that counters never fall, and files never pile up.
     """
-    place = _taken_place(folder)
+    place = next(place for place in itertools.count() if _take(folder, place))
     os.environ[SHARED] = str(folder)
     values.ValueClass = values.MultiProcessValue(lambda: place)
 
 
-def _taken_place(folder: Path) -> int:
-    """The first place in the folder that no other process holds; ours until this process ends, however it does."""
-    for place in itertools.count():
-        lock = (folder / f"{place}.lock").open("a+")
-        if _locked(lock):
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
-            mark_process_dead(place, str(folder))
-            _held.append(lock)
-            return place
+def _take(folder: Path, place: int) -> bool:
+    """Takes a place that no other process holds; it is ours until this process ends, however it does."""
+    lock = (folder / f"{place}.lock").open("a+")
+    if not _locked(lock):
         lock.close()
-    raise AssertionError
+        return False
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    mark_process_dead(place, str(folder))
+    _held.append(lock)
+    return True
 
 
 def _locked(lock: IO[str]) -> bool:

@@ -6,6 +6,7 @@ import itertools
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -16,6 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +217,9 @@ def _worker(settings: Settings, tell: Connection, folder: Path) -> Any:
     log_to_stderr(settings.log)
     log_as_server()
     share(folder)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
     app = create_app(settings)
     house: House = app.state.house
 
@@ -224,15 +228,15 @@ def _worker(settings: Settings, tell: Connection, folder: Path) -> Any:
         async with _open(house):
             tell.send(_lines(settings, house.registry))  # all write to one pipe, which keeps so little together
             yield
+        if not parent.is_alive():  # and so it cannot clear up
+            shutil.rmtree(folder, ignore_errors=True)
 
     app.router.lifespan_context = lifespan
     return app
 
 
-def _leave_with_parent() -> None:
+def _leave_with(parent: BaseProcess) -> None:
     """Nobody is left to hold the port when the first process was killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
     parent.join()
     os.kill(os.getpid(), signal.SIGTERM)
 

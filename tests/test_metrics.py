@@ -328,5 +328,17 @@ def test_workers_count_together_and_no_count_falls_when_one_is_killed(tmp_path: 
     assert list(tmp_path.glob("brain-metrics-*")) == []
 
 
+def test_nothing_is_left_when_the_first_process_is_killed(tmp_path: Path) -> None:
+    arguments = ["serve", "--workers", "2", "--port", "0", "--model", "builtin"]
+    with Process(*arguments, env={"TMPDIR": str(tmp_path)}) as brain:
+        post(brain.url(), json={"message": "hi"})
+        (folder,) = tmp_path.glob("brain-metrics-*")
+        brain.process.kill()
+        end = time.monotonic() + 10
+        while folder.exists():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
 def text_of(url: str) -> str:
     return httpx.get(f"{url}/metrics", trust_env=False).text
