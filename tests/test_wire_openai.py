@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from playing import Player, read, turn_of
 
 from brain.ask import Ask, Attachment, Limits, Tool
@@ -31,6 +34,7 @@ from brain.messages import Handed, Spoken
 from brain.sampling import Sampling
 from brain.settings import read as read_settings
 from brain.wire import openai
+from brain.wire.openai_body import Sent
 from brain.wire.openai_request import Wanted, parse
 from brain.wire.results import Written
 
@@ -709,3 +713,34 @@ def test_the_models() -> None:
         "object": "list",
         "data": [{**one, "id": "brain"}, {**one, "id": "builtin"}, one],
     }
+
+
+# Anything at all
+
+WORDS = [*(field.encode_name for field in msgspec.structs.fields(Sent)), "type", "function", "name", "content", "url"]
+ROLES = ["system", "developer", "user", "assistant", "tool", "bot"]
+FIELDS = ["content", "tool_calls", "tool_call_id", "refusal", "name"]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4),
+    max_leaves=12,
+)
+MESSAGES = st.lists(st.fixed_dictionaries({"role": st.sampled_from(ROLES)}, optional=dict.fromkeys(FIELDS, VALUES)))
+
+
+@given(st.fixed_dictionaries({}, optional={**dict.fromkeys(WORDS, VALUES), "messages": MESSAGES | VALUES}))
+def test_whatever_is_sent_is_read_or_refused_by_name(body: Any) -> None:
+    refused = None
+    try:
+        ask, messages, wanted = parsed(body)
+    except BadRequest as error:
+        refused = error
+    if refused is None:
+        assert len(messages) == len(body["messages"])
+        assert ask.user == "me"
+        assert ask.sampling.dialect == "openai"
+        assert wanted.stream == bool(body.get("stream"))
+    else:
+        assert refused.status in (400, 404, 413)
+        assert refused.message
+        assert refused.field
