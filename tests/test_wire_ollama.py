@@ -1,13 +1,20 @@
 """Ollama's protocol without a server: what clients may ask and how it is read, and every line that they get."""
 
+import asyncio
 import base64
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from playing import Player, turn_of
+from playing import read as heard
 
 from brain.ask import Ask, Attachment, Limits, Tool
 from brain.errors import BadRequest
@@ -30,6 +37,7 @@ from brain.messages import Handed, Spoken
 from brain.sampling import Sampling
 from brain.settings import read
 from brain.wire import ollama, ollama_models
+from brain.wire.ollama_body import SentChat, SentGenerate, SentMessage, SentOptions
 from brain.wire.ollama_models import Offered
 from brain.wire.ollama_request import Wanted, parse_chat, parse_generate, parse_show
 
@@ -435,6 +443,39 @@ def test_what_is_just_small_enough() -> None:
     assert (len(spoken[0].text), len(spoken[0].attachments)) == (200_000, 10)
 
 
+# Anything at all
+
+SENT = (SentChat, SentGenerate, SentMessage, SentOptions)
+WORDS = {field.encode_name for kind in SENT for field in msgspec.structs.fields(kind)}
+WORDS |= {"function", "name", "arguments", "parameters", "id"}
+ROLES = ["system", "user", "assistant", "tool", "bot"]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(sorted(WORDS)), inner, max_size=4),
+    max_leaves=12,
+)
+FIELDS = ("content", "images", "tool_calls", "tool_name", "tool_call_id")
+MESSAGES = st.lists(st.fixed_dictionaries({"role": st.sampled_from(ROLES)}, optional=dict.fromkeys(FIELDS, VALUES)))
+MORE = {**dict.fromkeys(WORDS - {"model"}, VALUES), "messages": MESSAGES | VALUES}
+
+
+@pytest.mark.parametrize("parse", [chat, generate])
+@given(body=st.fixed_dictionaries({"model": st.sampled_from(["brain", "x", 1])}, optional=MORE))
+def test_whatever_is_sent_is_read_or_refused_by_name(parse: Any, body: dict[str, Any]) -> None:
+    refused = None
+    try:
+        found, _, wanted = parse(body)
+    except BadRequest as error:
+        refused = error
+    if refused is None:
+        assert (found.user, found.sampling.dialect) == ("me", "ollama")
+        assert wanted.stream == (body.get("stream") is not False)
+    else:
+        assert refused.status in (400, 404, 413)
+        assert refused.message
+        assert refused.field
+
+
 # What they get
 
 
@@ -507,6 +548,23 @@ def test_what_came_together_leaves_together() -> None:
 def content(stream: bytes) -> str:
     """The text of all lines, as a client puts it together."""
     return "".join(json.loads(line)["message"]["content"] for line in stream.splitlines())
+
+
+CASES = json.loads((Path(__file__).parent / "corpus" / "turns.json").read_text("utf-8"))
+
+
+def pieces(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_client_sees_the_visible_answer_and_nothing_else(case: dict[str, Any]) -> None:
+    visible = case["events"][-1]["text"]
+    for size in (1, 7, 10_000):
+        events = asyncio.run(heard(turn_of(Player(*(pieces(text, size) for text in case["passes"])))))
+        made = ollama.Encoder("brain", lambda: NOW, lambda event: "")
+        assert content(made.encode(events)) == visible
+        assert made.whole(events)[1]["message"]["content"] == visible
 
 
 def test_every_cut_of_a_text_says_the_same() -> None:
