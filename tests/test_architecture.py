@@ -14,8 +14,8 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 FLOORS = {
-    "Ground": "addresses alarm ask errors events http logs messages receiving report sampling settings threads "
-    "transport unicode webpage",
+    "Ground": "addresses alarm ask errors events http logs messages receiving report sampling settings spelling "
+    "threads transport unicode webpage",
     "Wing": "fetching metrics models traces wire store",
     "Core": "blocks echo limits own_settings prompts rates registry running scanner schema sessions specialist "
     "stops syntax tools transcript usage",

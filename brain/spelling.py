@@ -1,0 +1,211 @@
+"""Ground: how the values of settings are written: what an operator wrote in, a value out.
+
+What is not allowed raises `ValueError` or `TypeError`, which who asks puts into a sentence.
+"""
+
+import ipaddress
+import json
+import re
+import zoneinfo
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from brain.ask import SyntaxName
+from brain.errors import SettingsError
+
+MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
+
+SPECIALIST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_HOST_NAME = re.compile(r"\w(?:[\w.-]{0,251}\w)?\.?", re.ASCII)
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]+)(?::[0-9]{1,5})?/?", re.IGNORECASE)
+_COUNT = re.compile(r"\s*[0-9]{1,6}\s*")
+_SECONDS_WRITTEN = re.compile(r"\s*[0-9]{1,6}(?:\.[0-9]{1,20})?\s*")
+
+Parse = Callable[[Any], Any]
+
+
+def text(value: Any) -> str:
+    """A text, without white space around it."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value.strip()
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """Texts with commas between them, or a list."""
+    items = value if isinstance(value, list) else text(value).split(",")
+    return tuple(item for item in (text(item) for item in items) if item)
+
+
+def specialists(value: Any) -> tuple[str, ...]:
+    """Names of specialists."""
+    names = texts(value)
+    if not all(map(SPECIALIST_NAME.fullmatch, names)):
+        raise ValueError
+    return names
+
+
+def host(value: Any) -> str:
+    """A host name or an address; one of IPv6 may stand in brackets."""
+    name = text(value)
+    if ":" in name:
+        name = name.removeprefix("[").removesuffix("]")
+        ipaddress.IPv6Address(name)
+    elif not _HOST_NAME.fullmatch(name):
+        raise ValueError
+    return name
+
+
+def hosts(value: Any) -> tuple[str, ...]:
+    """Hosts with commas between them."""
+    return tuple(map(host, texts(value)))
+
+
+def _host_with_port(value: str) -> str:
+    """A host, with or without a port, as it is compared: in lower case, IPv6 short, in brackets before a port."""
+    before, colon, port = value.rpartition(":")
+    with_port = bool(colon) and port.isdecimal() and (":" not in before or before.endswith("]"))
+    name = host(before if with_port else value).lower().removesuffix(".")
+    if ":" in name:
+        name = str(ipaddress.IPv6Address(name))
+    if not with_port:
+        return name
+    return f"[{name}]:{count(1, 65535)(port)}" if ":" in name else f"{name}:{count(1, 65535)(port)}"
+
+
+def hosts_with_ports(value: Any) -> tuple[str, ...]:
+    """Hosts with commas between them, with or without a port."""
+    return tuple(map(_host_with_port, texts(value)))
+
+
+def origins(value: Any) -> tuple[str, ...]:
+    """Origins as browsers write them."""
+    names = texts(value)
+    for name in names:
+        found = _ORIGIN.fullmatch(name)
+        if found is None:
+            raise ValueError
+        host(found["host"])
+    return tuple(name.removesuffix("/").lower() for name in names)
+
+
+def count(least: int, most: int) -> Parse:
+    """How a whole number within bounds is read."""
+
+    def parse(value: Any) -> int:
+        if isinstance(value, bool) or not _COUNT.fullmatch(str(value)) or not least <= int(value) <= most:
+            raise ValueError
+        return int(value)
+
+    return parse
+
+
+def seconds(value: Any) -> float:
+    """A number of seconds, up to a day."""
+    if isinstance(value, bool) or not _SECONDS_WRITTEN.fullmatch(str(value)) or not 0 < float(value) <= 86_400:
+        raise ValueError
+    return float(value)
+
+
+def models(value: Any) -> tuple[str, ...]:
+    """Kinds of models with their names, each once."""
+    names = texts(value)
+    for name in names:
+        kind, _, rest = name.partition(":")
+        if kind not in MODEL_KINDS or (kind in ("auto", "builtin")) == bool(rest):
+            raise ValueError
+    if not names or len(set(names)) < len(names):
+        raise ValueError
+    return names
+
+
+def url(value: Any) -> str:
+    """The address of a server, without a slash at its end."""
+    address = text(value)
+    if not address.startswith(("http://", "https://")):
+        raise ValueError
+    return address.rstrip("/")
+
+
+def sees(value: Any) -> bool | None:
+    """`yes`, `no`, or `auto`, which is None."""
+    if value not in ("auto", "yes", "no"):
+        raise ValueError
+    return None if value == "auto" else bool(value == "yes")
+
+
+def one_of(*words: str) -> Parse:
+    """How one of a few words is read."""
+
+    def parse(value: Any) -> str:
+        if value not in words:
+            raise ValueError
+        return str(value)
+
+    return parse
+
+
+def zone(value: Any) -> str:
+    """The IANA name of a time zone."""
+    return zoneinfo.ZoneInfo(text(value)).key
+
+
+def syntax(value: Any) -> tuple[str, ...]:
+    """Syntaxes in which calls are written."""
+    names = texts(value)
+    if not names or set(names) - set(get_args(SyntaxName)):
+        raise ValueError
+    return names
+
+
+def keys(value: Any) -> tuple[tuple[str, str], ...]:
+    """Pairs of key and user; what no header could carry is refused, and so is what is no Unicode."""
+    pairs = [(key.strip(), user.strip()) for key, _, user in (item.partition(":") for item in texts(value))]
+    if not all(part and part.isprintable() for pair in pairs for part in pair) or len(dict(pairs)) < len(pairs):
+        raise ValueError
+    return tuple(pairs)
+
+
+def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
+    """The table of users, from TOML, or from JSON in the environment; what is wrong is named by its place in it."""
+    try:
+        table = json.loads(value) if isinstance(value, str) else value
+    except RecursionError:
+        raise ValueError from None
+    if not isinstance(table, dict) or not all(name and name.isprintable() for name in table):
+        raise ValueError
+    return {name: _user(f"users.{name}", rights) for name, rights in table.items()}
+
+
+def _user(place: str, rights: Any) -> Mapping[str, Any]:
+    if not isinstance(rights, dict):
+        raise SettingsError(f"{place}: must be a table with any of: {', '.join(_RIGHTS)}.")
+    for name in rights:
+        if name not in _RIGHTS:
+            raise SettingsError(f"{place}.{name} is not a setting. Known: {', '.join(_RIGHTS)}.")
+    return {name: _right(f"{place}.{name}", value, *_RIGHTS[name]) for name, value in rights.items()}
+
+
+def _right(place: str, value: Any, parse: Parse, allowed: str) -> Any:
+    try:
+        return parse(value)
+    except (TypeError, ValueError):
+        raise SettingsError(f"{place}={value!r} is not allowed. Allowed: {allowed}.") from None
+
+
+def folder(value: Any) -> Path:
+    """A folder that is there."""
+    path = Path(text(value)).expanduser()
+    if not path.is_dir():
+        raise ValueError
+    return path
+
+
+_TURNS = "a whole number from 0 to 100000"
+turns = count(0, 100_000)
+_RIGHTS: Mapping[str, tuple[Parse, str]] = {
+    "specialists": (specialists, "names, as a list or comma-separated"),
+    "turns_a_minute": (turns, _TURNS),
+    "turns_at_once": (turns, _TURNS),
+}
