@@ -79,7 +79,7 @@ class Approvals:
             raise BadRequest("The time to approve this call is over.", "call_id", code="gone", status=410)
         if earlier == "asked":
             self._open[call_id].set_result(approve)
-        elif earlier != _decision(approve):
+        elif (earlier == "approved") is not approve:
             raise BadRequest(f"This call was {earlier} already.", "approve", code="decided", status=409)
 
     def _close(self, call_id: str) -> None:

@@ -36,6 +36,7 @@ class CallReport:
     """One call; `outcome` is `ok`, or its code; None while it runs.
 
     Attributes:
+        by: whose it is: the model's, an attachment's (`auto`), or one that the client runs itself.
         approval: whether somebody was asked, and what came of it.
         ms: how long it took, without the wait for an approval.
     """
@@ -43,7 +44,7 @@ class CallReport:
     call_id: str
     name: str
     params: Mapping[str, Any] | None
-    by: Literal["model", "auto"]
+    by: Literal["model", "auto", "client"]
     turn_pass: int
     began_ms: int
     ms: int | None

@@ -60,7 +60,7 @@ class Counted(set[T]):
         super().add(item)
         self._tell(len(self))
 
-    def discard(self, item: T, /) -> None:
+    def discard(self, item: object, /) -> None:
         """As of any set."""
         super().discard(item)
         self._tell(len(self))
