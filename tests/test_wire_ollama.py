@@ -218,7 +218,7 @@ def test_an_unknown_model_is_not_found_in_ollamas_words(name: str) -> None:
     for parse in (chat, generate):
         with pytest.raises(BadRequest) as raised:
             parse({"model": name, "messages": [{"role": "user"}], "prompt": "Hi"})
-        assert ollama.refusal(raised.value) == (404, {"error": f"model '{name}' not found"})
+        assert ollama.refusal(raised.value) == (404, {"error": f"model '{name[:200]}' not found"})
         assert raised.value.field == "model"
 
 
@@ -423,6 +423,8 @@ def test_a_prompt_that_is_refused(body: Any, message: str, field: str) -> None:
          "attachments"),
         (chat, asking(messages=[{"role": "user"}] * 2_001), "messages: at most 2,000; leave the oldest out.",
          "messages"),
+        (chat, asking(messages=[{"role": "user", "images": ["aGk="] * 10}] * 10 + [{"role": "user", "images": ["aGk="]}]),
+         "messages: at most 100 images in all of them; leave the oldest out.", "messages"),
         (chat, asking(format={"a": "b" * 65_536}), "format may be 65,536 bytes long.", "format"),
         (chat, asking(options={"a": "b" * 16_384}), "options may be 16,384 bytes long.", "options"),
         (chat, asking(tools=[{"function": {"name": "f", "parameters": {"a": "b" * 65_536}}}]),

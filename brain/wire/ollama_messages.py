@@ -9,6 +9,8 @@ from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, t
 from brain.wire.ollama_body import SentCall, SentMessage, mapping
 
 MESSAGES_MOST = 2_000
+FILES_MOST = 100
+"""In all messages together."""
 ARGUMENTS_BYTES = 200_000
 
 
@@ -27,7 +29,11 @@ class Conversation:
         if len(messages) > MESSAGES_MOST:
             text = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
             raise BadRequest(text, "messages", code="too_large", status=413)
-        return [self._spoken(message, n) for n, message in enumerate(messages)]
+        spoken = [self._spoken(message, n) for n, message in enumerate(messages)]
+        if sum(len(one.attachments) for one in spoken) > FILES_MOST:
+            text = f"messages: at most {FILES_MOST} images in all of them; leave the oldest out."
+            raise BadRequest(text, "messages", code="too_large", status=413)
+        return spoken
 
     def _spoken(self, message: SentMessage, n: int) -> Spoken:
         place = f"messages[{n}]"

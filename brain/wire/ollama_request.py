@@ -114,7 +114,7 @@ def model_named(name: str, models: Set[str]) -> str | None:
     for known in (name, short, short + LATEST):
         if known in models:
             return known
-    raise BadRequest(f"model '{name}' not found", "model", code="not_found", status=404)
+    raise BadRequest(f"model '{name[:200]}' not found", "model", code="not_found", status=404)
 
 
 def _decoded(body: bytes, kind: type[T]) -> T:
