@@ -8,7 +8,7 @@ from brain.messages import Handed, Spoken
 from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
 from brain.wire.ollama_body import SentCall, SentMessage, mapping
 
-MESSAGES_MOST = 2_000
+MESSAGES_MOST = 4096
 FILES_MOST = 100
 """In all messages together."""
 ARGUMENTS_BYTES = 200_000
