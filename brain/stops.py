@@ -8,7 +8,7 @@ STOP_LENGTH = 256
 
 
 class Stops:
-    """Watches the visible text of one pass.
+    """Watches the visible text of one pass. The stop that is complete first counts, of several the longest.
 
     Attributes:
         found: whether a stop came; nothing behind it is given.
@@ -24,9 +24,10 @@ class Stops:
         if self.found:
             return ""
         text = self._held + text
-        ends = [at for at in map(text.find, self._texts) if at >= 0]
+        places = ((text.find(stop), stop) for stop in self._texts)
+        ends = [(at + len(stop), at) for at, stop in places if at >= 0]
         self.found = bool(ends)
-        shown = min(ends) if ends else len(text) - self._beginning(text)
+        shown = min(ends)[1] if ends else min(_begins(text, stop) for stop in self._texts)
         self._held = "" if ends else text[shown:]
         return text[:shown]
 
@@ -35,7 +36,10 @@ class Stops:
         held, self._held = self._held, ""
         return held
 
-    def _beginning(self, text: str) -> int:
-        """How many characters at the end of `text` could begin a stop."""
-        most = min(len(text), max(map(len, self._texts)) - 1)
-        return next((n for n in range(most, 0, -1) if any(one.startswith(text[-n:]) for one in self._texts)), 0)
+
+def _begins(text: str, stop: str) -> int:
+    """Where at the end of `text` a stop could have begun."""
+    at = text.find(stop[0], max(0, len(text) - len(stop) + 1))
+    while at >= 0 and not stop.startswith(text[at:]):
+        at = text.find(stop[0], at + 1)
+    return at if at >= 0 else len(text)
