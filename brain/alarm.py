@@ -20,7 +20,8 @@ class Alarm:
     """
 
     __slots__ = (
-        "_cancelling", "_deadline", "_held", "_loop", "_reason", "_silence", "_since", "_task", "_timer", "patient",
+        "_cancelling", "_deadline", "_held", "_loop", "_nudged", "_reason", "_silence", "_since", "_task", "_timer",
+        "patient",
     )  # fmt: skip
 
     def __init__(self, deadline: float, silence: float) -> None:
@@ -33,25 +34,31 @@ class Alarm:
         self._since = self._loop.time()
         self._deadline = self._since + deadline
         self._held: float | None = None  # since when the clock stands still
+        self._nudged = False
         self._timer = self._loop.call_later(min(deadline, silence), self._check)
 
     def ring(self, reason: Interruption) -> None:
         """Ends the guarded wait, now or as soon as there is one; the first reason counts."""
         if self._reason is None:
             self._reason = reason
-            if self._task is not None:
+            if self._task is not None and not self._nudged:
                 self._task.cancel()
+
+    def nudge(self) -> None:
+        """Ends the guarded wait that is under way, if there is one, without an error: its block is just left."""
+        if self._task is not None and self._reason is None and not self._nudged:
+            self._nudged = True
+            self._task.cancel()
 
     def hold(self) -> None:
         """Lets the clock stand still: a person is waited for."""
         self._held = self._loop.time()
 
-    def go_on(self) -> float:
-        """Lets the clock go on; for how many seconds it stood still."""
+    def go_on(self) -> None:
+        """Lets the clock go on."""
         assert self._held is not None
-        held, self._held = self._loop.time() - self._held, None
-        self._deadline += held
-        return held
+        self._deadline += self._loop.time() - self._held
+        self._held = None
 
     def close(self) -> None:
         """Stops the timer."""
@@ -66,13 +73,15 @@ class Alarm:
         self._task = task
         self._since = self._loop.time()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
         task, self._task = self._task, None
-        if self._reason is None or task is None:
-            return
-        ours_alone = task.uncancel() <= self._cancelling
-        if ours_alone and (kind is None or kind is asyncio.CancelledError):
+        if task is None or (self._reason is None and not self._nudged):
+            return False
+        self._nudged = False
+        ours_alone = task.uncancel() <= self._cancelling and (kind is None or kind is asyncio.CancelledError)
+        if ours_alone and self._reason is not None:
             raise Interrupted(self._reason) from None
+        return ours_alone
 
     def _check(self) -> None:
         now = self._loop.time()

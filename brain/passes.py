@@ -33,6 +33,8 @@ CLOSING_SECONDS = 0.1
 """How long a model's stream may take to close; one that takes longer is let go."""
 
 SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
+SENTENCE_CLOSERS = "\"'”’»)]*_」』）"
+"""What may stand behind the end of a sentence and belongs to it."""
 
 LAST_WORD_SECONDS = 2.0
 """How long a stream may take to tell its usage and to end, once the model has finished."""
@@ -82,8 +84,8 @@ class Pass:
 
     __slots__ = (
         "_alarm", "_desk", "_echo", "_last_word", "_messages", "_model", "_number", "_over", "_reader", "_said",
-        "_sampling", "_scanner", "_silence", "_stops", "_stream", "_tail", "_trim", "_usage", "began", "calls",
-        "finish", "first_text",
+        "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim", "_usage", "began", "calls", "finish",
+        "first_text",
     )  # fmt: skip
 
     def __init__(
@@ -115,7 +117,6 @@ class Pass:
         self._scanner = Scanner(desk.ask.syntax)
         self._echo = Echo("")
         self._said = Growing()
-        self._tail = ""  # of the visible text
         self._sampling = sampling
         self._stops = Stops(desk.ask.stop) if desk.ask.stop else None
         self._over = False
@@ -148,6 +149,11 @@ class Pass:
             if events := self._heard(chunk):
                 return events
         return ()
+
+    def nudge(self) -> None:
+        """Something is to be put in: a wait for the model's next words ends, if what it said may stand alone."""
+        if self.calls is None and self._may_be_left():
+            self._alarm.nudge()
 
     async def told(self) -> AsyncGenerator[Event, None]:
         """What happens to the calls; meanwhile the stream is read on for further ones."""
@@ -201,6 +207,7 @@ class Pass:
             except StopAsyncIteration:
                 self._stream = None  # it closed itself
                 return None
+        return ""  # nudged
 
     async def _last(self, stream: AsyncGenerator[Chunk, None], until: float) -> Chunk | None:
         """The next chunk of a model that has finished; None at the end, also when it leaves its stream open."""
@@ -219,6 +226,8 @@ class Pass:
             if isinstance(piece, str):
                 if token := self._token(piece):
                     events.append(token)
+                if self._stops is not None and self._stops.found:
+                    break
             elif isinstance(piece, Thinking):
                 events.append(piece)
             else:
@@ -235,19 +244,18 @@ class Pass:
             self._over = self._over or self._stops.found
             if not text:
                 return None
+        return self._shown(text)
+
+    def _shown(self, text: str) -> Token:
         if self.first_text is None:
             self.first_text = time.monotonic()
         self._said.add(text)
-        self._tail = text
         return Token(text)
 
     def _flushed(self) -> Sequence[Event]:
         """What was held back of the text, for it could have been the beginning of a stop."""
         held = self._stops.close() if self._stops is not None else ""
-        if not held:
-            return ()
-        self._said.add(held)
-        return (Token(held),)
+        return (self._shown(held),) if held else ()
 
     @property
     def stopped(self) -> bool:
@@ -256,9 +264,10 @@ class Pass:
 
     def _may_be_left(self) -> bool:
         """Whether what was said in this pass may stand alone: it is nothing yet, or ends a sentence or a line."""
-        if self._scanner.holds:
+        if self._scanner.holds or self._last_word is not None:
             return False
-        return not self._tail or self._tail.endswith("\n") or self._tail.rstrip().endswith(SENTENCE_ENDS)
+        end = self._said.end()
+        return not end or end.endswith("\n") or end.rstrip().rstrip(SENTENCE_CLOSERS).endswith(SENTENCE_ENDS)
 
     def _scanned(self, chunk: Chunk | None) -> Sequence[Piece]:
         """The pieces that a chunk, or the end of the stream, settles."""

@@ -20,7 +20,7 @@ from brain.ask import Ask, Attachment, Tool
 from brain.calls import Calls
 from brain.desk import Desk
 from brain.errors import BadRequest, Interrupted, Interruption, ModelError
-from brain.events import Done, Error, Event, Notice, StopReason, TurnStart
+from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStart
 from brain.messages import Exchange, Message, Said, Steered
 from brain.passes import Model, Pass
 from brain.registry import Registry
@@ -31,6 +31,8 @@ from brain.usage import BYTES_A_TOKEN, Counted, size
 log = logging.getLogger("brain")
 
 STEERS_MOST = 20
+APART = "\n\n"
+"""What stands between the text before and behind a message that was put in."""
 
 LEAST_OF_A_FILE = 256
 """Bytes of a text file that a model reads at least, however many there are."""
@@ -70,8 +72,8 @@ class Turn:
 
     __slots__ = (
         "_alarm", "_ask", "_before", "_conversation", "_desk", "_earlier", "_finish", "_first_token", "_left_out",
-        "_model", "_passes", "_registry", "_silence", "_steered", "_stopped", "_system", "_usage", "_with_one_way",
-        "began", "began_at", "exchange", "id", "last", "message_id",
+        "_model", "_pass", "_passes", "_registry", "_silence", "_steered", "_stopped", "_system", "_usage",
+        "_with_one_way", "began", "began_at", "exchange", "id", "last", "message_id",
     )  # fmt: skip
 
     def __init__(
@@ -119,6 +121,7 @@ class Turn:
         self._desk.recall([*conversation.exchanges, self.exchange])
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
+        self._pass: Pass | None = None  # that is being read
         self._passes: list[PassReport] = []
         self._finish: StopReason = "complete"
         self._first_token: float | None = None
@@ -145,6 +148,8 @@ class Turn:
             raise BadRequest(f"A turn can be steered {STEERS_MOST} times.", "message", code="rate_limited", status=429)
         self._steered += 1
         self._desk.inbox.append(message)
+        if self._pass is not None:
+            self._pass.nudge()
 
     def decide(self, call_id: str, approve: bool) -> None:
         """Says for a person whether a call may run.
@@ -187,8 +192,10 @@ class Turn:
                 self.exchange.question = "\n\n".join(filter(None, [*self._notes(), self._question()]))
             more = True
             while more:
+                while self._desk.inbox:
+                    yield self._put_in(goes_on=True)
                 overdrawn = self._desk.budget.overdrawn
-                one = self._pass(alarm)
+                one = self._pass = self._next_pass(alarm)
                 try:
                     async with one:
                         while events := await one.read():
@@ -198,11 +205,9 @@ class Turn:
                             async for event in told:
                                 yield (event,)
                 finally:
+                    self._pass = None  # it knows us: the two would wait for the garbage collector
                     self._record(one)
-                more = self._goes_on(one, overdrawn)
-                if self._desk.inbox:
-                    more = True
-                    yield self._put_in()
+                more = self._goes_on(one, overdrawn) or bool(self._desk.inbox)
         except Interrupted as interruption:
             if interruption.reason in ("deadline", "cancelled"):
                 self._finish = interruption.reason
@@ -227,11 +232,16 @@ class Turn:
             return False
         return True
 
-    def _put_in(self) -> Sequence[Event]:
-        """What the user wanted to be put in."""
+    def _put_in(self, *, goes_on: bool) -> Sequence[Event]:
+        """What the user wanted to be put in; what is written behind it begins a paragraph of its own."""
         inbox, self._desk.inbox[:] = self._desk.inbox[:], []
+        told: list[Event] = [Notice("steered", message) for message in inbox]
+        last = self.exchange.parts[-1] if len(self.exchange.parts) > self._before else None
+        if goes_on and isinstance(last, Said) and not last.text.endswith("\n"):
+            self.exchange.parts.append(Said(APART, last.turn_pass))
+            told.insert(0, Token(APART))
         self.exchange.parts += [Steered(blocks.harmless(message), len(self._passes)) for message in inbox]
-        return [Notice("steered", message) for message in inbox]
+        return told
 
     def cut(self) -> Sequence[Event]:
         """The last events of a turn whose generator was closed before it had told them."""
@@ -241,8 +251,9 @@ class Turn:
     def _end(self, error: Error | None) -> Sequence[Event]:
         if error is not None and self._passes:
             self._passes[-1] = replace(self._passes[-1], error=error.code)
+        unread = self._put_in(goes_on=False)
         self.last = error or self._done()
-        return self._usage.total(), self.last
+        return *unread, self._usage.total(), self.last
 
     def _beginning(self) -> Sequence[Event]:
         """What can be told before anything is asked."""
@@ -287,7 +298,7 @@ class Turn:
             found.append(prompts.attachment_text(attachment, shown))
         return found
 
-    def _pass(self, alarm: Alarm) -> Pass:
+    def _next_pass(self, alarm: Alarm) -> Pass:
         number, sampling = len(self._passes) + 1, self._ask.sampling
         if sampling.max_tokens is not None:
             sampling = replace(sampling, max_tokens=max(1, self._tokens_left() or 1))

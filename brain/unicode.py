@@ -45,6 +45,10 @@ class Growing:
             self._blocks.append(bytes(self._last))
             self._last.clear()
 
+    def end(self) -> str:
+        """The last few characters of it."""
+        return b"".join([*self._blocks[-1:], self._last])[-64:].decode(errors="ignore")
+
     def whole(self) -> str:
         """The text so far."""
         return b"".join([*self._blocks, self._last]).decode()
