@@ -3,7 +3,7 @@
 Its answers become what the model said, its calls of the client's own tools markers again, their results blocks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from brain import blocks, prompts
@@ -13,19 +13,32 @@ from brain.messages import Called, Exchange, Handed, Message, Part, Said, Spoken
 from brain.tools import callable_name, named
 from brain.turn import Conversation
 
+_RESULT_OF_NONE = "tool"
+"""The name of what answered a call that the history no longer holds."""
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class _Draft:
     """An exchange that is being put together."""
 
-    before: tuple[Message, ...] = ()
+    before: list[Message] = field(default_factory=list)
     question: str = ""
     attachments: list[Attachment] = field(default_factory=list)
-    behind: tuple[Message, ...] = ()
+    behind: list[Message] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
 
+    @property
+    def blank(self) -> bool:
+        return not self.question and not self.attachments and not self.parts
+
     def made(self) -> Exchange:
-        return Exchange(harmless(self.question), self.parts, self.before, self.behind)
+        files = [prompts.attachments_note(self.attachments)] if self.attachments else []
+        question = "\n\n".join(filter(None, [*files, harmless(self.question)]))
+        return Exchange(question, self.parts, tuple(self.before), tuple(self.behind))
+
+    def next_pass(self) -> int:
+        """A number unlike any pass of a turn that goes on with it."""
+        return len(self.parts) - 1_000_000
 
 
 class Held:
@@ -36,13 +49,13 @@ class Held:
         taken: the names of the specialists, which the client's tools cannot have.
     """
 
-    def __init__(self, ask: Ask, taken: Sequence[str]) -> None:
+    def __init__(self, ask: Ask, taken: Iterable[str]) -> None:
         self._ask = ask
-        self._taken = taken
-        self._names = {tool.name: name for name, tool in named(ask.tools, taken).items()}
+        self._taken = frozenset(taken)
+        self._names = {tool.name: name for name, tool in named(ask.tools, self._taken).items()}
         self._system: list[str] = []
         self._drafts: list[_Draft] = []
-        self._answered: dict[str, Called] = {}
+        self._open: dict[str, tuple[_Draft, int]] = {}  # where calls stand whose results are still to come
         self._files = 0
 
     def conversation(self, spoken: Sequence[Spoken], conversation_id: str) -> tuple[Ask, Conversation]:
@@ -61,7 +74,7 @@ class Held:
         if message.role == "system":
             self._take_system(message.text)
         elif message.role == "user":
-            draft = self._drafts[-1] if self._drafts and self._is_blank(self._drafts[-1]) else self._next()
+            draft = self._drafts[-1] if self._drafts and self._drafts[-1].blank else self._next()
             draft.question = message.text
             draft.attachments += [self._numbered(file) for file in message.attachments]
         elif message.role == "assistant":
@@ -75,37 +88,40 @@ class Held:
         if not self._drafts:
             self._system.append(text)
         elif self._drafts[-1].parts:
-            self._next().before = (said,)
-        elif self._is_blank(self._drafts[-1]):
-            self._drafts[-1].before += (said,)
+            self._next().before.append(said)
+        elif self._drafts[-1].blank:
+            self._drafts[-1].before.append(said)
         else:
-            self._drafts[-1].behind += (said,)
+            self._drafts[-1].behind.append(said)
 
     def _take_answer(self, message: Spoken) -> None:
         draft = self._drafts[-1] if self._drafts else self._next()
-        number = len(draft.parts) - 10_000  # unlike any pass of a turn that goes on with it
+        number = draft.next_pass()
         draft.attachments += [self._numbered(file) for file in message.attachments]
         if message.text:
-            draft.parts.append(Said(harmless(message.text), number))
+            follows = bool(draft.parts) and isinstance(draft.parts[-1], Said)
+            draft.parts.append(Said(("\n\n" if follows else "") + harmless(message.text), number))
         for call in message.calls:
-            self._answered[call.call_id] = self._called(call, prompts.NO_RESULT, number)
-            draft.parts.append(self._answered[call.call_id])
+            self._open[call.call_id] = draft, len(draft.parts)
+            draft.parts.append(self._called(call, number))
 
-    def _called(self, call: Handed, reason: str, number: int) -> Called:
+    def _called(self, call: Handed, number: int) -> Called:
         name = self._names.get(call.name) or callable_name(call.name, self._taken)
         marker = prompts.marker(name, call.params, self._ask.syntax[0])
-        return Called(call.call_id, name, call.params, marker, "failed", blocks.error_block(name, reason), (), number)
+        block = blocks.error_block(name, prompts.NO_RESULT)
+        return Called(call.call_id, name, call.params, marker, "failed", block, (), number)
 
     def _take_result(self, message: Spoken) -> None:
-        """Puts a result where its call stands; one of no known call stands alone in a message of the user."""
-        call = self._answered.pop(message.call_id, None)
-        if call is None:
-            self._next().question = message.text
-            return
+        """Puts a result where its call stands; one of no known call stands alone."""
+        draft, place = self._open.pop(message.call_id, (None, 0))
+        if draft is None:
+            draft = self._drafts[-1] if self._drafts else self._next()
+            place = len(draft.parts)
+            draft.parts.append(Called(message.call_id, _RESULT_OF_NONE, None, "", None, "", (), draft.next_pass()))
+        call = draft.parts[place]
+        assert isinstance(call, Called)
         block = blocks.result_block(call.name, blocks.result_text(message.text))
-        answered = replace(call, outcome=None, block=block)
-        for draft in self._drafts:
-            draft.parts = [answered if part is call else part for part in draft.parts]
+        draft.parts[place] = replace(call, outcome=None, block=block, outside=True)
 
     def _newest(self) -> _Draft:
         """What is to be answered now: also when the last word was an answer, which is then to be gone on with."""
@@ -121,9 +137,6 @@ class Held:
         draft = _Draft()
         self._drafts.append(draft)
         return draft
-
-    def _is_blank(self, draft: _Draft) -> bool:
-        return not draft.question and not draft.parts
 
     def _numbered(self, file: Attachment) -> Attachment:
         self._files += 1

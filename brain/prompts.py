@@ -109,14 +109,15 @@ def tool_line(name: str, tool: Tool) -> str:
 
 def must_call(name: str | None) -> str:
     """Tells a model that the client wants a tool to be called: this one, or any of its own."""
-    return f"Before you answer, you must call {name or 'one that the user program runs'}."
+    wanted = name or "one that the user's program runs"
+    return f"Before you answer, you must call {wanted}."
 
 
 def marker(name: str, params: Mapping[str, Any], syntax: SyntaxName) -> str:
     """A call as a model writes it."""
     compact = json.dumps(params, ensure_ascii=False, separators=(",", ":"))
     pairs = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in params.items())
-    return _SHAPES[syntax].format(name=name, json=compact, pairs=pairs)
+    return _SHAPES[syntax].format(name=name, json=harmless(compact), pairs=harmless(pairs))
 
 
 def clock_note(now: datetime, time_zone: str) -> str:

@@ -1,21 +1,22 @@
 """Core: a client's own tools, under names that a model can call beside the specialists."""
 
 from collections.abc import Container, Sequence
+from itertools import chain, count
 
 from brain.ask import Tool
-from brain.settings import SPECIALIST_NAME
+from brain.spelling import SPECIALIST_NAME
 
 _NAME_LENGTH = 64
 
 
 def named(tools: Sequence[Tool], taken: Container[str]) -> dict[str, Tool]:
-    """The tools by the names that the model is told: their own, unless a specialist has it, or it cannot be called."""
+    """The tools by the names that the model is told: their own, unless it has another owner, or cannot be called."""
     found: dict[str, Tool] = {}
     for tool in tools:
         name = callable_name(tool.name, taken)
-        while name in found:
-            name = f"{name[: _NAME_LENGTH - 1]}_"
-        found[name] = tool
+        endings = chain([""], map("_{}".format, count(2)))
+        names = (name[: _NAME_LENGTH - len(ending)] + ending for ending in endings)
+        found[next(name for name in names if name not in found and name not in taken)] = tool
     return found
 
 

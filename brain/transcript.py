@@ -4,7 +4,7 @@ The same parts give byte for byte the same messages in every later request, so t
 """
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
 from brain.messages import Called, Exchange, Message, Part, Resume, Steered
 from brain.prompts import CONTINUE
@@ -15,13 +15,12 @@ def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list
 
     Roles alternate: some models' templates refuse two messages of a user in a row, as a turn that was cut leaves them.
     """
-    found = [Message("system", system)] if system else []
-    for exchange in exchanges:
-        for message in _of(exchange, resume):
-            if found and found[-1].role == message.role:
-                message = Message(message.role, f"{found.pop().content}\n\n{message.content}")
-            found.append(message)
-    return found
+    front = [Message("system", system)] if system else []
+    said = chain(front, *(_of(exchange, resume) for exchange in exchanges))
+    return [
+        Message(role, "\n\n".join(message.content for message in group))
+        for role, group in groupby(said, key=lambda message: message.role)
+    ]
 
 
 def _of(exchange: Exchange, resume: Resume) -> list[Message]:
