@@ -61,6 +61,7 @@ class _Open:
     began: float
     outcome: "asyncio.Future[Outcome]"
     cached: bool = False
+    handed: bool = False
     ended: float | None = None
     part: Called | None = None
     task: "asyncio.Task[None] | None" = None
@@ -74,7 +75,7 @@ class _Open:
             self.call_id,
             self.name,
             self.params,
-            self.by,
+            "client" if self.handed else self.by,
             self.turn_pass,
             began_ms=_milliseconds(self.taken - turn_began),
             ms=None if self.ended is None else _milliseconds(self.ended - self.began),
@@ -183,7 +184,7 @@ class Calls:
 
     def _hand_over(self, opened: _Open, tool: Tool) -> None:
         """Leaves a call of the client's own tool to the client."""
-        self.handed = True
+        self.handed = opened.handed = True
         call_id = f"call_{self._desk.turn_id}_{opened.call_id}"
         block = blocks.result_block(opened.name, HANDED_OVER)
         self._events.put_nowait(ToolCall(call_id, tool.name, opened.params or {}))
@@ -192,15 +193,18 @@ class Calls:
         )
 
     def _start(self, opened: _Open, entry: Entry, attachments: Sequence[Attachment]) -> None:
-        """Runs a call of the model, unless an identical one was answered or is being answered."""
+        """Runs a call of the model, unless an identical one was answered, is being answered, or was declined."""
         assert opened.params is not None
         key = identity(opened.name, opened.params)
         earlier = self._desk.answered.get(key)
-        if earlier is not None and not (earlier.done() and isinstance(earlier.result(), Failure)):
+        outcome = earlier.result() if earlier is not None and earlier.done() else None
+        if isinstance(outcome, Failure) and outcome.code == "declined":
+            self._end(opened, outcome)
+        elif earlier is None or isinstance(outcome, Failure):
+            self._desk.answered[key] = opened.outcome
+            self._run(opened, entry, attachments)
+        else:
             self._spawn(opened, self._answer_again(opened, entry, earlier))
-            return
-        self._desk.answered[key] = opened.outcome
-        self._run(opened, entry, attachments)
 
     def _run(self, opened: _Open, entry: Entry, attachments: Sequence[Attachment]) -> None:
         params = opened.params or {}
@@ -293,17 +297,15 @@ class Calls:
             event = SpecialistError(opened.call_id, opened.name, opened.params, outcome.code, reason, milliseconds)
         opened.cached = cached
         self._events.put_nowait(event)
-        self._settle(
-            opened,
-            outcome,
-            Called(opened.call_id, opened.name, opened.params, opened.marker, code, block, citations, self._pass),
-        )
+        about = opened.call_id, opened.name, opened.params, opened.marker
+        outside = self._desk.from_outside(opened.name, outcome)
+        self._settle(opened, outcome, Called(*about, code, block, citations, self._pass, outside))
 
     def _settle(self, opened: _Open, outcome: Outcome, part: Called) -> None:
         assert opened.part is None
         opened.part, opened.ended = part, time.monotonic()
         opened.outcome.set_result(outcome)
-        self._desk.read(part.name, part.outcome)
+        self._desk.outside = self._desk.outside or part.outside
         self._tell_if_over()
 
     @property

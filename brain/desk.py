@@ -86,16 +86,16 @@ class Desk:
 
     def recall(self, exchanges: Iterable[Exchange]) -> None:
         """Looks whether any of what was said before came from strangers."""
-        for exchange in exchanges:
-            for part in exchange.parts:
-                if isinstance(part, Called):
-                    self.read(part.name, part.outcome)
+        parts = (part for exchange in exchanges for part in exchange.parts)
+        self.outside = self.outside or any(isinstance(part, Called) and part.outside for part in parts)
 
-    def read(self, name: str, code: CallCode | None) -> None:
-        """Notes that the model reads what came of a call; other failures say nothing but Brain's own words."""
-        if code in (None, "refused") and not self.outside:
-            entry = self.registry.get(name)
-            self.outside = entry is None or entry.specialist.outside
+    def from_outside(self, name: str, outcome: Outcome) -> bool:
+        """Whether the block of a call may hold strangers' words. Of failures, only a refusal is in a specialist's."""
+        if isinstance(outcome, Failure) and outcome.code != "refused":
+            return False
+        if isinstance(outcome, Answer) and outcome.outside is not None:
+            return outcome.outside
+        return self.registry[name].specialist.outside
 
     def must_ask(self, specialist: Specialist[..., Any], params: Mapping[str, Any]) -> bool:
         """Whether a person must agree to a call. Behind strangers' words, no function says that it need not be."""
@@ -104,7 +104,7 @@ class Desk:
         try:
             if callable(specialist.approval) and self.outside and not specialist.reads_only(deepcopy(dict(params))):
                 return True
-            return bool(specialist.needs_approval(deepcopy(dict(params))))  # what it changes is its own
+            return specialist.needs_approval(deepcopy(dict(params)))  # what it changes is its own
         except BaseException:  # a stranger's function, like the one that is to be approved
             log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
             return True

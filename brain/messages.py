@@ -49,7 +49,10 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call: its marker as written, and the block that answers it; `outcome` is None for a success."""
+    """A call: its marker as written, and the block that answers it; `outcome` is None for a success.
+
+    `outside` says whether its block may hold the words of strangers.
+    """
 
     call_id: str
     name: str
@@ -59,6 +62,7 @@ class Called:
     block: str
     citations: Sequence[Citation]
     turn_pass: int
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,12 @@ Provided = Mapping[type, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A call that succeeded; `more` is that of its `Result`."""
+    """A call that succeeded; `more` and `outside` are those of its `Result`."""
 
     text: str
     citations: tuple[Citation, ...] = ()
     more: Callable[[int], str] | None = None
+    outside: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,8 @@ def _said(task: asyncio.Future[Any]) -> Outcome:
 def _answer(value: Any) -> Answer:
     if isinstance(value, Result):
         citations = tuple(_citation(c) for c in islice(value.citations, CITATIONS_MOST))
-        return Answer(_text(value.text), citations, _more(value.more) if value.more is not None else None)
+        more = _more(value.more) if value.more is not None else None
+        return Answer(_text(value.text), citations, more, None if value.outside is None else value.outside is not False)
     if isinstance(value, str):
         return Answer(_text(value))
     if value is None:

@@ -14,7 +14,7 @@ from brain.ask import Attachment
 from brain.errors import RegistrationError
 from brain.events import Citation
 from brain.schema import Injected, Schema, injected_of, signature_of, validator_of
-from brain.settings import SPECIALIST_NAME
+from brain.spelling import SPECIALIST_NAME
 
 if TYPE_CHECKING:
     from brain.fetching import Fetch
@@ -35,12 +35,14 @@ class Result:
         data: the same for programs that call the specialist themselves; it goes to no model.
         more: given how many characters of the text could be shown, says what to ask for to get the rest, such as
             `ask again with page=4`.
+        outside: whether strangers' words stand in it; None when the specialist's option says it for all of its results.
     """
 
     text: str
     citations: Sequence[Citation] = ()
     data: Any = None
     more: Callable[[int], str] | None = None
+    outside: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +169,11 @@ class Specialist(Generic[P, R]):
 
     def needs_approval(self, params: Mapping[str, Any]) -> bool:
         """Whether a person must agree to a call with these parameters."""
-        return self.approval(params) if callable(self.approval) else self.approval == "always"
+        return bool(self.approval(params)) if callable(self.approval) else self.approval == "always"
 
     def reads_only(self, params: Mapping[str, Any]) -> bool:
         """Whether a call with these parameters changes nothing anywhere."""
-        return self.read_only(params) if callable(self.read_only) else self.read_only
+        return self.read_only(params) is True if callable(self.read_only) else self.read_only
 
 
 @overload
@@ -261,6 +263,9 @@ def _made(
     approval = rest.get("approval", "never")
     if approval not in ("never", "always") and not callable(approval):
         raise RegistrationError("approval must be never, always, or a function of the parameters")
+    for key in ("approval", "read_only"):
+        if inspect.iscoroutinefunction(rest.get(key)):
+            raise RegistrationError(f"{key} must be a plain function, which is not waited for")
     for key, kind in (("activates_on", frozenset), ("tags", tuple), ("examples", tuple)):
         if key in rest:
             if isinstance(rest[key], str) or not all(isinstance(item, str) for item in rest[key]):
