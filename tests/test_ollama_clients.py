@@ -252,7 +252,7 @@ def test_heartbeats_are_not_seen() -> None:
         server.play(Player([0.35, "Wait. ", 'SPECIALIST_REQUEST[nap:{"seconds":0.35}]'], ["Rested."]))
         parts = list(client.chat("brain", HI, stream=True))
         assert said(parts) == "Wait. Rested."
-        assert 5 <= len(parts) - 3 <= 8
+        assert len(parts) - 3 >= 4, "besides two texts and the end"
         assert all(part.model == "brain" and part.message.role == "assistant" for part in parts)
         generated = list(client.generate("brain", "Hi", stream=True))
         assert "".join(part.response or "" for part in generated) == "Wait. Rested."
