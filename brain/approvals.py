@@ -23,25 +23,31 @@ class Approvals:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._open: dict[str, asyncio.Future[bool]] = {}
-        self._decided: dict[str, Decision] = {}
-        self.alarm: Alarm | None = None
+        self._asked: dict[str, asyncio.Future[Decision]] = {}
+        self._open: set[str] = set()
         self._held = 0.0
         self._since = 0.0  # when the first of those that are open was opened
+        self.alarm: Alarm | None = None
 
     @property
     def waiting(self) -> bool:
         """Whether a person is waited for."""
-        return bool(self._open)
+        return any(self.of(call_id) == "asked" for call_id in self._open)
 
     @property
     def held(self) -> float:
         """Seconds for which the clock stood still so far."""
         return self._held + (time.monotonic() - self._since if self._open else 0.0)
 
-    def of(self, call_id: str) -> "Decision | Literal['asked']":
-        """What came of asking about a call: nothing yet, or ever, when its turn ended before."""
-        return self._decided.get(call_id, "asked")
+    def of(self, call_id: str) -> "Decision | Literal['asked'] | None":
+        """How it stands with a call; None for one that nobody was asked about.
+
+        `asked` stays what was neither decided nor expired when its turn ended.
+        """
+        future = self._asked.get(call_id)
+        if future is None:
+            return None
+        return future.result() if future.done() else "asked"
 
     def open(self, call_id: str) -> datetime:
         """Opens one; until when it can be decided (aware, UTC)."""
@@ -49,19 +55,18 @@ class Approvals:
             self._since = time.monotonic()
             if self.alarm is not None:
                 self.alarm.hold()
-        self._open[call_id] = asyncio.get_running_loop().create_future()
+        self._open.add(call_id)
+        self._asked[call_id] = asyncio.get_running_loop().create_future()
         return datetime.now(UTC) + timedelta(seconds=self._seconds)
 
     async def decided(self, call_id: str) -> bool:
-        """Whether the person said yes, once it is known; one that was not asked for in time did not."""
-        future = self._open[call_id]
+        """Whether the person said yes, once it is known; one that was not decided in time did not."""
+        future = self._asked[call_id]
         try:
-            await asyncio.wait({future}, timeout=self._seconds)
+            await asyncio.wait({future}, timeout=self._seconds)  # which leaves alone what is decided at the last moment
             if not future.done():
-                self._decided[call_id] = "expired"
-                return False
-            self._decided[call_id] = "approved" if future.result() else "declined"
-            return future.result()
+                future.set_result("expired")
+            return future.result() == "approved"
         finally:
             self._close(call_id)
 
@@ -72,24 +77,21 @@ class Approvals:
             BadRequest: when nothing was asked about this call, or it expired, or was decided otherwise.
         """
         earlier = self.of(call_id)
+        decision: Decision = "approved" if approve else "declined"
         if earlier is None:
             message = "No call of this id waits for an approval in this turn."
             raise BadRequest(message, "call_id", code="not_found", status=404)
-        if earlier == "expired":
+        if earlier == "asked" and call_id in self._open:
+            self._asked[call_id].set_result(decision)
+        elif earlier in ("asked", "expired"):
             raise BadRequest("The time to approve this call is over.", "call_id", code="gone", status=410)
-        if earlier == "asked":
-            self._open[call_id].set_result(approve)
-        elif (earlier == "approved") is not approve:
+        elif earlier != decision:
             raise BadRequest(f"This call was {earlier} already.", "approve", code="decided", status=409)
 
     def _close(self, call_id: str) -> None:
         held = self.held
-        del self._open[call_id]
+        self._open.remove(call_id)
         if not self._open:
             self._held = held
             if self.alarm is not None:
                 self.alarm.go_on()
-
-
-def _decision(approved: bool) -> Decision:
-    return "approved" if approved else "declined"
