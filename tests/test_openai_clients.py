@@ -451,6 +451,16 @@ def test_a_key_is_wanted(brain: Server) -> None:
         assert raised.value.code == "invalid_api_key"
 
 
+def test_who_asks_too_often_is_told_when_to_come_again() -> None:
+    with brain_served(Registry(), TURNS_A_MINUTE=1) as server, of(server) as client:
+        server.play(Player(["Hello."]), Player([]))
+        assert whole(client).choices[0].message.content == "Hello."
+        with pytest.raises(openai.RateLimitError) as raised:
+            streamed(client)
+        assert raised.value.code == "rate_limit_exceeded"
+        assert 50 <= int(raised.value.response.headers["retry-after"]) <= 60
+
+
 @contextmanager
 def upstream(*passes: Pass, heartbeat: float = 15) -> Iterator[tuple[OpenAIServer, OpenAI]]:
     """Brain before a server of the same API that answers with these passes."""
