@@ -7,24 +7,33 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 
 from brain.errors import BadRequest
-from brain.events import Done, Error, Event, Token
-from brain.usage import size
+from brain.events import Done, Error, Event, SpecialistResult, Token
 
 JOURNAL_BYTES = 8 * 1024 * 1024
-READ_AT_ONCE = 512
-"""Events that a reader is given in one piece, so that one who catches up lets others have their turn."""
+EVENTS_AT_ONCE = 512
+BYTES_AT_ONCE = 64 * 1024
+"""What a reader is given in one piece: others have their turn in between, and it waits in no larger a buffer."""
 
 _EVENT_BYTES = 64
 """About what an event takes besides its texts."""
+_WIDEST = 4
+"""Bytes that a character takes in a text that holds others than ASCII's, at most."""
 
 
 class Journal:
-    """The events of one turn. Tokens are kept as their texts, which is a third of the memory."""
+    """The events of one turn. Tokens are kept as their texts, which is a third of the memory.
+
+    Attributes:
+        bytes: about what it takes.
+        over: whether the last event is there.
+    """
+
+    __slots__ = ("_events", "_first", "_waiting", "bytes", "over")
 
     def __init__(self) -> None:
         self._events: list[Event | str] = []
         self._first = 1
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: set[asyncio.Future[None]] = set()
         self.bytes = 0
         self.over = False
 
@@ -37,26 +46,31 @@ class Journal:
         """Takes what came together, and wakes those who wait for it."""
         for event in events:
             if type(event) is Token:
-                self._events.append(event.text)
-                self.bytes += _EVENT_BYTES + len(event.text)
+                text = event.text
+                self._events.append(text)
+                self.bytes += _EVENT_BYTES + (len(text) if text.isascii() else _WIDEST * len(text))
             else:
                 self._events.append(event)
-                self.bytes += _weight(event)
+                self.bytes += _bytes(event)
                 self.over = self.over or isinstance(event, Done | Error)
         if self.bytes > JOURNAL_BYTES:
             self.shorten()
         if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+            self._wake()
+
+    def _wake(self) -> None:
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
 
     def shorten(self) -> None:
         """Forgets the older half; the last event stays."""
-        half = self._events[: len(self._events) // 2]
-        del self._events[: len(half)]
-        self._first += len(half)
-        self.bytes -= sum(_EVENT_BYTES + len(one) if isinstance(one, str) else _weight(one) for one in half)
+        half, forgotten = self.bytes // 2, 0
+        while self.bytes > half and forgotten < len(self._events) - 1:
+            self.bytes -= _bytes(self._events[forgotten])
+            forgotten += 1
+        del self._events[:forgotten]
+        self._first += forgotten
 
     def check(self, after: int) -> None:
         """Whether all that came behind event `after` is still there.
@@ -72,25 +86,50 @@ class Journal:
         """What came behind event `after`, and then what comes, to the end. It breaks off where events are missing."""
         while self._first - 1 <= after <= self.count:
             if after < self.count:
-                events = self._since(after)
+                events = self._piece(after)
                 after += len(events)
                 yield events
                 del events  # not kept while the next are waited for
+                if after < self.count:
+                    await asyncio.sleep(0)
             elif self.over:
                 return
             else:
-                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiting.append(future)
-                await future
+                await self._more()
 
-    def _since(self, after: int) -> list[Event]:
+    async def _more(self) -> None:
+        """Waits for what is told next."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(future)
+        try:
+            await future
+        finally:
+            self._waiting.discard(future)
+
+    def _piece(self, after: int) -> list[Event]:
+        """The next events behind `after`: one at least, and as many as may go together."""
         start = after - self._first + 1
-        found = self._events[start : start + READ_AT_ONCE]
-        return [Token(event) if isinstance(event, str) else event for event in found]
+        piece: list[Event] = []
+        room = BYTES_AT_ONCE
+        for event in self._events[start : start + EVENTS_AT_ONCE]:
+            piece.append(Token(event) if isinstance(event, str) else event)
+            room -= _bytes(event)
+            if room <= 0:
+                break
+        return piece
 
 
-def _weight(event: Event) -> int:
+def _bytes(event: Event | str) -> int:
     """About how many bytes an event takes; what strangers made it of counts whole."""
+    if isinstance(event, str):
+        return _EVENT_BYTES + _text_bytes(event)
     texts = [getattr(event, name) for name in ("text", "reason", "message") if hasattr(event, name)]
-    params = getattr(event, "params", None)
-    return _EVENT_BYTES * 4 + sum(map(size, texts)) + (len(str(params)) if params else 0)
+    if params := getattr(event, "params", None):
+        texts.append(str(params))
+    if isinstance(event, SpecialistResult):
+        texts += [text for one in event.citations for text in (one.id, one.title, one.url or "")]
+    return _EVENT_BYTES * (4 + len(texts)) + sum(map(_text_bytes, texts))
+
+
+def _text_bytes(text: str) -> int:
+    return len(text) if text.isascii() else _WIDEST * len(text)
