@@ -75,8 +75,7 @@ class House:
 
     async def _give_up(self) -> None:
         """Ends what still runs without a reader, before the models are closed."""
-        for run in self.turns.running:
-            await run.give_up()
+        await asyncio.gather(*(run.give_up() for run in self.turns.running))
         self.turns.close()
 
     def names(self) -> frozenset[str]:

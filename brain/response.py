@@ -18,7 +18,7 @@ BEATS_UNREAD = 4
 """A reader for whom a heartbeat waits as long as so many of them is gone, though nobody hung up."""
 ENDING_SECONDS = 1.0
 """How long a turn whose reader left may take to its end; then it is cut."""
-LAST = (Done, Error)
+LAST = frozenset({Done, Error})
 OPENING = (TurnStart, Notice)
 """What is told before the model was heard."""
 
@@ -90,14 +90,14 @@ class TurnResponse(EventSourceResponse):
         after: int | None = None,
         refusal: Refusal | None = None,
     ) -> None:
-        self._batches = _batches(run, after)
+        self._leads = after is None
+        self._batches = run.batches() if after is None else _followed(run, after)
         super().__init__(self._batches, ping=0)
         self.__dict__.pop("_send_lock", None)  # of nearly a kilobyte, and of no use to one task that sends
         self.run = run
         self.raw_headers = [*_raw_headers(encoder.content_type), *encoder.headers]
         self._encoder = encoder
-        self._leads = after is None
-        self._after = after or 0
+        self._before = (after or 0) - encoder.taken
         self._refusal = refusal
         self._open_ones = open_ones
         self._heartbeat = heartbeat
@@ -107,6 +107,8 @@ class TurnResponse(EventSourceResponse):
         self._beat: asyncio.Task[None] | None = None
         self._begun = False
         self._giving = False  # whether it waits for the reader to take something
+        self._untaken = 0  # events that the reader had no time to take
+        self._closing = False  # whether the last of it is given
         self._hurried = False  # whether the turn ends: it is not to wait for the reader
         self._gone = False
 
@@ -141,44 +143,46 @@ class TurnResponse(EventSourceResponse):
 
     async def _stream_response(self, send: Send) -> None:
         """Sends what came together in one piece."""
-        encode = self._encoder.encode
-        clock = self._loop.time
+        told = self.run.told if self._leads else None
+        encode, clock = self._encoder.encode, self._loop.time
         unsent = b""
         if self._refusal is None:
             await self._begin()
         async with aclosing(self._batches) as batches:
             async for batch in batches:
+                if told is not None:
+                    told(batch)
                 if self._gone:
                     continue
-                last = isinstance(batch[-1], LAST)
                 if self._refusal is not None and not self._begun and isinstance(error := batch[-1], Error):
                     await self._refuse(*self._refusal(error))
                     continue
                 body = unsent + encode(batch)
-                closed = last or self._encoder.closed
-                if not closed and (self._hurried or not (self._begun or _is_heard(batch))):
+                last = type(batch[-1]) in LAST
+                self._closing = last or self._encoder.closed
+                if not self._closing and (self._hurried or not (self._begun or _is_heard(batch))):
                     unsent = body
                     continue
-                if closed:
-                    self._beat_no_more()
                 try:
                     self._giving = True
                     if not self._begun:
                         await self._begin()
                     self._sent = clock()
-                    await send({"type": "http.response.body", "body": body, "more_body": not closed})
+                    await send({"type": "http.response.body", "body": body, "more_body": not self._closing})
                     unsent = b""
                 except asyncio.CancelledError:
                     if not self._hurried:
+                        self._untaken = len(batch)
                         raise
                     self._sending.uncancel()
                     unsent = body
                 finally:
                     self._giving = False
-                if closed and not last:
+                if self._closing and not last:
                     return
                 del batch, body  # not kept while the next are waited for
-        if not self._gone and not self.run.over:  # a reader too slow for what is kept; the next request says so
+        if not (self._gone or self._closing):  # a reader too slow for what is kept; the next request says so
+            self._closing = True
             await send({"type": "http.response.body", "body": unsent, "more_body": False})
 
     async def _begin(self, status: int = 200, headers: RawHeaders | None = None) -> None:
@@ -192,7 +196,7 @@ class TurnResponse(EventSourceResponse):
 
     async def _refuse(self, status: int, body: bytes) -> None:
         """Answers what the model's server answered, in the words of the protocol."""
-        self._beat_no_more()
+        self._closing = True
         await self._begin(status, _raw_headers(b"application/json"))
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
@@ -206,15 +210,17 @@ class TurnResponse(EventSourceResponse):
         if self._giving:
             self._sending.cancel()
 
-    def _wake(self, sending: "asyncio.Task[None]") -> None:
-        """When all is sent, ends the wait for the reader to hang up, by a cancellation that `__call__` takes back."""
+    def _wake(self, sending: "asyncio.Task[None] | None" = None) -> None:
+        """Ends the wait for the reader to hang up, by a cancellation that `__call__` takes back."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.cancel()
 
     async def _end(self) -> None:
         """Ends what still runs, and waits until it is over."""
-        self._beat_no_more()
+        self._timer.cancel()
+        if self._beat is not None:
+            self._beat.cancel()
         self._gone = True
         try:
             if not self._sending.done():
@@ -226,47 +232,49 @@ class TurnResponse(EventSourceResponse):
                 self.run.hurry = None
                 self.run.cut()
             else:
-                self.run.left_at = self._after + self._encoder.taken
+                self.run.left_at = self._before + self._encoder.taken - self._untaken
                 self.run.left(comes_back=self._encoder.closed)
 
     async def _let_go(self) -> None:
         """Lets a turn that is led here come to its end."""
-        if self._leads:
+        if self._leads and not self.run.over:
             self.run.stop()
             await asyncio.wait({self._sending}, timeout=ENDING_SECONDS)
         self._sending.cancel()
         await asyncio.wait({self._sending})
 
-    def _beat_no_more(self) -> None:
-        self._timer.cancel()
-        if self._beat is not None:
-            self._beat.cancel()
-
     def _check(self) -> None:
-        """Lets a heartbeat be sent when nothing else was."""
-        left = self._sent + self._heartbeat - self._loop.time()
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._check)
+        """Lets a heartbeat be sent when nothing else was; a reader that takes nothing for long has left."""
+        quiet = self._loop.time() - self._sent
+        if self._giving and quiet >= self._heartbeat * BEATS_UNREAD:
+            self._drop()
+        elif quiet < self._heartbeat or self._giving or self._closing:
+            self._timer = self._loop.call_later(max(self._heartbeat - quiet, self._heartbeat / 4), self._check)
         else:
             self._sent = self._loop.time()
             self._beat = asyncio.create_task(self._send_beat(), name="heartbeat")
 
     async def _send_beat(self) -> None:
+        if self._closing:
+            return
         try:
             async with asyncio.timeout(self._heartbeat * BEATS_UNREAD):
                 if not self._begun:
                     await self._begin()
-                await self._send({"type": "http.response.body", "body": self._encoder.heartbeat, "more_body": True})
+                if not self._closing:
+                    await self._send({"type": "http.response.body", "body": self._encoder.heartbeat, "more_body": True})
         except TimeoutError:
-            log.info("turn %s: its reader takes nothing", self.run.id)
-            self.leave()
+            self._drop()
         else:
             self._check()
 
+    def _drop(self) -> None:
+        """Ends the response as if its reader had hung up."""
+        log.info("turn %s: its reader takes nothing", self.run.id)
+        self._wake()
 
-def _batches(run: Run, after: int | None) -> AsyncGenerator[Sequence[Event], None]:
-    if after is None:
-        return run.lead()
+
+def _followed(run: Run, after: int) -> AsyncGenerator[Sequence[Event], None]:
     assert run.journal is not None
     return run.journal.follow(after)
 

@@ -37,6 +37,11 @@ class Run:
         left_at: the event behind which the one who asked left, to come back with an approval.
     """
 
+    __slots__ = (
+        "__weakref__", "_grace", "_readers", "_report", "_settle", "_task", "_turn", "conversation_id", "hurry", "id",
+        "journal", "left_at", "request_id", "survives", "user", "wire",
+    )  # fmt: skip
+
     def __init__(
         self, turn: Turn, ask: Ask, wire: str, settle: Settle, journal: Journal | None, survives: float | None
     ) -> None:
@@ -94,19 +99,26 @@ class Run:
 
     async def lead(self) -> AsyncGenerator[Sequence[Event], None]:
         """Runs the turn, once: the events that came together. Closing the generator ends the turn at once."""
-        turn, journal = self._turn, self.journal
-        assert turn is not None
         try:
-            async with aclosing(turn.batches()) as batches:
+            async with aclosing(self.batches()) as batches:
                 async for batch in batches:
-                    if turn.last is not None:
-                        self._end(turn)
-                    if journal is not None:
-                        journal.add(batch)
+                    self.told(batch)
                     yield batch
                     del batch  # not kept while the next are waited for
         finally:
             self.cut()
+
+    def batches(self) -> AsyncGenerator[Sequence[Event], None]:
+        """The same for who calls `told` with each before it is read, and `cut` behind all: one step less a token."""
+        assert self._turn is not None
+        return self._turn.batches()
+
+    def told(self, batch: Sequence[Event]) -> None:
+        """Notes what the turn told, and whether it ended with it."""
+        if self._turn is not None and self._turn.last is not None:
+            self._end(self._turn)
+        if self.journal is not None:
+            self.journal.add(batch)
 
     def cut(self) -> None:
         """Ends a turn that is led no further, if it is not over; its readers are told."""
