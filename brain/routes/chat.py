@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -16,13 +15,13 @@ from brain.errors import BadRequest
 from brain.house import House
 from brain.routes.incoming import house_of, kind, limited, user_of
 from brain.routes.turning import begun, followed, led
+from brain.turns import Run
 from brain.wire import native
 
 FIELDS_MOST = 50
 READER_SECONDS = 30.0
 """How long a turn that was asked for with GET goes on without a reader."""
 LAST_EVENT_ID = "last-event-id"
-GONE: Any = {"code": "gone", "status": 410}
 
 
 class ChatStream:
@@ -38,7 +37,7 @@ class ChatStream:
 async def _posted(request: Request) -> Response:
     """A turn that ends when its reader leaves."""
     if LAST_EVENT_ID in request.headers:  # a reader that was cut off; another turn is not what it asks for
-        return rejoined(request, *native.event_number(request.headers[LAST_EVENT_ID]))
+        return _again(request)
     ask = replace(await asked(request), asks_person=True)
     joined = house_of(request).turns.asked(ask)
     if joined is not None:
@@ -52,7 +51,7 @@ async def _got(request: Request) -> Response:
     if request.method == "HEAD":
         raise HTTPException(405, headers={"Allow": "GET, POST"})
     if LAST_EVENT_ID in request.headers:
-        return rejoined(request, *native.event_number(request.headers[LAST_EVENT_ID]))
+        return _again(request)
     house = house_of(request)
     fields = single(request.query_params.multi_items())
     ask = native.parse_form(fields, [], user_of(request), house.settings, house.names())
@@ -63,15 +62,21 @@ async def _got(request: Request) -> Response:
     return followed(request, run, native.Encoder(run.id))
 
 
-def rejoined(request: Request, turn_id: str, number: int) -> Response:
+def _again(request: Request) -> Response:
+    turn_id, number = native.event_number(request.headers[LAST_EVENT_ID])
+    run = house_of(request).turns.find(turn_id, user_of(request))
+    if run is None:
+        message = "This turn is no longer kept; ask again without Last-Event-ID."
+        raise BadRequest(message, LAST_EVENT_ID, code="gone", status=410)
+    return rejoined(request, run, number)
+
+
+def rejoined(request: Request, run: Run, number: int) -> Response:
     """What came behind the event that a reader had; nothing when that was the last.
 
     Raises:
         BadRequest: `gone`, when it is no longer kept.
     """
-    run = house_of(request).turns.find(turn_id, user_of(request))
-    if run is None:
-        raise BadRequest("This turn is no longer kept; ask again without Last-Event-ID.", LAST_EVENT_ID, **GONE)
     if run.over and run.journal is not None and number == run.journal.count:
         return Response(status_code=204, headers=SAFE_HEADERS)
     return followed(request, run, native.Encoder(run.id, number), number)

@@ -7,7 +7,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from brain.door import Answer
+from brain.door import SAFE_HEADERS, Answer
 from brain.errors import BadRequest
 from brain.routes.chat import LAST_EVENT_ID, asked, rejoined
 from brain.routes.incoming import house_of, kind, limited, user_of
@@ -30,14 +30,16 @@ async def create(request: Request) -> Response:
 
 async def events(request: Request) -> Response:
     """`GET /v1/turns/{id}/events`: what it told and tells, from behind `Last-Event-ID` or `?after=` (an id, or n)."""
-    turn_id = request.path_params["id"]
-    event_id = request.headers.get(LAST_EVENT_ID) or request.query_params.get("after") or "0"
-    if event_id.isascii() and event_id.isdecimal():
-        return rejoined(request, turn_id, int(event_id[:9]))
-    named, number = native.event_number(event_id)
-    if named != turn_id:
+    run = house_of(request).turns.find(request.path_params["id"], user_of(request))
+    if run is None:
+        raise BadRequest("There is no such turn, or it is no longer kept.", "id", code="gone", status=410)
+    after = request.headers.get(LAST_EVENT_ID) or request.query_params.get("after") or "0"
+    turn_id, number = native.event_number(after if "." in after else f"{run.id}.{after}")
+    if turn_id != run.id:
         raise BadRequest("This is the id of another turn's event.", LAST_EVENT_ID)
-    return rejoined(request, turn_id, number)
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream", headers=SAFE_HEADERS)
+    return rejoined(request, run, number)
 
 
 async def show(request: Request) -> Response:

@@ -243,7 +243,8 @@ def event_number(event_id: str) -> tuple[str, int]:
     """
     found = _EVENT_ID.fullmatch(event_id)
     if found is None:
-        raise BadRequest("Last-Event-ID is no id of an event: <turn_id>.<n>.", "last-event-id")
+        message = "Last-Event-ID is the id of no event that is kept; ask again without it."
+        raise BadRequest(message, "last-event-id", code="gone", status=410)
     return found["turn"], int(found["number"])
 
 
