@@ -49,7 +49,8 @@ class Models:
 
 async def _answer(request: Request) -> Response:
     if kind(request) != "application/json":
-        raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
+        message = "Send application/json (curl: -H 'content-type: application/json')."
+        raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
     house = house_of(request)
     body = await limited(request).body()
     conversation_id = request.headers.get(CONVERSATION)
