@@ -501,7 +501,7 @@ def test_without_specialists_there_are_questions_all_the_same(context: BrowserCo
             expect(page.locator(".answer > .text")).to_contain_text("I am Brain's built-in stand-in")
 
 
-def test_key_is_asked_for_kept_in_memory_and_sent(context: BrowserContext) -> None:
+def test_a_key_is_asked_for_once_and_kept_by_no_script(context: BrowserContext) -> None:
     with brain_served(some_specialists(), KEYS="s3cret:ann") as server:
         server.play(player := Player(["welcome"]))
         for page in opened(context, server.url):
@@ -518,6 +518,9 @@ def test_key_is_asked_for_kept_in_memory_and_sent(context: BrowserContext) -> No
             expect(ask(page)).to_contain_text("welcome")
             assert len(player.asked) == 1
             assert page.evaluate("[localStorage.length, sessionStorage.length, document.cookie]") == [0, 0, ""]
+            page.reload()
+            expect(page.get_by_role("button", name="where is Bern")).to_be_visible()
+            expect(field).to_be_hidden()
 
 
 def test_stop_while_the_key_is_asked_for(context: BrowserContext) -> None:
