@@ -611,6 +611,6 @@ def test_a_turn_too_long_for_the_model_says_so() -> None:
         async with OllamaServer(told) as server, model_of(server) as model:
             found = await turn(model)
             message = "The conversation is too long for the model; begin a new one, or ask for less."
-            assert found[-1] == Error("model_context", message, recoverable=False)
+            assert found[-1] == Error("model_context", message, recoverable=False, status=400)
 
     asyncio.run(main())

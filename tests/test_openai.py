@@ -438,7 +438,7 @@ def test_a_refusal_in_a_sentence_of_our_own(status: int, answer: Any, code: str,
             with pytest.raises(ModelError) as raised:
                 await heard(model)
             assert not isinstance(raised.value, PrefillRefused)
-            assert (raised.value.code, raised.value.message) == (code, message)
+            assert (raised.value.code, raised.value.message, raised.value.status) == (code, message, status)
             assert len(str(raised.value)) < 5000
 
     asyncio.run(main())
