@@ -167,7 +167,7 @@ def test_a_step_ends_when_all_its_calls_are_answered() -> None:
         "start-step",
         *("tool-input-start", "tool-input-delta", "tool-input-available"),
         "tool-output-error",
-        "finish-step",
+        *("finish-step", "start-step", "finish-step"),
         "error",
     ]
 
@@ -209,10 +209,10 @@ def test_an_error_closes_all_that_is_open() -> None:
 
 @pytest.mark.parametrize("version", [5, 6, 7])
 def test_a_cancelled_turn_is_an_abort(version: SdkVersion) -> None:
-    assert behind_start(WAITS, done("cancelled"), version=version)[-4:] == [
+    assert behind_start(WAITS, done("cancelled"), version=version)[-6:] == [
         'data: {"type":"tool-output-error","toolCallId":"t1.c2","errorText":"The call was cancelled.",'
         '"providerExecuted":true,"dynamic":true}',
-        STEP_OVER,
+        *(STEP_OVER, STEP, STEP_OVER),
         'data: {"type":"abort"}',
         OVER,
     ]
@@ -251,7 +251,7 @@ def test_version_5_is_asked_in_a_part_of_its_own_and_reads_on() -> None:
     assert types(frames[3:]) == [
         *("tool-input-start", "tool-input-delta", "tool-input-available"),
         "tool-output-available",
-        "finish-step",
+        *("finish-step", "start-step", "finish-step"),
         "finish",
     ]
     frames = behind_start(ASKED, DECLINED)
@@ -359,7 +359,9 @@ def test_the_stream_ends_again_at_the_next_question() -> None:
         *("tool-input-start", "tool-input-delta", "tool-input-available", "tool-approval-request"),
         *("finish-step", "finish"),
     ]
-    assert types(rest(told, {"c3"}, done())) == ["start", "tool-output-error", "finish"]
+    assert types(rest(told, {"c3"}, done())) == [
+        *("start", "tool-output-error", "start-step", "finish-step", "finish"),
+    ]
 
 
 def test_decisions_that_come_before_the_stream_ended_are_behind_all_that_was_told() -> None:

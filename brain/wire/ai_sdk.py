@@ -265,11 +265,15 @@ class Encoder:
         return _frame(type="start", **named, messageMetadata=metadata)
 
     def _end(self) -> bytes:
-        """Closes what is open: a message that is over has no call without an output."""
+        """Closes what is open: a message that is over has no call without an output.
+
+        Nor is its last step one of calls alone: clients take that for theirs to go on with, and would ask again.
+        """
         text = self._closed()
         questions = [self._decided(call_id, approved=False) for call_id in [*self._asked]]
         calls = [self._output(call_id, "error", errorText=CANCELLED) for call_id in [*self._calls]]
-        return b"".join((text, *questions, *calls, self._end_step()))
+        step = self._step() if self._answered else b""
+        return b"".join((text, *questions, *calls, step, self._end_step()))
 
     def _finish(self, event: Done) -> bytes:
         if event.stop_reason == "cancelled":
