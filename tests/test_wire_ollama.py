@@ -36,10 +36,12 @@ from brain.events import (
 from brain.messages import Handed, Spoken
 from brain.sampling import Sampling
 from brain.settings import read
-from brain.wire import ollama, ollama_models
-from brain.wire.ollama_body import SentChat, SentGenerate, SentMessage, SentOptions
-from brain.wire.ollama_models import Offered
-from brain.wire.ollama_request import Wanted, parse_chat, parse_generate, parse_show
+from brain.wire import ollama
+from brain.wire.ollama import models as ollama_models
+from brain.wire.ollama.answer import timestamp
+from brain.wire.ollama.body import SentChat, SentGenerate, SentMessage, SentOptions
+from brain.wire.ollama.models import Offered
+from brain.wire.ollama.request import Wanted, parse_chat, parse_generate, parse_show
 
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "ollama:m:latest", "openai:gpt"})
@@ -692,7 +694,7 @@ def test_to_load_is_answered_at_once() -> None:
 
 
 def test_times_have_a_fraction_even_when_it_is_nothing() -> None:
-    assert ollama.timestamp(0) == "1970-01-01T00:00:00.000000000Z"
+    assert timestamp(0) == "1970-01-01T00:00:00.000000000Z"
 
 
 def test_each_line_has_its_own_time() -> None:

@@ -34,8 +34,8 @@ from brain.messages import Handed, Spoken
 from brain.sampling import Sampling
 from brain.settings import read as read_settings
 from brain.wire import openai
-from brain.wire.openai_body import Sent
-from brain.wire.openai_request import Wanted, parse
+from brain.wire.openai.body import Sent
+from brain.wire.openai.request import Wanted, parse
 from brain.wire.results import Written
 
 CASES = json.loads((Path(__file__).parent / "corpus" / "turns.json").read_text("utf-8"))

@@ -19,9 +19,10 @@ from brain.messages import Spoken
 from brain.routes.incoming import house_of, limited, user_of
 from brain.routes.turning import begun, led, whole
 from brain.settings import Settings
-from brain.wire import ollama, ollama_models
-from brain.wire.ollama_models import Offered
-from brain.wire.ollama_request import DEFAULT_NAME, Wanted, parse_chat, parse_generate, parse_show
+from brain.wire import ollama
+from brain.wire.ollama import models
+from brain.wire.ollama.models import Offered
+from brain.wire.ollama.request import DEFAULT_NAME, Wanted, parse_chat, parse_generate, parse_show
 from brain.wire.results import Written
 
 SEEING = ("vision", "ocr")
@@ -69,24 +70,24 @@ generate = Asked(parse_generate, generate=True)
 
 async def tags(request: Request) -> Response:
     """`GET /api/tags`: the models on offer."""
-    return Answer(ollama_models.tags(_offered(house_of(request)), _installed()))
+    return Answer(models.tags(_offered(house_of(request)), _installed()))
 
 
 async def ps(request: Request) -> Response:
     """`GET /api/ps`: those that are loaded."""
-    return Answer(ollama_models.ps(_offered(house_of(request))))
+    return Answer(models.ps(_offered(house_of(request))))
 
 
 async def show(request: Request) -> Response:
     """`POST /api/show`: one of them."""
     house = house_of(request)
     called, name = parse_show(await limited(request).body(), house.names())
-    return Answer(ollama_models.show(_offer(house, called, name), _installed()))
+    return Answer(models.show(_offer(house, called, name), _installed()))
 
 
 async def version(request: Request) -> Response:
     """`GET /api/version`: of Ollama, whose API this is, and of Brain."""
-    return Answer({"version": ollama_models.VERSION, "brain": version_of("brain-sse")})
+    return Answer({"version": models.VERSION, "brain": version_of("brain-sse")})
 
 
 def _offered(house: House) -> list[Offered]:

@@ -13,7 +13,7 @@ from brain.routes.incoming import house_of, kind, limited
 from brain.routes.turning import begun, led, whole
 from brain.turns import Run
 from brain.wire import openai
-from brain.wire.openai_request import Wanted, model_named, parse
+from brain.wire.openai.request import Wanted, model_named, parse
 from brain.wire.results import Written
 
 CONVERSATION = "x-conversation-id"

@@ -6,7 +6,7 @@ from brain.ask import Attachment
 from brain.errors import BadRequest
 from brain.messages import Handed, Spoken
 from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
-from brain.wire.ollama_body import SentCall, SentMessage, mapping
+from brain.wire.ollama.body import SentCall, SentMessage, mapping
 
 MESSAGES_MOST = 4096
 FILES_MOST = 100

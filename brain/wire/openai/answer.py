@@ -9,7 +9,7 @@ from typing import Any
 from brain.errors import BadRequest
 from brain.events import Done, Error, ErrorCode, Event, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
 from brain.wire.bodies import encoded
-from brain.wire.openai_request import DEFAULT_NAME, Wanted
+from brain.wire.openai.request import DEFAULT_NAME, Wanted
 
 _STATUS: Mapping[ErrorCode, int] = {
     "model_unreachable": 502,

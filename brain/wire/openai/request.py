@@ -16,8 +16,8 @@ from brain.sampling import Sampling
 from brain.settings import Settings
 from brain.wire import native
 from brain.wire.bodies import decoded, loose, wrong
-from brain.wire.openai_body import Sent, SentChoice, SentFormat, SentFunction, SentOwn, SentTool, is_said
-from brain.wire.openai_messages import spoken_of
+from brain.wire.openai.body import Sent, SentChoice, SentFormat, SentFunction, SentOwn, SentTool, is_said
+from brain.wire.openai.messages import spoken_of
 
 DEFAULT_NAME = "brain"
 MESSAGES_MOST = 4096

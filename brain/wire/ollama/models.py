@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from brain.wire.ollama import timestamp
-from brain.wire.ollama_request import LATEST
+from brain.wire.ollama.answer import timestamp
+from brain.wire.ollama.request import LATEST
 
 VERSION = "0.33.0"
 """The version of Ollama whose API this is; clients look for what they need in it."""

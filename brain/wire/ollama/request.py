@@ -17,7 +17,7 @@ from brain.messages import Spoken
 from brain.sampling import Sampling
 from brain.settings import Settings
 from brain.wire.bodies import decoded, loose, wrong
-from brain.wire.ollama_body import (
+from brain.wire.ollama.body import (
     Sent,
     SentChat,
     SentGenerate,
@@ -27,7 +27,7 @@ from brain.wire.ollama_body import (
     SentTool,
     mapping,
 )
-from brain.wire.ollama_messages import Conversation, images_of, text_of
+from brain.wire.ollama.messages import Conversation, images_of, text_of
 
 TOOLS_MOST = 128
 SCHEMA_BYTES = 65_536

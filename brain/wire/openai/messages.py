@@ -11,7 +11,7 @@ from brain.errors import BadRequest
 from brain.messages import Handed, Spoken
 from brain.wire.bodies import loose
 from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
-from brain.wire.openai_body import SentCall, SentFile, SentImage, SentMessage, SentPart, is_said
+from brain.wire.openai.body import SentCall, SentFile, SentImage, SentMessage, SentPart, is_said
 
 FILES_MOST = 100
 """In all messages together."""
