@@ -8,6 +8,7 @@ from typing import Any
 from brain.ask import Ask, Attachment, Limits, SyntaxName
 from brain.errors import Refused
 from brain.events import (
+    ApprovalRequired,
     Citation,
     Done,
     Error,
@@ -19,6 +20,7 @@ from brain.events import (
     SpecialistStart,
     Thinking,
     Token,
+    ToolCall,
     TurnStart,
     Usage,
 )
@@ -197,6 +199,7 @@ def ask_for(
     attachments: tuple[Attachment, ...] = (),
     wanted: Iterable[str] | None = None,
     syntax: tuple[SyntaxName, ...] = ("bracket", "function_call"),
+    **more: Any,
 ) -> Ask:
     """What is asked, with the usual limits."""
     return Ask(
@@ -207,6 +210,7 @@ def ask_for(
         time_zone="Europe/Berlin",
         attachments=attachments,
         specialists=None if wanted is None else frozenset(wanted),
+        **more,
     )
 
 
@@ -283,6 +287,12 @@ def _short(event: Event) -> Any:
             return {"result": call_id, "text": text, **({"cached": True} if cached else {})}
         case SpecialistError(call_id, name, code=code):
             return {"error": call_id, "name": name, "code": code}
+        case ApprovalRequired(call_id, name, params):
+            return {"approve": call_id, "name": name, "params": _plain(params)}
+        case ToolCall(_, name, params):
+            return {"tool": name, "params": _plain(params)}
+        case Notice("steered", text):
+            return {"steered": text}
         case Notice(code):
             return {"notice": code}
         case Error(code):
