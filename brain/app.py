@@ -15,7 +15,7 @@ from brain.door import Cors, Guard, Keys, refusal
 from brain.errors import BadRequest
 from brain.house import House
 from brain.registry import Registry
-from brain.routes import about, ai_sdk, chat, metrics, ollama, openai, session, turns
+from brain.routes import about, ag_ui, ai_sdk, chat, metrics, ollama, openai, session, turns
 from brain.sessions import Keyring
 from brain.settings import Settings, read
 
@@ -84,6 +84,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
             Route("/api/ps", ollama.ps),
             Route("/ai-sdk/chat", ai_sdk.Chat(), methods=["POST"]),
             Route("/ai-sdk/chat/{id}/stream", ai_sdk.Reconnect(), methods=["GET"]),
+            Route("/ag-ui/run", ag_ui.Runs(), methods=["POST"]),
             Route("/v1/session", session.Session),
             Route("/v1/specialists", about.specialists),
             Route("/healthz", about.healthz),
