@@ -32,6 +32,7 @@ from brain.terminal import Terminal
 from brain.turn import Conversation, Turn
 from brain.unicode import well_formed
 from brain.wire import native
+from brain.wire.attaching import attachment_of
 
 HEALTH_SECONDS = 10.0
 
@@ -173,7 +174,7 @@ def _attachment(path: Path, number: int) -> Attachment:
     except OSError as error:
         raise BadRequest(f"--file {path}: {error.strerror}.", "file") from None
     claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    made = native.attachment_of(path.name, claimed, data, f"--file {path}")
+    made = attachment_of(path.name, claimed, data, f"--file {path}")
     return Attachment(number, made.name, made.type, made.data)
 
 

@@ -17,6 +17,8 @@ from brain.routes.incoming import house_of, kind, limited, user_of
 from brain.routes.turning import begun, followed, led
 from brain.turns import Run
 from brain.wire import native
+from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
+from brain.wire.bodies import BODY_BYTES
 
 FIELDS_MOST = 50
 READER_SECONDS = 30.0
@@ -95,13 +97,13 @@ async def asked(request: Request) -> Ask:
         return await _ask_in_form(request, user, house)
     except HTTPException as error:  # Starlette's, which knows no field
         if error.detail.startswith("Too many files"):
-            raise native.too_many() from None
+            raise too_many() from None
         raise
 
 
 async def _ask_in_form(request: Request, user: str | None, house: House) -> Ask:
-    most = native.ATTACHMENTS_MOST + 1
-    async with request.form(max_files=most, max_fields=FIELDS_MOST, max_part_size=native.BODY_BYTES) as form:
+    most = ATTACHMENTS_MOST + 1
+    async with request.form(max_files=most, max_fields=FIELDS_MOST, max_part_size=BODY_BYTES) as form:
         texts: list[tuple[str, str]] = []
         attached: list[Attachment] = []
         for name, value in form.multi_items():
@@ -109,7 +111,7 @@ async def _ask_in_form(request: Request, user: str | None, house: House) -> Ask:
                 texts.append((name, value.replace("\r\n", "\n")))  # as browsers write line ends in forms
             elif name == "file":
                 data = await value.read()
-                attached.append(native.attachment_of(value.filename or "", value.content_type or "", data, "file"))
+                attached.append(attachment_of(value.filename or "", value.content_type or "", data, "file"))
             else:
                 raise BadRequest(f"{name}: files are sent in parts named file.", name)
         return native.parse_form(single(texts), attached, user, house.settings, house.names())

@@ -7,7 +7,7 @@ from starlette.types import Message, Receive
 
 from brain.errors import BadRequest
 from brain.house import House
-from brain.wire.native import BODY_BYTES
+from brain.wire.bodies import BODY_BYTES
 
 BODY_SECONDS = 20.0
 BODY_BYTES_A_SECOND = 64 * 1024

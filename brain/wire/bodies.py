@@ -10,6 +10,7 @@ import msgspec
 from brain.errors import BadRequest
 from brain.unicode import well_formed
 
+BODY_BYTES = 20 * 1024 * 1024
 DEPTH_MOST = 64
 
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")

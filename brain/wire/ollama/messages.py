@@ -5,7 +5,8 @@ import base64
 from brain.ask import Attachment
 from brain.errors import BadRequest
 from brain.messages import Handed, Spoken
-from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
+from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
+from brain.wire.native import MESSAGE_LENGTH
 from brain.wire.ollama.body import SentCall, SentMessage, mapping
 
 MESSAGES_MOST = 4096

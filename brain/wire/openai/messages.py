@@ -9,8 +9,9 @@ import msgspec
 from brain.ask import Attachment
 from brain.errors import BadRequest
 from brain.messages import Handed, Spoken
+from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.wire.bodies import loose
-from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
+from brain.wire.native import MESSAGE_LENGTH
 from brain.wire.openai.body import SentCall, SentFile, SentImage, SentMessage, SentPart, is_said
 
 FILES_MOST = 100

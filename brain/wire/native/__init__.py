@@ -1,0 +1,30 @@
+"""Wing: Brain's own protocol. What is asked (`request`), and what is answered (`answer`)."""
+
+from brain.wire.native.answer import EVENT_NAMES, HEARTBEAT, Encoder, plain
+from brain.wire.native.request import (
+    MESSAGE_LENGTH,
+    Sent,
+    SentLimits,
+    approval,
+    ask_of,
+    event_number,
+    parse,
+    parse_form,
+    steering,
+)
+
+__all__ = [
+    "EVENT_NAMES",
+    "HEARTBEAT",
+    "MESSAGE_LENGTH",
+    "Encoder",
+    "Sent",
+    "SentLimits",
+    "approval",
+    "ask_of",
+    "event_number",
+    "parse",
+    "parse_form",
+    "plain",
+    "steering",
+]
