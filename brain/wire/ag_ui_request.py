@@ -32,8 +32,9 @@ from brain.wire.ag_ui_body import (
     SentTool,
     SentUser,
 )
+from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.wire.bodies import decoded, loose
-from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
+from brain.wire.native import MESSAGE_LENGTH
 
 ID_LENGTH = 256
 MESSAGES_MOST = 10_000

@@ -17,8 +17,9 @@ from brain.errors import BadRequest
 from brain.messages import Handed, Spoken
 from brain.settings import Settings
 from brain.wire import native
+from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.wire.bodies import decoded, encoded, loose
-from brain.wire.native import ATTACHMENTS_MOST, MESSAGE_LENGTH, attachment_of, too_many
+from brain.wire.native import MESSAGE_LENGTH
 
 SdkVersion = Literal[5, 6, 7]
 
