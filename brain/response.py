@@ -237,10 +237,12 @@ class TurnResponse(EventSourceResponse):
 
     async def _let_go(self) -> None:
         """Lets a turn that is led here come to its end."""
-        if self._leads and not self.run.over:
-            self.run.stop()
-            await asyncio.wait({self._sending}, timeout=ENDING_SECONDS)
-        self._sending.cancel()
+        try:
+            if self._leads and not self.run.over:
+                self.run.stop()
+                await asyncio.wait({self._sending}, timeout=ENDING_SECONDS)
+        finally:
+            self._sending.cancel()
         await asyncio.wait({self._sending})
 
     def _check(self) -> None:
