@@ -29,8 +29,7 @@ from brain.events import (
 )
 from brain.messages import Handed, Spoken
 from brain.settings import read
-from brain.wire.ai_sdk import Encoder, refusal
-from brain.wire.ai_sdk_request import Decision, SdkVersion, Wanted, parse
+from brain.wire.ai_sdk import Decision, Encoder, SdkVersion, Wanted, parse, refusal
 
 START = TurnStart("t1", "chat", "player", "mono", Limits())
 USAGE = Usage(12, 3, 8, estimated=False)
@@ -569,6 +568,16 @@ def test_what_is_wrong_with_a_part_is_named() -> None:
         deep = {"a": deep}
     assert refused(said("assistant", tool("output-available", output=deep)), "Hi")[1] == f"{place}.output"
     assert refused(said("assistant", tool("output-error", input=deep)), "Hi")[1] == f"{place}.input"
+
+
+def test_there_is_an_end_of_messages_parts_and_files() -> None:
+    answer = said("assistant", "Hi.")
+    assert len(parsed(*[answer] * 4095, "Hi")[1]) == 4096
+    assert refused(*[answer] * 4096, "Hi") == (413, "messages", "messages: at most 4,096; leave the oldest out.")
+    assert refused(said("assistant", *["x"] * 1001))[:2] == (413, "messages[0].parts")
+    files = said("user", *[file("data:,a")] * 10)
+    assert len(parsed(*[files] * 10)[1]) == 10
+    assert refused(*[files] * 11)[:2] == (413, "messages")
 
 
 def test_decisions_about_nothing_that_was_asked_here_are_refused() -> None:

@@ -18,13 +18,12 @@ from brain.routes.incoming import house_of, kind, limited, user_of
 from brain.routes.turning import begun, followed, led
 from brain.turns import Run
 from brain.wire import ai_sdk
-from brain.wire.ai_sdk_request import Wanted, parse
 
 WIRE = "ai_sdk"
 ENDING_SECONDS = 0.5
 """How long a chat's next request waits for a turn that is about to end, since its client stopped reading."""
 
-_WANTED: WeakKeyDictionary[Run, Wanted] = WeakKeyDictionary()
+_WANTED: WeakKeyDictionary[Run, ai_sdk.Wanted] = WeakKeyDictionary()
 """How the answers of the turns that are kept were wanted."""
 
 
@@ -49,7 +48,7 @@ async def _answer(request: Request) -> Response:
     if kind(request) != "application/json":
         raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
     house, user = house_of(request), user_of(request)
-    ask, spoken, wanted = parse(await limited(request).body(), user, house.settings, house.names())
+    ask, spoken, wanted = ai_sdk.parse(await limited(request).body(), user, house.settings, house.names())
     if wanted.decisions:
         return await _rest(request, ask.conversation_id, wanted)
     if ask.conversation_id is not None:
@@ -82,7 +81,7 @@ def _was_read(run: Run) -> bool:
     return run.over and run.journal is not None and run.left_at >= run.journal.count
 
 
-async def _rest(request: Request, conversation_id: str | None, wanted: Wanted) -> Response:
+async def _rest(request: Request, conversation_id: str | None, wanted: ai_sdk.Wanted) -> Response:
     """What comes of the turn behind a person's decisions.
 
     Raises:

@@ -25,7 +25,7 @@ from brain.events import (
     Usage,
 )
 from brain.unicode import well_formed
-from brain.wire.ai_sdk_request import SdkVersion
+from brain.wire.ai_sdk.body import SdkVersion
 from brain.wire.bodies import encoded
 from brain.wire.native import HEARTBEAT
 
