@@ -35,8 +35,7 @@ from brain.events import (
 from brain.messages import Handed, Spoken
 from brain.settings import read
 from brain.wire import ag_ui
-from brain.wire.ag_ui import Encoder
-from brain.wire.ag_ui_request import Answer, Wanted, answers, parse, said_since
+from brain.wire.ag_ui import Answer, Encoder, Wanted, answers, parse, said_since
 
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "openai:gpt"})

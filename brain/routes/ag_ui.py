@@ -18,7 +18,7 @@ from brain.routes.incoming import house_of, kind, limited, user_of
 from brain.routes.turning import begun, followed
 from brain.turns import Run
 from brain.wire import ag_ui
-from brain.wire.ag_ui_request import Answer, Wanted, answers, parse, said_since
+from brain.wire.ag_ui import Answer, Wanted, answers, parse, said_since
 
 WIRE = "ag_ui"
 ENDING_SECONDS = 0.5

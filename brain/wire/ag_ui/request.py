@@ -1,43 +1,22 @@
 """Wing: what AG-UI clients ask of `POST /ag-ui/run`, in Brain's words. Its own options stand in `forwardedProps`."""
 
-import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
 
 import msgspec
 
-from brain.ask import Ask, Attachment, Tool
+from brain.ask import Ask, Tool
 from brain.errors import BadRequest
-from brain.messages import Handed, Spoken
+from brain.messages import Spoken
 from brain.settings import Settings
 from brain.wire import native
-from brain.wire.ag_ui_body import (
-    Sent,
-    SentAnswer,
-    SentAssistant,
-    SentBinary,
-    SentCall,
-    SentContent,
-    SentContext,
-    SentDeveloper,
-    SentFile,
-    SentMessage,
-    SentProps,
-    SentResult,
-    SentSystem,
-    SentText,
-    SentTool,
-    SentUser,
-)
-from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
+from brain.wire.ag_ui.body import Sent, SentAnswer, SentContext, SentProps, SentTool
+from brain.wire.ag_ui.messages import bounded, spoken_of
 from brain.wire.bodies import decoded, loose
-from brain.wire.native import MESSAGE_LENGTH
 
 ID_LENGTH = 256
-MESSAGES_MOST = 10_000
 TOOLS_MOST = 128
 TOOL_BYTES = 65_536
 """Of a tool's description, and of its schema."""
@@ -88,7 +67,7 @@ def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -
     """
     sent = decoded(body, Sent)
     wanted = _wanted(sent)
-    spoken = _all_spoken(sent.messages)
+    spoken = spoken_of(sent.messages)
     if not spoken and not wanted.resume:
         raise BadRequest("messages is empty: there is nothing to answer.", "messages")
     ask = replace(
@@ -157,103 +136,6 @@ def _of_brain(sent: SentProps, user: str | None, settings: Settings, models: Set
         raise BadRequest(message, field, code=error.code, status=error.status) from None
 
 
-def _all_spoken(sent: Sequence[SentMessage]) -> list[Spoken]:
-    if len(sent) > MESSAGES_MOST:
-        raise BadRequest(f"At most {MESSAGES_MOST:,} messages.", "messages", code="too_large", status=413)
-    return [one for n, message in enumerate(sent) if (one := _spoken(message, f"messages[{n}]")) is not None]
-
-
-def _spoken(message: SentMessage, place: str) -> Spoken | None:
-    match message:
-        case SentSystem() | SentDeveloper():
-            return Spoken("system", _bounded(message.content, f"{place}.content"))
-        case SentUser():
-            return Spoken("user", _text(message.content, place), _files(message.content, f"{place}.content"))
-        case SentAssistant():
-            calls = tuple(map(_handed, message.tool_calls or ()))
-            return Spoken("assistant", _bounded(message.content or "", f"{place}.content"), calls=calls)
-        case SentResult():
-            return Spoken("tool", _result(message, place), call_id=message.tool_call_id)
-    return None
-
-
-def _result(message: SentResult, place: str) -> str:
-    text = _text(message.content, place)
-    if _parts(message.content):
-        raise BadRequest(f"{place}.content: only a user's message has files.", f"{place}.content")
-    return text or _bounded(message.error or "", f"{place}.error")
-
-
-def _handed(call: SentCall) -> Handed:
-    """A call. Arguments that are no JSON object stay readable: the client cannot mend what a model wrote."""
-    return Handed(call.id, call.function.name, _params(call.function.arguments))
-
-
-def _params(arguments: str) -> Mapping[str, Any]:
-    raw = msgspec.Raw(arguments.encode())
-    try:
-        value = loose(raw, 4 * MESSAGE_LENGTH, "arguments") if arguments.strip() else {}
-    except BadRequest:
-        value = None
-    return value if isinstance(value, dict) else {"arguments": arguments}
-
-
-def _text(content: SentContent, place: str) -> str:
-    if not isinstance(content, str):
-        content = "\n".join([part.text for part in content if isinstance(part, SentText)])
-    return _bounded(content, f"{place}.content")
-
-
-def _bounded(text: str, place: str) -> str:
-    if len(text) > MESSAGE_LENGTH:
-        message = f"{place} may be {MESSAGE_LENGTH:,} characters long."
-        raise BadRequest(message, place, code="too_large", status=413)
-    return text
-
-
-def _parts(content: SentContent) -> list[tuple[SentFile, int]]:
-    """The parts that are files, and their places."""
-    if isinstance(content, str):
-        return []
-    return [(part, n) for n, part in enumerate(content) if not isinstance(part, SentText)]
-
-
-def _files(content: SentContent, place: str) -> tuple[Attachment, ...]:
-    parts = _parts(content)
-    if len(parts) > ATTACHMENTS_MOST:
-        raise too_many()
-    return tuple(_file(part, f"{place}[{n}]") for part, n in parts)
-
-
-def _file(part: SentFile, place: str) -> Attachment:
-    if isinstance(part, SentBinary):
-        if part.data is None:
-            _refuse_address(place)
-        return _attachment(part.data, part.filename or "file", part.mime_type, f"{place}.data")
-    source = part.source
-    if source.type != "data" and not source.value.startswith("data:"):
-        _refuse_address(f"{place}.source")
-    name = (part.metadata or {}).get("filename")
-    kind = str(part.__struct_config__.tag)
-    return _attachment(
-        source.value, name if isinstance(name, str) else kind, source.mime_type or "", f"{place}.source.value"
-    )
-
-
-def _refuse_address(place: str) -> NoReturn:
-    message = f"{place}: files are not fetched from elsewhere; send the content itself, as data in base64."
-    raise BadRequest(message, place)
-
-
-def _attachment(encoded: str, name: str, claimed: str, place: str) -> Attachment:
-    head, _, rest = encoded.partition(",") if encoded.startswith("data:") else ("", "", encoded)
-    try:
-        data = base64.b64decode("".join(rest.split()), validate=True)
-    except ValueError:
-        raise BadRequest(f"{place} is not valid base64.", place) from None
-    return attachment_of(name, claimed or head.removeprefix("data:"), data, place)
-
-
 def _tools(sent: Sequence[SentTool]) -> tuple[Tool, ...]:
     if len(sent) > TOOLS_MOST:
         raise BadRequest(f"At most {TOOLS_MOST} tools.", "tools", code="too_large", status=413)
@@ -281,7 +163,7 @@ def _with_context(spoken: list[Spoken], context: Sequence[SentContext]) -> list[
     if not text:
         return spoken
     at = max((n for n, one in enumerate(spoken) if one.role == "user"), default=len(spoken))
-    return [*spoken[:at], Spoken("system", _bounded(text, "context")), *spoken[at:]]
+    return [*spoken[:at], Spoken("system", bounded(text, "context")), *spoken[at:]]
 
 
 def _answer(sent: SentAnswer, place: str) -> Answer:

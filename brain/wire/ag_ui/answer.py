@@ -24,7 +24,7 @@ from brain.events import (
     ToolCall,
     Usage,
 )
-from brain.wire.ag_ui_request import Wanted
+from brain.wire.ag_ui.request import Wanted
 from brain.wire.bodies import encoded
 from brain.wire.native import HEARTBEAT
 
