@@ -106,7 +106,8 @@ class Held:
             draft.parts.append(self._called(call, number))
 
     def _called(self, call: Handed, number: int) -> Called:
-        name = self._names.get(call.name) or callable_name(call.name, self._taken)
+        known = call.name in self._taken  # a specialist's call that a client tells of
+        name = self._names.get(call.name) or (call.name if known else callable_name(call.name))
         marker = prompts.marker(name, call.params, self._ask.syntax[0])
         block = blocks.error_block(name, prompts.NO_RESULT)
         return Called(call.call_id, name, call.params, marker, "failed", block, (), number)
