@@ -126,13 +126,14 @@ class Held:
 
     def _newest(self) -> _Draft:
         """What is to be answered now: also when the last word was an answer, which is then to be gone on with."""
-        if self._drafts:
-            newest = self._drafts[-1]
-            if not newest.parts or isinstance(newest.parts[-1], Called):
-                return newest
-        draft = self._next()
-        draft.question = prompts.CONTINUE
-        return draft
+        while self._drafts and self._drafts[-1].blank and not self._drafts[-1].before:
+            self._drafts.pop()
+        newest = self._drafts[-1] if self._drafts else self._next()
+        if newest.parts and isinstance(newest.parts[-1], Said):
+            newest = self._next()
+        if newest.blank:
+            newest.question = prompts.CONTINUE
+        return newest
 
     def _next(self) -> _Draft:
         draft = _Draft()
