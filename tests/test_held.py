@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -136,7 +137,13 @@ def test_an_answer_at_the_end_is_gone_on_with() -> None:
         ([answer("Hello, I am Brain.")], [("assistant", "Hello, I am Brain."), ("user", CONTINUE)]),
         ([answer("Hello."), user("Hi")], [("assistant", "Hello."), ("user", "Hi")]),
         ([answer("")], [("user", CONTINUE)]),
-        ([user("")], []),
+        ([user("")], [("user", CONTINUE)]),
+        ([user("Hi"), user("")], [("user", "Hi")]),
+        ([user("Hi"), answer("Ok."), user("")], [("user", "Hi"), ("assistant", "Ok."), ("user", CONTINUE)]),
+        (
+            [user("Hi"), answer("Ok."), system("Rhyme.")],
+            [("user", "Hi"), ("assistant", "Ok."), ("system", "Rhyme."), ("user", CONTINUE)],
+        ),
         ([user("Hi"), answer("")], [("user", "Hi")]),
         ([user("Hi"), answer(""), user("Again")], [("user", "Hi\n\nAgain")]),
         ([user("Hi"), system("")], [("user", "Hi"), ("system", "")]),
@@ -179,7 +186,7 @@ def test_each_request_begins_with_the_one_before_it(resume: Resume) -> None:
         result("later", "x3"),
     ]
     requests = ["".join(f"\0{role}\0{text}" for role, text in sent(*whole[:n], resume=resume)) for n in (2, 5, 7, 9)]
-    for shorter, longer in zip(requests, requests[1:], strict=False):
+    for shorter, longer in pairwise(requests):
         assert longer.startswith(shorter.rstrip("\n"))
 
 
@@ -241,13 +248,8 @@ def test_what_comes_of_tools_is_from_outside_and_what_does_not_is_not() -> None:
 
 
 def test_files_are_numbered_through_the_history() -> None:
-    spoken = [
-        user("One", png("1.png"), png("2.png")),
-        answer("Ok."),
-        user("Two"),
-        answer("Ok."),
-        user("", png("3.png")),
-    ]
+    first, then = user("One", png("1.png"), png("2.png")), user("", png("3.png"))
+    spoken = [first, answer("Ok."), user("Two"), answer("Ok."), then]
     ask, conversation = held(*spoken)
     assert [(file.id, file.name) for file in conversation.attachments] == [(1, "1.png"), (2, "2.png")]
     assert [(file.id, file.name) for file in ask.attachments] == [(3, "3.png")]
