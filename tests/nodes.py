@@ -192,8 +192,9 @@ def _install(wanted: bytes, cache: Path, folder: Path) -> Path | str:
 
 def _npm_install(folder: Path, npm_cache: Path) -> str:
     command = [str(NODE), str(NPM), "install", *NPM_FLAGS, "--cache", str(npm_cache)]
+    env = {**os.environ, "NODE_USE_SYSTEM_CA": "1"}  # as pip does: there may be a proxy that only the machine trusts
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=NPM_SECONDS)
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, timeout=NPM_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"npm could not install the clients: {error}"
     lines = done.stderr.decode(errors="replace").strip().splitlines()
