@@ -32,7 +32,7 @@ async def events(request: Request) -> Response:
     """`GET /v1/turns/{id}/events`: what it told and tells, from behind `Last-Event-ID` or `?after=` (an id, or n)."""
     run = house_of(request).turns.find(request.path_params["id"], user_of(request))
     if run is None:
-        raise BadRequest("There is no such turn, or it is no longer kept.", "id", code="gone", status=410)
+        raise BadRequest("There is no such turn, or it is no longer kept.", code="gone", status=410)
     after = request.headers.get(LAST_EVENT_ID) or request.query_params.get("after") or "0"
     turn_id, number = native.event_number(after if "." in after else f"{run.id}.{after}")
     if turn_id != run.id:
