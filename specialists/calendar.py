@@ -93,9 +93,16 @@ def needs_approval(params: Mapping[str, Any]) -> bool:
     return action == "delete" or (action == "update" and params.get("scope") == "series")
 
 
+def reads(params: Mapping[str, Any]) -> bool:
+    """What only looks is never asked about."""
+    return params.get("action", "list") in ("list", "free")
+
+
 @specialist(
     requires_user=True,
     approval=needs_approval,
+    read_only=reads,
+    outside=False,  # but for results with events that others sent
     timeout=20,
     settings=CalendarSettings,
     needs=missing,
@@ -262,9 +269,8 @@ def _list(desk: Desk, wish: Wish, query: str | None, most: int) -> Result:
         whole = text[:characters].count("\n") - 1
         return _how_to_get(found, min(max(whole, 0), len(shown)), window)
 
-    return Result(
-        text, _citations(desk, shown), {"events": [entry.data() for entry in shown], "total": len(found)}, more
-    )
+    data = {"events": [entry.data() for entry in shown], "total": len(found)}
+    return Result(text, _citations(desk, shown), data, more, desk.from_others(shown))
 
 
 def _has(entry: Entry, words: list[str]) -> bool:
@@ -303,7 +309,8 @@ def _one(desk: Desk, event_id: str) -> Result:
     changed = [e for e in events if e.instead_of is not None]
     if changed:
         text += f"\n{len(changed)} of its occurrences differ from the rest."
-    return Result(text, _citations(desk, [entry]), {"events": [entry.data()], "total": 1})
+    data = {"events": [entry.data()], "total": 1}
+    return Result(text, _citations(desk, [entry]), data, outside=desk.from_others([entry]))
 
 
 def _create(desk: Desk, wish: Wish) -> Result:
@@ -325,7 +332,7 @@ def _done(what: str, desk: Desk, entry: Entry, *, conflicts: bool = False) -> Re
         more = f"\n- and {len(others) - CONFLICTS_SHOWN} more" if len(others) > CONFLICTS_SHOWN else ""
         text += f"\nConflicts with:\n{listed(others[:CONFLICTS_SHOWN], named=desk.several)}{more}"
     data = {"events": [entry.data()], "conflicts": [other.data() for other in others]}
-    return Result(text, _citations(desk, [entry]), data)
+    return Result(text, _citations(desk, [entry]), data, outside=desk.from_others([entry, *others]))
 
 
 def _free(desk: Desk, wish: Wish, settings: CalendarSettings, most: int) -> Result:

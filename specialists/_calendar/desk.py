@@ -42,6 +42,7 @@ class Desk:
         mails: the user's own mail addresses.
         seconds_left: how long there is to follow the rules of series.
         notes: what was left out, for the reader.
+        left_out: whether events are named there.
     """
 
     store: Store
@@ -53,6 +54,7 @@ class Desk:
     mails: frozenset[str] = frozenset()
     seconds_left: Callable[[], float] = lambda: 1.0
     notes: list[str] = field(default_factory=list)
+    left_out: bool = False
     several: bool = False
 
     @property
@@ -99,6 +101,7 @@ class Desk:
                 self.store.unread.append(f"the calendar {calendar.name}: {refusal.reason}")
 
     def _tell(self, happening: Happening) -> None:
+        self.left_out = self.left_out or bool(happening.left_out)
         for label, problems in (("Left out", happening.left_out), ("Not read", self.store.unread)):
             if problems:
                 more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
@@ -306,6 +309,10 @@ class Desk:
         others = [e for e in self.busy(self.entries(window)) if e.uid != entry.uid]
         self.notes = notes
         return [other for other in others if any(_overlap(other.span, span) for span in spans)]
+
+    def from_others(self, entries: Sequence[Entry]) -> bool:
+        """Whether others wrote any of these, or may have written what was left out."""
+        return self.left_out or any(entry.occurrence.event.organizer not in ("", *self.mails) for entry in entries)
 
     def show(self, entries: Sequence[Entry]) -> None:
         """Remembers in which state the conversation was shown these."""

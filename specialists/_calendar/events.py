@@ -20,7 +20,7 @@ TEXT_MOST = 20_000
 DATES_MOST = 5_000
 _READ = frozenset({
     "UID", "DTSTART", "DTEND", "DURATION", "RECURRENCE-ID", "RRULE", "RDATE", "EXDATE", "SUMMARY", "LOCATION",
-    "DESCRIPTION", "STATUS", "TRANSP", "SEQUENCE", "ATTENDEE",
+    "DESCRIPTION", "STATUS", "TRANSP", "SEQUENCE", "ATTENDEE", "ORGANIZER",
 })  # fmt: skip
 _REPEATABLE = frozenset({"RRULE", "RDATE", "EXDATE", "ATTENDEE"})
 Period = tuple[Moment, Moment | timedelta]
@@ -46,6 +46,7 @@ class Event:
         number: which of the file's VEVENTs it is, from 0.
         onward: what differs goes for all later occurrences too.
         declined: the mail addresses that said no.
+        organizer: the mail address of who sent it; empty for one that nobody sent.
         instants: start and end as seconds since 1970, where no user's zone has a say in it.
         odd_zone: a time zone that is not known, so that its times are taken as the reader's.
     """
@@ -66,6 +67,7 @@ class Event:
     transparent: bool = False
     declined: Sequence[str] = ()
     attendees: Sequence[str] = ()
+    organizer: str = ""
     sequence: int = 0
     odd_zone: str = ""
     instants: tuple[float, float] | None = None
@@ -213,6 +215,7 @@ def _event(number: int, found: Mapping[str, Sequence[Property]], zones: _Zones) 
             _mail(p) for p in found.get("ATTENDEE", ()) if p.params.get("PARTSTAT", "").upper() == "DECLINED"
         ),
         attendees=tuple(_mail(prop) for prop in found.get("ATTENDEE", ())),
+        organizer=_mail(found["ORGANIZER"][0]) if "ORGANIZER" in found else "",
         sequence=_sequence(found),
         instants=(at(start, UTC).timestamp(), at(end, UTC).timestamp()) if fixed else None,
         odd_zone=odd if isinstance(start, datetime) and odd and not zones.get(odd) else "",

@@ -802,8 +802,20 @@ class TestTheSpecialist:
     def test_what_a_person_must_agree_to(self, params: dict[str, Any], asked: bool) -> None:
         assert calendar.needs_approval(params) is asked
 
-    def test_it_changes_things(self) -> None:
-        assert not calendar.read_only
+    @pytest.mark.parametrize(
+        ("params", "reads"),
+        [
+            ({}, True),
+            ({"action": "list"}, True),
+            ({"action": "free"}, True),
+            ({"action": "create"}, False),
+            ({"action": "update"}, False),
+            ({"action": "delete"}, False),
+            ({"action": None}, False),
+        ],
+    )
+    def test_what_only_looks(self, params: dict[str, Any], reads: bool) -> None:
+        assert calendar.reads_only(params) is reads
         assert calendar.cache_seconds == 0
 
     def test_its_line_in_the_prompt_is_short(self) -> None:
