@@ -195,7 +195,9 @@ def specialists(given: argparse.Namespace, settings: Settings) -> int:
         one = entry.specialist
         print(f"{one.name} ({entry.origin}): {one.description}")
         print(f"  parameters: {shape(one.parameters)}")
-        print(f"  auth: {'signed-in users' if one.requires_user else 'everybody'}; approval: {entry.approval}")
+        auth = "signed-in users" if one.requires_user else "everybody"
+        words = "may hold strangers' words" if one.outside else "none but its own or the user's words"
+        print(f"  auth: {auth}; approval: {entry.approval}; results: {words}")
         for setting in own_settings.declared(one):
             print(f"  setting {PREFIX}{setting.key} ({setting.default}): {setting.meaning}")
         if entry.missing:

@@ -78,6 +78,7 @@ class Entry:
             "auth": one.requires_user,
             "approval": self.approval,
             "read_only": one.read_only is True,
+            "outside": one.outside,
             "activates_on": sorted(one.activates_on),
             "origin": self.origin,
             "available": self.missing is None,

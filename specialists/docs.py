@@ -92,6 +92,7 @@ def health() -> str | None:
 
 @specialist(
     read_only=True,
+    outside=False,
     timeout=10,
     cache_seconds=3600,
     health=health,

@@ -44,6 +44,7 @@ def healthy() -> str | None:
     name="medical",
     timeout=10,
     read_only=True,
+    outside=False,
     tags=("medical", "calculator"),
     health=healthy,
     examples=[

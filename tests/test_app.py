@@ -634,6 +634,7 @@ def test_the_specialists_are_told() -> None:
         "auth": False,
         "approval": "never",
         "read_only": False,
+        "outside": True,
         "activates_on": [],
         "origin": "the program",
         "available": True,

@@ -238,7 +238,10 @@ def test_specialists_are_listed(folder: Path) -> None:
     (folder / "twice.py").write_text(SPECIALISTS)
     code, out, err = brain("specialists", env={"BRAIN_SPECIALISTS_FOLDER": str(folder)})
     assert (code, err) == (0, "")
-    assert "\ncount (some.py): Counts.\n  parameters: {to: integer}\n  auth: everybody; approval: never\n" in out
+    own, strangers = "none but its own or the user's words", "may hold strangers' words"
+    listed = f"{{to: integer}}\n  auth: everybody; approval: never; results: {strangers}\n"
+    assert f"\ncount (some.py): Counts.\n  parameters: {listed}" in out
+    assert f"  auth: signed-in users; approval: depends; results: {own}\n" in out
     assert out.startswith("block (some.py): Blocks its thread.\n")
     assert "\nrefused: broken (broken.py): it cannot be imported: ModuleNotFoundError: " in out
     assert "\nrefused: nap (twice.py): specialist nap from twice.py: some.py already brings this name\n" in out

@@ -552,6 +552,7 @@ def test_what_clients_may_know() -> None:
         "auth": True,
         "approval": "depends",
         "read_only": False,
+        "outside": True,
         "activates_on": ["image", "pdf"],
         "origin": "the program",
         "available": True,
