@@ -82,6 +82,21 @@ class Journal:
             message = "What came behind this event is no longer kept; ask again without Last-Event-ID."
             raise BadRequest(message, "last-event-id", code="gone", status=410)
 
+    def told(self, count: int | None = None) -> list[Event]:
+        """The first `count` events, all of them when left out.
+
+        Raises:
+            BadRequest: `gone`, when they are no longer kept, or were never told.
+        """
+        if self._first > 1 or (count or 0) > self.count:
+            raise BadRequest("The beginning of this turn is no longer kept; ask again.", code="gone", status=410)
+        return [Token(event) if isinstance(event, str) else event for event in self._events[:count]]
+
+    async def end(self) -> None:
+        """Waits until the last event is there."""
+        while not self.over:
+            await self._more()
+
     async def follow(self, after: int = 0) -> AsyncGenerator[Sequence[Event], None]:
         """What came behind event `after`, and then what comes, to the end. It breaks off where events are missing."""
         while self._first - 1 <= after <= self.count:

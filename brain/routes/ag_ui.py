@@ -1,8 +1,6 @@
 """Roof: AG-UI. A run is a turn; where a person has to agree to a call, each part of it up to that is a run."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import aclosing, suppress
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,18 +10,14 @@ from brain import door
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError, SpecialistResult, SpecialistStart
 from brain.house import House
-from brain.journal import Journal
 from brain.messages import Spoken
 from brain.routes.incoming import house_of, kind, limited, user_of
-from brain.routes.turning import begun, followed
+from brain.routes.turning import about_to_end, begun, followed
 from brain.turns import Run
 from brain.wire import ag_ui
 from brain.wire.ag_ui import Answer, Wanted, answers, parse, said_since
 
 WIRE = "ag_ui"
-ENDING_SECONDS = 0.5
-"""How long a run waits for the turn of the one before, whose client has just stopped reading."""
-
 _DECIDED = (SpecialistStart, SpecialistResult, SpecialistError)
 
 
@@ -46,12 +40,12 @@ async def _response(request: Request) -> Response:
     house, user = house_of(request), user_of(request)
     ask, spoken, wanted = parse(await limited(request).body(), user, house.settings, house.names())
     try:
-        resumed = await _resumed(request, spoken, wanted)
+        resumed = _resumed(request, spoken, wanted)
     except BadRequest as error:  # the protocol wants to hear of it from a run
         return Response(ag_ui.failed(wanted, error), headers=_STREAM)
     if resumed is not None:
         return resumed
-    await _earlier_ends(house, user, wanted)
+    await about_to_end(house.turns.newest(wanted.conversation_id, user))
     run = begun(request, ask, WIRE, spoken=spoken, survives=0.0)
     run.alone()
     return followed(request, run, ag_ui.Encoder(wanted, run.id, run.report().model))
@@ -64,7 +58,7 @@ _STREAM = {
 }
 
 
-async def _resumed(request: Request, spoken: Sequence[Spoken], wanted: Wanted) -> Response | None:
+def _resumed(request: Request, spoken: Sequence[Spoken], wanted: Wanted) -> Response | None:
     """The rest of a turn whose calls were answered; None for a run that is a turn of its own.
 
     Raises:
@@ -78,7 +72,7 @@ async def _resumed(request: Request, spoken: Sequence[Spoken], wanted: Wanted) -
         if any(answer.approve is not None for answer in given):
             raise _unknown(given[0])
         return None
-    told = await _told(run.journal, given[0].after)
+    told = run.journal.told(given[0].after)
     _check_answers(run, told, given)
     known = {f"{run.id}.{event.call_id}" for event in told if isinstance(event, (ApprovalRequired, *_DECIDED))}
     _decide(run, given, "\n\n".join(said_since(spoken, known)))
@@ -92,28 +86,6 @@ def _decide(run: Run, given: Sequence[Answer], said: str) -> None:
         run.steer(said)
     for answer in open_ones:
         run.decide(answer.call_id, bool(answer.approve))
-
-
-async def _earlier_ends(house: House, user: str | None, wanted: Wanted) -> None:
-    """Waits for a turn of the thread that is about to end, since its client stopped reading."""
-    run = house.turns.newest(wanted.conversation_id, user)
-    if run is not None and not run.over and run.journal is not None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ENDING_SECONDS), aclosing(run.journal.follow(run.journal.count)) as rest:
-                async for _ in rest:
-                    pass
-
-
-async def _told(journal: Journal, count: int) -> list[Event]:
-    """The first events of a turn; fewer where they are no longer kept, or never were."""
-    told: list[Event] = []
-    if count <= journal.count:
-        async with aclosing(journal.follow()) as batches:
-            async for batch in batches:
-                told += batch
-                if len(told) >= count:
-                    break
-    return told[:count]
 
 
 def _check_nothing_waits(house: House, user: str | None, wanted: Wanted) -> None:

@@ -1,8 +1,7 @@
 """Roof: the Vercel AI SDK's chat. A stream is a turn, or a part of one that waited for a person in between."""
 
-import asyncio
 from collections.abc import Collection
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from starlette.requests import Request
@@ -11,18 +10,13 @@ from starlette.types import Receive, Scope, Send
 
 from brain.door import SAFE_HEADERS
 from brain.errors import BadRequest
-from brain.events import Event
 from brain.house import House
-from brain.journal import Journal
 from brain.routes.incoming import house_of, kind, limited, user_of
-from brain.routes.turning import begun, followed, led
+from brain.routes.turning import about_to_end, begun, followed, led
 from brain.turns import Run
 from brain.wire import ai_sdk
 
 WIRE = "ai_sdk"
-ENDING_SECONDS = 0.5
-"""How long a chat's next request waits for a turn that is about to end, since its client stopped reading."""
-
 _WANTED: WeakKeyDictionary[Run, ai_sdk.Wanted] = WeakKeyDictionary()
 """How the answers of the turns that are kept were wanted."""
 
@@ -99,37 +93,16 @@ async def _rest(request: Request, conversation_id: str | None, wanted: ai_sdk.Wa
             run.decide(call_id, approve)
     assert run.journal is not None
     encoder = _encoder(run)
-    encoder.skip(await _told(run.journal), decisions)
+    encoder.skip(run.journal.told(), decisions)
     return followed(request, run, encoder, encoder.taken)
-
-
-async def _told(journal: Journal) -> list[Event]:
-    """What a turn has told so far.
-
-    Raises:
-        BadRequest: `gone`, when not all of it is kept.
-    """
-    journal.check(0)
-    told: list[Event] = []
-    async with aclosing(journal.follow()) as batches:
-        async for batch in batches:
-            told += batch
-            if len(told) >= journal.count:
-                break
-    return told
 
 
 async def _earlier_ends(house: House, user: str | None, conversation_id: str) -> None:
     """Ends the turn that waits for an approval which its chat has left behind; waits for one that is about to end."""
     run = house.turns.newest(conversation_id, user)
-    if run is None or run.over or run not in _WANTED or run.journal is None:
-        return
-    if run.waits and _WANTED[run].sdk_version > 5:
+    if run is not None and run in _WANTED and run.waits and _WANTED[run].sdk_version > 5:
         run.stop()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(ENDING_SECONDS), aclosing(run.journal.follow(run.journal.count)) as rest:
-            async for _ in rest:
-                pass
+    await about_to_end(run)
 
 
 def _encoder(run: Run) -> ai_sdk.Encoder:

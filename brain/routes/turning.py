@@ -25,6 +25,8 @@ from brain.store.memory import Record
 from brain.turn import Conversation, Turn
 from brain.turns import Run
 
+ENDING_SECONDS = 0.5
+
 
 def begun(
     request: Request,
@@ -136,6 +138,14 @@ def followed(request: Request, run: Run, encoder: Encoder, after: int = 0) -> Tu
     house = house_of(request)
     heartbeat = house.settings.heartbeat_seconds
     return TurnResponse(run, encoder, open_ones=house.answers, heartbeat=heartbeat, after=after)
+
+
+async def about_to_end(run: Run | None) -> None:
+    """Waits a moment for a turn of the same conversation, whose client has just stopped reading."""
+    if run is not None and run.journal is not None and not run.over:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_SECONDS):
+                await run.journal.end()
 
 
 async def whole(request: Request, run: Run) -> list[Event]:
