@@ -73,7 +73,7 @@ class Turn:
     __slots__ = (
         "_alarm", "_ask", "_before", "_conversation", "_desk", "_earlier", "_finish", "_first_token", "_left_out",
         "_model", "_pass", "_passes", "_registry", "_silence", "_steered", "_stopped", "_system", "_usage",
-        "_with_one_way", "began", "began_at", "exchange", "id", "last", "message_id",
+        "_with_one_way", "approval_seconds", "began", "began_at", "exchange", "id", "last", "message_id",
     )  # fmt: skip
 
     def __init__(
@@ -115,6 +115,7 @@ class Turn:
         attachments = (*conversation.attachments, *ask.attachments)
         approvals = Approvals(approval_seconds)
         block_bytes = _block_bytes(model.context_tokens)
+        self.approval_seconds = approval_seconds
         self._desk = Desk(
             ask, registry, model, conversation.id, attachments, block_bytes, approvals, turn_id=self.id, tools=tools
         )

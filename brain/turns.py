@@ -155,8 +155,10 @@ class Run:
     def left(self, *, comes_back: bool = False) -> None:
         """A reader follows no more; one that comes back with an approval is waited for, as long as that may take."""
         self._readers -= 1
-        if not self._readers and self.survives is not None and not self.over and not (comes_back and self.waits):
-            self._begin_grace(self.survives)
+        if self._readers or self.survives is None or self._turn is None:
+            return
+        waits = comes_back and self._turn.waits
+        self._begin_grace(self.survives + self._turn.approval_seconds if waits else self.survives)
 
     def _begin_grace(self, seconds: float) -> None:
         self._grace = asyncio.get_running_loop().call_later(seconds, self.stop)
