@@ -28,7 +28,7 @@ from brain.registry import Entry, Registry
 from brain.schema import filled, injected_of
 from brain.settings import PREFIX, Settings, read
 from brain.specialist import Context
-from brain.terminal import Terminal
+from brain.terminal import Person, Terminal, can_be_asked
 from brain.turn import Conversation, Turn
 from brain.unicode import well_formed
 from brain.wire import native
@@ -139,8 +139,10 @@ async def _ask(given: argparse.Namespace, settings: Settings) -> int:
             time_zone=settings.time_zone,
             now=datetime.now(ZoneInfo(settings.time_zone)),
             attachments=tuple(_attachment(path, n) for n, path in enumerate(given.file, 1)),
+            asks_person=can_be_asked(sys.stdin, sys.stderr),
         )
-        return await _print_turn(_turn(asked, models[0].model, registry, settings), as_json=given.json)
+        turn = _turn(asked, models[0].model, registry, settings)
+        return await _print_turn(turn, as_json=given.json, asks_person=asked.asks_person)
 
 
 def _turn(asked: Ask, model: AnyModel, registry: Registry, settings: Settings) -> Turn:
@@ -148,17 +150,23 @@ def _turn(asked: Ask, model: AnyModel, registry: Registry, settings: Settings) -
         raise BadRequest("The message is empty.", "message")
     silence = settings.model_idle_seconds
     recalled = Conversation(conversation.new_id())
-    return Turn(asked, recalled, model, registry, system=settings.system, silence=silence)
+    seconds = settings.approval_seconds
+    return Turn(asked, recalled, model, registry, system=settings.system, silence=silence, approval_seconds=seconds)
 
 
-async def _print_turn(turn: Turn, *, as_json: bool) -> int:
+async def _print_turn(turn: Turn, *, as_json: bool, asks_person: bool) -> int:
     printed = Terminal(sys.stdout, sys.stderr)
+    person = Person(printed, sys.stdin, turn.decide) if asks_person else None
     number = 0
     failed = False
-    async with aclosing(turn.events()) as events:
+    async with aclosing(turn.events()) as events, AsyncExitStack() as stack:
+        if person is not None:
+            stack.callback(person.leave)
         async for event in events:
             number += 1
             failed = isinstance(event, Error)
+            if person is not None:
+                person.hear(event)
             if as_json:
                 line: dict[str, Any] = {"event": native.EVENT_NAMES[type(event)], "id": f"{turn.id}.{number}"}
                 line["data"] = native.plain(event)
