@@ -4,19 +4,17 @@
 blocks behind it. Cancelling is task cancellation from outside; `stop` ends a turn with a last event of its own.
 """
 
-import itertools
 import logging
 import secrets
-import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
-from brain import blocks, prompts, transcript
+from brain import blocks, question, transcript
+from brain.account import Account
 from brain.alarm import Alarm
 from brain.approvals import Approvals
-from brain.ask import Ask, Attachment, Tool
+from brain.ask import Ask, Attachment
 from brain.calls import Calls
 from brain.desk import Desk
 from brain.errors import BadRequest, Interrupted, Interruption, ModelError
@@ -24,18 +22,15 @@ from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStar
 from brain.messages import Exchange, Message, Said, Steered
 from brain.passes import Model, Pass
 from brain.registry import Registry
-from brain.report import PassReport, State, TurnReport
+from brain.report import State, TurnReport
 from brain.tools import named
-from brain.usage import BYTES_A_TOKEN, Counted, size
+from brain.usage import BYTES_A_TOKEN
 
 log = logging.getLogger("brain")
 
 STEERS_MOST = 20
 APART = "\n\n"
 """What stands between the text before and behind a message that was put in."""
-
-LEAST_OF_A_FILE = 256
-"""Bytes of a text file that a model reads at least, however many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +61,13 @@ class Turn:
 
     Attributes:
         exchange: question and answer so far, to be recorded however the turn ends.
-        began: when, as `time.monotonic` tells it; `began_at` in UTC.
         last: the event that ended it, once it is over.
     """
 
     __slots__ = (
-        "_alarm", "_ask", "_before", "_conversation", "_desk", "_earlier", "_finish", "_first_token", "_left_out",
-        "_model", "_pass", "_passes", "_registry", "_silence", "_steered", "_stopped", "_system", "_usage",
-        "_with_one_way", "approval_seconds", "began", "began_at", "exchange", "id", "last", "message_id",
+        "_account", "_alarm", "_ask", "_before", "_conversation", "_desk", "_earlier", "_finish", "_left_out", "_model",
+        "_pass", "_registry", "_silence", "_steered", "_stopped", "_system", "_with_one_way", "approval_seconds",
+        "exchange", "id", "last", "message_id",
     )  # fmt: skip
 
     def __init__(
@@ -100,18 +94,10 @@ class Turn:
         self._registry = registry
         self._silence = silence
         self._with_one_way = one_way
-        self.began = time.monotonic()
-        self.began_at = datetime.now(UTC)
+        self._account = Account()
         usable = registry.usable(ask.specialists)
         tools = named(ask.tools, {specialist.name for specialist in usable})
-        self._system = prompts.system_prompt(
-            usable,
-            ask.limits,
-            ask.syntax,
-            system,
-            _client_words(ask, tools),
-            [*itertools.starmap(prompts.tool_line, tools.items())],
-        )
+        self._system = question.front(ask, usable, tools, system)
         attachments = (*conversation.attachments, *ask.attachments)
         approvals = Approvals(approval_seconds)
         block_bytes = _block_bytes(model.context_tokens)
@@ -123,12 +109,9 @@ class Turn:
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
         self._pass: Pass | None = None  # that is being read
-        self._passes: list[PassReport] = []
         self._finish: StopReason = "complete"
-        self._first_token: float | None = None
         self._steered = 0
         self._left_out = 0  # exchanges, of which is still to be told
-        self._usage = Counted()
         self.last: Done | Error | None = None
 
     def stop(self, reason: Interruption) -> None:
@@ -190,7 +173,7 @@ class Turn:
                     async for event in before:
                         yield (event,)
             else:
-                self.exchange.question = "\n\n".join(filter(None, [*self._notes(), self._question()]))
+                self.exchange.question = question.written(self._ask, self._desk.block_bytes)
             more = True
             while more:
                 while self._desk.inbox:
@@ -241,7 +224,7 @@ class Turn:
         if goes_on and isinstance(last, Said) and not last.text.endswith("\n"):
             self.exchange.parts.append(Said(APART, last.turn_pass))
             told.insert(0, Token(APART))
-        self.exchange.parts += [Steered(blocks.harmless(message), len(self._passes)) for message in inbox]
+        self.exchange.parts += [Steered(blocks.harmless(message), len(self._account.passes)) for message in inbox]
         return told
 
     def cut(self) -> Sequence[Event]:
@@ -250,11 +233,11 @@ class Turn:
         return self._end(None)
 
     def _end(self, error: Error | None) -> Sequence[Event]:
-        if error is not None and self._passes:
-            self._passes[-1] = replace(self._passes[-1], error=error.code)
+        if error is not None:
+            self._account.fail(error.code)
         unread = self._put_in(goes_on=False)
         self.last = error or self._done()
-        return *unread, self._usage.total(), self.last
+        return *unread, self._account.usage, self.last
 
     def _beginning(self) -> Sequence[Event]:
         """What can be told before anything is asked."""
@@ -267,10 +250,8 @@ class Turn:
 
     async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
         """What attachments ask for by themselves; its blocks stand before the user's text."""
-        new = self._ask.attachments
-        notes = [*self._notes(), prompts.attachments_note(new), *self._texts(new)]
         calls = Calls(self._desk, 0)
-        for attachment in new if self._with_one_way else ():
+        for attachment in self._ask.attachments if self._with_one_way else ():
             for specialist in self._registry.usable(self._ask.specialists):
                 if attachment.kind in specialist.activates_on:
                     calls.take_one_way(specialist.name, attachment)
@@ -280,44 +261,27 @@ class Turn:
                 async for event in events:
                     yield event
         finally:
-            said = [*notes, *(part.block for part in calls.parts()), self._question()]
-            self.exchange.question = "\n\n".join(filter(None, said))
-
-    def _notes(self) -> list[str]:
-        return [] if self._ask.now is None else [prompts.clock_note(self._ask.now, self._ask.time_zone)]
-
-    def _question(self) -> str:
-        return blocks.harmless(self._ask.message)
-
-    def _texts(self, attachments: Sequence[Attachment]) -> list[str]:
-        """The text files among them, all together about as large as a block may be."""
-        texts = [(attachment, text) for attachment in attachments if (text := attachment.text)]
-        found, room = [], self._desk.block_bytes
-        for n, (attachment, text) in enumerate(texts):
-            shown = blocks.result_text(text, max(LEAST_OF_A_FILE, room // (len(texts) - n)))
-            room -= size(shown)
-            found.append(prompts.attachment_text(attachment, shown))
-        return found
+            found = [part.block for part in calls.parts()]
+            self.exchange.question = question.written(self._ask, self._desk.block_bytes, found)
 
     def _next_pass(self, alarm: Alarm) -> Pass:
-        number, sampling = len(self._passes) + 1, self._ask.sampling
+        number, sampling = len(self._account.passes) + 1, self._ask.sampling
         if sampling.max_tokens is not None:
             sampling = replace(sampling, max_tokens=max(1, self._tokens_left() or 1))
-        return Pass(
-            number, self._model, self._messages, self._trim, self._desk, alarm, self._usage, self._silence, sampling
-        )
+        tokens = self._account.tokens
+        return Pass(number, self._model, self._messages, self._trim, self._desk, alarm, tokens, self._silence, sampling)
 
     def _tokens_left(self) -> int | None:
         """How many tokens the model may still write; None when the client did not say."""
         most = self._ask.sampling.max_tokens
-        return None if most is None else max(0, most - self._usage.total().completion_tokens)
+        return None if most is None else max(0, most - self._account.usage.completion_tokens)
 
     def _messages(self) -> list[Message]:
         return transcript.messages(self._system, [*self._earlier, self.exchange], self._model.resume)
 
     def _trim(self) -> bool:
         """Leaves out the older half of the history when it was the first to be asked with, once; whether it did."""
-        if self._passes or len(self._earlier) < max(1, len(self._conversation.exchanges)):
+        if self._account.passes or len(self._earlier) < max(1, len(self._conversation.exchanges)):
             return False
         self._earlier = self._earlier[(len(self._earlier) + 1) // 2 :]
         self._left_out = len(self._conversation.exchanges) - len(self._earlier)
@@ -331,41 +295,22 @@ class Turn:
         """Keeps what a pass said, however it ended."""
         self.exchange.parts += one.parts()
         self._finish = one.finish
-        if self._first_token is None:
-            self._first_token = one.first_text
-        taken, estimated = self._usage.pass_ended()
-        self._passes.append(
-            PassReport(
-                number=len(self._passes) + 1,
-                began_ms=self._since(one.began),
-                first_token_ms=None if one.first_text is None else self._since(one.first_text),
-                ended_ms=self._since(time.monotonic()),
-                prompt_tokens=taken.prompt,
-                completion_tokens=taken.completion,
-                reused_tokens=taken.reused,
-                estimated=estimated,
-                finish=one.finish,
-            )
-        )
-
-    def _since(self, moment: float) -> int:
-        return round((moment - self.began) * 1000)
+        self._account.take(one.began, one.first_text, one.finish)
 
     def _done(self) -> Done:
-        first = self._first_token
         return Done(
             stop_reason="call_limit" if self._desk.budget.overdrawn else self._finish,
             message_id=self.message_id,
             text="".join(part.text for part in self.exchange.parts[self._before :] if isinstance(part, Said)),
             calls=self._desk.budget.calls,
-            passes=len(self._passes),
-            first_token_ms=None if first is None else self._since(first),
-            total_ms=self._since(time.monotonic()),
+            passes=len(self._account.passes),
+            first_token_ms=self._account.first_token_ms,
+            total_ms=self._account.now(),
         )
 
     def report(self, wire: str) -> TurnReport:
         """What happened so far; `wire` is the protocol of who asked."""
-        last, first = self.last, self._first_token
+        last, account = self.last, self._account
         return TurnReport(
             turn_id=self.id,
             conversation_id=self._conversation.id,
@@ -374,14 +319,14 @@ class Turn:
             wire=wire,
             model=self._model.name,
             state=_state(last, self.waits),
-            began=self.began_at,
-            total_ms=last.total_ms if isinstance(last, Done) else self._since(time.monotonic()),
-            first_token_ms=None if first is None else self._since(first),
+            began=account.began_at,
+            total_ms=last.total_ms if isinstance(last, Done) else account.now(),
+            first_token_ms=account.first_token_ms,
             stop_reason=last.stop_reason if isinstance(last, Done) else None,
             error=last.code if isinstance(last, Error) else None,
-            usage=self._usage.total(),
-            passes=tuple(self._passes),
-            calls=tuple(call.report(self.began) for call in self._desk.calls),
+            usage=account.usage,
+            passes=tuple(account.passes),
+            calls=tuple(call.report(account.began) for call in self._desk.calls),
         )
 
 
@@ -389,15 +334,6 @@ def _state(last: Done | Error | None, waits: bool) -> State:
     if last is None:
         return "waiting" if waits else "running"
     return "error" if isinstance(last, Error) else "done"
-
-
-def _client_words(ask: Ask, tools: Mapping[str, Tool]) -> str:
-    """The client's instructions, and whether it wants one of its tools to be called."""
-    words = blocks.harmless(ask.system)
-    if not tools or not ask.must_call:
-        return words
-    wanted = next((name for name, tool in tools.items() if tool.name == ask.must_call), None)
-    return f"{words}\n\n{prompts.must_call(wanted)}".strip()
 
 
 def _left_out(trimmed: int) -> Notice:

@@ -17,8 +17,8 @@ FLOORS = {
     "Ground": "addresses alarm ask errors events http logs messages receiving report sampling settings spelling "
     "threads transport unicode webpage",
     "Wing": "fetching metrics models traces wire store",
-    "Core": "blocks echo limits own_settings prompts rates registry running scanner schema sessions specialist "
-    "stops syntax tools transcript usage",
+    "Core": "account blocks echo limits own_settings prompts question rates registry running scanner schema sessions "
+    "specialist stops syntax tools transcript usage",
     "Rooms": "approvals calls conversation desk held journal library passes turn turns",
     "Roof": "app cli door house process response routes serving terminal watch __main__",
 }

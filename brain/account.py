@@ -1,0 +1,67 @@
+"""Core: what a turn took so far: its passes, their tokens, the time."""
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from brain.events import ErrorCode, StopReason, Usage
+from brain.report import PassReport
+from brain.usage import Counted
+
+
+class Account:
+    """One turn's.
+
+    Attributes:
+        began: when, as `time.monotonic` tells it; `began_at` in UTC.
+        tokens: those of the pass that runs, and of all before it.
+        passes: those that ended.
+        first_token_ms: when the first visible text came, if any did.
+    """
+
+    __slots__ = ("began", "began_at", "first_token_ms", "passes", "tokens")
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.began_at = datetime.now(UTC)
+        self.tokens = Counted()
+        self.passes: list[PassReport] = []
+        self.first_token_ms: int | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of all passes that ended."""
+        return self.tokens.total()
+
+    def since(self, moment: float) -> int:
+        """Milliseconds of the turn at this moment of `time.monotonic`."""
+        return round((moment - self.began) * 1000)
+
+    def now(self) -> int:
+        """Milliseconds since the turn began."""
+        return self.since(time.monotonic())
+
+    def take(self, began: float, first_text: float | None, finish: StopReason) -> None:
+        """A pass ended, however it did."""
+        taken, estimated = self.tokens.pass_ended()
+        first = None if first_text is None else self.since(first_text)
+        if self.first_token_ms is None:
+            self.first_token_ms = first
+        self.passes.append(
+            PassReport(
+                number=len(self.passes) + 1,
+                began_ms=self.since(began),
+                first_token_ms=first,
+                ended_ms=self.now(),
+                prompt_tokens=taken.prompt,
+                completion_tokens=taken.completion,
+                reused_tokens=taken.reused,
+                estimated=estimated,
+                finish=finish,
+            )
+        )
+
+    def fail(self, code: ErrorCode) -> None:
+        """The turn failed in its last pass, if it had any."""
+        if self.passes:
+            self.passes[-1] = replace(self.passes[-1], error=code)

@@ -1,0 +1,54 @@
+"""Core: what a model reads of a request: the front of its prompt, and the newest message with all that goes with it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import starmap
+from typing import Any
+
+from brain import blocks, prompts
+from brain.ask import Ask, Attachment, Tool
+from brain.specialist import Specialist
+from brain.usage import size
+
+LEAST_OF_A_FILE = 256
+"""Bytes of a text file that a model reads at least, however many there are."""
+
+
+def front(ask: Ask, specialists: Sequence[Specialist[..., Any]], tools: Mapping[str, Tool], operator: str) -> str:
+    """The prompt's front: whom the model can call and how, then the operator's and the client's instructions.
+
+    Args:
+        tools: the client's own, by the names that the model is told.
+    """
+    lines = list(starmap(prompts.tool_line, tools.items()))
+    return prompts.system_prompt(specialists, ask.limits, ask.syntax, operator, _client_words(ask, tools), lines)
+
+
+def _client_words(ask: Ask, tools: Mapping[str, Tool]) -> str:
+    """The client's instructions, and whether it wants one of its tools to be called."""
+    words = blocks.harmless(ask.system)
+    if not tools or not ask.must_call:
+        return words
+    wanted = next((name for name, tool in tools.items() if tool.name == ask.must_call), None)
+    return f"{words}\n\n{prompts.must_call(wanted)}".strip()
+
+
+def written(ask: Ask, room: int, before: Iterable[str] = ()) -> str:
+    """The newest message: the clock, its files, the blocks that these asked for (`before`), and what was said.
+
+    Args:
+        room: how many bytes of text files are shown in all.
+    """
+    clock = [] if ask.now is None else [prompts.clock_note(ask.now, ask.time_zone)]
+    files = [prompts.attachments_note(ask.attachments), *_texts(ask.attachments, room)] if ask.attachments else []
+    return "\n\n".join(filter(None, [*clock, *files, *before, blocks.harmless(ask.message)]))
+
+
+def _texts(attachments: Sequence[Attachment], room: int) -> list[str]:
+    """The text files among them, all together about as large as a block may be."""
+    texts = [(attachment, text) for attachment in attachments if (text := attachment.text)]
+    found = []
+    for n, (attachment, text) in enumerate(texts):
+        shown = blocks.result_text(text, max(LEAST_OF_A_FILE, room // (len(texts) - n)))
+        room -= size(shown)
+        found.append(prompts.attachment_text(attachment, shown))
+    return found
