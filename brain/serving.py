@@ -23,6 +23,7 @@ from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
 from brain.app import create_app
@@ -32,10 +33,15 @@ from brain.metrics import share
 from brain.models import Opened, opened
 from brain.process import DONE, FAILED, completed, log_as_server, log_to_stderr
 from brain.registry import Registry
+from brain.response import BEATS_UNREAD
 from brain.settings import LOOPBACK, Settings
 from brain.traces import processor_of
 
 BACKLOG = 4096
+TAKING_SECONDS = SHUTDOWN_SECONDS / 2
+"""How long a server that leaves waits for clients to take the rest of their answers."""
+LOST_SECONDS = 20.0
+"""How long a client may take nothing, at least: what a bad connection does, too."""
 HUNG_SECONDS = 10
 """A worker whose threads do not run for so long is replaced."""
 EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -63,9 +69,23 @@ def _leave(number: int, frame: Any) -> None:
     raise SystemExit(DONE)
 
 
+class _Protocol(HttpToolsProtocol):
+    """Uvicorn's, which waits for a client that takes nothing until it has gone."""
+
+    def shutdown(self) -> None:
+        """The server leaves."""
+        super().shutdown()
+        self.loop.call_later(TAKING_SECONDS, self._leave)
+
+    def _leave(self) -> None:
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+
+
 def _config(settings: Settings, app: Any, **more: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=_Protocol,
         host=settings.host,
         port=settings.port,
         log_config=None,
@@ -110,6 +130,9 @@ def _alone(settings: Settings) -> int:
             await super().startup(sockets)
             if self.started:
                 bound = [address for server in self.servers for address in server.sockets]
+                for one in bound:
+                    with socket.socket(fileno=os.dup(one.fileno())) as listening:
+                        _forget_the_deaf(listening, settings)
                 port = bound[0].getsockname()[1] if bound else settings.port
                 _greet(settings, port, house.models, _lines(settings, house.registry))
 
@@ -164,10 +187,22 @@ async def _models(settings: Settings) -> list[Opened]:
 def _listening(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+        listening = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
         reason = (error.strerror or str(error)).partition(" (")[0].lower()  # without the address, which follows
         raise SettingsError(f"HOST={settings.host} PORT={settings.port} cannot be listened on: {reason}.") from None
+    _forget_the_deaf(listening, settings)
+    return listening
+
+
+def _forget_the_deaf(listening: socket.socket, settings: Settings) -> None:
+    """Lets the system end connections whose client takes nothing, a little before `TurnResponse` would leave them.
+
+    No ASGI application can: a connection that is closed is there until its client has taken what was written.
+    """
+    if sys.platform == "linux":
+        seconds = max(LOST_SECONDS, settings.heartbeat_seconds * (BEATS_UNREAD - 1))
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
 def _greet_when_up(settings: Settings, port: int, models: Sequence[Opened], told: Connection) -> None:

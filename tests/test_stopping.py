@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +15,10 @@ import httpx
 import pytest
 from eventsource import EventSource, Message, read
 from servers import OpenAIServer, Pass, Served, Wait, in_thread, models
-from serving import Server, brain_served
+from serving import Server, brain_served, settings
 
 from brain import Registry, specialist
+from brain.serving import _forget_the_deaf
 
 SOON = 0.25
 """100 ms are promised; the rest is for a machine that is busy with other tests."""
@@ -332,3 +334,15 @@ def test_a_follower_too_slow_for_what_is_kept_is_told_so(monkeypatch: pytest.Mon
         last = {"last-event-id": told[-1].last_event_id}
         gone = stage.client.get(f"/v1/turns/{turn_id}/events", headers=last)
         assert (gone.status_code, gone.json()["error"]["code"]) == (410, "gone")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone lets a server say how long nothing may be taken")
+def test_a_client_that_takes_nothing_leaves_no_connection_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.serving.LOST_SECONDS", 0.5)
+    with staged(Pass(itertools.repeat(LONG))) as stage:
+        _forget_the_deaf(stage.brain.sock, settings(HEARTBEAT_SECONDS=0.1))
+        with stalled(stage, "/v1/chat/stream", {"message": "hi"}):
+            wait_until(lambda: bool(stage.server.served))
+            wait_until(stage.served.closed.is_set, 5)
+            wait_until(lambda: not stage.brain.server_state.connections)
+            assert not stage.brain.house.turns.running
