@@ -13,8 +13,8 @@ from playing import PNG, WAIT, Item, Player, ask_for, outcome, read, registry_of
 
 from brain import conversation
 from brain.ask import Ask, Attachment
-from brain.events import Done, Event, SpecialistStart, Token
-from brain.messages import Called
+from brain.events import ApprovalRequired, Done, Event, SpecialistStart, Token
+from brain.messages import Called, Steered
 from brain.specialist import Progress, Specialist, specialist
 from brain.store.memory import Record
 from brain.turn import Turn
@@ -150,8 +150,8 @@ class Session:
         self.registry = registry_of(*(specialists or (obeys, cleans, generates, threads, looks)))
         self.model = Slowly(*(PASSES if passes is None else passes))
 
-    def turn(self, message: str = "Hi", *, attached: bool = True) -> tuple[Turn, Ask]:
-        asked = ask_for(message, attachments=(IMAGE,) if attached else ())
+    def turn(self, message: str = "Hi", *, attached: bool = True, **more: Any) -> tuple[Turn, Ask]:
+        asked = ask_for(message, attachments=(IMAGE,) if attached else (), **more)
         asked, recalled = conversation.recall(self.record, asked, None)
         return turn_of(self.model, self.registry, asked, recalled), asked
 
@@ -280,6 +280,72 @@ def test_a_turn_can_end_at_every_step(end: Ending) -> None:
         raise AssertionError("the turn was always ended")
 
     assert asyncio.run(main()) > 20
+
+
+@specialist(approval="always", timeout=WAIT)
+async def asks() -> str:
+    """Is asked about."""
+    await asyncio.sleep(0)
+    return "asked"
+
+
+class Ruled:
+    """A turn with a person at its side, who approves every call, and puts something in at the first text of a pass."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.said: list[str] = []
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        async with aclosing(self.turn.events()) as events:
+            async for event in events:
+                if isinstance(event, ApprovalRequired):
+                    await asyncio.sleep(0)
+                    self.turn.decide(event.call_id, True)
+                elif isinstance(event, Token) and event.text.endswith("1"):
+                    self.said.append(f"after {event.text}")
+                    self.turn.steer(self.said[-1])
+                yield event
+
+
+@pytest.mark.parametrize("end", ENDINGS, ids=lambda end: end.__name__)
+def test_a_turn_with_a_person_at_its_side_can_end_at_every_step(end: Ending) -> None:
+    passes: list[list[Item]] = [
+        ["A1", "\n", "never"],
+        ["B1", marked("asks"), " ", marked("obeys")],
+        ["C1", ". ", "never"],
+        ["D."],
+    ]
+
+    async def ended_after(steps: int) -> bool:
+        session = Session(asks, obeys, passes=passes)
+        turn, asked = session.turn(attached=False, asks_person=True)
+        events: list[Event] = []
+        ruled: Any = Ruled(turn)
+        await end(ruled, events, steps)
+        whole = any(isinstance(event, Done) for event in events)
+        if not whole and turn.last is None:
+            turn.cut()
+        await only_this_task()
+        assert session.model.open == 0
+        assert not turn.waits
+        parts = turn.exchange.parts
+        assert [part.text for part in parts if isinstance(part, Steered)] == ruled.said
+        assert all(part.outcome in (None, "cancelled") for part in parts if isinstance(part, Called))
+        assert "A1\nB1\n\nC1. \n\nD.".startswith(turn.exchange.visible)
+        session.keep(turn, asked)
+        if whole:
+            assert ruled.said == ["after A1", "after B1", "after C1"]
+            assert short(events)[-1]["done"] == "complete"
+        return whole
+
+    async def main() -> int:
+        for steps in range(MOST_STEPS):
+            if await ended_after(steps):
+                return steps
+        raise AssertionError("the turn was always ended")
+
+    assert asyncio.run(main()) > 15
 
 
 @pytest.mark.parametrize("chunks", [["A ", "{}", WAIT], ["A ", "{} x", WAIT], ["A ", "{}", " ", "{}", "x", WAIT]])

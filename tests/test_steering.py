@@ -131,7 +131,9 @@ def test_at_the_end_of_a_sentence_or_a_line_and_nowhere_else(chunks: list[str], 
 @pytest.mark.parametrize("chunks", [["Look. SPECIALIST_REQUEST", "[echo] no"], [f"Look. {ECHO}"]])
 def test_never_inside_a_marker(chunks: list[str]) -> None:
     one = Steering(chunks, "New.", says=[(at_text("Look."), "Be short!")])
-    assert one.told() == ["Look. ", START, RESULT, {"steered": "Be short!"}, "New.", done("Look. New.", 1, 2)]
+    told = one.told()
+    assert told[:3] == ["Look. ", START, RESULT]
+    assert told[3:] == ["\n\n", {"steered": "Be short!"}, "New.", done("Look. \n\nNew.", 1, 2)]
 
 
 def test_a_half_read_marker_is_read_to_its_end() -> None:
@@ -147,9 +149,10 @@ def test_a_half_read_marker_is_read_to_its_end() -> None:
         "Look. ",
         START,
         RESULT,
+        "\n\n",
         {"steered": "Be short!"},
         "New.",
-        done("Look. New.", 1, 2),
+        done("Look. \n\nNew.", 1, 2),
     ]
 
 
@@ -216,13 +219,14 @@ def test_behind_the_blocks_of_calls() -> None:
         "Look: ",
         {"start": "c1", "name": "waits", "params": {"seconds": 0.15}},
         {"result": "c1", "text": "waited 0.15"},
+        "\n\n",
         {"steered": "Be short!"},
         "New.",
-        done("Look: New.", 1, 2),
+        done("Look: \n\nNew.", 1, 2),
     ]
     assert [(message.role, message.content) for message in model.requests[1][1:]] == [
         ("user", "Hi"),
-        ("assistant", f"Look: {marker}\n\n[SPECIALIST_RESULT: waits]\nwaited 0.15\n[/SPECIALIST_RESULT]\n\n"),
+        ("assistant", f"Look: {marker}\n\n\n\n[SPECIALIST_RESULT: waits]\nwaited 0.15\n[/SPECIALIST_RESULT]\n\n"),
         ("user", "Be short!"),
     ]
 
