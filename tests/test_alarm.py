@@ -151,3 +151,96 @@ def test_a_closed_alarm_does_not_ring() -> None:
         assert await interrupted(alarm, 0.06) == "in time"
 
     asyncio.run(main())
+
+
+def test_the_clock_stands_still_and_goes_on() -> None:
+    async def main() -> None:
+        alarm = Alarm(0.15, LONG)
+        for _ in range(2):
+            alarm.hold()
+            assert await interrupted(alarm, 0.2) == "in time"
+            alarm.go_on()
+        began = time.monotonic()
+        assert await interrupted(alarm) == "deadline"
+        assert 0.1 < time.monotonic() - began < 2
+
+    asyncio.run(main())
+
+
+def test_a_clock_that_stands_still_does_not_hear_for_longer() -> None:
+    async def main() -> None:
+        alarm = Alarm(LONG, 0.05)
+        alarm.hold()
+        assert await interrupted(alarm) == "silent"
+
+    asyncio.run(main())
+
+
+def test_a_nudge_ends_a_wait_without_an_error_and_the_next_goes_on() -> None:
+    async def main() -> None:
+        alarm = Alarm(LONG, LONG)
+        alarm.nudge()  # nobody waits
+        assert await interrupted(alarm, 0) == "in time"
+        asyncio.get_running_loop().call_soon(alarm.nudge)
+        asyncio.get_running_loop().call_soon(alarm.nudge)
+        began = time.monotonic()
+        assert await interrupted(alarm) == "in time"
+        assert time.monotonic() - began < 2
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        assert await interrupted(alarm, 0.01) == "in time"
+        alarm.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("nudged_first", [True, False])
+def test_a_nudge_does_not_hide_an_interruption(nudged_first: bool) -> None:
+    async def main() -> None:
+        alarm = Alarm(LONG, LONG)
+        steps = [alarm.nudge, lambda: alarm.ring("cancelled")]
+        for step in steps if nudged_first else reversed(steps):
+            asyncio.get_running_loop().call_soon(step)
+        assert await interrupted(alarm) == "cancelled"
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        alarm.nudge()
+        assert await interrupted(alarm) == "cancelled"
+        alarm.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("nudged_first", [True, False])
+def test_a_nudge_does_not_hide_a_cancellation_from_outside(nudged_first: bool) -> None:
+    async def main() -> None:
+        alarm = Alarm(LONG, LONG)
+        waiting = asyncio.create_task(interrupted(alarm))
+        await asyncio.sleep(0.01)
+        for step in (alarm.nudge, waiting.cancel) if nudged_first else (waiting.cancel, alarm.nudge):
+            step()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        alarm.close()
+
+    asyncio.run(main())
+
+
+def test_an_error_that_a_nudge_brings_about_comes_through() -> None:
+    async def main() -> None:
+        alarm = Alarm(LONG, LONG)
+
+        async def wait() -> None:
+            try:
+                await asyncio.sleep(LONG)
+            except asyncio.CancelledError:
+                raise ValueError("mine") from None
+
+        asyncio.get_running_loop().call_soon(alarm.nudge)
+        with pytest.raises(ValueError, match="mine"), alarm:
+            await wait()
+        alarm.close()
+
+    asyncio.run(main())

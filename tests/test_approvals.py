@@ -16,7 +16,6 @@ from serving import Player as Served
 from serving import brain_served
 
 from brain import Context, Refused, specialist, stream_with_specialists
-from brain.alarm import Alarm
 from brain.approvals import Approvals
 from brain.ask import Attachment, Limits
 from brain.errors import BadRequest, Interruption, RegistrationError
@@ -253,21 +252,6 @@ def test_specialists_are_told_the_time_that_is_left_then() -> None:
     told = one.told()
     assert [event["result"] for event in told if "result" in event] == ["c1", "c2"]
     assert all(0.1 < seconds <= 0.2 for seconds in left)  # the first ran while the second was still open
-
-
-def test_the_alarms_clock_stands_still() -> None:
-    async def main() -> None:
-        alarm = Alarm(0.1, WAIT)
-        alarm.hold()
-        await asyncio.sleep(0.2)
-        with alarm:
-            await asyncio.sleep(0.05)
-        alarm.go_on()
-        with alarm:
-            await asyncio.sleep(0.05)
-        alarm.close()
-
-    asyncio.run(main())
 
 
 # Beside others

@@ -9,7 +9,7 @@ import pytest
 from playing import KINDS, Item, Player, ask_for, read, turn_of
 
 from brain.ask import Limits
-from brain.messages import Called, Exchange, Message, Part, Resume, Said
+from brain.messages import Called, Exchange, Message, Part, Resume, Said, Steered
 from brain.transcript import messages, written
 from brain.turn import Conversation
 
@@ -105,6 +105,58 @@ def test_the_question_after_an_answer_that_was_cut_at_a_call() -> None:
     assert messages("", exchanges, "prefill") == [
         Message("user", "What?"),
         Message("assistant", f"Look: {WEB}\n\n{block}"),
+        Message("user", "And now?"),
+    ]
+
+
+STEERED: list[Part] = [
+    Steered("Before all.", 0),
+    Said("One. ", 1),
+    called("web", WEB, "found", 1),
+    Steered("First.", 1),
+    Steered("Second.", 1),
+    Said("Two.\n\n", 2),
+    Steered("Third.", 2),
+]
+FOUND = "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("resume", "answer"),
+    [
+        ("prefill", [("assistant", f"One. {WEB}\n\n{FOUND}"), ("user", "First.\n\nSecond.")]),
+        ("message", [("assistant", f"One. {WEB}"), ("user", f"{FOUND}Continue.\n\nFirst.\n\nSecond.")]),
+    ],
+)
+def test_what_a_user_put_in_cuts_the_answer(resume: Resume, answer: list[tuple[str, str]]) -> None:
+    expected = [("user", "What?\n\nBefore all."), *answer, ("assistant", "Two.\n\n")]
+    sent = [(message.role, message.content) for message in messages("", [Exchange("What?", STEERED)], resume)]
+    assert sent == [*expected, ("user", "Third.")]
+    later = [Exchange("What?", STEERED), Exchange("And now?")]
+    sent = [(message.role, message.content) for message in messages("", later, resume)]
+    assert sent == [*expected, ("user", "Third.\n\nAnd now?")]
+
+
+def test_what_was_put_in_stands_in_no_answer() -> None:
+    assert Exchange("What?", STEERED).visible == "One. Two.\n\n"
+
+
+@pytest.mark.parametrize("resume", ["prefill", "message"])
+def test_instructions_of_clients_stand_around_their_questions(resume: Resume) -> None:
+    kind, short = Message("system", "Be kind."), Message("system", "Be short.")
+    exchanges = [
+        Exchange("What?", [Said("That.", 1)], (kind,), (short,)),
+        Exchange("", [Said("And that.", 1)], (), (kind, short)),
+        Exchange("And now?", [], (kind,)),
+    ]
+    assert messages("Front.", exchanges, resume) == [
+        Message("system", "Front.\n\nBe kind."),
+        Message("user", "What?"),
+        Message("system", "Be short."),
+        Message("assistant", "That."),
+        Message("system", "Be kind.\n\nBe short."),
+        Message("assistant", "And that."),
+        Message("system", "Be kind."),
         Message("user", "And now?"),
     ]
 
