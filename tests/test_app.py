@@ -102,35 +102,35 @@ def test_a_turn_with_a_call_byte_for_byte(tmp_path: Path) -> None:
         f"""\
 retry: 2000
 event: turn_start
-id: TURN.1
 data: {{"turn_id":"TURN","conversation_id":"CONVERSATION","model":"{model}","strategy":"mono",\
 "limits":{{"calls":5,"calls_per_specialist":3,"turn_seconds":600.0,"call_seconds":5.0}}}}
+id: TURN.1
 
 event: token
-id: TURN.2
 data: {{"text":"I ask. "}}
+id: TURN.2
 
 event: specialist_start
-id: TURN.3
 data: {{"call_id":"c1","name":"weather","params":{{"city":"Zürich"}},"by":"model"}}
+id: TURN.3
 
 event: specialist_result
-id: TURN.4
 data: {{"call_id":"c1","name":"weather","params":{{"city":"Zürich"}},"text":"Sunny in Zürich.","citations":[],\
 "cached":false,"ms":0}}
+id: TURN.4
 
 event: token
-id: TURN.5
 data: {{"text":"It is “fine”."}}
+id: TURN.5
 
 event: usage
-id: TURN.6
 data: {{"prompt_tokens":0,"completion_tokens":21,"estimated":true}}
+id: TURN.6
 
 event: done
-id: TURN.7
 data: {{"stop_reason":"complete","message_id":"MESSAGE","text":"I ask. It is “fine”.","calls":1,"passes":2,\
 "first_token_ms":0,"total_ms":0}}
+id: TURN.7
 
 """.encode()
     )

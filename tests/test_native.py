@@ -369,8 +369,8 @@ START_DATA = (
 )  # fmt: skip
 def test_a_frame_literally(event: Event, name: str, data: str) -> None:
     encoder = native.Encoder("t1")
-    assert encoder.encode([event]) == f"retry: 2000\nevent: {name}\nid: t1.1\ndata: {data}\n\n".encode()
-    assert encoder.encode([event]) == f"event: {name}\nid: t1.2\ndata: {data}\n\n".encode()
+    assert encoder.encode([event]) == f"retry: 2000\nevent: {name}\ndata: {data}\nid: t1.1\n\n".encode()
+    assert encoder.encode([event]) == f"event: {name}\ndata: {data}\nid: t1.2\n\n".encode()
 
 
 def test_ids_count_from_1_without_gaps_and_retry_stands_in_the_first_frame() -> None:
@@ -387,7 +387,7 @@ def test_ids_count_from_1_without_gaps_and_retry_stands_in_the_first_frame() -> 
 
 def test_a_reader_goes_on_behind_an_event() -> None:
     encoder = native.Encoder("t9", after=7)
-    assert encoder.encode([Token("a")]) == b'event: token\nid: t9.8\ndata: {"text":"a"}\n\n'
+    assert encoder.encode([Token("a")]) == b'event: token\ndata: {"text":"a"}\nid: t9.8\n\n'
     assert encoder.taken == 1
 
 

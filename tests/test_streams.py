@@ -120,7 +120,7 @@ def events_of(body: bytes, first: int = 1, turn_id: str | None = None) -> list[M
     turn_id = turn_id or messages[0].last_event_id.partition(".")[0]
     for number, (frame, message) in enumerate(zip(frames, messages, strict=True), first):
         retry = "retry: 2000\n" if number == 1 else ""
-        assert frame == f"{retry}event: {message.type}\nid: {turn_id}.{number}\ndata: {message.data}"
+        assert frame == f"{retry}event: {message.type}\ndata: {message.data}\nid: {turn_id}.{number}"
         assert message.last_event_id == f"{turn_id}.{number}"
         assert message.type in NAMES
         assert "\n" not in message.data

@@ -46,6 +46,9 @@ _LEFT_OUT_WHEN_NONE = frozenset({"params", "fraction", "reused_tokens", "url", "
 class Encoder:
     """Writes the events of one turn: ids count from 1 without gaps, lines end in LF.
 
+    The id stands last. Some clients take it for theirs as soon as they read it, and would miss an event whose data was
+    cut off behind it when they come back.
+
     Args:
         after: the number of the event behind which a reader goes on.
     """
@@ -58,7 +61,6 @@ class Encoder:
     def __init__(self, turn_id: str, after: int = 0) -> None:
         self._number = after
         self._after = after
-        self._token_head = b"event: token\nid: " + turn_id.encode() + b"."
         self._id = turn_id.encode() + b"."
 
     @property
@@ -73,10 +75,10 @@ class Encoder:
     def _frame(self, event: Event) -> bytes:
         self._number += 1
         if isinstance(event, Token) and self._number > 1:
-            return b'%b%d\ndata: {"text":%b}\n\n' % (self._token_head, self._number, encoded(event.text))
+            return b'event: token\ndata: {"text":%b}\nid: %b%d\n\n' % (encoded(event.text), self._id, self._number)
         retry = b"retry: 2000\n" if self._number == 1 else b""
         name = EVENT_NAMES[type(event)].encode()
-        return b"%bevent: %b\nid: %b%d\ndata: %b\n\n" % (retry, name, self._id, self._number, encoded(plain(event)))
+        return b"%bevent: %b\ndata: %b\nid: %b%d\n\n" % (retry, name, encoded(plain(event)), self._id, self._number)
 
 
 def plain(event: Event) -> dict[str, Any]:
