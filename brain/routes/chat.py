@@ -74,12 +74,13 @@ def _again(request: Request) -> Response:
 
 
 def rejoined(request: Request, run: Run, number: int) -> Response:
-    """What came behind the event that a reader had; nothing when that was the last.
+    """What came behind the event that a reader had. Behind the last one, an EventSource is told not to come back.
 
     Raises:
         BadRequest: `gone`, when it is no longer kept.
     """
-    if run.over and run.journal is not None and number == run.journal.count:
+    ended = run.over and run.journal is not None and number == run.journal.count
+    if ended and request.method == "GET":
         return Response(status_code=204, headers=SAFE_HEADERS)
     return followed(request, run, native.Encoder(run.id, number), number)
 
