@@ -138,6 +138,16 @@ def files(*, context: Context) -> list[str]:
     return [f"{a.id} {a.name} {a.type} {len(a.data)}" for a in context.attachments]
 
 
+burnt: list[str] = []
+
+
+@specialist(approval="always")
+def burns(title: str) -> str:
+    """Burns a book."""
+    burnt.append(title)
+    return f"{title} is ashes."
+
+
 @specialist(activates_on=["text"])
 def reader(*, context: Context) -> list[str]:
     """Reads texts."""
@@ -152,7 +162,7 @@ def moon() -> str:
 
 def some_specialists() -> Registry:
     registry = Registry()
-    for one in (wiki, files, reader, moon):
+    for one in (wiki, files, reader, moon, burns):
         registry.add(one)
     return registry
 
@@ -167,6 +177,7 @@ def running_brain() -> Iterator[Server]:
 def model(running_brain: Server) -> Iterator[Conductor]:
     """The model of the running Brain; no turn of a test outlives it."""
     library_opens.clear()
+    burnt.clear()
     conductor = Conductor(running_brain.loop)
     running_brain.play(conductor)
     yield conductor
@@ -237,11 +248,13 @@ class Double:
     def __init__(self) -> None:
         self.refusal: Answer | None = None
         self.turns: queue.Queue[Turn] = queue.Queue()
+        self.decided: list[tuple[str, str, Any]] = []
         self.app = Starlette(
             routes=[
                 Route("/", brain_page),
                 Route("/v1/specialists", self.specialists),
                 Route("/v1/chat/stream", self.chat, methods=["POST"]),
+                Route("/v1/turns/{turn}/approvals/{call}", self.approval, methods=["POST"]),
             ]
         )
 
@@ -250,6 +263,11 @@ class Double:
 
     async def specialists(self, request: Request) -> Answer:
         return JSONResponse({"specialists": [{"name": "bare"}, {"name": HTML, "description": HTML}]})
+
+    async def approval(self, request: Request) -> Answer:
+        self.decided.append((request.path_params["turn"], request.path_params["call"], await request.json()))
+        refused, self.refusal = self.refusal, None
+        return refused or JSONResponse({})
 
     async def chat(self, request: Request) -> Answer:
         if self.refusal is not None:
@@ -275,6 +293,7 @@ def running_double() -> Iterator[tuple[Double, str]]:
 def double(running_double: tuple[Double, str]) -> Double:
     double, _ = running_double
     double.refusal = None
+    double.decided = []
     double.turns = queue.Queue()
     return double
 
@@ -393,13 +412,13 @@ def test_a_repeated_call_says_that_it_was_answered_before(page: Page, model: Con
 
 def test_failed_calls_show_code_and_reason_even_without_a_start(page: Page, model: Conductor) -> None:
     ask(page)
-    model.says("SPECIALIST_REQUEST[nobody]", "SPECIALIST_REQUEST[files]", 'SPECIALIST_REQUEST[wiki:{"name":1}]', " x")
+    model.says("SPECIALIST_REQUEST[nobody]", 'SPECIALIST_REQUEST[wiki:{"name":1}]', " x")
     calls = page.locator(".call.failed")
-    expect(calls).to_have_count(3)
+    expect(calls).to_have_count(2)
     model.ends()
     idle(page)
     states = [text.partition(" · ")[0] for text in calls.locator(".state").all_inner_texts()]
-    assert states == ["unknown", "declined", "invalid_params"]
+    assert states == ["unknown", "invalid_params"]
     expect(calls.locator(".reason").first).to_contain_text("there is no specialist of that name")
 
 
@@ -429,6 +448,132 @@ def test_stop_ends_the_turn_and_the_conversation_goes_on(page: Page, model: Cond
     model.says("and on")
     expect(answer).to_have_text("and on")
     assert model.questions() == ["hello", "go on"]
+
+
+# A person is asked
+
+
+def burning(title: str) -> str:
+    return f"SPECIALIST_REQUEST[burns:{json.dumps({'title': title})}]"
+
+
+def test_a_call_waits_for_approve(page: Page, model: Conductor) -> None:
+    ask(page)
+    model.says("I will. ", burning("Emma"), " x")
+    call = page.locator(".call")
+    expect(call).to_have_class("call waiting")
+    expect(call.locator(".state")).to_have_text("needs your approval")
+    question = call.get_by_role("group", name="Approval of burns")
+    expect(question).to_contain_text("Nothing is done unless you approve, until ")
+    expect(call.locator("pre")).to_have_text('{ "title": "Emma" }')
+    expect(call.locator("pre")).to_be_visible()
+    expect(page.get_by_label("Message")).to_be_focused()  # so that nobody approves while typing
+    assert burnt == []
+    question.get_by_role("button", name="Approve").click()
+    expect(call).to_have_class("call ok")
+    expect(question).to_have_count(0)
+    expect(call.locator(".result")).to_have_text("Emma is ashes.")
+    expect(page.get_by_label("Message")).to_be_focused()
+    assert burnt == ["Emma"]
+    model.says("It burnt.")
+    model.ends()
+    idle(page)
+    expect(page.locator(".answer > .text")).to_have_text(["I will.", "It burnt."])
+
+
+def test_a_call_waits_for_decline(page: Page, model: Conductor) -> None:
+    ask(page)
+    model.says(burning("Emma"), " x")
+    page.get_by_role("button", name="Decline").press("Enter")
+    call = page.locator(".call")
+    expect(call).to_have_class("call failed")
+    expect(call.locator(".state")).to_contain_text("declined · ")
+    expect(call.locator(".reason")).to_contain_text("a person was asked to approve it and did not")
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    model.says("I did not.")
+    model.ends()
+    idle(page)
+    assert burnt == []
+
+
+def test_each_of_two_calls_has_its_own_buttons(page: Page, model: Conductor) -> None:
+    ask(page)
+    model.says(burning("Emma"), burning("Ulysses"), " x")
+    calls = page.locator(".call")
+    expect(page.locator(".call.waiting")).to_have_count(2)
+    calls.nth(1).get_by_role("button", name="Approve").click()
+    expect(calls.nth(1)).to_have_class("call ok")
+    expect(calls.nth(0)).to_have_class("call waiting")
+    calls.nth(0).get_by_role("button", name="Decline").click()
+    expect(calls.nth(0)).to_have_class("call failed")
+    model.ends()
+    idle(page)
+    assert burnt == ["Ulysses"]
+
+
+def test_an_approval_that_nobody_gives_in_time_expires(context: BrowserContext) -> None:
+    burnt.clear()
+    with brain_served(some_specialists(), APPROVAL_SECONDS=1) as server:
+        server.play(Player([burning("Emma")], ["I did not."]))
+        for page in opened(context, server.url):
+            ask(page)
+            expect(page.get_by_role("button", name="Approve")).to_be_visible()
+            expect(page.locator(".call")).to_have_class("call failed")
+            expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+            expect(page.locator(".answer > .text")).to_have_text("I did not.")
+    assert burnt == []
+
+
+def test_stop_ends_the_wait_for_an_approval(page: Page, model: Conductor, running_brain: Server) -> None:
+    ask(page)
+    model.says(burning("Emma"), " x")
+    expect(page.locator(".call.waiting")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    idle(page)
+    expect(page.locator(".call .state")).to_have_text("not finished")
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    assert running_brain.left(1) == []
+    assert burnt == []
+
+
+def test_nothing_in_the_parameters_is_hidden(page: Page, model: Conductor) -> None:
+    ask(page)
+    model.says(burning("a\u202egpj.exe\u200b\u00a0<b>é</b>\n" + "long " * 2000), " x")
+    shown = page.locator(".call pre")
+    expect(shown).to_contain_text('{ "title": "a\\u{202e}gpj.exe\\u{200b}\\u{a0}<b>é</b>\\nlong long ')
+    assert shown.inner_text().count("long") == 2000
+    page.get_by_role("button", name="Decline").click()
+    expect(page.locator(".call")).to_have_class("call failed")
+
+
+@pytest.mark.parametrize("status", [410, 409])
+def test_an_answer_that_is_refused_says_why(broken: Page, double: Double, status: int) -> None:
+    turn = begin(broken, double)
+    turn.write(sse("approval_required", call_id="c1", name="burns", params={}, expires_at="2100-01-01T00:00:00Z"))
+    double.refusal = JSONResponse({"error": {"code": "gone", "message": "It is too late."}}, status)
+    broken.get_by_role("button", name="Approve").click()
+    expect(broken.get_by_role("status")).to_have_text("It is too late. (gone)")
+    broken.get_by_role("button", name="Decline").click()
+    expect(broken.get_by_role("button", name="Decline")).to_have_count(0)
+    assert double.decided == [("t1", "c1", {"approve": True}), ("t1", "c1", {"approve": False})]
+    turn.write(sse("specialist_error", call_id="c1", name="burns", params={}, code="declined", reason="no", ms=1))
+    turn.done()
+    idle(broken)
+
+
+def test_an_answer_that_does_not_reach_the_server_can_be_given_again(broken: Page, double: Double) -> None:
+    turn = begin(broken, double)
+    turn.write(sse("approval_required", call_id="c1", name="burns", params={}, expires_at="2100-01-01T00:00:00Z"))
+    broken.route("**/approvals/*", lambda route: route.abort())
+    approve = broken.get_by_role("button", name="Approve")
+    approve.click()
+    expect(broken.get_by_role("status")).to_have_text("The server could not be reached; try again.")
+    broken.unroute("**/approvals/*")
+    approve.click()
+    expect(approve).to_have_count(0)
+    assert double.decided == [("t1", "c1", {"approve": True})]
+    turn.done()
+    idle(broken)
 
 
 def test_new_conversation_forgets_the_old_one(page: Page, model: Conductor, running_brain: Server) -> None:
@@ -478,6 +623,7 @@ def test_specialists_are_listed(page: Page) -> None:
     entries = page.locator("#specialists li")
     expect(entries).to_have_text(
         [
+            "burns titleBurns a book.asks before it acts",
             "filesLists the files.needs a signed-in user · asks before it acts",
             "moonLooks at the moon.it needs a moon: buy one",
             "readerReads texts.",
