@@ -224,9 +224,11 @@ class Pass:
         self._over = chunk is None
         for piece in self._scanned(chunk):
             if isinstance(piece, str):
-                if token := self._token(piece):
-                    events.append(token)
+                text = piece if self._stops is None else self._stops.feed(piece)
+                if text:
+                    events.append(self._token(text))
                 if self._stops is not None and self._stops.found:
+                    self._over = True
                     break
             elif isinstance(piece, Thinking):
                 events.append(piece)
@@ -237,16 +239,7 @@ class Pass:
                     break
         return events if chunk is not None else [*events, *self._flushed()]
 
-    def _token(self, text: str) -> Token | None:
-        """Visible text, as far as it is not to be cut off; it ends the pass when the client said that it should."""
-        if self._stops is not None:
-            text = self._stops.feed(text)
-            self._over = self._over or self._stops.found
-            if not text:
-                return None
-        return self._shown(text)
-
-    def _shown(self, text: str) -> Token:
+    def _token(self, text: str) -> Token:
         if self.first_text is None:
             self.first_text = time.monotonic()
         self._said.add(text)
@@ -255,7 +248,7 @@ class Pass:
     def _flushed(self) -> Sequence[Event]:
         """What was held back of the text, for it could have been the beginning of a stop."""
         held = self._stops.close() if self._stops is not None else ""
-        return (self._shown(held),) if held else ()
+        return (self._token(held),) if held else ()
 
     @property
     def stopped(self) -> bool:
