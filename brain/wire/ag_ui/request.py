@@ -120,9 +120,8 @@ def _props(sent: msgspec.Raw) -> SentProps:
 
 
 def _of_brain(sent: SentProps, user: str | None, settings: Settings, models: Set[str]) -> Ask:
-    """What the native protocol makes of its own options; `…` stands for the messages, which are read elsewhere."""
+    """What the native protocol makes of its own options."""
     own = native.Sent(
-        "…",
         model=sent.model,
         specialists=sent.specialists,
         limits=sent.limits,
@@ -130,7 +129,7 @@ def _of_brain(sent: SentProps, user: str | None, settings: Settings, models: Set
         time_zone=sent.time_zone,
     )
     try:
-        return native.ask_of(own, [], user, settings, frozenset(models))
+        return native.ask_without_message(own, user, settings, models)
     except BadRequest as error:
         message, field = f"forwardedProps.{error.message}", f"forwardedProps.{error.field}"
         raise BadRequest(message, field, code=error.code, status=error.status) from None

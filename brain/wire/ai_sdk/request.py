@@ -60,7 +60,6 @@ def parse(
 
 def _ask(sent: Sent, spoken: Sequence[Spoken], user: str | None, settings: Settings, models: frozenset[str]) -> Ask:
     own = native.Sent(
-        "…",
         conversation_id=sent.id,
         model=sent.model,
         specialists=sent.specialists,
@@ -69,7 +68,7 @@ def _ask(sent: Sent, spoken: Sequence[Spoken], user: str | None, settings: Setti
         time_zone=sent.time_zone,
     )
     newest = next((one.text for one in reversed(spoken) if one.role == "user"), "")
-    return replace(native.ask_of(own, [], user, settings, models), message=newest, asks_person=True)
+    return replace(native.ask_without_message(own, user, settings, models), message=newest, asks_person=True)
 
 
 def _wanted(sent: Sent) -> Wanted:

@@ -3,7 +3,7 @@
 import base64
 import re
 import zoneinfo
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, get_args
@@ -69,18 +69,18 @@ class Approval(msgspec.Struct, forbid_unknown_fields=True):
     approve: bool
 
 
-def parse(body: bytes, user: str | None, settings: Settings, models: frozenset[str]) -> Ask:
+def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -> Ask:
     """Reads a JSON body.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
     sent = decoded(body, Sent)
-    return ask_of(sent, [_attachment(item, n) for n, item in enumerate(sent.attachments)], user, settings, models)
+    return _ask(sent, [_attachment(item, n) for n, item in enumerate(sent.attachments)], user, settings, models)
 
 
 def parse_form(
-    form: Mapping[str, str], files: list[Attachment], user: str | None, settings: Settings, models: frozenset[str]
+    form: Mapping[str, str], files: list[Attachment], user: str | None, settings: Settings, models: Set[str]
 ) -> Ask:
     """Reads the fields of a multipart body or of a query: the same names; what is no text in JSON is JSON there.
 
@@ -92,7 +92,7 @@ def parse_form(
     except msgspec.ValidationError as error:
         raise wrong(error) from None
     attachments = [_attachment(item, n) for n, item in enumerate(sent.attachments)]
-    return ask_of(sent, attachments + files, user, settings, models)
+    return _ask(sent, attachments + files, user, settings, models)
 
 
 def _form_value(name: str, text: str) -> Any:
@@ -116,26 +116,28 @@ _FORM_JSON: Mapping[str, Any] = {
 }
 
 
-def ask_of(
-    sent: Sent, attachments: list[Attachment], user: str | None, settings: Settings, models: frozenset[str]
-) -> Ask:
-    """What was sent, checked against the settings.
+def _ask(sent: Sent, attachments: list[Attachment], user: str | None, settings: Settings, models: Set[str]) -> Ask:
+    if sent.message is not None and sent.prompt is not None:
+        raise BadRequest("Give either message or prompt, not both.", "prompt")
+    message = sent.message if sent.message is not None else sent.prompt or ""
+    if not message.strip():
+        raise BadRequest("message is missing or empty.", "message")
+    if len(message) > MESSAGE_LENGTH:
+        raise BadRequest(f"message may be {MESSAGE_LENGTH:,} characters long.", "message", code="too_large", status=413)
+    if len(attachments) > ATTACHMENTS_MOST:
+        raise too_many()
+    numbered = tuple(replace(attachment, id=n) for n, attachment in enumerate(attachments, 1))
+    return replace(ask_without_message(sent, user, settings, models), message=message, attachments=numbered)
+
+
+def ask_without_message(sent: Sent, user: str | None, settings: Settings, models: Set[str]) -> Ask:
+    """What was sent, checked against the settings; but for message and files, which other protocols send elsewhere.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    if sent.message is not None and sent.prompt is not None:
-        raise BadRequest("Give either message or prompt, not both.", "prompt")
-    message = sent.message if sent.message is not None else sent.prompt
-    if not (message or "").strip():
-        raise BadRequest("message is missing or empty.", "message")
-    assert message is not None
-    if len(message) > MESSAGE_LENGTH:
-        raise BadRequest(f"message may be {MESSAGE_LENGTH:,} characters long.", "message", code="too_large", status=413)
     if len(sent.system) > MESSAGE_LENGTH:
         raise BadRequest(f"system may be {MESSAGE_LENGTH:,} characters long.", "system", code="too_large", status=413)
-    if len(attachments) > ATTACHMENTS_MOST:
-        raise too_many()
     for field in ("conversation_id", "request_id", "replace_from"):
         if (value := getattr(sent, field)) is not None and not _ID.fullmatch(value):
             raise BadRequest(f"{field} must be 1 to 64 letters, digits, _ or -.", field)
@@ -143,13 +145,12 @@ def ask_of(
         raise BadRequest(f"model must be one of: {', '.join(sorted(models))}.", "model")
     zone = _time_zone(sent.time_zone, settings.time_zone)
     return Ask(
-        message=message,
+        message="",
         user=user,
         limits=_limits(sent.limits, settings.limits),
         syntax=settings.syntax if sent.syntax is None else _syntax(sent.syntax),
         time_zone=zone,
         conversation_id=sent.conversation_id,
-        attachments=tuple(replace(attachment, id=n) for n, attachment in enumerate(attachments, 1)),
         model=sent.model,
         specialists=None if sent.specialists is None else frozenset(sent.specialists),
         system=sent.system,

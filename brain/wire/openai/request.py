@@ -114,16 +114,15 @@ def _check(sent: Sent) -> None:
 
 
 def _of_brain(own: SentOwn, conversation_id: str | None, user: str | None, settings: Settings, models: Set[str]) -> Ask:
-    """What the native protocol makes of Brain's own fields; `…` stands for the messages, which are read elsewhere."""
+    """What the native protocol makes of Brain's own fields."""
     said = native.Sent(
-        "…",
         conversation_id=conversation_id,
         specialists=own.specialists,
         limits=own.limits,
         time_zone=own.time_zone,
     )
     try:
-        return native.ask_of(said, [], user, settings, frozenset(models))
+        return native.ask_without_message(said, user, settings, models)
     except BadRequest as error:
         native_name = error.field or ""
         field = "X-Conversation-Id" if native_name == "conversation_id" else f"brain.{native_name}"
