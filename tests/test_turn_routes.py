@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import re
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from eventsource import Message, read
+from eventsource import EventSource, Message, read
 from serving import Player, Server, brain_served, served, settings
 from starlette.applications import Starlette
 
@@ -438,6 +439,37 @@ def test_a_post_with_a_last_event_id_starts_nothing(server: Server, client: http
     unknown = client.post("/v1/chat/stream", json={"message": "hi"}, headers={"last-event-id": "t0123456789abcdef.3"})
     assert refused(unknown) == (410, "gone", "last-event-id")
     assert len(player.asked) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_who_is_cut_off_again_and_again_while_it_runs_misses_nothing(
+    server: Server, client: httpx.Client, seed: int
+) -> None:
+    words = [item for n in range(150) for item in (f"Wörd{n}😀 ", 0.002)]
+    player = Player([*words, 'SPECIALIST_REQUEST[nap:{"seconds":0.05}]', " ", "SPECIALIST_REQUEST[nobody]"], words)
+    server.play(player)
+    if seed % 2:
+        address, query = "/v1/chat/stream", {"message": "hi", "request_id": f"again{seed}"}
+    else:
+        address, query = f"{begun(client)[1]}/events", {}
+    chance = random.Random(seed)
+    source, cuts = EventSource(), 0
+    heard: list[Message] = []
+    while not heard or heard[-1].type != "done":
+        headers = {"last-event-id": source.last_event_id} if source.last_event_id else {}
+        left = chance.randrange(600 if chance.random() < 0.97 else 12_000)
+        source.opened()
+        with client.stream("GET", address, params=query, headers=headers) as response:
+            assert response.status_code == 200
+            for piece in response.iter_raw():
+                heard += source.feed(piece[:left])
+                left -= len(piece)
+                if left <= 0:
+                    break
+        cuts += 1
+    assert cuts > 10
+    assert heard == events(client, f"/v1/turns/{source.last_event_id.partition('.')[0]}")
+    assert len(player.asked) == 2
 
 
 def test_turns_are_kept_for_a_while(server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
