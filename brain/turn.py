@@ -217,13 +217,12 @@ class Turn:
         return True
 
     def _put_in(self, *, goes_on: bool) -> Sequence[Event]:
-        """What the user wanted to be put in; what is written behind it begins a paragraph of its own."""
+        """What the user wanted to be put in; text that was left for it is parted from what comes behind."""
         inbox, self._desk.inbox[:] = self._desk.inbox[:], []
         told: list[Event] = [Notice("steered", message) for message in inbox]
-        parts = self.exchange.parts
-        said = next((part.text for part in reversed(parts[self._before :]) if isinstance(part, Said)), "\n")
-        if goes_on and not said.endswith("\n"):
-            parts.append(Said(APART, parts[-1].turn_pass))
+        last = self.exchange.parts[-1] if len(self.exchange.parts) > self._before else None
+        if goes_on and isinstance(last, Said) and not last.text.endswith("\n"):
+            self.exchange.parts.append(Said(APART, last.turn_pass))
             told.insert(0, Token(APART))
         self.exchange.parts += [Steered(blocks.harmless(message), len(self._account.passes)) for message in inbox]
         return told

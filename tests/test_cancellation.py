@@ -302,8 +302,8 @@ class Ruled:
                 if isinstance(event, ApprovalRequired):
                     await asyncio.sleep(0)
                     self.turn.decide(event.call_id, True)
-                elif isinstance(event, Token) and event.text.endswith("1"):
-                    self.said.append(f"after {event.text}")
+                elif isinstance(event, Token) and event.text.rstrip().endswith("1"):
+                    self.said.append(f"after {event.text.rstrip()}")
                     self.turn.steer(self.said[-1])
                 yield event
 
@@ -312,7 +312,7 @@ class Ruled:
 def test_a_turn_with_a_person_at_its_side_can_end_at_every_step(end: Ending) -> None:
     passes: list[list[Item]] = [
         ["A1", "\n", "never"],
-        ["B1", marked("asks"), " ", marked("obeys")],
+        ["B1 ", marked("asks"), " ", marked("obeys")],
         ["C1", ". ", "never"],
         ["D."],
     ]
@@ -332,7 +332,7 @@ def test_a_turn_with_a_person_at_its_side_can_end_at_every_step(end: Ending) -> 
         parts = turn.exchange.parts
         assert [part.text for part in parts if isinstance(part, Steered)] == ruled.said
         assert all(part.outcome in (None, "cancelled") for part in parts if isinstance(part, Called))
-        assert "A1\nB1\n\nC1. \n\nD.".startswith(turn.exchange.visible)
+        assert "A1\nB1 C1. \n\nD.".startswith(turn.exchange.visible)
         session.keep(turn, asked)
         if whole:
             assert ruled.said == ["after A1", "after B1", "after C1"]

@@ -133,7 +133,7 @@ def test_never_inside_a_marker(chunks: list[str]) -> None:
     one = Steering(chunks, "New.", says=[(at_text("Look."), "Be short!")])
     told = one.told()
     assert told[:3] == ["Look. ", START, RESULT]
-    assert told[3:] == ["\n\n", {"steered": "Be short!"}, "New.", done("Look. \n\nNew.", 1, 2)]
+    assert told[3:] == [{"steered": "Be short!"}, "New.", done("Look. New.", 1, 2)]
 
 
 def test_a_half_read_marker_is_read_to_its_end() -> None:
@@ -149,10 +149,9 @@ def test_a_half_read_marker_is_read_to_its_end() -> None:
         "Look. ",
         START,
         RESULT,
-        "\n\n",
         {"steered": "Be short!"},
         "New.",
-        done("Look. \n\nNew.", 1, 2),
+        done("Look. New.", 1, 2),
     ]
 
 
@@ -219,14 +218,13 @@ def test_behind_the_blocks_of_calls() -> None:
         "Look: ",
         {"start": "c1", "name": "waits", "params": {"seconds": 0.15}},
         {"result": "c1", "text": "waited 0.15"},
-        "\n\n",
         {"steered": "Be short!"},
         "New.",
-        done("Look: \n\nNew.", 1, 2),
+        done("Look: New.", 1, 2),
     ]
     assert [(message.role, message.content) for message in model.requests[1][1:]] == [
         ("user", "Hi"),
-        ("assistant", f"Look: {marker}\n\n\n\n[SPECIALIST_RESULT: waits]\nwaited 0.15\n[/SPECIALIST_RESULT]\n\n"),
+        ("assistant", f"Look: {marker}\n\n[SPECIALIST_RESULT: waits]\nwaited 0.15\n[/SPECIALIST_RESULT]\n\n"),
         ("user", "Be short!"),
     ]
 
