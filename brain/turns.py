@@ -19,6 +19,8 @@ BYTES_MOST = 256 * 1024 * 1024
 """Of all journals together. Turns that ended make room first, then the beginnings of those that run."""
 OVER_MOST = 10_000
 SWEEP_SECONDS = 5.0
+COMES_BACK_SECONDS = 30.0
+"""How long who left to approve a call may still come back when the time to approve it is over."""
 
 Settle = Callable[[TurnReport], None]
 
@@ -158,7 +160,7 @@ class Run:
         if self._readers or self.survives is None or self._turn is None:
             return
         waits = comes_back and self._turn.waits
-        self._begin_grace(self.survives + self._turn.approval_seconds if waits else self.survives)
+        self._begin_grace(self._turn.approval_seconds + COMES_BACK_SECONDS if waits else self.survives)
 
     def _begin_grace(self, seconds: float) -> None:
         self._grace = asyncio.get_running_loop().call_later(seconds, self.stop)

@@ -508,7 +508,11 @@ def test_nobody_can_approve_what_was_not_asked(server: Server) -> None:
     [interrupt] = interrupts(run(server, "mine"))
     turn_id, call_id, number = interrupt.split(".")
     for forged in (f"{turn_id}.c2.{number}", f"{turn_id}.{call_id}.1", f"{turn_id}.{call_id}.999999999", "x"):
-        assert trouble(run(server, "mine", resume=[answer(forged, approved=True)]))[0] in ("not_found", "interrupted", "gone")
+        assert trouble(run(server, "mine", resume=[answer(forged, approved=True)]))[0] in (
+            "not_found",
+            "interrupted",
+            "gone",
+        )
     assert trouble(run(server, "yours", resume=[answer(interrupt, approved=True)]))[0] == "not_found"
     two = [answer(interrupt, approved=True), answer("t0.c1.2", approved=True)]
     assert trouble(run(server, "mine", resume=two))[0] == "not_found"
