@@ -124,10 +124,10 @@ class Person:
 
         asked = self._open[0]
         until = asked.expires_at.astimezone()
+        tcflush(self._fd, TCIFLUSH)  # what was typed before the question is no answer to it
         self._terminal.ask(
             f"? {asked.name} needs your approval, until {until:%H:%M:%S}:\n{_listed(asked.params)}", "Approve? [y/N] "
         )
-        tcflush(self._fd, TCIFLUSH)  # what was typed before the question is no answer to it
         asyncio.get_running_loop().add_reader(self._fd, self._heard)
 
     def _heard(self) -> None:
