@@ -69,6 +69,7 @@ def test_defaults() -> None:
 
     assert (plain.timeout, plain.idle_timeout, plain.cache_seconds) == (None, None, 0.0)
     assert (plain.requires_user, plain.read_only, plain.needs_approval({})) == (False, False, False)
+    assert (plain.outside, plain.reads_only({})) == (True, False)
     assert (plain.tags, plain.examples, plain.activates_on, plain.version) == ((), (), frozenset(), "")
 
 
@@ -80,6 +81,19 @@ def test_approval_may_depend_on_the_parameters() -> None:
 
     assert mail.needs_approval({"send": True}) is True
     assert mail.needs_approval({"send": False}) is False
+
+
+def test_reading_may_depend_on_the_parameters_and_is_said_in_as_many_words() -> None:
+    says: Any = lambda params: params["how"]  # noqa: E731
+
+    @specialist(read_only=says)
+    def mail(how: str) -> str:
+        """Mails."""
+        return how
+
+    assert mail.reads_only({"how": True}) is True
+    others: list[Any] = [False, None, 1, "read", []]
+    assert [mail.reads_only({"how": how}) for how in others] == [False] * 5
 
 
 def test_calling_a_specialist_calls_its_function() -> None:
@@ -122,6 +136,7 @@ def undocumented(city: str) -> str:
         ({"approval": "sometimes"}, "approval must be never, always, or a function of the parameters"),
         ({"requires_user": "no"}, "requires_user must be True or False"),
         ({"read_only": 1}, "read_only must be True, False, or a function of the parameters"),
+        ({"read_only": len, "cache_seconds": 5}, "only a read_only specialist may have cache_seconds"),
         ({"outside": "no"}, "outside must be True or False"),
         ({"tags": "one"}, "tags must be a list of texts"),
         ({"examples": [1]}, "examples must be a list of texts"),
