@@ -226,12 +226,19 @@ def test_every_error_names_the_field_and_what_is_wrong(body: Any, field: str | N
     assert (error.field, without_place(error.message), error.code, error.status) == (field, message, "bad_request", 400)
 
 
+def test_a_syntax_that_is_named_again_is_the_same() -> None:
+    body = {"message": "a", "syntax": ["mention", "bracket", "mention", "bracket"]}
+    assert parsed(body).syntax == ("mention", "bracket")
+
+
 @pytest.mark.parametrize(
     ("body", "field", "message"),
     [
         ({"message": "a" * 200_001}, "message", "message may be 200,000 characters long."),
         ({"message": "a", "system": "a" * 200_001}, "system", "system may be 200,000 characters long."),
         ({"message": "a", "attachments": [{"name": "x", "text": "y"}] * 11}, "attachments",
+         "At most 10 attachments a message."),
+        ({"message": "a", "attachments": [{"name": "x", "data": "no base64!"}] * 11}, "attachments",
          "At most 10 attachments a message."),
         ({"message": "a", "attachments": [{"name": "x", "text": "y" * (16 * MIB + 1)}]}, "attachments[0].text",
          "attachments[0].text is larger than 16 MiB."),

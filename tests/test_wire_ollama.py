@@ -434,6 +434,8 @@ def test_a_prompt_that_is_refused(body: Any, message: str, field: str) -> None:
         (chat, asking(messages=[{"role": "assistant", "tool_calls": [calling("f", a="b" * 200_000)]}]),
          "messages[0].tool_calls[0].function.arguments may be 200,000 bytes long.",
          "messages[0].tool_calls[0].function.arguments"),
+        (chat, asking(messages=[{"role": "assistant", "tool_calls": [calling("f")] * 129}]),
+         "messages[0].tool_calls: at most 128.", "messages[0].tool_calls"),
         (generate, prompting(prompt="a" * 200_001), "prompt may be 200,000 characters long.", "prompt"),
         (generate, prompting(system="a" * 200_001), "system may be 200,000 characters long.", "system"),
     ],

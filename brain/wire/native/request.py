@@ -76,7 +76,7 @@ def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -
         BadRequest: naming the field and what is wrong with it.
     """
     sent = decoded(body, Sent)
-    return _ask(sent, [_attachment(item, n) for n, item in enumerate(sent.attachments)], user, settings, models)
+    return _ask(sent, _attachments(sent), user, settings, models)
 
 
 def parse_form(
@@ -91,8 +91,7 @@ def parse_form(
         sent = msgspec.convert({name: _form_value(name, text) for name, text in form.items()}, Sent)
     except msgspec.ValidationError as error:
         raise wrong(error) from None
-    attachments = [_attachment(item, n) for n, item in enumerate(sent.attachments)]
-    return _ask(sent, attachments + files, user, settings, models)
+    return _ask(sent, _attachments(sent) + files, user, settings, models)
 
 
 def _form_value(name: str, text: str) -> Any:
@@ -168,7 +167,7 @@ def _syntax(names: Sequence[str]) -> tuple[SyntaxName, ...]:
             raise BadRequest(f"syntax[{place}] must be one of: {', '.join(known)}.", f"syntax[{place}]")
     if not names:
         raise BadRequest("syntax must name one syntax at least.", "syntax")
-    return tuple(known[name] for name in names)
+    return tuple(dict.fromkeys(known[name] for name in names))  # each once: scanners are kept for each of these
 
 
 def steering(body: bytes) -> str:
@@ -205,6 +204,12 @@ def event_number(event_id: str) -> tuple[str, int]:
         message = "Last-Event-ID is the id of no event that is kept; ask again without it."
         raise BadRequest(message, "last-event-id", code="gone", status=410)
     return found["turn"], int(found["number"])
+
+
+def _attachments(sent: Sent) -> list[Attachment]:
+    if len(sent.attachments) > ATTACHMENTS_MOST:  # before any is decoded
+        raise too_many()
+    return [_attachment(item, n) for n, item in enumerate(sent.attachments)]
 
 
 def _attachment(item: SentAttachment, position: int) -> Attachment:

@@ -12,6 +12,8 @@ from brain.wire.ollama.body import SentCall, SentMessage, mapping
 MESSAGES_MOST = 4096
 FILES_MOST = 100
 """In all messages together."""
+CALLS_MOST = 128
+"""In one message."""
 ARGUMENTS_BYTES = 200_000
 
 
@@ -45,6 +47,9 @@ class Conversation:
             case "user":
                 return Spoken("user", text, images_of(message.images, f"{place}.images"))
             case "assistant":
+                if len(message.tool_calls or ()) > CALLS_MOST:
+                    field = f"{place}.tool_calls"
+                    raise BadRequest(f"{field}: at most {CALLS_MOST}.", field, code="too_large", status=413)
                 calls = tuple(_handed(call, n, index) for index, call in enumerate(message.tool_calls or ()))
                 self._open = [*calls] if calls else self._open
                 return Spoken("assistant", text, calls=calls)
