@@ -1,6 +1,7 @@
 """What a turn told, for readers that come and go: from any place on, in order, whole, and in bounded memory."""
 
 import asyncio
+import random
 import tracemalloc
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
@@ -52,6 +53,11 @@ async def read(journal: Journal, after: int = 0, pause: Callable[[], Coroutine[A
             if pause is not None:
                 await pause()
     return events
+
+
+async def first_piece(journal: Journal, after: int) -> Sequence[Event]:
+    async with aclosing(journal.follow(after)) as pieces:
+        return await anext(pieces)
 
 
 async def told_slowly(journal: Journal, batches: Sequence[Sequence[Event]] = TOLD) -> None:
@@ -160,7 +166,7 @@ def test_one_that_catches_up_lets_others_have_their_turn() -> None:
 
 @pytest.mark.parametrize(
     ("text", "most"),
-    [("word", 512), ("a" * 1_000, 62), ("ü" * 1_000, 17), ("a" * 1_000_000, 1)],
+    [("word", 512), ("a" * 1_000, 59), ("ü" * 1_000, 58), ("😀" * 1_000, 16), ("a" * 1_000_000, 1)],
 )
 def test_what_is_given_at_once_is_small(text: str, most: int) -> None:
     async def main() -> list[int]:
@@ -171,7 +177,68 @@ def test_what_is_given_at_once_is_small(text: str, most: int) -> None:
     assert max(asyncio.run(main())[:-1]) == most
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_was_told_is_told_again(seed: int) -> None:
+    chance = random.Random(seed)
+    told: list[Event] = []
+    journal = Journal()
+    for n in range(300):
+        batch: list[Event] = [Token(chance.choice(("", "a", "wörd", "😀" * 3, "b" * 1_500))) for _ in range(n % 7)]
+        batch.insert(chance.randrange(len(batch) + 1), Thinking(f"{n}") if n % 11 == 0 else Token(f"{n}"))
+        told += batch
+        journal.add(batch)
+        assert (journal.count, journal.told()) == (len(told), told)
+        after = chance.randrange(len(told))
+        piece = asyncio.run(first_piece(journal, after))
+        assert 0 < len(piece) <= 512
+        assert piece == told[after : after + len(piece)]
+    journal.add([DONE])
+    told.append(DONE)
+    for after in range(0, len(told) + 1, 7):
+        assert asyncio.run(read(journal, after)) == told[after:]
+    assert journal.told() == told
+    assert [journal.told(count) for count in (1, 63, 64, 65, 500)] == [told[:count] for count in (1, 63, 64, 65, 500)]
+
+
+def test_the_beginning_is_told_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.journal.JOURNAL_BYTES", 3_000)
+    journal = filled([[Token("a" * 1_100)]])
+    assert journal.told(1) == journal.told() == [Token("a" * 1_100)]
+    with pytest.raises(BadRequest, match="no longer kept") as more:
+        journal.told(2)
+    journal.add([Token("a" * 1_100)] * 4)
+    with pytest.raises(BadRequest, match="no longer kept") as forgotten:
+        journal.told()
+    assert [(one.value.code, one.value.status) for one in (more, forgotten)] == [("gone", 410)] * 2
+
+
+def test_its_end_can_be_waited_for() -> None:
+    async def main() -> None:
+        journal = Journal()
+        waits = asyncio.create_task(journal.end())
+        await told_slowly(journal, TOLD[:3])
+        assert not waits.done()
+        journal.add(TOLD[3])
+        await waits
+        await journal.end()
+        assert waiting(journal) == 0
+
+    asyncio.run(main())
+
+
 # Memory
+
+
+def test_a_token_takes_little_more_than_its_characters() -> None:
+    tracemalloc.start()
+    try:
+        journal = filled([[Token(f"{n:05}")] for n in range(50_000)])
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert journal.count == 50_000
+    assert taken / 50_000 < 16
+    assert 0.7 < journal.bytes / taken < 1.1
 
 
 def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,10 +247,8 @@ def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (journal.count, journal.bytes <= 10_000) == (1_000, True)
     kept = [n for n in range(1_001) if not is_gone(journal, n)]
     assert kept == list(range(kept[0], 1_001))
-    assert 50 <= len(kept) <= 101
-    journal.add([DONE])
-    found = asyncio.run(read(journal, kept[0]))
-    assert found == [*[Token(f"{n:036}") for n in range(kept[0] + 1, 1_001)], DONE]
+    assert 64 <= len(kept) <= 300
+    assert asyncio.run(first_piece(journal, kept[0])) == [Token(f"{n:036}") for n in range(kept[0] + 1, 1_001)]
 
 
 def is_gone(journal: Journal, after: int) -> bool:
@@ -195,8 +260,8 @@ def is_gone(journal: Journal, after: int) -> bool:
 
 
 def test_what_is_no_longer_kept_or_was_never_told_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.journal.JOURNAL_BYTES", 1_000)
-    journal = filled([[Token("a" * 300)]] * 5)
+    monkeypatch.setattr("brain.journal.JOURNAL_BYTES", 3_000)
+    journal = filled([[Token("a" * 1_100)]] * 5)
     assert gone(journal, 0) == ("gone", 410, "last-event-id")
     assert gone(journal, 6) == ("gone", 410, "last-event-id")
     journal.check(5)
