@@ -31,8 +31,13 @@ SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "ollama:m"})
 MIB = 1024 * 1024
 PLAIN = Ask(
-    message="Hi", user="me", limits=Limits(calls=7), syntax=("bracket", "function_call"), time_zone="UTC"
-)  # fmt: skip
+    message="Hi",
+    user="me",
+    limits=Limits(calls=7),
+    syntax=("bracket", "function_call"),
+    time_zone="UTC",
+    asks_person=True,
+)
 
 
 def parsed(body: Any) -> Ask:
@@ -78,6 +83,7 @@ def test_the_most_that_can_be_asked() -> None:
         specialists=frozenset({"ocr", "docs"}),
         system="Be kind.",
         call_seconds=0.5,
+        asks_person=True,
     )
     body = {
         "message": "Hi",

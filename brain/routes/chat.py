@@ -1,7 +1,6 @@
 """Roof: Brain's own protocol. One turn as a stream of server-sent events."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -40,7 +39,7 @@ async def _posted(request: Request) -> Response:
     """A turn that ends when its reader leaves."""
     if LAST_EVENT_ID in request.headers:  # a reader that was cut off; another turn is not what it asks for
         return _again(request)
-    ask = replace(await asked(request), asks_person=True)
+    ask = await asked(request)
     joined = house_of(request).turns.asked(ask)
     if joined is not None:
         return followed(request, joined, native.Encoder(joined.id))
@@ -59,7 +58,7 @@ async def _got(request: Request) -> Response:
     ask = native.parse_form(fields, [], user_of(request), house.settings, house.names())
     run = house.turns.asked(ask)
     if run is None:
-        run = begun(request, replace(ask, asks_person=True), "native", survives=READER_SECONDS)
+        run = begun(request, ask, "native", survives=READER_SECONDS)
         run.alone()
     return followed(request, run, native.Encoder(run.id))
 

@@ -1,6 +1,5 @@
 """Roof: turns as things of their own. They run on without a reader, can be read by many, stopped, steered, approved."""
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -18,7 +17,7 @@ from brain.wire import native
 
 async def create(request: Request) -> Response:
     """`POST /v1/turns`: begins one, which runs on whoever reads it."""
-    ask = replace(await asked(request), asks_person=True)
+    ask = await asked(request)
     run = house_of(request).turns.asked(ask)
     if run is None:
         run = begun(request, ask, "native")

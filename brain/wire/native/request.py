@@ -126,7 +126,8 @@ def _ask(sent: Sent, attachments: list[Attachment], user: str | None, settings: 
     if len(attachments) > ATTACHMENTS_MOST:
         raise too_many()
     numbered = tuple(replace(attachment, id=n) for n, attachment in enumerate(attachments, 1))
-    return replace(ask_without_message(sent, user, settings, models), message=message, attachments=numbered)
+    ask = ask_without_message(sent, user, settings, models)
+    return replace(ask, message=message, attachments=numbered, asks_person=True)
 
 
 def ask_without_message(sent: Sent, user: str | None, settings: Settings, models: Set[str]) -> Ask:
