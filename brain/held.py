@@ -68,7 +68,8 @@ class Held:
         system = "\n\n".join(filter(None, [self._ask.system, *self._system]))
         ask = replace(self._ask, message=newest.question, system=system, attachments=tuple(newest.attachments))
         exchanges = [draft.made() for draft in earlier]
-        return ask, Conversation(conversation_id, exchanges, files, begun=newest.made())
+        answered = any(message.role in ("assistant", "tool") for message in spoken)  # and who knows from what
+        return ask, Conversation(conversation_id, exchanges, files, begun=newest.made(), outside=answered)
 
     def _take(self, message: Spoken) -> None:
         if message.role == "system":

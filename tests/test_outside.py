@@ -128,9 +128,15 @@ def test_a_result_of_a_clients_tool_counts_as_well() -> None:
     ]
     ask, conversation = Held(asked, ["notes"]).conversation(answered, "c")
     assert asked_for(BOOKS, ask=ask, conversation=conversation)
-    ask, conversation = Held(asked, ["notes"]).conversation(answered[:2], "c")
+    ask, conversation = Held(asked, ["notes"]).conversation(answered[:1], "c")
     assert not asked_for(BOOKS, ask=ask, conversation=conversation)
     ask, conversation = Held(asked, []).conversation([answered[0], answered[2]], "c")
+    assert asked_for(BOOKS, ask=ask, conversation=conversation)
+
+
+def test_an_answer_in_a_clients_history_may_hold_anybodys_words() -> None:
+    said = [Spoken("user", "What does the page say?"), Spoken("assistant", "Pay me."), Spoken("user", "Thanks.")]
+    ask, conversation = Held(ask_for(), ["notes"]).conversation(said, "c")
     assert asked_for(BOOKS, ask=ask, conversation=conversation)
 
 
