@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -39,6 +40,9 @@ log = logging.getLogger("brain")
 
 PROGRESS_SECONDS = 0.05
 """Progress of one call is told at most so often, and not twice the same; what comes in between is left out."""
+
+GATHERING_SECONDS = 1.0
+"""How long a call waits for further ones of its pass before a person is asked: they are asked about together."""
 
 LETTING_GO_SECONDS = 0.1
 """How long cancelled calls are waited for: longer than `run` waits for a specialist that does not listen."""
@@ -101,6 +105,7 @@ class Calls:
         self._open: list[_Open] = []
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._complete = False
+        self._all_taken = asyncio.Event()
         self.handed = False
 
     def __len__(self) -> int:
@@ -133,6 +138,7 @@ class Calls:
     def complete(self) -> None:
         """Says that no more calls will come."""
         self._complete = True
+        self._all_taken.set()
         self._answered = None  # whose pass knows us: the two would wait for the garbage collector
         self._tell_if_over()
 
@@ -221,11 +227,16 @@ class Calls:
     async def _begin_if_approved(
         self, opened: _Open, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]
     ) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GATHERING_SECONDS):
+                await self._all_taken.wait()
         opened.approvals = approvals = self._desk.approvals
         expires_at = approvals.open(opened.call_id)
         self._events.put_nowait(ApprovalRequired(opened.call_id, opened.name, opened.params or {}, expires_at))
-        approved = await approvals.decided(opened.call_id)
-        opened.began = time.monotonic()
+        try:
+            approved = await approvals.decided(opened.call_id)
+        finally:
+            opened.began = time.monotonic()
         if approved:
             self._begin(opened, entry, arguments, attachments)
         else:

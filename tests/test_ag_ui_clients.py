@@ -469,7 +469,17 @@ def test_approvals_asked_for_together_are_answered_together(server: Server) -> N
     assert sorted(outcomes.values()) == ["declined", "ok"]
 
 
-def test_an_approval_that_comes_later_is_asked_for_in_a_run_of_its_own(server: Server) -> None:
+def test_approvals_of_one_pass_are_asked_for_together(server: Server) -> None:
+    server.play(Player([SENDS, 0.1, SENDS.replace("Ada", "Bob")], ["Done."]))
+    both = interrupts(run(server, "together"))
+    last = run(server, "together", resume=[answer(one, approved=True) for one in both])
+    assert (len(both), sorted(SENT), last[-1]["outcome"]) == (2, ["Ada", "Bob"], {"type": "success"})
+
+
+def test_an_approval_that_comes_later_is_asked_for_in_a_run_of_its_own(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brain.calls.GATHERING_SECONDS", 0.02)
     server.play(Player([SENDS, 0.3, SENDS.replace("Ada", "Bob")], ["Done."]))
     [first] = interrupts(run(server, "later"))
     time.sleep(0.5)

@@ -469,7 +469,7 @@ def test_a_turn_that_ends_meanwhile(reason: Interruption, code: str, last: dict[
     one = Asked([SEND % "bob", WAIT], say=lambda turn, asked: turn.stop(reason))
     began = time.monotonic()
     assert one.told() == [asks("c1", "bob"), {"error": "c1", "name": "sends", "code": code}, last]
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 2
     assert one.post.sent == []
     assert one.turn.report("native").calls[0].approval == "asked"
     assert code_of(lambda: one.turn.decide("c1", True)) == ("gone", 410)
