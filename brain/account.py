@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from brain.events import ErrorCode, StopReason, Usage
+from brain.messages import PassUsage
 from brain.report import PassReport
 from brain.usage import Counted
 
@@ -44,22 +45,32 @@ class Account:
     def take(self, began: float, first_text: float | None, finish: StopReason) -> None:
         """A pass ended, however it did."""
         taken, estimated = self.tokens.pass_ended()
-        first = None if first_text is None else self.since(first_text)
+        one = self._pass(began, first_text, taken, estimated)
         if self.first_token_ms is None:
-            self.first_token_ms = first
-        self.passes.append(
-            PassReport(
-                number=len(self.passes) + 1,
-                began_ms=self.since(began),
-                first_token_ms=first,
-                ended_ms=self.now(),
-                prompt_tokens=taken.prompt,
-                completion_tokens=taken.completion,
-                reused_tokens=taken.reused,
-                estimated=estimated,
-                finish=finish,
-            )
+            self.first_token_ms = one.first_token_ms
+        self.passes.append(replace(one, ended_ms=self.now(), finish=finish))
+
+    def running(self, began: float, first_text: float | None) -> PassReport:
+        """The pass that runs; what it took so far is estimated."""
+        return self._pass(began, first_text, *self.tokens.so_far())
+
+    def _pass(self, began: float, first_text: float | None, taken: PassUsage, estimated: bool) -> PassReport:
+        return PassReport(
+            number=len(self.passes) + 1,
+            began_ms=self.since(began),
+            first_token_ms=None if first_text is None else self.since(first_text),
+            ended_ms=None,
+            prompt_tokens=taken.prompt,
+            completion_tokens=taken.completion,
+            reused_tokens=taken.reused,
+            estimated=estimated,
+            finish=None,
         )
+
+    def cut(self, reason: StopReason) -> None:
+        """The turn was ended in its last pass, if it had any."""
+        if self.passes:
+            self.passes[-1] = replace(self.passes[-1], finish=reason)
 
     def fail(self, code: ErrorCode) -> None:
         """The turn failed in its last pass, if it had any."""

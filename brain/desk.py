@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import sys
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -48,6 +49,7 @@ class Desk:
         tools: the client's own, by the names that the model was told.
         inbox: what the user wants to be put in.
         outside: whether the model has read anything that strangers wrote.
+        room: how many characters the answer may still have.
     """
 
     ask: Ask
@@ -60,6 +62,7 @@ class Desk:
     turn_id: str = ""
     tools: Mapping[str, Tool] = field(default_factory=dict)
     outside: bool = False
+    room: int = sys.maxsize
     inbox: list[str] = field(default_factory=list)
     calls: list[Reported] = field(default_factory=list)
     budget: Budget = field(init=False)

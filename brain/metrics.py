@@ -110,7 +110,8 @@ class Metrics:
     def _count_call(self, call: CallReport) -> None:
         name = call.name if call.name in self._specialists else "?"
         self._calls.labels(name, call.outcome or "running").inc()
-        if call.ms is not None and call.outcome in RAN and not call.cached:
+        may_run = call.approval in (None, "approved")
+        if call.ms is not None and call.outcome in RAN and not call.cached and may_run:
             self._call_seconds.labels(name).observe(call.ms / 1000)
 
     # What is told of them

@@ -243,6 +243,9 @@ class Pass:
         if self.first_text is None:
             self.first_text = time.monotonic()
         self._said.add(text)
+        self._desk.room -= len(text)
+        if self._desk.room <= 0:
+            self._over, self.finish = True, "length"
         return Token(text)
 
     def _flushed(self) -> Sequence[Event]:

@@ -29,6 +29,8 @@ from brain.usage import BYTES_A_TOKEN
 log = logging.getLogger("brain")
 
 STEERS_MOST = 20
+ANSWER_LENGTH = 8 * 1024 * 1024
+"""Characters of visible text; a model that writes more would never end."""
 APART = "\n\n"
 """What stands between the text before and behind a message that was put in."""
 
@@ -41,6 +43,7 @@ class Conversation:
         trimmed: how many of the oldest exchanges were left out.
         begun: what an answer is gone on with, if it was begun: the newest question with what clients put around it, and
             the calls that they answered since.
+        outside: whether strangers' words may stand in it, although no block says so.
     """
 
     id: str
@@ -48,6 +51,7 @@ class Conversation:
     attachments: Sequence[Attachment] = ()
     trimmed: int = 0
     begun: Exchange | None = None
+    outside: bool = False
 
 
 class Turn:
@@ -105,6 +109,8 @@ class Turn:
         self._desk = Desk(
             ask, registry, model, conversation.id, attachments, block_bytes, approvals, turn_id=self.id, tools=tools
         )
+        self._desk.room = ANSWER_LENGTH
+        self._desk.outside = self._desk.outside or conversation.outside
         self._desk.recall([*conversation.exchanges, self.exchange])
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
@@ -195,6 +201,7 @@ class Turn:
         except Interrupted as interruption:
             if interruption.reason in ("deadline", "cancelled"):
                 self._finish = interruption.reason
+                self._account.cut(interruption.reason)
             else:
                 error = _interruption_error(interruption)
         except ModelError as failure:
@@ -209,7 +216,7 @@ class Turn:
 
     def _goes_on(self, one: Pass, overdrawn: bool) -> bool:
         """Whether a pass is followed by another: it made calls, and none of them ends the turn."""
-        if one.calls is None or one.stopped or one.calls.handed or overdrawn:
+        if one.calls is None or one.stopped or one.calls.handed or overdrawn or self._desk.room <= 0:
             return False
         if self._tokens_left() == 0:
             self._finish = "length"
@@ -230,6 +237,7 @@ class Turn:
     def cut(self) -> Sequence[Event]:
         """The last events of a turn whose generator was closed before it had told them."""
         self._finish = "cancelled"
+        self._account.cut("cancelled")
         return self._end(None)
 
     def _end(self, error: Error | None) -> Sequence[Event]:
@@ -308,6 +316,13 @@ class Turn:
             total_ms=self._account.now(),
         )
 
+    def _first_token_ms(self) -> int | None:
+        """When the first visible text came, also when that was in the pass that runs."""
+        first = self._pass.first_text if self._pass is not None else None
+        if self._account.first_token_ms is not None or first is None:
+            return self._account.first_token_ms
+        return self._account.since(first)
+
     def report(self, wire: str) -> TurnReport:
         """What happened so far; `wire` is the protocol of who asked."""
         last, account = self.last, self._account
@@ -321,11 +336,14 @@ class Turn:
             state=_state(last, self.waits),
             began=account.began_at,
             total_ms=last.total_ms if isinstance(last, Done) else account.now(),
-            first_token_ms=account.first_token_ms,
+            first_token_ms=self._first_token_ms(),
             stop_reason=last.stop_reason if isinstance(last, Done) else None,
             error=last.code if isinstance(last, Error) else None,
             usage=account.usage,
-            passes=tuple(account.passes),
+            passes=(
+                *account.passes,
+                *([account.running(self._pass.began, self._pass.first_text)] if self._pass else []),
+            ),
             calls=tuple(call.report(account.began) for call in self._desk.calls),
         )
 

@@ -41,13 +41,17 @@ class Counted:
         """The server told what the pass took."""
         self._of_pass = usage
 
+    def so_far(self) -> tuple[PassUsage, bool]:
+        """What the pass took so far, and whether that is estimated, since the server did not tell."""
+        if self._of_pass is not None:
+            return self._of_pass, False
+        return PassUsage(_tokens(self._asked_bytes), _tokens(self._heard_bytes)), True
+
     def pass_ended(self) -> tuple[PassUsage, bool]:
         """The pass is over, however it ended: what it took, and whether that is estimated."""
-        usage, self._of_pass = self._of_pass, None
-        estimated = usage is None
-        if usage is None:
-            self._estimated = True
-            usage = PassUsage(_tokens(self._asked_bytes), _tokens(self._heard_bytes))
+        usage, estimated = self.so_far()
+        self._of_pass = None
+        self._estimated = self._estimated or estimated
         self._prompt += usage.prompt
         self._completion += usage.completion
         if usage.reused is not None:
