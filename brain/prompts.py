@@ -18,6 +18,9 @@ NO_RESULT = "the user's program gave no result of it; go on without it"
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
+_WHOLE_QUESTIONS = frozenset({"q", "query", "question", "message", "prompt", "request", "search", "text"})
+"""Parameters that take what was asked as it is; an example of a question would mislead for any other."""
+
 _DEPTH = 6
 """How far down a schema is shown; some contain themselves without end."""
 
@@ -158,7 +161,10 @@ def example_values(specialist: Specialist[..., Any]) -> dict[str, Any]:
     with_examples = [name for name, schema in properties.items() if _resolved(schema, {}).get("examples")]
     names = specialist.parameters.get("required") or (with_examples or list(properties))[:1]
     question = specialist.examples[0] if specialist.examples else ""
-    return {name: _sample(properties.get(name, {}), specialist.parameters, question) for name in names}
+    return {
+        name: _sample(properties.get(name, {}), specialist.parameters, question if name in _WHOLE_QUESTIONS else "")
+        for name in names
+    }
 
 
 def _sample(schema: Any, root: Mapping[str, Any], question: str, depth: int = 0) -> Any:

@@ -59,7 +59,7 @@ SPECIALIST_REQUEST[name:{"parameter":"value"}]
 Specialists:
 - beeps: Beeps. {} Example: SPECIALIST_REQUEST[beeps:{}]
 - weather: Current weather for a city. {city: string (A city, or a place.), units?: "metric"|"imperial"} \
-Example: SPECIALIST_REQUEST[weather:{"city":"weather in Paris"}]
+Example: SPECIALIST_REQUEST[weather:{"city":"…"}]
 Rules:
 - At most 5 calls an answer, 3 of one specialist. Do not repeat a call. Call only what you need; without need, just \
 answer.
@@ -107,14 +107,14 @@ MARKERS = [
     (
         "bracket",
         'SPECIALIST_REQUEST[name:{"parameter":"value"}]',
-        'SPECIALIST_REQUEST[weather:{"city":"weather in Paris"}]',
+        'SPECIALIST_REQUEST[weather:{"city":"…"}]',
     ),
     (
         "function_call",
         '<function_call>{"name":"name","args":{"parameter":"value"}}</function_call>',
-        '<function_call>{"name":"weather","args":{"city":"weather in Paris"}}</function_call>',
+        '<function_call>{"name":"weather","args":{"city":"…"}}</function_call>',
     ),
-    ("mention", '@name_specialist(parameter="value")', '@weather_specialist(city="weather in Paris")'),
+    ("mention", '@name_specialist(parameter="value")', '@weather_specialist(city="…")'),
 ]
 
 
@@ -127,7 +127,7 @@ def test_the_prompt_teaches_the_first_syntax_and_the_scanner_reads_it(
     assert lines[4].endswith(f" Example: {example}")
     assert example_marker(weather, syntax) == example
     (call,) = Scanner((syntax,)).feed(example)
-    assert call == Call("weather", {"city": "weather in Paris"}, example)
+    assert call == Call("weather", {"city": "…"}, example)
 
 
 @pytest.mark.parametrize(
@@ -293,8 +293,8 @@ SCHEMAS: list[tuple[Any, str, Any]] = [
 def test_schemas_of_strangers(schema: Any, expected: str, example: Any) -> None:
     parameters = {
         "type": "object",
-        "properties": {"x": schema},
-        "required": ["x"],
+        "properties": {"text": schema},
+        "required": ["text"],
         "$defs": {
             "City": {"type": "string", "examples": ["Rome"]},
             "List": {"type": "array", "items": {"$ref": "#/$defs/List"}},
@@ -303,9 +303,9 @@ def test_schemas_of_strangers(schema: Any, expected: str, example: Any) -> None:
         },
     }
     tool = from_schema("tool", "A tool.", parameters, lambda params: "", {"examples": ["ask"]})
-    assert shape(tool.parameters) == f"{{x: {expected}}}"
-    assert example_values(tool) == {"x": example}
-    line = f"- tool: A tool. {{x: {expected}}} Example: "
+    assert shape(tool.parameters) == f"{{text: {expected}}}"
+    assert example_values(tool) == {"text": example}
+    line = f"- tool: A tool. {{text: {expected}}} Example: "
     assert line in system_prompt([tool], Limits(), ("bracket",))
 
 
