@@ -6,6 +6,7 @@ from contextlib import aclosing
 import pytest
 from playing import WAIT, Player, read, turn_of
 
+from brain.errors import Interruption
 from brain.events import Done, Token
 
 
@@ -26,7 +27,7 @@ def test_a_pass_that_runs_is_told_of() -> None:
 
 
 @pytest.mark.parametrize(("reason", "finish"), [("cancelled", "cancelled"), ("deadline", "deadline")])
-def test_a_pass_that_was_stopped_is_not_told_to_be_complete(reason: str, finish: str) -> None:
+def test_a_pass_that_was_stopped_is_not_told_to_be_complete(reason: Interruption, finish: str) -> None:
     async def main() -> None:
         turn = turn_of(Player(["Hello there.", WAIT]))
         asyncio.get_running_loop().call_later(0.05, turn.stop, reason)
