@@ -1,4 +1,4 @@
-"""Roof: the server, as one process or as several workers on one port; the only importer of uvicorn."""
+"""Roof: the server, as one process or as several workers on one port."""
 
 import asyncio
 import gc
@@ -23,7 +23,6 @@ from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
 from brain.app import create_app
@@ -32,14 +31,13 @@ from brain.house import SHUTDOWN_SECONDS, House
 from brain.metrics import share
 from brain.models import Opened, opened
 from brain.process import DONE, FAILED, completed, log_as_server, log_to_stderr
+from brain.protocol import Protocol
 from brain.registry import Registry
 from brain.response import BEATS_UNREAD
 from brain.settings import LOOPBACK, Settings
 from brain.traces import processor_of
 
 BACKLOG = 4096
-TAKING_SECONDS = SHUTDOWN_SECONDS / 2
-"""How long a server that leaves waits for clients to take the rest of their answers."""
 LOST_SECONDS = 20.0
 """How long a client may take nothing, at least: what a bad connection does, too."""
 HUNG_SECONDS = 10
@@ -69,23 +67,10 @@ def _leave(number: int, frame: Any) -> None:
     raise SystemExit(DONE)
 
 
-class _Protocol(HttpToolsProtocol):
-    """Uvicorn's, which waits for a client that takes nothing until it has gone."""
-
-    def shutdown(self) -> None:
-        """The server leaves."""
-        super().shutdown()
-        self.loop.call_later(TAKING_SECONDS, self._leave)
-
-    def _leave(self) -> None:
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
-
-
 def _config(settings: Settings, app: Any, **more: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=_Protocol,
+        http=Protocol,
         host=settings.host,
         port=settings.port,
         log_config=None,

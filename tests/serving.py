@@ -25,6 +25,7 @@ from brain.errors import Refused
 from brain.house import House
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.models import Opened
+from brain.protocol import Protocol
 from brain.registry import Registry
 from brain.sampling import UNSAID, Sampling
 from brain.settings import Settings, read
@@ -37,7 +38,8 @@ class Server(uvicorn.Server):
     """An app in a thread. Its loop can be asked what runs on it."""
 
     def __init__(self, app: Starlette) -> None:
-        super().__init__(uvicorn.Config(app, log_level="critical", ws="none", timeout_graceful_shutdown=1))
+        config = uvicorn.Config(app, http=Protocol, log_level="critical", ws="none", timeout_graceful_shutdown=1)
+        super().__init__(config)
         self.app = app
         self.ready = threading.Event()
         self.sock = socket.create_server(("127.0.0.1", 0), backlog=256)

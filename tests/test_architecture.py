@@ -20,7 +20,7 @@ FLOORS = {
     "Core": "account blocks echo limits own_settings prompts question rates registry running scanner schema sessions "
     "specialist stops syntax tools transcript usage",
     "Rooms": "approvals calls conversation desk held journal library passes turn turns",
-    "Roof": "app cli door house process response routes serving terminal watch __main__",
+    "Roof": "app cli door house process protocol response routes serving terminal watch __main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""
 
@@ -30,7 +30,7 @@ ORDER = list(FLOORS)
 OWNERS = {
     "starlette": {"brain.app", "brain.door", "brain.response", "brain.routes"},
     "sse_starlette": {"brain.response"},
-    "uvicorn": {"brain.serving"},
+    "uvicorn": {"brain.protocol", "brain.serving"},
     "httpx": {
         "brain.fetching",
         "brain.receiving",
