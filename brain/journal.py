@@ -32,7 +32,7 @@ class _Said:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._text = "".join(texts)
-        self._ends = array("I", accumulate(map(len, texts)))
+        self._ends = array("H" if len(self._text) < 1 << 16 else "I", accumulate(map(len, texts)))
 
     def tokens(self, after: int) -> Iterator[Token]:
         """All but the first `after`."""
@@ -120,9 +120,10 @@ class Journal:
         Raises:
             BadRequest: `gone`, when it is not.
         """
-        if not self._before <= after <= self.count:
-            message = "What came behind this event is no longer kept; ask again without Last-Event-ID."
-            raise BadRequest(message, "last-event-id", code="gone", status=410)
+        if self._before <= after <= self.count:
+            return
+        message = f"What came behind event {after} is not kept; ?after={self._before} reads what is."
+        raise BadRequest(message, "last-event-id" if after else None, code="gone", status=410)
 
     def told(self, count: int | None = None) -> list[Event]:
         """The first `count` events, all of them when left out.
