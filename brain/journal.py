@@ -58,7 +58,7 @@ class Journal:
         self._numbers: list[int] = []  # of the first event in each of them
         self._told = 0  # of the last event in them
         self._tokens: list[str] = []  # that were told since
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self.bytes = 0
         self.over = False
 
@@ -158,11 +158,11 @@ class Journal:
     async def _more(self) -> None:
         """Waits for what is told next."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
+        self._waiting[future] = None
         try:
             await future
         finally:
-            self._waiting.discard(future)
+            del self._waiting[future]
 
     def _piece(self, after: int) -> list[Event]:
         """The next events behind `after`: one at least, and as many as may go together."""

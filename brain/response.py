@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import cache
 from typing import Any, Protocol
 
 import anyio
@@ -79,6 +80,12 @@ class TurnResponse(EventSourceResponse):
         refusal: how a turn is refused that fails before the model was heard. With it, the head is held back until then,
             or for one heartbeat, so that what the model's server answered can be passed on.
     """
+
+    __slots__ = (
+        "_batches", "_beat", "_before", "_begun", "_closing", "_encoder", "_giving", "_gone", "_heartbeat", "_hurried",
+        "_leads", "_loop", "_open_ones", "_refusal", "_send", "_sending", "_sent", "_timer", "_untaken", "_waiting",
+        "run",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -197,7 +204,7 @@ class TurnResponse(EventSourceResponse):
     async def _refuse(self, status: int, body: bytes) -> None:
         """Answers what the model's server answered, in the words of the protocol."""
         self._closing = True
-        await self._begin(status, _raw_headers(b"application/json"))
+        await self._begin(status, [*_raw_headers(b"application/json")])
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
     def leave(self) -> None:
@@ -285,9 +292,10 @@ def _is_heard(batch: Sequence[Event]) -> bool:
     return not all(isinstance(event, OPENING) for event in batch)
 
 
-def _raw_headers(content_type: bytes) -> RawHeaders:
-    """Those of every stream; a list of its own, to which others may add."""
-    return [*({**_STREAM, b"content-type": content_type}.items())]
+@cache
+def _raw_headers(content_type: bytes) -> Sequence[tuple[bytes, bytes]]:
+    """Those of every stream."""
+    return tuple({**_STREAM, b"content-type": content_type}.items())
 
 
 async def server_stops() -> None:

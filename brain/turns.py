@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 
 from brain.ask import Ask
 from brain.errors import BadRequest, Interruption
@@ -204,17 +205,17 @@ class Turns:
         survives: float | None = None,
     ) -> Run:
         """Takes on a turn, to be led."""
-
-        def over(report: TurnReport) -> None:
-            self._over[turn.id] = time.monotonic()
-            settle(report)
-
-        run = self._runs[turn.id] = Run(turn, ask, wire, over, Journal() if joinable else None, survives)
+        settled = partial(self._settled, turn.id, settle)
+        run = self._runs[turn.id] = Run(turn, ask, wire, settled, Journal() if joinable else None, survives)
         if ask.request_id is not None:
             self._asked[ask.user, ask.request_id] = turn.id
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
         return run
+
+    def _settled(self, turn_id: str, settle: Settle, report: TurnReport) -> None:
+        self._over[turn_id] = time.monotonic()
+        settle(report)
 
     def find(self, turn_id: str, user: str | None) -> Run | None:
         """The turn, if it is kept and the user's own."""
