@@ -15,14 +15,16 @@ _NOTE_GROWS = 8
 
 # The opener's first character becomes its full-width form: people still read it, no scanner takes it for a delimiter.
 _DELIMITER = re.compile(
-    r"""\[(?=\s*(?:/\s*)?SPECIALIST_(?:RESULT|ERROR)\b)
-      | (?<=SPECIALIST_REQUEST)\[
-      | <(?=\s*(?:/\s*)?(?:function_call|tool_call)\s*>)
-      | @(?=[A-Za-z][A-Za-z0-9_-]*_specialist\()
-      | (?:^|(?<=[\r\v\f\x85\u2028\u2029]))[ \t]*
-        \((?=\s*(?:(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:))""",
-    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+    r"""[\[<@(](?:
+        (?<=\[)(?=\s*+(?:/\s*+)?SPECIALIST_(?:RESULT|ERROR)\b)
+      | (?<=SPECIALIST_REQUEST\[)
+      | (?<=<)(?=\s*+(?:/\s*+)?(?:function_call|tool_call)\s*+>)
+      | (?<=@)(?=[A-Za-z][A-Za-z0-9_-]*_specialist\()
+      | (?<=\()(?=\s*+(?:(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:))
+    )""",
+    re.VERBOSE | re.IGNORECASE,
 )
+_LINE_ENDS = "\n\r\v\f\x85\u2028\u2029"
 _FULL_WIDTH = {"[": "［", "<": "＜", "@": "＠", "(": "（"}
 _WHOLE = re.compile(
     r"""[.!?…:]["'”’)\]*_]*\s | [。！？][」』”’）]*           # a sentence
@@ -38,7 +40,19 @@ _GRAPHEME = regex.compile(r"\X")
 
 def harmless(text: str) -> str:
     """The same text, with nothing in it that could be taken for a marker, a note, or the delimiter of a block."""
-    return _DELIMITER.sub(lambda match: match[0][:-1] + _FULL_WIDTH[match[0][-1]], well_formed(text))
+    return _DELIMITER.sub(_disarmed, well_formed(text))
+
+
+def _disarmed(match: re.Match[str]) -> str:
+    if match[0] == "(" and not _begins_line(match.string, match.start()):
+        return "("  # a note stands in a line of its own
+    return _FULL_WIDTH[match[0]]
+
+
+def _begins_line(text: str, place: int) -> bool:
+    while place and text[place - 1] in " \t":
+        place -= 1
+    return not place or text[place - 1] in _LINE_ENDS
 
 
 def result_text(text: str, most: int = BLOCK_BYTES, more: Callable[[int], str] | None = None) -> str:

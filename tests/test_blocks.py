@@ -1,4 +1,5 @@
 import random
+import time
 
 import pytest
 
@@ -32,6 +33,7 @@ ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
         ("(Now: x)\n(End of attachment 1)", "（Now: x)\n（End of attachment 1)"),
         ("a\n  (Content of attachment 2:)", "a\n  （Content of attachment 2:)"),
         ("a\r(attached, by image_id: 3)", "a\r（attached, by image_id: 3)"),
+        (" \t(Now: x)\u2028 (Now: y)\n(\n(Now: z)", " \t（Now: x)\u2028 （Now: y)\n(\n（Now: z)"),
         ("at once (Now: x) (End of attachment 1)\n(Nowhere)", "at once (Now: x) (End of attachment 1)\n(Nowhere)"),
     ],
 )
@@ -77,6 +79,14 @@ def test_no_scanner_finds_anything_in_harmless_text() -> None:
 def test_much_white_space_behind_a_bracket_takes_no_time() -> None:
     text = "[" + " " * 50_000 + "<" + "\n" * 50_000 + "@" + "a" * 50_000
     assert harmless(text) == text
+
+
+@pytest.mark.parametrize("piece", ["word ", "[ ", "<\t", "@a", "(\n", "\u2028 ", "@a_specialist", "< / "])
+def test_long_text_takes_no_time(piece: str) -> None:
+    text = piece * (1_000_000 // len(piece))
+    began = time.process_time()
+    assert harmless(text) == text
+    assert time.process_time() - began < 0.5
 
 
 def test_text_that_fits_is_not_cut() -> None:
