@@ -262,7 +262,8 @@ def is_gone(journal: Journal, after: int) -> bool:
 def test_what_is_no_longer_kept_or_was_never_told_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.journal.JOURNAL_BYTES", 3_000)
     journal = filled([[Token("a" * 1_100)]] * 5)
-    assert gone(journal, 0) == ("gone", 410, "last-event-id")
+    assert gone(journal, 0) == ("gone", 410, None)
+    assert gone(journal, 1) == ("gone", 410, "last-event-id")
     assert gone(journal, 6) == ("gone", 410, "last-event-id")
     journal.check(5)
     journal.check(4)

@@ -506,7 +506,11 @@ def test_what_is_too_long_to_be_kept_is_gone_from_its_beginning(
     server.play(Player(["a" * 1_000] * 100))
     turn_id, place = begun(client)
     ended(client, place)
-    assert refused(client.get(f"{place}/events")) == (410, "gone", "last-event-id")
+    gone = client.get(f"{place}/events")
+    assert refused(gone) == (410, "gone", None)
+    kept = re.search(r"\?after=(\d+) reads what is", gone.text)
+    assert kept is not None
+    assert events(client, place, after=kept[1])[-1].type == "done"
     last = json.loads(events(client, place, f"{turn_id}.102")[-1].data)
     assert last["text"] == "a" * 100_000
 

@@ -455,7 +455,7 @@ def test_all_journals_together_have_a_limit(house: House, monkeypatch: pytest.Mo
         more.alone()
         await heard(more, 3)
         await asyncio.sleep(0.05)
-        with pytest.raises(BadRequest, match="no longer kept"):  # then the beginning of the largest
+        with pytest.raises(BadRequest, match="is not kept"):  # then the beginning of the largest
             large.journal.check(0)
         large.journal.check(6)
         small.journal.check(0)
