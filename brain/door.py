@@ -24,6 +24,8 @@ OPEN_PATHS = ("/", "/healthz", "/readyz")
 SESSION_PATH = "/v1/session"
 STARTED_BY_GET = ("/v1/chat/stream",)
 COOKIE = "brain_session"
+SECURE_COOKIE = "__Host-brain_session"
+"""By https and for all paths. No other subdomain can set one of this name."""
 
 SAFE_HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
@@ -34,7 +36,13 @@ SAFE_HEADERS: Mapping[str, str] = {
 }
 """What every answer says. The last one does not keep pages of ORIGINS from reading: it binds who asks without CORS."""
 
+UNKEPT: Mapping[str, str] = {**SAFE_HEADERS, "Cache-Control": "no-store"}
+"""The same, for what no cache is to keep."""
+
 EXPOSED = ("location", "retry-after", "x-conversation-id", "x-vercel-ai-ui-message-stream")
+
+NOT_SENT = "Send your key: Authorization: Bearer KEY."
+NOT_KNOWN = "This key is not known here."
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:@/%\[\]]+)(:[0-9]{1,5})?")
 _REFERER = re.compile(r"(?P<origin>[a-z][a-z0-9+.-]*://[^/?#]*)")
@@ -44,7 +52,7 @@ class Answer(JSONResponse):
     """JSON, or what is encoded as such, that no cache keeps, and that no page of others may show."""
 
     def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(content, status_code, {**SAFE_HEADERS, "Cache-Control": "no-store", **(headers or {})})
+        super().__init__(content, status_code, {**UNKEPT, **(headers or {})})
 
     def render(self, content: Any) -> bytes:
         """In UTF-8; halves of characters, which a client may have sent, are replaced."""
@@ -197,26 +205,28 @@ class Keys:
         headers = Headers(scope=scope)
         now = time.time()
         scheme, _, given = headers.get("authorization", "").partition(" ")
+        key = given.strip(" \t").encode("latin-1")
         if scheme.lower() == "bearer":
-            user = self._keyring.user_of(given.strip(" \t").encode("latin-1"))
+            user = self._keyring.user_of(key)
         else:
             session = sessions.read(_cookie(headers), now)
             if session is None:
                 raise _unauthorized()
             user = self._keyring.user_in(session)
         if user is None:
-            raise wrong_key(scope, self._keyring, "authorization")
+            raise wrong_key(scope, self._keyring, "authorization", NOT_KNOWN if key else NOT_SENT)
         return user
 
 
-def wrong_key(scope: Scope, keyring: Keyring, field: str) -> BadRequest:
+def wrong_key(scope: Scope, keyring: Keyring, field: str, message: str = NOT_KNOWN) -> BadRequest:
     """What is said to a wrong key: after many from one address, to wait. A right one is never kept waiting."""
     seconds = keyring.failures.count(_address(scope), time.time())
-    return _unauthorized(field) if seconds is None else too_many("Too many wrong keys; wait a little.", seconds)
+    return (
+        _unauthorized(field, message) if seconds is None else too_many("Too many wrong keys; wait a little.", seconds)
+    )
 
 
-def _unauthorized(field: str = "authorization") -> BadRequest:
-    message = "Send your key: Authorization: Bearer KEY."
+def _unauthorized(field: str = "authorization", message: str = NOT_SENT) -> BadRequest:
     return BadRequest(message, field, code="unauthorized", status=401)
 
 
@@ -231,9 +241,12 @@ def _secure_origin(host: str) -> str:
 
 
 def _cookie(headers: Headers) -> str:
-    """The session that the browser holds; of several, the first, which is the one for this very path."""
-    pairs = (pair.partition("=") for pair in headers.get("cookie", "").split(";"))
-    return next((value.strip() for name, _, value in pairs if name.strip() == COOKIE), "")
+    """The session that the browser holds; of several of a name, the first, which is the one for this very path."""
+    held: dict[str, str] = {}
+    for pair in headers.get("cookie", "").split(";"):
+        name, _, value = pair.partition("=")
+        held.setdefault(name.strip(), value.strip())
+    return held.get(SECURE_COOKIE) or held.get(COOKIE, "")
 
 
 def _address(scope: Scope) -> str:

@@ -74,6 +74,11 @@ class Run:
         """Whether a person is to approve a call."""
         return self._turn is not None and self._turn.waits
 
+    @property
+    def readers(self) -> int:
+        """How many follow it."""
+        return self._readers
+
     def report(self) -> TurnReport:
         """What happened so far."""
         if self._turn is not None:

@@ -317,6 +317,15 @@ def test_there_is_nothing_to_come_back_to(server: Server, resumable: bool) -> No
             assert gone.headers["cache-control"] == "no-store"
 
 
+def test_who_only_looks_for_a_stream_has_not_read_it(server: Server) -> None:
+    server.play(Player(["One ", 0.2, "two."]))
+    with begun(server, "One", id="looked-for", resumable=True):
+        pass
+    looked = httpx.head(f"{server.url}/ai-sdk/chat/looked-for/stream", headers=ANN, trust_env=False)
+    assert (looked.status_code, looked.headers["allow"]) == (405, "GET")
+    assert text_of(again(server, "looked-for")) == "One two."
+
+
 def test_a_turn_of_another_protocol_is_not_come_back_to(server: Server) -> None:
     server.play(Player(["One ", 0.3, "two."]))
     url = f"{server.url}/v1/turns"

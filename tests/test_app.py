@@ -605,6 +605,39 @@ def test_forms_that_are_none(server: Server, kind: str) -> None:
     assert refused(answer)[:2] == (400, "bad_request")
 
 
+@pytest.mark.parametrize(
+    "charset", ["punycode", "idna", "undefined", "unicode_escape", "latin-1", '"a\\"b"', "UTF-16", "x" * 9_000, '""']
+)
+@pytest.mark.parametrize("path", ["/v1/chat/stream", "/v1/turns"])
+def test_forms_are_read_as_utf_8_alone(server: Server, path: str, charset: str) -> None:
+    form = b'--b\r\nContent-Disposition: form-data; name="message"\r\n\r\n-' + b"zz9a" * 100_000 + b"\r\n--b--\r\n"
+    began = time.monotonic()
+    for kind in (
+        f"multipart/form-data; boundary=b; charset={charset}",
+        f"multipart/form-data;CHARSET={charset};boundary=b",
+    ):
+        answer = httpx.post(f"{server.url}{path}", content=form, headers={"content-type": kind}, trust_env=False)
+        assert (answer.status_code, answer.json()["error"]) == (
+            415,
+            {
+                "code": "unsupported_media_type",
+                "message": "Send forms in UTF-8: multipart/form-data without a charset, or with charset=utf-8.",
+                "field": "content-type",
+            },
+        )
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "UTF-8", '"utf-8"', "utf8"])
+def test_forms_may_say_that_they_are_in_utf_8(server: Server, charset: str) -> None:
+    model = Player(["Hello."])
+    server.play(model)
+    form = '--b\r\nContent-Disposition: form-data; name="message"\r\n\r\nNaïve?\r\n--b--\r\n'.encode()
+    kind = f"multipart/form-data; boundary=b; charset={charset}"
+    assert post(server.url, content=form, headers={"content-type": kind}).names[-1] == "done"
+    assert "Naïve?" in str(model.asked[0][-1])
+
+
 def test_16_mib_of_a_file_are_allowed() -> None:
     with brain_served(registry(length)) as server:
         server.play(Player(["SPECIALIST_REQUEST[length]"]))

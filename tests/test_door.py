@@ -345,6 +345,15 @@ def test_every_answer_tells_browsers_to_be_careful(guarded: Server) -> None:
             assert answer.headers["cache-control"] == "no-store", answer.url
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/metrics", 200), ("DELETE", "/v1/session", 204), ("GET", "/v1/session", 200)],
+)
+def test_no_cache_keeps_what_is_the_operators_or_a_users(guarded: Server, method: str, path: str, status: int) -> None:
+    answer = asked(guarded, path, method, **BOB)
+    assert (answer.status_code, answer.headers["cache-control"]) == (status, "no-store")
+
+
 def test_a_stream_says_so_too_and_stays_a_stream(guarded: Server) -> None:
     answer = post(guarded.url, json={"message": "hi"}, headers=BOB)
     assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS

@@ -149,6 +149,32 @@ def test_by_https_the_cookie_comes_back_by_https_alone(
     assert ("Secure" in said.split("; ")) == secure
 
 
+def test_by_https_no_other_subdomain_can_set_the_cookie(client: httpx.Client) -> None:
+    by_https = {"host": "chat.example", "origin": "https://chat.example"}
+    said = client.post("/v1/session", json={"key": "anns-key"}, headers=by_https).headers["set-cookie"]
+    assert re.fullmatch(
+        r"__Host-brain_session=[0-9]{10}\.[\w-]{43}; Path=/; Max-Age=2592000; HttpOnly; SameSite=Strict; Secure", said
+    )
+    own, bobs = said.partition(";")[0], cookie(client, "bobs-key")
+    for sent in (own, f"{bobs}; {own}", f"{own}; {bobs}", own.removeprefix("__Host-")):
+        assert client.get("/v1/session", headers={"cookie": sent}).json() == {"user": "ann"}, sent
+    assert client.delete("/v1/session", headers=by_https).headers.get_list("set-cookie") == [
+        f"{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict; Secure"
+        for name in ("__Host-brain_session", "brain_session")
+    ]
+
+
+def test_a_wrong_key_is_told_so(client: httpx.Client) -> None:
+    not_known, not_sent = "This key is not known here.", "Send your key: Authorization: Bearer KEY."
+    for authorization, message in (("Bearer wrong", not_known), ("Bearer", not_sent), ("Basic YTpi", not_sent)):
+        answer = client.get("/v1/session", headers={"authorization": authorization})
+        assert answer.json()["error"] == {"code": "unauthorized", "message": message, "field": "authorization"}
+    answer = client.post("/v1/session", json={"key": "wrong"})
+    assert answer.json()["error"] == {"code": "unauthorized", "message": not_known, "field": "key"}
+    stale = client.get("/v1/session", headers={"cookie": f"brain_session=9999999999.{'A' * 43}"})
+    assert stale.json()["error"]["message"] == not_sent
+
+
 def cookie(client: httpx.Client, key: str = "anns-key") -> str:
     return client.post("/v1/session", json={"key": key}).headers["set-cookie"].partition(";")[0]
 

@@ -17,6 +17,7 @@ from serving import Player, Server, brain_served, served, settings
 from starlette.applications import Starlette
 
 from brain import Registry, mount, specialist
+from brain.routes import turning
 
 SOON = 0.25
 STRANGE_IDS = [
@@ -124,6 +125,31 @@ def reading(client: httpx.Client, method: str, address: str, until: bytes, **opt
         yield found
 
 
+def test_a_turn_has_so_many_readers_and_no_more(
+    server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turning, "READERS_MOST", 2)
+    server.play(Player(["One ", 30.0, "two."]))
+    turn_id, place = begun(client, request_id="read-by-many")
+    address = f"{place}/events"
+    with reading(client, "GET", address, b"One"), reading(client, "GET", address, b"One"):
+        attempts: list[tuple[str, str, Any]] = [
+            ("GET", address, {}),
+            ("GET", "/v1/chat/stream", {"headers": {"last-event-id": f"{turn_id}.1"}}),
+            ("POST", "/v1/chat/stream", {"json": {"message": "hi", "request_id": "read-by-many"}}),
+        ]
+        for method, asked, more in attempts:
+            answer = client.request(method, asked, **more)
+            assert refused(answer) == (429, "rate_limited", None)
+            assert answer.headers["retry-after"] == "1"
+            assert answer.json()["error"]["message"] == (
+                "This turn has 2 readers, as many as may be at once; come back later."
+            )
+    time.sleep(SOON)
+    with reading(client, "GET", address, b"One"):
+        client.post(f"{place}/cancel")
+
+
 def state(client: httpx.Client, place: str) -> str:
     told: str = client.get(place).raise_for_status().json()["state"]
     return told
@@ -209,7 +235,7 @@ def test_who_comes_back_with_a_last_event_id_resumes_that_turn(server: Server, c
     assert [message.last_event_id.rpartition(".")[2] for message in joined] == ["1", "2", "3", "4", "5", "6"]
     assert not again.content.startswith(b"retry:")
     last = client.get("/v1/chat/stream", params=query, headers={"last-event-id": joined[-1].last_event_id})
-    assert (last.status_code, last.content) == (204, b"")
+    assert (last.status_code, last.content, last.headers["cache-control"]) == (204, b"", "no-store")
     assert len(player.asked) == 1
 
 

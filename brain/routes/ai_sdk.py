@@ -4,6 +4,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -35,6 +36,8 @@ class Reconnect:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
+        if scope["method"] == "HEAD":  # a reader, by whom the turn would count as read
+            raise HTTPException(405, headers={"Allow": "GET"})
         await _again(Request(scope, receive))(scope, receive, send)
 
 
@@ -62,8 +65,10 @@ def _again(request: Request) -> Response:
         return _nothing()
     try:
         return followed(request, run, _encoder(run))
-    except BadRequest:  # too much was told for all of it to be kept
-        return _nothing()
+    except BadRequest as error:
+        if error.status != 410:
+            raise
+        return _nothing()  # too much was told for all of it to be kept
 
 
 def _nothing() -> Response:

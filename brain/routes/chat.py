@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from brain.ask import Ask, Attachment
-from brain.door import SAFE_HEADERS
+from brain.door import UNKEPT
 from brain.errors import BadRequest
 from brain.house import House
 from brain.routes.incoming import house_of, kind, limited, user_of
@@ -80,7 +81,7 @@ def rejoined(request: Request, run: Run, number: int) -> Response:
     """
     ended = run.over and run.journal is not None and number == run.journal.count
     if ended and request.method == "GET":
-        return Response(status_code=204, headers=SAFE_HEADERS)
+        return Response(status_code=204, headers=UNKEPT)
     return followed(request, run, native.Encoder(run.id, number), number)
 
 
@@ -93,12 +94,21 @@ async def asked(request: Request) -> Ask:
     if kind(request) != "multipart/form-data":
         message = "Send application/json (curl: -H 'content-type: application/json') or multipart/form-data (curl: -F)."
         raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
+    _check_charset(request)
     try:
         return await _ask_in_form(request, user, house)
     except HTTPException as error:  # Starlette's, which knows no field
         if error.detail.startswith("Too many files"):
             raise too_many() from None
         raise
+
+
+def _check_charset(request: Request) -> None:
+    """Keeps Starlette from reading a form in whichever of Python's codecs it names: `punycode` takes minutes."""
+    _, options = parse_options_header(request.headers["content-type"])
+    if options.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
+        message = "Send forms in UTF-8: multipart/form-data without a charset, or with charset=utf-8."
+        raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
 
 
 async def _ask_in_form(request: Request, user: str | None, house: House) -> Ask:

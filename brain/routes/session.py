@@ -7,7 +7,7 @@ from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
 
-from brain.door import COOKIE, SAFE_HEADERS, Answer, is_secure, wrong_key
+from brain.door import COOKIE, SECURE_COOKIE, UNKEPT, Answer, is_secure, wrong_key
 from brain.errors import BadRequest
 from brain.routes.incoming import kind, limited
 from brain.sessions import SESSION_SECONDS, Keyring
@@ -47,7 +47,7 @@ class Session(HTTPEndpoint):
 
     async def delete(self, request: Request) -> Response:
         """Signs out: the browser forgets the cookie."""
-        response = Response(status_code=204, headers=SAFE_HEADERS)
+        response = Response(status_code=204, headers=UNKEPT)
         _set_cookie(response, request, "", 0)
         return response
 
@@ -66,6 +66,10 @@ async def _key(request: Request) -> bytes:
 
 def _set_cookie(response: Response, request: Request, token: str, seconds: int) -> None:
     path = request.scope.get("root_path") or "/"
-    secure = "; Secure" if is_secure(request.scope) else ""
-    cookie = f"{COOKIE}={token}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
-    response.headers["Set-Cookie"] = cookie
+    secure = is_secure(request.scope)
+    names = [SECURE_COOKIE] if secure and path == "/" else [COOKIE]
+    if not token and COOKIE not in names:
+        names.append(COOKIE)  # from before the server was behind https
+    said = f"Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "")
+    for name in names:
+        response.headers.append("Set-Cookie", f"{name}={token}; {said}")

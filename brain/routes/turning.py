@@ -17,6 +17,7 @@ from brain.held import Held
 from brain.house import House
 from brain.messages import Exchange, Spoken
 from brain.passes import Model
+from brain.rates import SOON, too_many
 from brain.report import TurnReport
 from brain.response import Encoder, Refusal, TurnResponse
 from brain.routes.incoming import house_of
@@ -26,6 +27,8 @@ from brain.turn import Conversation, Turn
 from brain.turns import Run
 
 ENDING_SECONDS = 0.5
+READERS_MOST = 64
+"""Of one turn, at once. Each is a stream of its own."""
 
 
 def begun(
@@ -130,11 +133,13 @@ def followed(request: Request, run: Run, encoder: Encoder, after: int = 0) -> Tu
     """A response for one more reader of a turn that others run; from behind event `after`.
 
     Raises:
-        BadRequest: `gone`, when what came behind it is no longer kept.
+        BadRequest: `gone`, when what came behind it is no longer kept; `rate_limited`, when it has too many readers.
     """
     if run.journal is None:
         raise BadRequest("This turn cannot be joined.", code="gone", status=410)
     run.journal.check(after)
+    if run.readers >= READERS_MOST:
+        raise too_many(f"This turn has {run.readers} readers, as many as may be at once; come back later.", SOON)
     house = house_of(request)
     heartbeat = house.settings.heartbeat_seconds
     return TurnResponse(run, encoder, open_ones=house.answers, heartbeat=heartbeat, after=after)

@@ -6,7 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from brain.door import SAFE_HEADERS, Answer
+from brain.door import UNKEPT, Answer
 from brain.errors import BadRequest
 from brain.routes.chat import LAST_EVENT_ID, asked, rejoined
 from brain.routes.incoming import house_of, kind, limited, user_of
@@ -37,7 +37,7 @@ async def events(request: Request) -> Response:
     if turn_id != run.id:
         raise BadRequest("This is the id of another turn's event.", LAST_EVENT_ID)
     if request.method == "HEAD":
-        return Response(media_type="text/event-stream", headers=SAFE_HEADERS)
+        return Response(media_type="text/event-stream", headers=UNKEPT)
     return rejoined(request, run, number)
 
 
