@@ -743,7 +743,10 @@ def test_long_parameters_are_cut_in_the_question() -> None:
     encoder = Encoder(WANTED, "t1", "player")
     [*_, last] = verify(encoder.encode([START, ApprovalRequired("c1", "sends", {"a": "x" * 600}, UNTIL)]).decode())
     message = last["outcome"]["interrupts"][0]["message"]
-    assert message == f'May sends be called with {{"a":"{"x" * 494}…?'
+    assert message == (
+        f'May sends be called with {{"a":"{"x" * 492}…}}? '
+        "This is cut; the whole stands in the tool call, and at GET /v1/turns/t1."
+    )
 
 
 def test_the_rest_of_a_turn_is_a_run_of_its_own() -> None:

@@ -118,5 +118,29 @@ def test_how_to_approve_a_call_is_said_however_results_are_shown() -> None:
 
 def test_what_a_call_says_cannot_look_like_more_than_that() -> None:
     assert """with `` {"a":"x` y\\n\\n# z"} `` and waits""" in asked({"a": "x` y\n\n# z"})
-    assert """with `{"a":"＜b>"}` and waits""" in asked({"a": "<b>"})
-    assert f"""with `{{"a":"{"x" * 1994}…` and waits""" in asked({"a": "x" * 3000})
+    assert r"""with `{"a":"\u003cb> < 1"}` and waits""" in asked({"a": "<b> < 1"})
+
+
+def test_what_nobody_sees_in_a_call_is_shown() -> None:
+    shown = asked({"a\u200b": "x\u202egpj.exe\u2066\u00a0é\u007f"})
+    assert r"""with `{"a\u{200b}":"x\u{202e}gpj.exe\u{2066}\u{a0}é\u{7f}"}` and waits""" in shown
+
+
+def test_a_call_that_is_cut_shows_all_its_names_and_says_so() -> None:
+    params = {"body": "x" * 3000, "to": ["eve@example.org"], "cc": "y" * 900, "send": True}
+    shown = written(ApprovalRequired("c2", "mail", params, LATER), keyed=True)
+    span = shown.split("`")[1]
+    assert span == f"""{{"body":"{"x" * 1044}…,"to":["eve@example.org"],"cc":"{"y" * 900}","send":true}}"""
+    assert len(span) == 2000
+    assert (
+        "10:05:00 UTC. This is cut, not all that you would approve; to see the whole: "
+        f"`curl -H 'Authorization: Bearer YOUR_KEY' {URL}`. To approve it: " in shown
+    )
+    assert "This is cut" not in asked({"a": "x" * 1992})
+    assert "This is cut" in asked({"a": "x" * 1993})
+
+
+def test_a_call_of_more_names_than_can_be_shown_says_so() -> None:
+    shown = asked({f"name {n}": n for n in range(300)})
+    assert "This is cut, not all" in shown
+    assert len(shown) < 2500

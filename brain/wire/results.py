@@ -6,12 +6,14 @@ from urllib.parse import quote
 
 from brain.events import ApprovalRequired, Citation, Event, SpecialistError, SpecialistResult
 from brain.settings import ShowResults
-from brain.wire.bodies import encoded
+from brain.wire.shown import params_shown
 
 PARAMS_SHOWN = 2_000
 
 _TICKS = re.compile("`+")
 _TAG = re.compile("<(?=[A-Za-z/!?])")
+_TAG_IN_JSON = r"\\u003c"
+"""The same character for who reads JSON, and no tag for a page that looks for them in code, too."""
 _SPECIAL = re.compile(r"[\\`*_{}\[\]<>()#!|~&]")
 
 
@@ -44,15 +46,13 @@ class Written:
             f"curl -X POST {self.turn_url}/approvals/{event.call_id} {key}"
             """-H 'Content-Type: application/json' -d '{"approve": true}'"""
         )
+        shown, is_cut = params_shown(event.params, PARAMS_SHOWN)
+        whole = f" This is cut, not all that you would approve; to see the whole: `curl {key}{self.turn_url}`."
         return (
-            f"{event.name} would be called with {_span(_shown(event))} and waits for your approval until "
-            f"{event.expires_at:%H:%M:%S} UTC. To approve it: {_span(command)}; to decline, say false."
+            f"{event.name} would be called with {_span(_TAG.sub(_TAG_IN_JSON, shown))} and waits for your approval "
+            f"until {event.expires_at:%H:%M:%S} UTC.{whole if is_cut else ''} To approve it: {_span(command)}; "
+            "to decline, say false."
         )
-
-
-def _shown(event: ApprovalRequired) -> str:
-    params = encoded(event.params).decode()
-    return params if len(params) <= PARAMS_SHOWN else f"{params[:PARAMS_SHOWN]}…"
 
 
 def _block(event: SpecialistResult | SpecialistError) -> str:
@@ -81,7 +81,7 @@ def _fenced(text: str) -> str:
 
 def _span(text: str) -> str:
     ticks = "`" * (_longest(text) + 1)
-    return f"{ticks} {_without_tags(text)} {ticks}" if len(ticks) > 1 else f"`{_without_tags(text)}`"
+    return f"{ticks} {text} {ticks}" if len(ticks) > 1 else f"`{text}`"
 
 
 def _listed(citation: Citation) -> str:

@@ -27,10 +27,11 @@ from brain.events import (
 from brain.wire.ag_ui.request import Wanted
 from brain.wire.bodies import encoded
 from brain.wire.native import HEARTBEAT
+from brain.wire.shown import params_shown
 
 PROTOCOL_VERSION = "1.0"
 ASKED_LENGTH = 500
-"""Characters of the parameters that the question for an approval shows; the whole is in the tool call."""
+"""Characters of the parameters that the question for an approval shows."""
 
 _ANSWER_SCHEMA = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
 
@@ -189,12 +190,12 @@ class Encoder:
     def _interrupt(self, event: ApprovalRequired) -> dict[str, Any]:
         """Its id tells with which call of which turn to go on, and behind which event."""
         call_id = self._name(event.call_id)
-        params = encoded(event.params).decode()
-        shown = params if len(params) <= ASKED_LENGTH else f"{params[:ASKED_LENGTH]}…"
+        shown, is_cut = params_shown(event.params, ASKED_LENGTH)
+        whole = f" This is cut; the whole stands in the tool call, and at GET /v1/turns/{self._turn_id}."
         return {
             "id": f"{call_id}.{self._number}",
             "reason": "tool_call",
-            "message": f"May {event.name} be called with {shown}?",
+            "message": f"May {event.name} be called with {shown}?{whole if is_cut else ''}",
             "toolCallId": call_id,
             "responseSchema": _ANSWER_SCHEMA,
             "expiresAt": event.expires_at.isoformat().replace("+00:00", "Z"),
