@@ -546,6 +546,20 @@ def test_nothing_in_the_parameters_is_hidden(page: Page, model: Conductor) -> No
     expect(page.locator(".call")).to_have_class("call failed")
 
 
+def test_numbers_are_shown_as_they_are_run(broken: Page, double: Double) -> None:
+    turn = begin(broken, double)
+    params = '{"params":{"a":[],"b":{}},"n":9007199254740993,"f":1.0,"s":"\\"{[,:]} \\\\","l":[-1e400,true,null,[1]]}'
+    told = f'{{"call_id":"c1","name":"burns","params":{params},"expires_at":"2100-01-01T00:00:00Z"}}'
+    turn.write(f"event: approval_required\ndata: {told}\n\n".encode())
+    expect(broken.locator(".call code")).to_have_text(params)
+    assert broken.locator(".call pre").inner_text() == (
+        '{\n  "params": {\n    "a": [],\n    "b": {}\n  },\n  "n": 9007199254740993,\n  "f": 1.0,\n'
+        '  "s": "\\"{[,:]} \\\\",\n  "l": [\n    -1e400,\n    true,\n    null,\n    [\n      1\n    ]\n  ]\n}'
+    )
+    turn.done()
+    idle(broken)
+
+
 @pytest.mark.parametrize("status", [410, 409])
 def test_an_answer_that_is_refused_says_why(broken: Page, double: Double, status: int) -> None:
     turn = begin(broken, double)
