@@ -1,8 +1,12 @@
+import json
+import tracemalloc
+
 import pytest
 
 from brain.ask import Attachment
 from brain.errors import BadRequest
-from brain.messages import Called, Exchange, Said
+from brain.events import Citation
+from brain.messages import Called, Exchange, Message, Part, Said
 from brain.store import memory
 from brain.store.memory import MemoryStore
 
@@ -78,17 +82,32 @@ def test_files_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [turns(store, user, name) for user, name in (("eve", "b"), ("ada", "c"))] == [1, 1]
 
 
-@pytest.mark.parametrize("part", ["question", "answer", "marker", "block"])
+@pytest.mark.parametrize("part", ["question", "answer", "marker", "block", "before", "behind", "cited"])
 def test_text_makes_room_too(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     monkeypatch.setattr(memory, "BYTES_MOST", 10_000)
     store = MemoryStore()
-    long = {part: "x" * 6_000}
+    long = {part: "x" * (3_000 if part == "marker" else 6_000)}  # which its parameters say once more
     for name in ("a", "b"):
         record = store.take("ada", name)
-        call = Called("c1", "web", {}, long.get("marker", ""), None, long.get("block", ""), (), 1)
-        record.exchanges.append(Exchange(long.get("question", ""), [Said(long.get("answer", ""), 1), call]))
+        cited = [Citation("1", long.get("cited", ""))]
+        call = Called("c1", "web", {}, long.get("marker", ""), None, long.get("block", ""), cited, 1)
+        before, behind = ((Message("system", long.get(place, "")),) for place in ("before", "behind"))
+        parts: list[Part] = [Said(long.get("answer", ""), 1), call]
+        record.exchanges.append(Exchange(long.get("question", ""), parts, before, behind))
         store.give_back(record)
     assert [turns(store, "ada", name) for name in ("a", "b")] == [0, 1]
+
+
+def test_parameters_count_as_the_objects_that_they_are() -> None:
+    params: dict[str, object] = {"a": [[0.5] for _ in range(10_000)]}
+    marker = f"SPECIALIST_REQUEST[web:{json.dumps(params)}]"
+    tracemalloc.start()
+    kept = json.loads(json.dumps(params))
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    record = MemoryStore().take("ada", "c")
+    record.exchanges.append(Exchange("", [Called("c1", "web", kept, marker, None, "", (), 1)]))
+    assert taken <= record.size <= 3 * taken
 
 
 def test_who_keeps_too_much_loses_his_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,13 +125,15 @@ def test_a_full_conversation_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> N
     store = MemoryStore()
     used(store, "ada", "c", 6_000)
     record = store.take("ada", "c")
-    record.check_room("More", [Attachment(1, "a", "text/plain", b"x" * 3_000)])
+    record.check_room(Exchange("More"), [Attachment(1, "a", "text/plain", b"x" * 3_000)])
     with pytest.raises(BadRequest) as caught:
-        record.check_room("More", [Attachment(1, "a", "text/plain", b"x" * 4_000)])
+        record.check_room(Exchange("More"), [Attachment(1, "a", "text/plain", b"x" * 4_000)])
     assert (caught.value.code, caught.value.status, caught.value.field) == ("too_large", 413, "attachments")
     with pytest.raises(BadRequest) as caught:
-        record.check_room("More" * 1_000, [])
+        record.check_room(Exchange("More" * 1_000), [])
     assert caught.value.field == "conversation_id"
+    with pytest.raises(BadRequest, match="A conversation may hold"):
+        record.check_room(Exchange("More", before=(Message("system", "x" * 4_000),)), [])
 
 
 def test_what_is_in_use_and_the_last_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,13 @@
 """Wing: keeps conversations in this process's memory, as long as there is room."""
 
-import sys
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from sys import getsizeof
 
 from brain.ask import Attachment
 from brain.errors import BadRequest
+from brain.events import Citation
 from brain.messages import Called, Exchange, Part
 
 MIB = 1024 * 1024
@@ -14,6 +15,9 @@ CONVERSATIONS_MOST = 1000
 CONVERSATION_BYTES_MOST = 64 * MIB
 USER_BYTES_MOST = 256 * MIB
 BYTES_MOST = 512 * MIB
+
+_PIECE_BYTES = 80
+"""About what an object takes besides its texts."""
 
 
 @dataclass(slots=True)
@@ -30,17 +34,16 @@ class Record:
     @property
     def size(self) -> int:
         """How many bytes its texts and files take."""
-        texts = sum(sys.getsizeof(one.question) + sum(map(_size, one.parts)) for one in self.exchanges)
-        return texts + _files(self.attachments)
+        return sum(map(_of_exchange, self.exchanges)) + _files(self.attachments)
 
-    def check_room(self, message: str, attachments: Iterable[Attachment]) -> None:
-        """Whether there is room for one more message.
+    def check_room(self, exchange: Exchange, attachments: Iterable[Attachment]) -> None:
+        """Whether there is room for one more exchange, as it begins.
 
         Raises:
             BadRequest: `too_large`, when there is none.
         """
         files = _files(attachments)
-        if self.size + sys.getsizeof(message) + files > CONVERSATION_BYTES_MOST:
+        if self.size + _of_exchange(exchange) + files > CONVERSATION_BYTES_MOST:
             sentence = f"A conversation may hold {CONVERSATION_BYTES_MOST // MIB} MiB with its files; begin a new one."
             raise BadRequest(sentence, "attachments" if files else "conversation_id", code="too_large", status=413)
 
@@ -102,10 +105,25 @@ class MemoryStore:
             del self._bytes[record.user]
 
 
-def _size(part: Part) -> int:
+def _of_exchange(exchange: Exchange) -> int:
+    around = sum(_PIECE_BYTES + getsizeof(message.content) for message in (*exchange.before, *exchange.behind))
+    return getsizeof(exchange.question) + around + sum(map(_of_part, exchange.parts))
+
+
+def _of_part(part: Part) -> int:
     if isinstance(part, Called):
-        return sys.getsizeof(part.marker) + sys.getsizeof(part.block)
-    return sys.getsizeof(part.text)
+        texts = getsizeof(part.marker) + getsizeof(part.block)
+        return _PIECE_BYTES + texts + _of_params(part) + sum(map(_of_citation, part.citations))
+    return _PIECE_BYTES + getsizeof(part.text)
+
+
+def _of_params(call: Called) -> int:
+    """About what its parameters take: they stand in its marker, and each value between signs in it is an object."""
+    return len(call.marker) + _PIECE_BYTES * sum(map(call.marker.count, ",:[{"))
+
+
+def _of_citation(citation: Citation) -> int:
+    return _PIECE_BYTES + getsizeof(citation.id) + getsizeof(citation.title) + getsizeof(citation.url)
 
 
 def _files(attachments: Iterable[Attachment]) -> int:
