@@ -513,6 +513,19 @@ def test_the_same_answer_may_come_again_and_another_may_not(server: Server) -> N
     assert SENT == ["Ada"]
 
 
+def test_what_is_said_with_an_answer_is_no_longer_than_a_message(server: Server) -> None:
+    server.play(Player([SENDS], ["Done."]))
+    [interrupt] = interrupts(run(server, "long"))
+    call = {"id": interrupt.rpartition(".")[0], "function": {"name": "sends"}}
+    messages = [{"id": "2", "role": "assistant", "toolCalls": [call]}]
+    messages += [{"id": str(n), "role": "user", "content": "x" * 100_000} for n in (3, 4)]
+    code, message = trouble(run(server, "long", messages=messages, resume=[answer(interrupt, approved=True)]))
+    assert (code, message) == ("too_large", "What the user said since may be 200,000 characters long.")
+    assert SENT == []
+    run(server, "long", messages=messages[:2], resume=[answer(interrupt, approved=True)])
+    assert SENT == ["Ada"]
+
+
 def test_nobody_can_approve_what_was_not_asked(server: Server) -> None:
     server.play(Player([SENDS], ["Done."]))
     [interrupt] = interrupts(run(server, "mine"))

@@ -355,7 +355,7 @@ def test_what_is_nested_too_deeply_is_refused() -> None:
     [
         (b"", "The body is not valid JSON: it ends too early, or in the middle of a character."),
         (b'{"messages":[]} x', "The body is not valid JSON: trailing characters (byte 17)."),
-        (b'{"messages":[{"role":"user","content":"\xff"}]}', "The body is not valid JSON: it is not UTF-8."),
+        (b'{"messages":[{"role":"user","content":"\xff"}]}', "messages[0] is not valid JSON: it is not UTF-8."),
         (b"[]", "Expected `object`, got `array`."),
         (b"{}", "messages: This field is missing."),
     ],

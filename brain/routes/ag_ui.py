@@ -11,11 +11,12 @@ from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError, SpecialistResult, SpecialistStart
 from brain.house import House
 from brain.messages import Spoken
-from brain.routes.incoming import house_of, kind, limited, user_of
-from brain.routes.turning import about_to_end, begun, followed
+from brain.routes.incoming import house_of, kind, limited, read, user_of
+from brain.routes.turning import about_to_end, begun, followed, held
 from brain.turns import Run
 from brain.wire import ag_ui
 from brain.wire.ag_ui import Answer, Wanted, answers, parse, said_since
+from brain.wire.native import MESSAGE_LENGTH
 
 WIRE = "ag_ui"
 _DECIDED = (SpecialistStart, SpecialistResult, SpecialistError)
@@ -38,15 +39,17 @@ async def _response(request: Request) -> Response:
     if kind(request) != "application/json":
         raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
     house, user = house_of(request), user_of(request)
-    ask, spoken, wanted = parse(await limited(request).body(), user, house.settings, house.names())
+    body = await limited(request).body()
+    ask, spoken, wanted = await read(body, lambda: parse(body, user, house.settings, house.names()))
     try:
         resumed = _resumed(request, spoken, wanted)
     except BadRequest as error:  # the protocol wants to hear of it from a run
         return Response(ag_ui.failed(wanted, error), headers=_STREAM)
     if resumed is not None:
         return resumed
+    ask, conversation = await read(body, lambda: held(house, ask, spoken))
     await about_to_end(house.turns.newest(wanted.conversation_id, user))
-    run = begun(request, ask, WIRE, spoken=spoken, survives=0.0)
+    run = begun(request, ask, WIRE, held=conversation, survives=0.0)
     run.alone()
     return followed(request, run, ag_ui.Encoder(wanted, run.id, run.report().model))
 
@@ -75,7 +78,11 @@ def _resumed(request: Request, spoken: Sequence[Spoken], wanted: Wanted) -> Resp
     told = run.journal.told(given[0].after)
     _check_answers(run, told, given)
     known = {f"{run.id}.{event.call_id}" for event in told if isinstance(event, (ApprovalRequired, *_DECIDED))}
-    _decide(run, given, "\n\n".join(said_since(spoken, known)))
+    said = "\n\n".join(said_since(spoken, known))
+    if len(said) > MESSAGE_LENGTH:
+        message = f"What the user said since may be {MESSAGE_LENGTH:,} characters long."
+        raise BadRequest(message, "messages", code="too_large", status=413)
+    _decide(run, given, said)
     return followed(request, run, ag_ui.Encoder(wanted, run.id, run.report().model, len(told), known), len(told))
 
 

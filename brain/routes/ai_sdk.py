@@ -12,8 +12,8 @@ from starlette.types import Receive, Scope, Send
 from brain.door import SAFE_HEADERS
 from brain.errors import BadRequest
 from brain.house import House
-from brain.routes.incoming import house_of, kind, limited, user_of
-from brain.routes.turning import about_to_end, begun, followed, led
+from brain.routes.incoming import house_of, kind, limited, read, user_of
+from brain.routes.turning import about_to_end, begun, followed, held, led
 from brain.turns import Run
 from brain.wire import ai_sdk
 
@@ -45,12 +45,14 @@ async def _answer(request: Request) -> Response:
     if kind(request) != "application/json":
         raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
     house, user = house_of(request), user_of(request)
-    ask, spoken, wanted = ai_sdk.parse(await limited(request).body(), user, house.settings, house.names())
+    body = await limited(request).body()
+    ask, spoken, wanted = await read(body, lambda: ai_sdk.parse(body, user, house.settings, house.names()))
     if wanted.decisions:
         return await _rest(request, ask.conversation_id, wanted)
+    ask, conversation = await read(body, lambda: held(house, ask, spoken))
     if ask.conversation_id is not None:
         await _earlier_ends(house, user, ask.conversation_id)
-    run = begun(request, ask, WIRE, spoken=spoken, survives=None if wanted.resumable else 0.0)
+    run = begun(request, ask, WIRE, held=conversation, survives=None if wanted.resumable else 0.0)
     _WANTED[run] = wanted
     if wanted.sdk_version == 5 and not wanted.resumable:
         return led(request, run, _encoder(run))

@@ -13,7 +13,7 @@ from brain.ask import Ask, Attachment
 from brain.door import UNKEPT
 from brain.errors import BadRequest
 from brain.house import House
-from brain.routes.incoming import house_of, kind, limited, user_of
+from brain.routes.incoming import house_of, kind, limited, read, user_of
 from brain.routes.turning import begun, followed, led
 from brain.turns import Run
 from brain.wire import native
@@ -90,7 +90,8 @@ async def asked(request: Request) -> Ask:
     house, user = house_of(request), user_of(request)
     request = limited(request)
     if kind(request) == "application/json":
-        return native.parse(await request.body(), user, house.settings, house.names())
+        body = await request.body()
+        return await read(body, lambda: native.parse(body, user, house.settings, house.names()))
     if kind(request) != "multipart/form-data":
         message = "Send application/json (curl: -H 'content-type: application/json') or multipart/form-data (curl: -F)."
         raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)

@@ -1,6 +1,9 @@
 """Roof: what all routes read of a request: whose house it is at, and a body within limits."""
 
 import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.types import Message, Receive
@@ -12,6 +15,11 @@ from brain.wire.bodies import BODY_BYTES
 BODY_SECONDS = 20.0
 BODY_BYTES_A_SECOND = 64 * 1024
 """How long a body may take: so many seconds, and what it takes at this rate."""
+
+LARGE_BYTES = 256 * 1024
+_reading = ThreadPoolExecutor(1, "reading")
+
+T = TypeVar("T")
 
 
 def house_of(request: Request) -> House:
@@ -45,6 +53,13 @@ def limited(request: Request, most: int = BODY_BYTES) -> Request:
 def kind(request: Request) -> str:
     """The media type that a body is said to have."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read(body: bytes, made: Callable[[], T]) -> T:
+    """What is made of a body: of a large one in a thread, one after the other, for others have their turn meanwhile."""
+    if len(body) <= LARGE_BYTES:
+        return made()
+    return await asyncio.get_running_loop().run_in_executor(_reading, made)
 
 
 def _counted(receive: Receive, most: int) -> Receive:

@@ -16,8 +16,8 @@ from brain.ask import Ask
 from brain.door import Answer
 from brain.house import House
 from brain.messages import Spoken
-from brain.routes.incoming import house_of, limited, user_of
-from brain.routes.turning import begun, led, whole
+from brain.routes.incoming import house_of, limited, read, user_of
+from brain.routes.turning import begun, held, led, whole
 from brain.settings import Settings
 from brain.wire import ollama
 from brain.wire.ollama import models
@@ -51,11 +51,13 @@ class Asked:
         settings = house.settings
         now = datetime.now(ZoneInfo(settings.time_zone))
         body = await limited(request).body()
-        ask, spoken, wanted = self._parse(body, user_of(request), settings, house.names(), now)
+        user = user_of(request)
+        ask, spoken, wanted = await read(body, lambda: self._parse(body, user, settings, house.names(), now))
         if wanted.loads is not None:
             return Answer(self._encoder(wanted.model, written=lambda _: "").loaded(wanted.loads))
         turns_url = f"{request.base_url}v1/turns"
-        run = begun(request, ask, "ollama", spoken=spoken, joinable=False)
+        ask, conversation = await read(body, lambda: held(house, ask, spoken))
+        run = begun(request, ask, "ollama", held=conversation, joinable=False)
         written = Written(settings.show_results, f"{turns_url}/{run.id}", keyed=bool(settings.keys))
         encoder = self._encoder(wanted.model, written=written)
         if wanted.stream:

@@ -9,8 +9,8 @@ from starlette.types import Receive, Scope, Send
 
 from brain.door import Answer
 from brain.errors import BadRequest
-from brain.routes.incoming import house_of, kind, limited
-from brain.routes.turning import begun, led, whole
+from brain.routes.incoming import house_of, kind, limited, read, user_of
+from brain.routes.turning import begun, held, led, whole
 from brain.turns import Run
 from brain.wire import openai
 from brain.wire.openai.request import Wanted, model_named, parse
@@ -54,8 +54,10 @@ async def _answer(request: Request) -> Response:
     house = house_of(request)
     body = await limited(request).body()
     conversation_id = request.headers.get(CONVERSATION)
-    ask, spoken, wanted = parse(body, request.scope["brain.user"], house.settings, house.names(), conversation_id)
-    run = begun(request, ask, "openai", spoken=spoken, joinable=False)
+    user = user_of(request)
+    ask, spoken, wanted = await read(body, lambda: parse(body, user, house.settings, house.names(), conversation_id))
+    ask, conversation = await read(body, lambda: held(house, ask, spoken))
+    run = begun(request, ask, "openai", held=conversation, joinable=False)
     encoder = _encoder(request, run, wanted, {CONVERSATION: run.conversation_id} if conversation_id else {})
     if wanted.stream:
         return led(request, run, encoder, openai.failed)

@@ -36,7 +36,7 @@ def begun(
     ask: Ask,
     wire: str,
     *,
-    spoken: Sequence[Spoken] | None = None,
+    held: Conversation | None = None,
     joinable: bool = True,
     survives: float | None = None,
 ) -> Run:
@@ -44,7 +44,7 @@ def begun(
 
     Args:
         wire: the protocol of who asks.
-        spoken: the history that the client holds, with what is asked now; None where Brain holds it. It is the history
+        held: the history that the client holds, with what is asked now; None where Brain holds it. It is the history
             then in any case; `ask.conversation_id` says under which id the turn is filed, if it is to be.
         joinable, survives: as `Turns.begin`.
 
@@ -57,19 +57,29 @@ def begun(
     house.allowances.begin(ask.user, time.monotonic())
     with ExitStack() as taken:  # given back when the turn cannot begin
         taken.callback(house.allowances.end, ask.user)
-        record = _record(house, ask, filed=spoken is None or ask.conversation_id is not None)
+        record = _record(house, ask, filed=held is None or ask.conversation_id is not None)
         if record is not None:
             taken.callback(house.store.give_back, record)
-        ask, recalled = _recalled(house, ask, record, spoken, model.context_tokens)
+        if held is None:
+            assert record is not None
+            ask, held = conversation.recall(record, ask, model.context_tokens)
         if record is not None:
-            record.check_room(ask.message, ask.attachments)
-        turn = _turn(house, ask, recalled, model)
+            record.check_room(held.begun or Exchange(ask.message), ask.attachments)
+        turn = _turn(house, ask, held, model)
         taken.pop_all()
     if house.leaving:
         turn.stop("shutdown")
     settle = partial(_settle, house, turn.exchange, ask, record, request.headers.get("traceparent", ""))
     house.watch.metrics.began()
     return house.turns.begin(turn, ask, wire, settle, joinable=joinable, survives=survives)
+
+
+def held(house: House, ask: Ask, spoken: Sequence[Spoken]) -> tuple[Ask, Conversation]:
+    """What is asked by a client that holds the history, and what it goes on from. Long histories take their time."""
+    ask = _narrowed(ask, house.settings.rights(ask.user))
+    taken = [specialist.name for specialist in house.registry.usable(ask.specialists)]
+    ask, found = Held(ask, taken).conversation(spoken, ask.conversation_id or conversation.new_id())
+    return ask, conversation.windowed(found, house.model(ask.model).context_tokens)
 
 
 def _narrowed(ask: Ask, rights: Rights) -> Ask:
@@ -85,18 +95,6 @@ def _narrowed(ask: Ask, rights: Rights) -> Ask:
 
 def _record(house: House, ask: Ask, *, filed: bool) -> Record | None:
     return house.store.take(ask.user, ask.conversation_id or conversation.new_id()) if filed else None
-
-
-def _recalled(
-    house: House, ask: Ask, record: Record | None, spoken: Sequence[Spoken] | None, context_tokens: int | None
-) -> tuple[Ask, Conversation]:
-    if spoken is None:
-        assert record is not None
-        return conversation.recall(record, ask, context_tokens)
-    taken = [specialist.name for specialist in house.registry.usable(ask.specialists)]
-    conversation_id = record.id if record is not None else conversation.new_id()
-    ask, held = Held(ask, taken).conversation(spoken, conversation_id)
-    return ask, conversation.windowed(held, context_tokens)
 
 
 def _turn(house: House, ask: Ask, recalled: Conversation, model: Model) -> Turn:

@@ -159,7 +159,7 @@ class Sent(_Sent):
 
     thread_id: str
     run_id: str
-    messages: list[SentMessage]
+    messages: msgspec.Raw
     parent_run_id: str | None = None
     tools: list[SentTool] | None = None
     context: list[SentContext] | None = None

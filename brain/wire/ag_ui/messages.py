@@ -1,7 +1,7 @@
 """Wing: the messages of AG-UI's clients, as what was spoken: texts, files, calls and what came of them."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -24,20 +24,28 @@ from brain.wire.ag_ui.body import (
 )
 from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.wire.bodies import loose
+from brain.wire.history import check_calls, sent_one_by_one, with_few_calls
 from brain.wire.native import MESSAGE_LENGTH
 
 MESSAGES_MOST = 10_000
 
 
-def spoken_of(sent: Sequence[SentMessage]) -> list[Spoken]:
+def spoken_of(sent: msgspec.Raw) -> list[Spoken]:
     """All messages in which somebody said something, in order.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    if len(sent) > MESSAGES_MOST:
-        raise BadRequest(f"At most {MESSAGES_MOST:,} messages.", "messages", code="too_large", status=413)
-    return [one for n, message in enumerate(sent) if (one := _spoken(message, f"messages[{n}]")) is not None]
+    return with_few_calls(_all(sent))
+
+
+def _all(sent: msgspec.Raw) -> Iterator[Spoken]:
+    too_many = f"At most {MESSAGES_MOST:,} messages."
+    kind: Any = SentMessage  # a union, which is no class
+    message: SentMessage
+    for message, place in sent_one_by_one(sent, kind, MESSAGES_MOST, too_many):
+        if (one := _spoken(message, place)) is not None:
+            yield one
 
 
 def _spoken(message: SentMessage, place: str) -> Spoken | None:
@@ -47,6 +55,7 @@ def _spoken(message: SentMessage, place: str) -> Spoken | None:
         case SentUser():
             return Spoken("user", _text(message.content, place), _files(message.content, f"{place}.content"))
         case SentAssistant():
+            check_calls(len(message.tool_calls or ()))
             calls = tuple(map(_handed, message.tool_calls or ()))
             return Spoken("assistant", bounded(message.content or "", f"{place}.content"), calls=calls)
         case SentResult():

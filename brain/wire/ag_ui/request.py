@@ -15,6 +15,7 @@ from brain.wire import native
 from brain.wire.ag_ui.body import Sent, SentAnswer, SentContext, SentProps, SentTool
 from brain.wire.ag_ui.messages import bounded, spoken_of
 from brain.wire.bodies import decoded, loose
+from brain.wire.history import check_besides
 
 ID_LENGTH = 256
 TOOLS_MOST = 128
@@ -65,6 +66,7 @@ def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
+    check_besides(body)
     sent = decoded(body, Sent)
     wanted = _wanted(sent)
     spoken = spoken_of(sent.messages)

@@ -59,7 +59,7 @@ class SentMessage(_Sent):
 class Sent(msgspec.Struct):
     """The body of `POST /ai-sdk/chat`: what `DefaultChatTransport` sends, and Brain's own fields from its `body`."""
 
-    messages: list[SentMessage]
+    messages: msgspec.Raw
     id: str | None = None
     model: str | None = None
     specialists: list[str] | None = None

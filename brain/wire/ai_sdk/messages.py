@@ -4,12 +4,15 @@ import base64
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote_to_bytes
 
+import msgspec
+
 from brain.ask import Attachment
 from brain.errors import BadRequest
 from brain.messages import Handed, Spoken
 from brain.wire.ai_sdk.body import SentMessage, SentPart
 from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.wire.bodies import encoded, loose
+from brain.wire.history import sent_one_by_one, with_few_calls
 from brain.wire.native import MESSAGE_LENGTH
 
 MESSAGES_MOST = 4096
@@ -25,20 +28,27 @@ _NOT_SAID = ("reasoning", "step-start", "data-", "source-")
 """How the types of parts begin in which nobody said anything."""
 
 
-def spoken_of(sent: Sequence[SentMessage]) -> list[Spoken]:
-    """All messages, in order.
+def spoken_of(sent: msgspec.Raw) -> tuple[list[Spoken], SentMessage, str]:
+    """All messages, in order; the newest of them as it was sent, and its place.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    if not sent:
+    newest: tuple[SentMessage, str] | None = None
+
+    def every() -> Iterator[Spoken]:
+        nonlocal newest
+        too_many = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
+        for newest in sent_one_by_one(sent, SentMessage, MESSAGES_MOST, too_many):
+            yield from _spoken(*newest)
+
+    spoken = with_few_calls(every())
+    if newest is None:
         raise BadRequest("messages is empty.", "messages")
-    _check_number(len(sent), MESSAGES_MOST, "messages")
-    spoken = [one for n, message in enumerate(sent) for one in _spoken(message, f"messages[{n}]")]
     if sum(len(one.attachments) for one in spoken) > FILES_MOST:
         message = f"messages: at most {FILES_MOST} files in all of them; leave the oldest out."
         raise BadRequest(message, "messages", code="too_large", status=413)
-    return spoken
+    return spoken, *newest
 
 
 def _check_number(number: int, most: int, place: str) -> None:

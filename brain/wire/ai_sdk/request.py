@@ -12,6 +12,7 @@ from brain.wire import native
 from brain.wire.ai_sdk.body import SdkVersion, Sent, SentMessage
 from brain.wire.ai_sdk.messages import spoken_of
 from brain.wire.bodies import decoded
+from brain.wire.history import check_besides
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _APPROVAL_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})", re.ASCII)
@@ -51,11 +52,12 @@ def parse(
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
+    check_besides(body)
     sent = decoded(body, Sent)
     if sent.id is not None and not _ID.fullmatch(sent.id):
         raise BadRequest("id must be 1 to 64 letters, digits, _ or -.", "id")
-    spoken = spoken_of(sent.messages)
-    return _ask(sent, spoken, user, settings, models), spoken, _wanted(sent)
+    spoken, newest, place = spoken_of(sent.messages)
+    return _ask(sent, spoken, user, settings, models), spoken, _wanted(sent, newest, place)
 
 
 def _ask(sent: Sent, spoken: Sequence[Spoken], user: str | None, settings: Settings, models: frozenset[str]) -> Ask:
@@ -71,14 +73,13 @@ def _ask(sent: Sent, spoken: Sequence[Spoken], user: str | None, settings: Setti
     return replace(native.ask_without_message(own, user, settings, models), message=newest, asks_person=True)
 
 
-def _wanted(sent: Sent) -> Wanted:
-    newest = sent.messages[-1]
+def _wanted(sent: Sent, newest: SentMessage, place: str) -> Wanted:
     continues = newest.role == "assistant"
     return Wanted(
         sdk_version=sent.sdk_version or 5,
         resumable=bool(sent.resumable),
         continues=continues,
-        decisions=tuple(_decisions(newest, f"messages[{len(sent.messages) - 1}]")) if continues else (),
+        decisions=tuple(_decisions(newest, place)) if continues else (),
     )
 
 

@@ -17,6 +17,9 @@ from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.wire.bodies import decoded, problem, wrong
 
 MESSAGE_LENGTH = 200_000
+NAMES_MOST = 100
+COMMAS_MOST = 500_000
+"""More than message and system have; values have one between them, and counting takes no time."""
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _EVENT_ID = re.compile(r"(?P<turn>t[0-9a-f]{16})\.(?P<number>[0-9]{1,9})")
@@ -29,6 +32,10 @@ class SentAttachment(msgspec.Struct, forbid_unknown_fields=True):
     type: str = ""
     data: str | None = None
     text: str | None = None
+
+
+class _Attachments(msgspec.Struct):
+    attachments: msgspec.Raw = msgspec.Raw(b"")
 
 
 class SentLimits(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,8 +82,19 @@ def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
+    _check_numbers(body)
     sent = decoded(body, Sent)
     return _ask(sent, _attachments(sent), user, settings, models)
+
+
+def _check_numbers(body: bytes) -> None:
+    """Refuses what holds too many values to be read in a moment; each attachment has a name."""
+    if body.count(b'"name"') > NAMES_MOST:
+        raise too_many()
+    number = body.count(b",")
+    if number > COMMAS_MOST and number - bytes(decoded(body, _Attachments).attachments).count(b",") > COMMAS_MOST:
+        message = f"The body may hold {COMMAS_MOST:,} values besides its attachments."
+        raise BadRequest(message, code="too_large", status=413)
 
 
 def parse_form(

@@ -84,7 +84,7 @@ class Sent(msgspec.Struct):
 class SentChat(Sent):
     """The body of `POST /api/chat`."""
 
-    messages: list[SentMessage] | None = None
+    messages: msgspec.Raw = ABSENT
     tools: list[SentTool] | None = None
 
 

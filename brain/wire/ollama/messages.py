@@ -1,11 +1,15 @@
 """Wing: the messages of Ollama's clients, in Brain's words."""
 
 import base64
+from collections.abc import Iterator
+
+import msgspec
 
 from brain.ask import Attachment
 from brain.errors import BadRequest
 from brain.messages import Handed, Spoken
 from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
+from brain.wire.history import sent_one_by_one, with_few_calls
 from brain.wire.native import MESSAGE_LENGTH
 from brain.wire.ollama.body import SentCall, SentMessage, mapping
 
@@ -23,23 +27,24 @@ class Conversation:
     def __init__(self) -> None:
         self._open: list[Handed] = []
 
-    def of(self, messages: list[SentMessage]) -> list[Spoken]:
+    def of(self, messages: msgspec.Raw) -> list[Spoken]:
         """The messages, in order.
 
         Raises:
             BadRequest: naming the field and what is wrong with it.
         """
-        if len(messages) > MESSAGES_MOST:
-            text = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
-            raise BadRequest(text, "messages", code="too_large", status=413)
-        spoken = [self._spoken(message, n) for n, message in enumerate(messages)]
+        spoken = with_few_calls(self._all(messages)) if bytes(messages) not in (b"", b"null") else []
         if sum(len(one.attachments) for one in spoken) > FILES_MOST:
             text = f"messages: at most {FILES_MOST} images in all of them; leave the oldest out."
             raise BadRequest(text, "messages", code="too_large", status=413)
         return spoken
 
-    def _spoken(self, message: SentMessage, n: int) -> Spoken:
-        place = f"messages[{n}]"
+    def _all(self, messages: msgspec.Raw) -> Iterator[Spoken]:
+        too_many = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
+        for n, (message, place) in enumerate(sent_one_by_one(messages, SentMessage, MESSAGES_MOST, too_many)):
+            yield self._spoken(message, place, n)
+
+    def _spoken(self, message: SentMessage, place: str, n: int) -> Spoken:
         text = text_of(message.content, f"{place}.content")
         match message.role.lower():
             case "system":

@@ -17,6 +17,7 @@ from brain.messages import Spoken
 from brain.sampling import Sampling
 from brain.settings import Settings
 from brain.wire.bodies import decoded, loose, wrong
+from brain.wire.history import check_besides
 from brain.wire.ollama.body import (
     Sent,
     SentChat,
@@ -68,8 +69,8 @@ def parse_chat(
     """
     sent = _decoded(body, SentChat)
     model = model_named(sent.model, models)
-    wanted = _wanted(sent, empty=not sent.messages)
-    spoken = Conversation().of(sent.messages or [])
+    spoken = Conversation().of(sent.messages)
+    wanted = _wanted(sent, empty=not spoken)
     return _ask(sent, model, spoken, _tools(sent.tools or []), user, settings, now), spoken, wanted
 
 
@@ -120,6 +121,7 @@ def model_named(name: str, models: Set[str]) -> str | None:
 def _decoded(body: bytes, kind: type[T]) -> T:
     if not body:
         raise BadRequest("missing request body")
+    check_besides(body)
     return decoded(body, kind)
 
 

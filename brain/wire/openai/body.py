@@ -71,7 +71,7 @@ class SentMessage(msgspec.Struct):
     refusal: str | None = None
     tool_calls: list[SentCall] | None = None
     tool_call_id: str | None = None
-    function_call: dict[str, msgspec.Raw] | None = None
+    function_call: msgspec.Raw = ABSENT
 
 
 class SentFunction(msgspec.Struct):
@@ -118,7 +118,7 @@ class SentFormat(msgspec.Struct):
 class Sent(msgspec.Struct):
     """The body of `POST /v1/chat/completions`. What is not here goes to the model's server as it is."""
 
-    messages: list[SentMessage]
+    messages: msgspec.Raw
     model: str | None = None
     stream: bool | None = None
     stream_options: SentOptions | None = None

@@ -1,7 +1,7 @@
 """Wing: the messages of OpenAI's clients, as what was spoken: texts, files, calls of their tools, and the results."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,26 +11,36 @@ from brain.errors import BadRequest
 from brain.messages import Handed, Spoken
 from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.wire.bodies import loose
+from brain.wire.history import sent_one_by_one, with_few_calls
 from brain.wire.native import MESSAGE_LENGTH
 from brain.wire.openai.body import SentCall, SentFile, SentImage, SentMessage, SentPart, is_said
 
+MESSAGES_MOST = 4096
 FILES_MOST = 100
 """In all messages together."""
 PARTS_MOST = 1000
 CALLS_MOST = 128
+"""In one message, as parts."""
 
 
-def spoken_of(sent: Sequence[SentMessage]) -> list[Spoken]:
+def spoken_of(sent: msgspec.Raw) -> list[Spoken]:
     """All messages, in order.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    spoken = [_spoken(message, f"messages[{n}]") for n, message in enumerate(sent)]
+    spoken = with_few_calls(_all(sent))
+    if not spoken:
+        raise BadRequest("messages is empty.", "messages")
     if sum(len(one.attachments) for one in spoken) > FILES_MOST:
         message = f"At most {FILES_MOST} files in all messages."
         raise BadRequest(message, "messages", code="too_large", status=413)
     return spoken
+
+
+def _all(sent: msgspec.Raw) -> Iterator[Spoken]:
+    for message, place in sent_one_by_one(sent, SentMessage, MESSAGES_MOST, f"At most {MESSAGES_MOST:,} messages."):
+        yield _spoken(message, place)
 
 
 def _spoken(sent: SentMessage, place: str) -> Spoken:
@@ -116,7 +126,7 @@ def _bytes(encoded: str, place: str) -> bytes:
 
 
 def _calls(sent: SentMessage, place: str) -> tuple[Handed, ...]:
-    if sent.function_call is not None:
+    if is_said(sent.function_call):
         message = f"{place}.function_call is no longer known; use tool_calls."
         raise BadRequest(message, f"{place}.function_call")
     place = f"{place}.tool_calls"

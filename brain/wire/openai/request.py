@@ -16,15 +16,16 @@ from brain.sampling import Sampling
 from brain.settings import Settings
 from brain.wire import native
 from brain.wire.bodies import decoded, loose, wrong
+from brain.wire.history import check_besides
 from brain.wire.openai.body import Sent, SentChoice, SentFormat, SentFunction, SentOwn, SentTool, is_said
 from brain.wire.openai.messages import spoken_of
 
 DEFAULT_NAME = "brain"
-MESSAGES_MOST = 4096
 TOOLS_MOST = 128
 TOOL_BYTES = 32_768
 FORMAT_BYTES = 65_536
 MORE_BYTES = 262_144
+MORE_MOST = 1_000
 STOPS_MOST = 4
 STOP_LENGTH = 256
 
@@ -63,6 +64,7 @@ def parse(
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
+    check_besides(body)
     sent = decoded(body, Sent)
     model = model_named(sent.model, models)
     _check(sent)
@@ -107,10 +109,6 @@ def _check(sent: Sent) -> None:
     for field in _OLD:
         if is_said(getattr(sent, field)):
             raise BadRequest(f"{field} is no longer known; use tools and tool_choice.", field)
-    if not sent.messages:
-        raise BadRequest("messages is empty.", "messages")
-    if len(sent.messages) > MESSAGES_MOST:
-        raise BadRequest(f"At most {MESSAGES_MOST:,} messages.", "messages", code="too_large", status=413)
 
 
 def _of_brain(own: SentOwn, conversation_id: str | None, user: str | None, settings: Settings, models: Set[str]) -> Ask:
@@ -237,9 +235,11 @@ def _choice(sent: msgspec.Raw) -> str | tuple[str, str]:
 def _more(body: bytes) -> Mapping[str, Any]:
     """The fields that are not known here, for the model's server."""
     known = {field.encode_name for field in msgspec.structs.fields(Sent)}
+    unknown = {name: raw for name, raw in decoded(body, dict[str, msgspec.Raw]).items() if name not in known}
+    if len(unknown) > MORE_MOST:
+        raise BadRequest(f"At most {MORE_MOST:,} fields that are not known here.", code="too_large", status=413)
     room, found = MORE_BYTES, {}
-    for name, raw in decoded(body, dict[str, msgspec.Raw]).items():
-        if name not in known:
-            found[name] = loose(raw, room, name)
-            room -= len(memoryview(raw))
+    for name, raw in unknown.items():
+        found[name] = loose(raw, room, name)
+        room -= len(memoryview(raw))
     return found
