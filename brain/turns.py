@@ -123,18 +123,15 @@ class Run:
 
     def told(self, batch: Sequence[Event]) -> None:
         """Notes what the turn told, and whether it ended with it."""
+        if self.journal is not None:
+            self.journal.add(batch)  # first: readers are to find its end, whatever fails behind it
         if self._turn is not None and self._turn.last is not None:
             self._end(self._turn)
-        if self.journal is not None:
-            self.journal.add(batch)
 
     def cut(self) -> None:
         """Ends a turn that is led no further, if it is not over; its readers are told."""
         if self._turn is not None:
-            last = self._turn.cut()
-            self._end(self._turn)
-            if self.journal is not None:
-                self.journal.add(last)
+            self.told(self._turn.cut())
 
     def alone(self) -> None:
         """Runs the turn in a task of its own, whoever reads."""

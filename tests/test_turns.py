@@ -115,6 +115,23 @@ def test_it_is_settled_once_and_before_anybody_reads_that_it_ended(house: House)
     run(main(), house)
 
 
+def test_readers_are_told_of_an_end_that_cannot_be_recorded(house: House) -> None:
+    class Full(list[TurnReport]):
+        def append(self, report: TurnReport) -> None:
+            raise OSError("the disk is full")
+
+    async def main() -> None:
+        house.settled = Full()
+        one = house.begin("a")
+        reader = asyncio.create_task(told(one))
+        with pytest.raises(OSError, match="disk is full"):
+            await led(one)
+        assert isinstance((await reader)[-1], Done)
+        assert one.over
+
+    run(main(), house)
+
+
 @pytest.mark.parametrize("alone", [True, False])
 def test_what_is_stopped_ends_soon_and_says_so(house: House, *, alone: bool) -> None:
     async def main() -> None:
