@@ -72,7 +72,8 @@ def _window(exchanges: Sequence[Exchange], context_tokens: int | None) -> Sequen
     room = context_tokens * BYTES_A_TOKEN * (1 - ANSWER_SHARE)
     kept: list[Exchange] = []
     for exchange in reversed(exchanges):
-        room -= size(exchange.question) + size(written(exchange.parts))
+        around = sum(size(message.content) for message in (*exchange.before, *exchange.behind))
+        room -= size(exchange.question) + size(written(exchange.parts)) + around
         if room < 0:
             break
         kept.insert(0, exchange)

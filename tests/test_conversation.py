@@ -4,10 +4,11 @@ import pytest
 from playing import PNG, WAIT, Player, ask_for, read, registry_of, short, turn_of
 
 from brain.ask import Attachment, Limits
-from brain.conversation import keep, new_id, recall
-from brain.messages import Exchange, Said
+from brain.conversation import keep, new_id, recall, windowed
+from brain.messages import Exchange, Message, Said
 from brain.specialist import Context, specialist
 from brain.store.memory import Record
+from brain.turn import Conversation
 
 
 def said(question: str, answer: str) -> Exchange:
@@ -117,3 +118,11 @@ def test_a_turn_that_was_cut_is_kept_with_what_it_said() -> None:
         assert record.exchanges == [said("Hi", "Well, ")]
 
     asyncio.run(main())
+
+
+def test_what_clients_put_around_a_question_takes_its_room() -> None:
+    around = (Message("system", "x" * 4000),)
+    exchanges = [Exchange("old", before=around), Exchange("new")]
+    held = Conversation("c", exchanges)
+    assert [one.question for one in windowed(held, 4096).exchanges] == ["old", "new"]
+    assert [one.question for one in windowed(held, 1024).exchanges] == ["new"]
