@@ -191,7 +191,7 @@ def test_turns_that_run_alone_are_given_up_together(house: House) -> None:
             await heard(one, 3)
         began = time.monotonic()
         await asyncio.gather(*(one.give_up() for one in house.turns.running))
-        assert time.monotonic() - began < SOON
+        assert time.monotonic() - began < 8 * SOON
         assert [one.over for one in runs] == [True] * 20
         assert [report.stop_reason for report in house.settled] == ["cancelled"] * 20
         assert isinstance((await told(runs[0]))[-1], Done)
