@@ -541,6 +541,19 @@ def test_the_head_waits_for_the_model_and_then_all_comes() -> None:
     run(main())
 
 
+def test_the_head_waits_no_longer_than_for_the_first_word() -> None:
+    async def main() -> None:
+        stage, reader = Stage(Player([0.02, "Hi", WAIT])), Reader()
+        answering = asyncio.create_task(stage.response(refusal=refuse)(SCOPE, reader.receive, reader.send))
+        await until(lambda: reader.numbers == [1, 2])
+        assert len(stage.open_ones) == 1
+        reader.gone.set()
+        await answering
+        assert stage.over("cancelled")
+
+    run(main())
+
+
 def test_the_head_waits_no_longer_than_a_heartbeat() -> None:
     async def main() -> None:
         stage, reader = Stage(Player([0.12, UNKNOWN])), Reader()

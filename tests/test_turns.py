@@ -199,6 +199,17 @@ def test_turns_that_run_alone_are_given_up_together(house: House) -> None:
     run(main(), house)
 
 
+def test_a_turn_that_is_given_up_before_its_first_step_is_over(house: House) -> None:
+    async def main() -> None:
+        one = house.begin("a")
+        one.alone()
+        await one.give_up()
+        assert [report.stop_reason for report in house.settled] == ["cancelled"]
+        assert [type(event) for event in await told(one)] == [Usage, Done]
+
+    run(main(), house)
+
+
 def test_a_turn_that_nobody_can_join_keeps_nothing(house: House) -> None:
     async def main() -> None:
         one = house.begin("a", joinable=False)
@@ -261,6 +272,17 @@ def test_a_reader_keeps_it_alive_and_the_last_that_leaves_counts(house: House) -
         one.left()
         await told(one)
         assert one.over
+
+    run(main(), house)
+
+
+def test_what_is_over_needs_no_reader(house: House) -> None:
+    async def main() -> None:
+        one = house.begin("a", survives=WAIT)
+        one.alone()
+        await told(one)
+        assert one._grace is not None
+        assert one._grace.cancelled()
 
     run(main(), house)
 
@@ -430,6 +452,20 @@ def test_turns_that_ended_are_forgotten_after_a_while(house: House, monkeypatch:
         assert (len(house.turns), house.turns._sweeper) == (0, None)
         await led(house.begin("a"))
         assert house.turns._sweeper is not None
+
+    run(main(), house)
+
+
+def test_a_house_that_closes_forgets_all(house: House) -> None:
+    async def main() -> None:
+        one = house.begin("a", request_id="r")
+        await led(one)
+        house.turns.close()
+        assert (len(house.turns), house.turns._asked, house.turns._sweeper) == (0, {}, None)
+        again = house.begin("a")
+        await led(again)
+        house.turns._sweep()
+        assert house.turns.find(again.id, "ada") is again
 
     run(main(), house)
 
