@@ -8,6 +8,8 @@ from typing import Any, Literal
 from brain.sampling import UNSAID, Sampling
 
 SyntaxName = Literal["bracket", "function_call", "mention"]
+Source = Literal["chat", "voice", "api"]
+"""How a message was said: typed, spoken, or sent by a program."""
 
 _SIGNATURES = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -82,6 +84,9 @@ class Ask:
         replaces: the id of the stored answer that this turn takes the place of, with all behind it.
         request_id: the client's own, by which the turn can be joined.
         asks_person: whether somebody can be asked to approve a call; without, such a call is declined at once.
+        source: how the message was said; a spoken one is answered for the ear.
+        memory: whether facts and memories of the user are recalled for it.
+        barge_in: whether it ends a turn of the same conversation that still runs.
     """
 
     message: str
@@ -103,6 +108,9 @@ class Ask:
     replaces: str | None = None
     request_id: str | None = None
     asks_person: bool = False
+    source: Source = "chat"
+    memory: bool = True
+    barge_in: bool = False
 
 
 def renumbered(attachments: tuple[Attachment, ...], after: int) -> tuple[Attachment, ...]:

@@ -6,6 +6,7 @@ BrainError
 ├── BadRequest           a client's input, answered before the first byte
 ├── ModelError           the model server could not be reached, failed, or has no room
 │   └── PrefillRefused   it will not continue the assistant's own message
+├── StoreError           what is kept cannot be read or written
 ├── Interrupted          a turn was stopped: deadline, silence, shutdown, somebody who asked for it
 └── Refused              a specialist says no, in words the model may read
 """
@@ -88,6 +89,19 @@ class PrefillRefused(ModelError):
 
     def __init__(self, detail: str = "") -> None:
         super().__init__("model_failed", "The model server does not continue a started answer.", detail)
+
+
+class StoreError(BrainError):
+    """What is kept cannot be read or written.
+
+    Args:
+        message: a sentence for clients: no path, nothing the database said.
+        detail: what happened, for the log and for whoever runs the server.
+    """
+
+    def __init__(self, message: str, detail: str = "") -> None:
+        super().__init__(f"{message} ({detail})" if detail else message)
+        self.message = message
 
 
 class Interrupted(BrainError):

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
-from brain.ask import Attachment
+from brain.ask import Attachment, Source
 from brain.events import CallCode, Citation, Thinking
 
 Resume = Literal["prefill", "message"]
@@ -78,12 +79,21 @@ Part = Said | Called | Steered
 
 @dataclass(slots=True)
 class Exchange:
-    """One message of a user, as the model read it, and the answer to it.
+    """One message of a user, as the model read it, and the answer to it. Times are aware and UTC.
 
     Attributes:
-        question: empty when nobody asked: what follows is then answered.
+        question: as the model read it, with clock, files and blocks; empty when nobody asked: what follows is then
+            answered.
         before: instructions that a client put before the question; `behind`, between it and the answer.
-        answer_id: the id of the answer, by which it can be named later.
+        answer_id, question_id: by which the two messages can be named later.
+        said: the user's own words, and nothing else.
+        files: the ids of the attachments that came with it.
+        asked, answered: when it was asked, and when its answer ended.
+        outcome: how it ended: `interrupted` where the server died, else a stop reason or the code of an error; empty as
+            long as it runs.
+        model: who answered.
+        tokens: what it takes of a prompt, as far as the server counted; 0 where it did not.
+        recalled: the ids of the facts and memories that the model read with it.
     """
 
     question: str
@@ -91,6 +101,16 @@ class Exchange:
     before: tuple[Message, ...] = ()
     behind: tuple[Message, ...] = ()
     answer_id: str = field(default="", compare=False)
+    question_id: str = field(default="", compare=False)
+    said: str = field(default="", compare=False)
+    files: tuple[int, ...] = field(default=(), compare=False)
+    source: Source = field(default="chat", compare=False)
+    asked: datetime | None = field(default=None, compare=False)
+    answered: datetime | None = field(default=None, compare=False)
+    outcome: str = field(default="", compare=False)
+    model: str = field(default="", compare=False)
+    tokens: int = field(default=0, compare=False)
+    recalled: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def visible(self) -> str:

@@ -14,7 +14,7 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 FLOORS = {
-    "Ground": "addresses alarm ask errors events http logs messages receiving report sampling settings spelling "
+    "Ground": "addresses alarm ask errors events http kept logs messages receiving report sampling settings spelling "
     "threads transport unicode webpage",
     "Wing": "fetching metrics models traces wire store",
     "Core": "account blocks echo limits own_settings prompts question rates registry running scanner schema sessions "

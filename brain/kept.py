@@ -1,0 +1,122 @@
+"""Ground: what is kept of a user: conversations with their messages, facts and memories. Times are aware and UTC."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from brain.ask import Attachment, Source
+from brain.messages import Exchange
+
+Category = Literal["personal", "preferences", "knowledge", "general"]
+Kind = Literal["fact", "memory"]
+
+
+@dataclass(slots=True)
+class Record:
+    """A conversation that one turn holds.
+
+    Attributes:
+        key: of the turn's own place in the store.
+        exchanges: the newest of those before it that ended, oldest first, as many as were asked for.
+        count: how many there are.
+        attachments: the files of all of them, in the order of their ids.
+        files: those that came with the new message, with ids that go on from the earlier ones.
+    """
+
+    key: int
+    user: str
+    id: str
+    exchanges: list[Exchange] = field(default_factory=list)
+    count: int = 0
+    attachments: list[Attachment] = field(default_factory=list)
+    files: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """One conversation in a list of them.
+
+    Attributes:
+        messages: how many the user and the model said.
+        running: whether a turn of it runs.
+        found: for a search, the place where the words stand.
+    """
+
+    id: str
+    title: str
+    created: datetime
+    updated: datetime
+    messages: int
+    sources: Sequence[Source] = ()
+    running: bool = False
+    found: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """An attachment without its content."""
+
+    id: int
+    name: str
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A conversation as its user reads it: some of its exchanges, oldest first, and the files that came with them.
+
+    Attributes:
+        earlier: the id of the oldest question here, before which there are more; None when there are none.
+    """
+
+    heading: Heading
+    exchanges: Sequence[Exchange]
+    files: Sequence[File]
+    earlier: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Former:
+    """What a fact said before it was corrected."""
+
+    text: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A fact that the user stated, or the memory of a conversation.
+
+    Attributes:
+        category: of a fact.
+        mutable: whether a model may correct or forget it.
+        conversation_id, message_id: where it was said; None where the user wrote it down, or that was deleted.
+        outside: whether strangers' words may stand in it.
+        was: what it said before, oldest first.
+        against: the ids of facts that it may contradict.
+    """
+
+    id: str
+    kind: Kind
+    text: str
+    created: datetime
+    updated: datetime
+    category: Category | None = None
+    mutable: bool = True
+    conversation_id: str | None = None
+    message_id: str | None = None
+    outside: bool = False
+    was: tuple[Former, ...] = ()
+    against: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """What was said once, literally: the user's words and what was answered."""
+
+    conversation_id: str
+    asked: datetime
+    said: str
+    answer: str
