@@ -120,3 +120,22 @@ class Interaction:
     asked: datetime
     said: str
     answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What is recalled for a question.
+
+    Attributes:
+        note: what the model reads; empty when nothing is recalled.
+        said: the same in a sentence for the user.
+    """
+
+    note: str = ""
+    items: tuple[Item, ...] = ()
+    said: str = ""
+
+    @property
+    def outside(self) -> bool:
+        """Whether strangers' words may stand in it."""
+        return any(item.outside for item in self.items)

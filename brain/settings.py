@@ -94,6 +94,14 @@ class Settings:
         "and OpenRouter do",
         "auto",
     )
+    model_embeddings: str | None = _setting(
+        None,
+        spelling.text,
+        "a name",
+        "the model at the same server that makes vectors of texts, such as `nomic-embed-text`, for `knowledge` and "
+        "`memory`",
+        "the model itself",
+    )
     model_idle_seconds: float = _setting(
         60.0, spelling.seconds, _SECONDS, "a model that sends nothing for so long has failed"
     )
@@ -157,6 +165,43 @@ class Settings:
     )
     turns_at_once: int | None = _setting(
         None, spelling.turns, _TURNS, "turns of a user that may run; 0: any number", "`32` with KEYS, else `0`"
+    )
+    store: str | None = _setting(
+        None,
+        spelling.store,
+        "`sqlite:PATH` or `memory:`",
+        "where conversations, facts and memories are kept. `memory:` forgets them with the process",
+        "`sqlite:` file in the user's data folder",
+    )
+    window_messages: int = _setting(
+        20,
+        spelling.count(1, 1000),
+        "a whole number from 1 to 1000",
+        "messages of a conversation that a model reads at most, the newest ones, with the question",
+    )
+    window_tokens: int = _setting(
+        8000,
+        spelling.count(1, 999_999),
+        "a whole number from 1 to 999999",
+        "tokens that these take at most; what of a model's context the answer needs is left free in any case",
+    )
+    context_seconds: float = _setting(
+        3600.0,
+        spelling.seconds,
+        _SECONDS,
+        "a conversation that rested so long begins anew for the model; what was said is kept",
+    )
+    rest_seconds: float = _setting(
+        600.0,
+        spelling.seconds,
+        _SECONDS,
+        "a conversation that rested so long is summarised for the memory, in the background",
+    )
+    recall_tokens: int = _setting(
+        400,
+        spelling.count(0, 100_000),
+        "a whole number from 0 to 100000",
+        "tokens of facts and memories that are recalled for a question at most; 0: none",
     )
     calls: int = _setting(5, spelling.count(0, 100), "a whole number from 0 to 100", "calls of specialists a turn")
     calls_per_specialist: int = _setting(

@@ -108,6 +108,15 @@ def seconds(value: Any) -> float:
     return float(value)
 
 
+def store(value: Any) -> str:
+    """Where conversations are kept: `memory:`, or `sqlite:` with the path of a file."""
+    place = text(value)
+    kind, colon, path = place.partition(":")
+    if not colon or (kind, bool(path.strip())) not in (("memory", False), ("sqlite", True)):
+        raise ValueError
+    return place
+
+
 def models(value: Any) -> tuple[str, ...]:
     """Kinds of models with their names, each once."""
     names = texts(value)

@@ -43,8 +43,9 @@ async def _opened(name: str, settings: Settings, specialists: Sequence[Known]) -
         return Opened(Script(name, script.read(Path(rest)), resume or "prefill"), "it was asked for")
     if kind == "auto":
         return await _auto(settings, specialists)
-    sees = settings.model_sees_images
-    model = (Ollama if kind == "ollama" else OpenAI)(rest, settings.model_url, settings.model_key, resume, sees)
+    sees, vectors = settings.model_sees_images, settings.model_embeddings
+    server = Ollama if kind == "ollama" else OpenAI
+    model = server(rest, settings.model_url, settings.model_key, resume, sees, vectors)
     return await _identified(model, "it was asked for")
 
 
@@ -66,7 +67,8 @@ async def _auto(settings: Settings, specialists: Sequence[Known]) -> Opened:
         return Opened(Builtin(specialists), why)
     if name is None:
         return Opened(Builtin(specialists), f"Ollama at {url} has no model that can complete")
-    model = Ollama(name, url, key, cast(Resume | None, settings.model_resume), settings.model_sees_images)
+    resume = cast(Resume | None, settings.model_resume)
+    model = Ollama(name, url, key, resume, settings.model_sees_images, settings.model_embeddings)
     return await _identified(model, f"found on Ollama at {url}")
 
 

@@ -78,7 +78,7 @@ class Ollama(Remote):
         """One vector a text."""
         try:
             async with client(self._url, self._headers) as ollama:
-                found = await _ask(ollama.embed(self._model, list(texts)))
+                found = await _ask(ollama.embed(self._embeddings, list(texts)))
         except ModelError:
             raise Refused("the model server has no embeddings for this model") from None
         return [list(vector) for vector in found.embeddings]

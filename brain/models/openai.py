@@ -74,7 +74,7 @@ class OpenAI(Remote):
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector a text, from `POST embeddings`."""
         with failing():
-            response = await self._http.post("embeddings", json={"model": self._model, "input": list(texts)})
+            response = await self._http.post("embeddings", json={"model": self._embeddings, "input": list(texts)})
         try:
             return [[float(number) for number in item["embedding"]] for item in response.json()["data"]]
         except (ValueError, TypeError, LookupError):

@@ -26,6 +26,7 @@ class Remote(ABC):
         key: for the Authorization header.
         resume: overrides what would be chosen for the server.
         sees: overrides what the server says of its taking images; None where it is to be believed.
+        embeddings: the server's model that makes vectors, if it is another.
 
     Attributes:
         warning: what the server's own words say against the model, if anything.
@@ -45,12 +46,14 @@ class Remote(ABC):
         key: str | None = None,
         resume: Resume | None = None,
         sees: bool | None = None,
+        embeddings: str | None = None,
     ) -> None:
         self.name = f"{self._kind}:{name}"
         self.resume: Resume = resume or self._usual_resume
         self.sees_images = bool(sees)
         self.warning: str | None = None
         self._model = name
+        self._embeddings = embeddings or name
         self._wanted_resume = resume
         self._wanted_sees = sees
         self._missed = False

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from brain.ask import Ask, Attachment, Limits, SyntaxName
+from brain.ask import Ask, Attachment, Limits, Source, SyntaxName
 from brain.errors import BadRequest
 from brain.settings import Settings
 from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
@@ -59,7 +59,10 @@ class Sent(msgspec.Struct, forbid_unknown_fields=True):
     limits: SentLimits | None = None
     system: str = ""
     syntax: list[str] | None = None
+    source: str = "chat"
     time_zone: str | None = None
+    memory: bool = True
+    barge_in: bool = False
     replace_from: str | None = None
     request_id: str | None = None
 
@@ -126,6 +129,8 @@ def _form_value(name: str, text: str) -> Any:
 
 
 _FORM_JSON: Mapping[str, Any] = {
+    "memory": bool,
+    "barge_in": bool,
     "specialists": list[str],
     "syntax": list[str],
     "limits": SentLimits | None,
@@ -174,9 +179,19 @@ def ask_without_message(sent: Sent, user: str | None, settings: Settings, models
         system=sent.system,
         call_seconds=sent.limits.call_seconds if sent.limits else None,
         now=datetime.now(zoneinfo.ZoneInfo(zone)),
+        source=_source(sent.source),
+        memory=sent.memory,
+        barge_in=sent.barge_in,
         replaces=sent.replace_from,
         request_id=sent.request_id,
     )
+
+
+def _source(name: str) -> Source:
+    known: dict[str, Source] = {str(source): source for source in get_args(Source)}
+    if name not in known:
+        raise BadRequest(f"source must be one of: {', '.join(known)}.", "source")
+    return known[name]
 
 
 def _syntax(names: Sequence[str]) -> tuple[SyntaxName, ...]:

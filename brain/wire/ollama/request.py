@@ -153,6 +153,7 @@ def _ask(
         stop=stop,
         sampling=sampling,
         asks_person=sent.stream is not False,
+        source="api",
     )
 
 

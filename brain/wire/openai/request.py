@@ -118,6 +118,7 @@ def _of_brain(own: SentOwn, conversation_id: str | None, user: str | None, setti
         specialists=own.specialists,
         limits=own.limits,
         time_zone=own.time_zone,
+        source="api",
     )
     try:
         return native.ask_without_message(said, user, settings, models)
