@@ -1,40 +1,21 @@
-"""Roof: the command line. `brain serve`, `ask`, `specialists`, `index`, `check`; the same as `python -m brain`."""
+"""Roof: the command line. It reads what was typed; `commands/` does it. The same as `python -m brain`."""
 
 import argparse
-import asyncio
-import inspect
-import json
-import mimetypes
 import os
 import sys
-import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, aclosing
-from datetime import datetime
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
-from brain import conversation, own_settings, threads
-from brain.ask import Ask, Attachment
-from brain.errors import BadRequest, BrainError, Refused
-from brain.events import Error
-from brain.models import AnyModel, opened, trouble_of
-from brain.process import DONE, FAILED, INTERRUPTED, completed, log_to_stderr
-from brain.prompts import shape
-from brain.registry import Entry, Registry
-from brain.schema import filled, injected_of
-from brain.settings import PREFIX, Settings, read
-from brain.specialist import Context
-from brain.terminal import Person, Terminal, can_be_asked
-from brain.turn import Conversation, Turn
-from brain.unicode import well_formed
-from brain.wire import native
-from brain.wire.attaching import attachment_of
-
-HEALTH_SECONDS = 10.0
+from brain import threads
+from brain.commands.ask import ask
+from brain.commands.check import check
+from brain.commands.index import index
+from brain.commands.specialists import specialists
+from brain.errors import BrainError
+from brain.process import FAILED, INTERRUPTED, log_to_stderr
+from brain.settings import Settings, read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,190 +87,8 @@ def _settings(given: argparse.Namespace) -> Settings:
     return read(os.environ, given.config, overrides)
 
 
-# serve
-
-
 def serve(given: argparse.Namespace, settings: Settings) -> int:
     """Runs the server until it is told to stop."""
     from brain import serving  # with uvicorn, and the app, which imports sse_starlette: only who serves pays for them
 
     return serving.serve(settings)
-
-
-# ask
-
-
-def ask(given: argparse.Namespace, settings: Settings) -> int:
-    """Asks once, and streams the answer to standard output."""
-    return completed(_ask(given, settings))
-
-
-async def _ask(given: argparse.Namespace, settings: Settings) -> int:
-    registry = Registry(settings).discover()
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(registry.running())
-        models = await opened(settings, registry.usable())
-        for one in models:
-            stack.push_async_callback(one.model.aclose)
-        asked = Ask(
-            message=given.message,
-            user="local",
-            limits=settings.limits,
-            syntax=settings.syntax,
-            time_zone=settings.time_zone,
-            now=datetime.now(ZoneInfo(settings.time_zone)),
-            attachments=tuple(_attachment(path, n) for n, path in enumerate(given.file, 1)),
-            asks_person=can_be_asked(sys.stdin, sys.stderr),
-        )
-        turn = _turn(asked, models[0].model, registry, settings)
-        return await _print_turn(turn, as_json=given.json, asks_person=asked.asks_person)
-
-
-def _turn(asked: Ask, model: AnyModel, registry: Registry, settings: Settings) -> Turn:
-    if not asked.message.strip():
-        raise BadRequest("The message is empty.", "message")
-    silence = settings.model_idle_seconds
-    recalled = Conversation(conversation.new_id())
-    seconds = settings.approval_seconds
-    return Turn(asked, recalled, model, registry, system=settings.system, silence=silence, approval_seconds=seconds)
-
-
-async def _print_turn(turn: Turn, *, as_json: bool, asks_person: bool) -> int:
-    printed = Terminal(sys.stdout, sys.stderr)
-    person = Person(printed, sys.stdin, turn.decide) if asks_person else None
-    number = 0
-    failed = False
-    async with aclosing(turn.events()) as events, AsyncExitStack() as stack:
-        if person is not None:
-            stack.callback(person.leave)
-        async for event in events:
-            number += 1
-            failed = isinstance(event, Error)
-            if person is not None:
-                person.hear(event)
-            if as_json:
-                line: dict[str, Any] = {"event": native.EVENT_NAMES[type(event)], "id": f"{turn.id}.{number}"}
-                line["data"] = native.plain(event)
-                print(well_formed(json.dumps(line, ensure_ascii=False)), flush=True)
-            else:
-                printed.show(event)
-    return FAILED if failed else DONE
-
-
-def _attachment(path: Path, number: int) -> Attachment:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadRequest(f"--file {path}: {error.strerror}.", "file") from None
-    claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    made = attachment_of(path.name, claimed, data, f"--file {path}")
-    return Attachment(number, made.name, made.type, made.data)
-
-
-# specialists
-
-
-def specialists(given: argparse.Namespace, settings: Settings) -> int:
-    """Lists what is registered, what is unavailable and why, and what was refused."""
-    registry = Registry(settings).discover()
-    if given.json:
-        found = {
-            "specialists": [entry.described() for entry in registry.values()],
-            "refused": [{"name": r.name, "origin": r.origin, "reason": r.reason} for r in registry.refused],
-        }
-        print(json.dumps(found, ensure_ascii=False, indent=2))
-        return DONE
-    for entry in registry.values():
-        one = entry.specialist
-        print(f"{one.name} ({entry.origin}): {one.description}")
-        print(f"  parameters: {shape(one.parameters)}")
-        auth = "signed-in users" if one.requires_user else "everybody"
-        words = "may hold strangers' words" if one.outside else "none but its own or the user's words"
-        print(f"  auth: {auth}; approval: {entry.approval}; results: {words}")
-        for setting in own_settings.declared(one):
-            print(f"  setting {PREFIX}{setting.key} ({setting.default}): {setting.meaning}")
-        if entry.missing:
-            print(f"  unavailable: {entry.missing}")
-    for refusal in registry.refused:
-        print(f"refused: {refusal.name} ({refusal.origin}): {refusal.reason}")
-    return DONE
-
-
-# index
-
-
-def index(given: argparse.Namespace, settings: Settings) -> int:
-    """Reads documents into the specialist `knowledge`, with progress on standard error."""
-    return completed(_index(given, settings))
-
-
-async def _index(given: argparse.Namespace, settings: Settings) -> int:
-    from specialists.knowledge import index as indexed  # the one specialist that has a command
-
-    registry = Registry(settings).discover()
-    if "knowledge" not in registry:
-        refused = next((refusal.reason for refusal in registry.refused if refusal.name == "knowledge"), "not installed")
-        raise BrainError(f"specialist knowledge: {refused}")
-    async with AsyncExitStack() as stack:
-        model = (await opened(settings, registry.usable()))[0].model
-        stack.push_async_callback(model.aclose)
-        tell = partial(print, file=sys.stderr, flush=True)
-        chosen = {"forget": given.forget, "listing": given.list}
-        done = await indexed(given.path, registry["knowledge"].settings, given.user, model, print, tell, **chosen)
-        return DONE if done else FAILED
-
-
-# check
-
-
-def check(given: argparse.Namespace, settings: Settings) -> int:
-    """Says whether the model answers, how it resumes, and whether each specialist loads and is healthy."""
-    return completed(_check(settings))
-
-
-async def _check(settings: Settings) -> int:
-    registry = Registry(settings).discover()
-    troubles = 0
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(registry.running())
-        models = await opened(settings, registry.usable())
-        for one in models:
-            stack.push_async_callback(one.model.aclose)
-            trouble = one.trouble or await trouble_of(one.model)
-            troubles += _line(f"model {one.model.name}", trouble, f"{one.why}; resumes by {one.model.resume}")
-        for name, entry in registry.items():
-            trouble = entry.missing or await _illness(registry, entry, models[0].model, settings.time_zone)
-            troubles += _line(f"specialist {name}", trouble, entry.origin)
-    for refusal in registry.refused:
-        troubles += _line(f"specialist {refusal.name}", refusal.reason, refusal.origin)
-    return FAILED if troubles else DONE
-
-
-def _line(what: str, trouble: str | None, detail: str) -> bool:
-    print(f"{'FAIL' if trouble else 'ok  '} {what}: {trouble or detail}")
-    return trouble is not None
-
-
-def _ignore(item: Any) -> None:
-    """A health check has no progress to tell."""
-
-
-async def _illness(registry: Registry, entry: Entry, model: AnyModel, time_zone: str) -> str | None:
-    """What a specialist's health check finds."""
-    health = entry.specialist.health
-    if health is None:
-        return None
-    deadline = time.monotonic() + HEALTH_SECONDS
-    context = Context(None, "", "", (), time_zone, deadline, entry.settings, model, registry.fetch)
-    check = partial(health, **filled(injected_of(health), {**entry.provided, Context: context}))
-    try:
-        async with asyncio.timeout(HEALTH_SECONDS):
-            found = await threads.in_thread(entry.specialist.name, check, _ignore)
-            trouble: str | None = (await found) if inspect.isawaitable(found) else found
-            return trouble
-    except TimeoutError:
-        return f"its health check took longer than {HEALTH_SECONDS:g} seconds"
-    except Refused as refusal:
-        return refusal.reason
-    except Exception as error:  # noqa: BLE001 - a stranger's check; whatever it raises is what it found
-        return f"{type(error).__name__}: {error}"

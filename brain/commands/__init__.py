@@ -1,0 +1,1 @@
+"""Roof: what each command of `brain` does. What was typed is read in `cli.py`."""
