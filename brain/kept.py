@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Literal
 
 from brain.ask import Attachment, Source
-from brain.messages import Exchange
+from brain.events import Citation
+from brain.messages import Called, Exchange, Part
 
 Category = Literal["personal", "preferences", "knowledge", "general"]
 Kind = Literal["fact", "memory"]
@@ -78,6 +79,51 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """One message of a conversation, as its user reads it.
+
+    Attributes:
+        time: when it was asked, or its answer ended; None while that is written.
+        text: the user's own words, or the visible answer.
+        parts: of an answer: texts, calls with their blocks, and what the user put in, in their order.
+        outcome: of an answer, how it ended; empty while it is written.
+    """
+
+    id: str
+    role: Literal["user", "assistant"]
+    time: datetime | None
+    source: Source
+    text: str
+    parts: Sequence[Part] = ()
+    outcome: str = ""
+
+    @property
+    def call_ids(self) -> list[str]:
+        """Of the calls in it, in their order."""
+        return [part.call_id for part in self.parts if isinstance(part, Called)]
+
+    @property
+    def citations(self) -> list[Citation]:
+        """Of all its calls."""
+        return [citation for part in self.parts if isinstance(part, Called) for citation in part.citations]
+
+
+def entries(exchange: Exchange) -> tuple[Entry, Entry]:
+    """The two messages of an exchange."""
+    asked = Entry(exchange.question_id, "user", exchange.asked, exchange.source, exchange.said)
+    answer = Entry(
+        exchange.answer_id,
+        "assistant",
+        exchange.answered,
+        exchange.source,
+        exchange.visible,
+        exchange.parts,
+        exchange.outcome,
+    )
+    return asked, answer
+
+
+@dataclass(frozen=True, slots=True)
 class Former:
     """What a fact said before it was corrected."""
 
@@ -113,6 +159,32 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Resting:
+    """A conversation that rests, with what its memory does not hold yet.
+
+    Attributes:
+        exchanges: the newest of these, oldest first.
+        memory: what was made of the earlier ones.
+        upto: the key of the newest one, in the store.
+    """
+
+    user: str
+    conversation_id: str
+    title: str
+    exchanges: Sequence[Exchange]
+    memory: Item | None
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """What is looked for by its meaning: the vector that a model makes of it."""
+
+    model: str
+    vector: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
 class Interaction:
     """What was said once, literally: the user's words and what was answered."""
 
@@ -139,3 +211,26 @@ class Recalled:
     def outside(self) -> bool:
         """Whether strangers' words may stand in it."""
         return any(item.outside for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a turn goes on from: what was said before, and the files that came with it.
+
+    Attributes:
+        trimmed: how many of the oldest exchanges were left out.
+        rested: whether they were left out because the conversation rested for long.
+        recalled: what the memory has to the question.
+        begun: what an answer is gone on with, if it was begun: the newest question with what clients put around it, and
+            the calls that they answered since.
+        outside: whether strangers' words may stand in it, although no block says so.
+    """
+
+    id: str
+    exchanges: Sequence[Exchange] = ()
+    attachments: Sequence[Attachment] = ()
+    trimmed: int = 0
+    begun: Exchange | None = None
+    outside: bool = False
+    rested: bool = False
+    recalled: Recalled = field(default_factory=Recalled)

@@ -1,1 +1,28 @@
-"""Wing: what is kept of conversations, and where."""
+"""Wing: what is kept of conversations, facts and memories, and where."""
+
+from pathlib import Path
+
+import platformdirs
+
+from brain.store.sqlite import SQLite
+
+
+async def opened(setting: str | None) -> SQLite:
+    """The store at the place that STORE names, opened.
+
+    Args:
+        setting: `memory:`, `sqlite:` with the path of a file, or None for the one in the user's data folder.
+
+    Raises:
+        StoreError: naming the file and what to do, for whoever runs the server.
+    """
+    store = SQLite(_path(setting))
+    await store.open()
+    return store
+
+
+def _path(setting: str | None) -> Path | None:
+    kind, _, place = (setting or "sqlite:").partition(":")
+    if kind == "memory":
+        return None
+    return Path(place).expanduser() if place else platformdirs.user_data_path("brain") / "conversations.db"

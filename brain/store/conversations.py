@@ -1,0 +1,200 @@
+"""Wing: conversations as their user sees them: the list, one of them, what was said last in any."""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from brain.ask import Source
+from brain.errors import BadRequest
+from brain.kept import File, Heading, Interaction, Opened
+from brain.messages import Exchange
+from brain.store import rows, turns, words
+from brain.store.migrations import EXCHANGES
+
+TITLE_LENGTH_MOST = 200
+SOURCES: Sequence[Source] = ("chat", "voice", "api")
+
+_HEADING = "c.key, c.id, c.title, c.created, c.updated, c.messages"
+
+
+def headings(db: sqlite3.Connection, user: str, text: str, before: str | None, limit: int, now: int) -> list[Heading]:
+    """The conversations of a user, newest first; with a text, those in which its words stand.
+
+    Raises:
+        BadRequest: when there is no conversation `before`.
+    """
+    number = known(db, user)
+    if number is None:
+        return []
+    page: tuple[int, int] = (2**62, 0)
+    if before is not None:
+        page = _place(db, number, before)
+    wanted = words.searched(text)
+    if text and not wanted:
+        return []
+    if not wanted:
+        found = db.execute(
+            f"SELECT {_HEADING}, 0 FROM conversation c WHERE c.user = ? AND (c.updated, c.key) < (?, ?) "
+            "ORDER BY c.updated DESC, c.key DESC LIMIT ?",
+            (number, *page, limit),
+        ).fetchall()
+    else:
+        found = db.execute(
+            f"WITH hit AS (SELECT rowid >> {EXCHANGES} AS conversation, max(rowid) AS at FROM said WHERE said MATCH ? "
+            f"GROUP BY 1) SELECT {_HEADING}, hit.at FROM hit JOIN conversation c ON c.key = hit.conversation "
+            "WHERE (c.updated, c.key) < (?, ?) ORDER BY c.updated DESC, c.key DESC LIMIT ?",
+            (_match(db, number, wanted), *page, limit),
+        ).fetchall()
+    return [_heading(db, row, now, wanted) for row in found]
+
+
+def opened(
+    db: sqlite3.Connection, user: str, conversation_id: str, before: str | None, limit: int, now: int
+) -> Opened | None:
+    """One of them, with the newest of its exchanges that came before the one that begins with question `before`.
+
+    Raises:
+        BadRequest: when it has no such question.
+    """
+    row = _row(db, user, conversation_id)
+    if row is None:
+        return None
+    first, end = turns.span(row[0])
+    if before is not None:
+        end = _question(db, row[0], before) - 1
+    newest = db.execute(
+        f"SELECT {rows.EXCHANGE}, outcome = '' AND until <= ? FROM exchange WHERE key BETWEEN ? AND ? "
+        "ORDER BY key DESC LIMIT ?",
+        (now, first, end, limit),
+    ).fetchall()
+    exchanges = [_seen(row[:-1], row[-1]) for row in reversed(newest)]
+    oldest = newest[-1][0] if newest else first
+    more = db.execute("SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? LIMIT 1", (first, oldest - 1)).fetchone()
+    files = db.execute(
+        "SELECT id, name, type, size FROM file WHERE exchange BETWEEN ? AND ? ORDER BY id", (oldest, end)
+    ).fetchall()
+    return Opened(
+        _heading(db, (*row, 0), now, ()),
+        exchanges,
+        [File(*file) for file in files],
+        exchanges[0].question_id if more else None,
+    )
+
+
+def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, now: int) -> Heading | None:
+    """Gives a conversation a title of its user's."""
+    row = _row(db, user, conversation_id)
+    if row is None:
+        return None
+    db.execute("UPDATE conversation SET named = 1 WHERE key = ?", (row[0],))
+    turns.name(db, row[0], " ".join(title.split())[:TITLE_LENGTH_MOST])
+    row = _row(db, user, conversation_id)
+    assert row is not None
+    return _heading(db, (*row, 0), now, ())
+
+
+def delete(db: sqlite3.Connection, user: str, conversation_id: str, now: int) -> bool:
+    """Removes a conversation and all that was made of it. What its user stated stays, and loses where it was said.
+
+    Raises:
+        BadRequest: `busy`, while a turn of it runs.
+    """
+    row = _row(db, user, conversation_id)
+    if row is None:
+        return False
+    if turns.running(db, row[0], now):
+        raise turns.busy()
+    db.execute("DELETE FROM item WHERE conversation = ? AND kind = 'memory'", (row[0],))
+    db.execute("DELETE FROM conversation WHERE key = ?", (row[0],))
+    return True
+
+
+def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
+    """What was said last, newest first. It stands in the conversations that were used last."""
+    number = known(db, user)
+    used = "SELECT key, id FROM conversation WHERE user = ? ORDER BY updated DESC LIMIT ?"
+    newest: list[tuple[int, int, str]] = []
+    for key, conversation_id in db.execute(used, (number, limit)).fetchall():
+        ended = "SELECT asked, key FROM exchange WHERE key BETWEEN ? AND ? AND outcome <> '' ORDER BY key DESC LIMIT ?"
+        newest += [(*row, conversation_id) for row in db.execute(ended, (*turns.span(key), limit))]
+    newest.sort(reverse=True)
+    return [_interaction(db, key, conversation_id) for _, key, conversation_id in newest[:limit]]
+
+
+def known(db: sqlite3.Connection, user: str) -> int | None:
+    """The number of a user of whom something is kept."""
+    row = db.execute("SELECT key FROM user WHERE name = ?", (user,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def conversation_key(db: sqlite3.Connection, user: str, conversation_id: str | None) -> int | None:
+    """The key of a conversation of the user's."""
+    row = None if conversation_id is None else _row(db, user, conversation_id)
+    return None if row is None else int(row[0])
+
+
+def _row(db: sqlite3.Connection, user: str, conversation_id: str) -> tuple[Any, ...] | None:
+    found = db.execute(
+        f"SELECT {_HEADING} FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?",
+        (user, conversation_id),
+    ).fetchone()
+    return None if found is None else tuple(found)
+
+
+def _place(db: sqlite3.Connection, user: int, conversation_id: str) -> tuple[int, int]:
+    query = "SELECT updated, key FROM conversation WHERE user = ? AND id = ?"
+    row = db.execute(query, (user, conversation_id)).fetchone()
+    if row is None:
+        raise BadRequest("before must be the id of a conversation: that of the last one that was listed.", "before")
+    return row[0], row[1]
+
+
+def _question(db: sqlite3.Connection, conversation: int, question_id: str) -> int:
+    query = "SELECT key FROM exchange WHERE conversation = ? AND question_id = ?"
+    row = db.execute(query, (conversation, question_id)).fetchone()
+    if row is None:
+        raise BadRequest("before must be the id of a question of this conversation.", "before")
+    return int(row[0])
+
+
+def _match(db: sqlite3.Connection, user: int, wanted: Sequence[str]) -> str:
+    """The search for all of these words in one message and its answer, or, where they do not meet, for any."""
+    owner = turns.owner(user)
+    single = [words.query((owner,), word) for word in wanted[:-1]]
+    single.append(words.query((owner,), wanted[-1], begun=True))
+    all_of_them = " AND ".join(single)
+    met = db.execute("SELECT 1 FROM said WHERE said MATCH ? LIMIT 1", (all_of_them,)).fetchone()
+    return all_of_them if met else " OR ".join(single)
+
+
+def _heading(db: sqlite3.Connection, row: Sequence[Any], now: int, wanted: Sequence[str]) -> Heading:
+    key, conversation_id, title, created, updated, messages, at = row
+    used = "SELECT 1 FROM exchange WHERE conversation = ? AND source = ? LIMIT 1"
+    runs = "SELECT 1 FROM exchange WHERE conversation = ? AND outcome = '' AND until > ?"
+    return Heading(
+        conversation_id,
+        title,
+        rows.moment(created),
+        rows.moment(updated),
+        messages,
+        tuple(source for source in SOURCES if db.execute(used, (key, source)).fetchone()),
+        db.execute(runs, (key, now)).fetchone() is not None,
+        _found(db, at, title, wanted) if wanted else "",
+    )
+
+
+def _found(db: sqlite3.Connection, at: int, title: str, wanted: Sequence[str]) -> str:
+    row = db.execute("SELECT said, parts FROM exchange WHERE key = ?", (at,)).fetchone()
+    return words.found(title if row is None else f"{row[0]}\n{rows.visible(row[1])}", wanted)
+
+
+def _seen(row: Sequence[Any], lapsed: bool) -> Exchange:
+    """An exchange as its user sees it; what runs without a process was interrupted."""
+    exchange = rows.exchange_of(row)
+    return replace(exchange, outcome="interrupted") if lapsed else exchange
+
+
+def _interaction(db: sqlite3.Connection, key: int, conversation_id: str) -> Interaction:
+    ((asked, said, parts),) = db.execute("SELECT asked, said, parts FROM exchange WHERE key = ?", (key,))
+    return Interaction(conversation_id, rows.moment(asked), said, rows.visible(parts))

@@ -1,0 +1,246 @@
+"""Wing: the file of the store, its connections and its threads. One thread writes, one reads, and no event loop waits.
+
+Every process that uses a file holds a shared lock beside it for as long as it lives. Who can have that lock alone knows
+that all others are gone, and with them their turns. SQLite's locks are those of one machine: network file systems are
+not supported.
+"""
+
+import asyncio
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from brain.errors import StoreError
+from brain.store.migrations import Strange, check, migrate
+
+if sys.platform != "win32":
+    import fcntl
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+BUSY_SECONDS = 10.0
+"""How long one process waits for another that writes."""
+CACHE_KIB = 16_384
+JOURNAL_BYTES = 64 * 1024 * 1024
+"""How much of the write-ahead log stays on the disk when it is not in use."""
+
+_SENTENCES = {
+    sqlite3.SQLITE_FULL: "There is no room left to keep this.",
+    sqlite3.SQLITE_READONLY: "What is kept cannot be written.",
+    sqlite3.SQLITE_CANTOPEN: "What is kept cannot be opened.",
+    sqlite3.SQLITE_IOERR: "What is kept cannot be read or written.",
+    sqlite3.SQLITE_BUSY: "What is kept is in use by another process; try again.",
+    sqlite3.SQLITE_LOCKED: "What is kept is in use; try again.",
+    sqlite3.SQLITE_NOTADB: "What is kept is damaged.",
+    sqlite3.SQLITE_CORRUPT: "What is kept is damaged.",
+    sqlite3.SQLITE_TOOBIG: "This is too large to be kept.",
+}
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "has no room on its disk; make some",
+    sqlite3.SQLITE_READONLY: "cannot be written; check its owner and permissions",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check the folder and its permissions",
+    sqlite3.SQLITE_BUSY: "is held by another process; end that, or name another file",
+    sqlite3.SQLITE_NOTADB: "is no database; name another file",
+    sqlite3.SQLITE_CORRUPT: "is damaged; put a copy in its place that is whole, or name another file",
+}
+
+
+class Database:
+    """A file, or a database in memory, that is opened once and closed once.
+
+    Args:
+        path: None for memory; what is in it ends with `close`.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads")]
+        self._connections: list[sqlite3.Connection] = []  # that which writes, and that which reads: one in memory
+        self._closing = ExitStack()
+
+    async def open(self, alone: Work[None]) -> None:
+        """Opens it, with its tables up to date.
+
+        Args:
+            alone: is done first when no other process uses the file.
+
+        Raises:
+            StoreError: naming the file, and what to do.
+        """
+        await self._on(0, partial(self._open, alone))
+
+    async def close(self) -> None:
+        """Closes it when what was begun is done."""
+        await self._on(1, lambda: None)
+        await self._on(0, self._closing.close)
+        for thread in self._threads:
+            thread.shutdown()
+
+    def writing(self, work: Work[T], *, durable: bool = True) -> "asyncio.Future[T]":
+        """Does something in one transaction, which goes on whether or not somebody waits for it.
+
+        Args:
+            durable: whether it is on the disk at the end, as far as the disk can be believed; else it outlives this
+                process in any case, but not the machine.
+        """
+        return asyncio.ensure_future(self._on(0, partial(self._write, work, durable)))
+
+    async def write(self, work: Work[T], *, durable: bool = True) -> T:
+        """The same, waited for.
+
+        Raises:
+            StoreError: when it cannot be written. Nothing has changed then.
+        """
+        return await asyncio.shield(self.writing(work, durable=durable))
+
+    async def read(self, work: Work[T]) -> T:
+        """Looks something up, in one consistent state.
+
+        Raises:
+            StoreError: when it cannot be read.
+        """
+        return await self._on(len(self._connections) - 1, partial(self._read, work))
+
+    def connect(self) -> sqlite3.Connection:
+        """One more connection to the same file, for whoever closes it."""
+        assert self.path is not None
+        return _connected(self.path)
+
+    async def outside(self, work: Work[T]) -> T:
+        """Does what no transaction may surround."""
+        return await asyncio.shield(self._on(0, partial(self._outside, work)))
+
+    async def _on(self, thread: int, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads[thread], function)
+
+    def _open(self, alone: Work[None]) -> None:
+        with ExitStack() as stack, _as_refusal(self.path):
+            with _presence(self.path, stack) as is_alone:
+                self._connections = [_prepared(self.path, stack, alone if is_alone else None)]
+            if self.path is not None:
+                self._connections.append(_reading(self.path, stack))
+            self._closing = stack.pop_all()
+
+    def _write(self, work: Work[T], durable: bool) -> T:
+        with as_store_errors():
+            db = self._connections[0]
+            db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            with transaction(db):
+                return work(db)
+
+    def _read(self, work: Work[T]) -> T:
+        with as_store_errors(), transaction(self._connections[-1], "BEGIN"):
+            return work(self._connections[-1])
+
+    def _outside(self, work: Work[T]) -> T:
+        with as_store_errors():
+            return work(self._connections[0])
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    """A transaction, undone when something is raised inside."""
+    db.execute(begin)
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def as_store_errors() -> Iterator[None]:
+    """Errors of SQLite as ours, in words that tell nothing of where things are."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        sentence = _SENTENCES.get(_code(error), "What is kept cannot be used.")
+        raise StoreError(sentence, str(error)) from error
+
+
+@contextmanager
+def _as_refusal(path: Path | None) -> Iterator[None]:
+    """Errors at the start, for whoever runs the server."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"{path} {_REMEDIES.get(_code(error), f'cannot be used: {error}')}.") from error
+    except Strange as error:
+        raise StoreError(f"{path} {error}.") from error
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}; check the folder and its permissions.") from error
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's own number of what happened, without its details; errors of Python's own side have none."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _make(path: Path) -> None:
+    """Sees that the file is there, for its owner alone; SQLite gives the files beside it the same rights."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+@contextmanager
+def _presence(path: Path | None, stack: ExitStack) -> Iterator[bool]:
+    """Holds the lock beside the file until the stack is closed, inside if possible alone; whether it is alone."""
+    if path is None or sys.platform == "win32":
+        yield False
+        return
+    _make(path)
+    lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    stack.callback(os.close, lock)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield False
+    else:
+        yield True
+        fcntl.flock(lock, fcntl.LOCK_SH)
+
+
+def _prepared(path: Path | None, stack: ExitStack, alone: Work[None] | None) -> sqlite3.Connection:
+    db = _connected(path)
+    stack.callback(db.close)
+    check(db)
+    db.execute("PRAGMA journal_mode = WAL")
+    with transaction(db):
+        migrate(db)
+        if alone is not None:
+            alone(db)
+    return db
+
+
+def _reading(path: Path, stack: ExitStack) -> sqlite3.Connection:
+    db = _connected(path)
+    stack.callback(db.close)
+    db.execute("PRAGMA query_only = ON")
+    return db
+
+
+def _connected(path: Path | None) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    try:
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA secure_delete = ON")
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        db.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
+    except BaseException:
+        db.close()
+        raise
+    return db

@@ -1,0 +1,204 @@
+"""Wing: exchanges and items as rows, and back. Times are whole microseconds since 1970, in UTC."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from brain.events import CallCode, Citation
+from brain.kept import Former, Item
+from brain.messages import Called, Exchange, Message, Part, Said, Steered
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+SECOND = 1_000_000
+
+
+class SaidRow(msgspec.Struct, tag="said", tag_field="kind"):
+    """Text of an answer."""
+
+    text: str
+    turn_pass: int
+
+
+class CalledRow(msgspec.Struct, tag="called", tag_field="kind", omit_defaults=True):
+    """A call and its block."""
+
+    call_id: str
+    name: str
+    params: dict[str, Any] | None
+    marker: str
+    block: str
+    turn_pass: int
+    outcome: CallCode | None = None
+    citations: tuple[Citation, ...] = ()
+    outside: bool = False
+
+
+class SteeredRow(msgspec.Struct, tag="steered", tag_field="kind"):
+    """What the user put in."""
+
+    text: str
+    turn_pass: int
+
+
+PartRow = SaidRow | CalledRow | SteeredRow
+
+_encode = msgspec.json.Encoder().encode
+_parts = msgspec.json.Decoder(list[PartRow]).decode
+_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
+_ids = msgspec.json.Decoder(tuple[int, ...]).decode
+_names = msgspec.json.Decoder(tuple[str, ...]).decode
+_formers = msgspec.json.Decoder(tuple[Former, ...]).decode
+
+EXCHANGE = (
+    "key, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, said, question, "
+    "before, behind, parts"
+)
+ITEM = (
+    "i.id, i.kind, i.text, i.created, i.updated, i.category, i.mutable, c.id, e.question_id, i.outside, i.was, "
+    "i.against"
+)
+ITEMS = "item i LEFT JOIN conversation c ON c.key = i.conversation LEFT JOIN exchange e ON e.key = i.exchange"
+
+
+def micros(moment: datetime) -> int:
+    """A time as it is kept."""
+    return (moment - EPOCH) // MICROSECOND
+
+
+def moment(kept: int) -> datetime:
+    """A time that was kept."""
+    return EPOCH + timedelta(microseconds=kept)
+
+
+def encoded(value: Any) -> str:
+    """A value as JSON."""
+    return _encode(value).decode()
+
+
+def part_rows(parts: Iterable[Part]) -> list[PartRow]:
+    """Parts in the form in which they are kept, and given away."""
+    return [_row_of(part) for part in parts]
+
+
+def _row_of(part: Part) -> PartRow:
+    if isinstance(part, Said):
+        return SaidRow(part.text, part.turn_pass)
+    if isinstance(part, Steered):
+        return SteeredRow(part.text, part.turn_pass)
+    return CalledRow(
+        part.call_id,
+        part.name,
+        None if part.params is None else dict(part.params),
+        part.marker,
+        part.block,
+        part.turn_pass,
+        part.outcome,
+        tuple(part.citations),
+        part.outside,
+    )
+
+
+def parts_of(rows: Iterable[PartRow]) -> list[Part]:
+    """The same back."""
+    return [_part_of(row) for row in rows]
+
+
+def _part_of(row: PartRow) -> Part:
+    if isinstance(row, SaidRow):
+        return Said(row.text, row.turn_pass)
+    if isinstance(row, SteeredRow):
+        return Steered(row.text, row.turn_pass)
+    return Called(
+        row.call_id,
+        row.name,
+        row.params,
+        row.marker,
+        row.outcome,
+        row.block,
+        row.citations,
+        row.turn_pass,
+        row.outside,
+    )
+
+
+def question_columns(exchange: Exchange) -> dict[str, Any]:
+    """What can change of a question until its answer ends."""
+    return {
+        "question": exchange.question,
+        "before": encoded(exchange.before),
+        "behind": encoded(exchange.behind),
+        "recalled": encoded(exchange.recalled),
+    }
+
+
+def answer_columns(exchange: Exchange) -> dict[str, Any]:
+    """What the end of an answer brings."""
+    return {
+        "answer_id": exchange.answer_id,
+        "outcome": exchange.outcome,
+        "model": exchange.model,
+        "tokens": exchange.tokens,
+        "parts": encoded(part_rows(exchange.parts)),
+        "told": is_told(exchange),
+        "messages": messages_in(exchange),
+    }
+
+
+def is_told(exchange: Exchange) -> bool:
+    """Whether later turns are told of it: an exchange that failed before anything was said is for its user alone."""
+    return bool(exchange.parts) or exchange.outcome == "cancelled"
+
+
+def messages_in(exchange: Exchange) -> int:
+    """How many messages it is: that of the user, unless nobody asked, and the answer if there is any."""
+    return bool(exchange.question or exchange.said) + bool(exchange.parts)
+
+
+def visible(parts: str) -> str:
+    """The text of an answer, of its parts as they are kept."""
+    return "".join(part.text for part in _parts(parts) if isinstance(part, SaidRow))
+
+
+def exchange_of(row: Sequence[Any]) -> Exchange:
+    """The exchange of a row of `EXCHANGE`."""
+    _, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, said, *texts = row
+    question, before, behind, parts = texts
+    return Exchange(
+        question,
+        parts_of(_parts(parts)),
+        _messages(before),
+        _messages(behind),
+        answer_id,
+        question_id,
+        said,
+        _ids(files),
+        source,
+        moment(asked),
+        None if answered is None else moment(answered),
+        outcome,
+        model,
+        tokens,
+        _names(recalled),
+    )
+
+
+def item_of(row: Sequence[Any]) -> Item:
+    """The item of a row of `ITEM`."""
+    number, kind, text, created, updated, category, mutable, conversation, message, outside, was, against = row
+    return Item(
+        number,
+        kind,
+        text,
+        moment(created),
+        moment(updated),
+        category,
+        bool(mutable),
+        conversation,
+        message,
+        bool(outside),
+        _formers(was),
+        _names(against),
+    )

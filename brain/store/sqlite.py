@@ -1,0 +1,188 @@
+"""Wing: the store in SQLite: a file, or memory for tests and for those who want nothing kept."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from brain.ask import Attachment
+from brain.errors import StoreError
+from brain.kept import Heading, Interaction, Opened, Record
+from brain.messages import Exchange
+from brain.store import conversations, turns
+from brain.store.database import Database
+from brain.store.rows import SECOND
+from brain.store.turns import Lease
+
+log = logging.getLogger("brain")
+
+PROLONG_SECONDS = 5.0
+
+
+class SQLite:
+    """Conversations, facts and memories of all users. Nothing of one is ever read, counted or searched for another.
+
+    Several processes may use one file. All methods raise `StoreError` when it cannot be read or written, and
+    `BadRequest` when it is not possible for another reason that the client can mend.
+
+    Args:
+        path: None for memory, where the longest unused conversations make room.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
+        self._database = Database(path)
+        self._makes_room = path is None
+        self._clock = clock
+        self._owner = secrets.token_hex(8)
+        self._held: set[int] = set()
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._prolonging: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Opens it.
+
+        Raises:
+            StoreError: naming the file and what to do, for whoever runs the server.
+        """
+        await self._database.open(turns.interrupt_all)
+        self._prolonging = asyncio.create_task(self._prolong(), name="leases")
+
+    async def close(self) -> None:
+        """Closes it when all that was begun is done."""
+        if self._prolonging is not None:
+            self._prolonging.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._prolonging
+            self._prolonging = None
+        await asyncio.gather(*self._leaving)
+        await self._database.close()
+
+    # turns
+
+    async def begin(
+        self,
+        user: str,
+        conversation_id: str,
+        question: Exchange,
+        files: Sequence[Attachment],
+        *,
+        replaces: str | None = None,
+        recent: int = 20,
+    ) -> Record:
+        """Files a question, and holds its conversation for the turn that answers it, until `end` or `drop`.
+
+        Args:
+            replaces: the id of a message: its exchange, and all behind it, make place for this one when it ends with an
+                answer. Those before it are what the turn goes on from.
+            recent: how many of these are wanted.
+
+        Raises:
+            BadRequest: `busy` while another turn of the conversation runs, in whatever process; `not_found` where there
+                is nothing to replace; `too_large`.
+        """
+        lease = Lease(self._owner, self._now())
+        work = partial(
+            turns.begin,
+            user=user,
+            conversation_id=conversation_id,
+            question=question,
+            files=files,
+            replaces=replaces,
+            recent=recent,
+            lease=lease,
+            makes_room=self._makes_room,
+        )
+        beginning = self._database.writing(work, durable=False)
+        try:
+            record = await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            beginning.add_done_callback(self._abandon)
+            raise
+        self._held.add(record.key)
+        return record
+
+    async def end(self, record: Record, exchange: Exchange) -> None:
+        """Files the answer, as far as it came; where it was to replace others and none came, they stay.
+
+        It may be called again, with more of the same.
+        """
+        self._held.discard(record.key)
+        copied = replace(exchange, parts=list(exchange.parts))  # which may grow while it is written
+        await self._database.write(
+            lambda db: turns.end(db, record.key, copied, self._now(), makes_room=self._makes_room)
+        )
+
+    async def drop(self, record: Record) -> None:
+        """Removes a question whose turn could not begin: no trace of it is left."""
+        self._held.discard(record.key)
+        await self._database.write(lambda db: turns.drop(db, record.key))
+
+    # conversations
+
+    async def conversations(
+        self, user: str, *, words: str = "", before: str | None = None, limit: int = 50
+    ) -> list[Heading]:
+        """The user's conversations, newest first.
+
+        Args:
+            words: what shall stand in the title or in one message and its answer; the last one may be begun only.
+            before: the id of the last one of the page before.
+        """
+        return await self._database.read(lambda db: conversations.headings(db, user, words, before, limit, self._now()))
+
+    async def conversation(
+        self, user: str, conversation_id: str, *, before: str | None = None, limit: int = 50
+    ) -> Opened | None:
+        """One of them, with its newest exchanges.
+
+        Args:
+            before: the id of a question, before which they stand.
+        """
+        return await self._database.read(
+            lambda db: conversations.opened(db, user, conversation_id, before, limit, self._now())
+        )
+
+    async def rename(self, user: str, conversation_id: str, title: str) -> Heading | None:
+        """Gives one of them a title, which stays."""
+        return await self._database.write(
+            lambda db: conversations.rename(db, user, conversation_id, title, self._now())
+        )
+
+    async def delete(self, user: str, conversation_id: str) -> bool:
+        """Removes one of them, with its files and its memory. Facts stay, and lose where they were said.
+
+        Raises:
+            BadRequest: `busy`, while a turn of it runs.
+        """
+        return await self._database.write(lambda db: conversations.delete(db, user, conversation_id, self._now()))
+
+    async def recent(self, user: str, limit: int) -> list[Interaction]:
+        """What was said last in any conversation, newest first."""
+        return await self._database.read(lambda db: conversations.recent(db, user, limit))
+
+    def _now(self) -> int:
+        return round(self._clock() * SECOND)
+
+    def _abandon(self, beginning: "asyncio.Future[Record]") -> None:
+        """Drops what was begun for somebody who left meanwhile."""
+        if beginning.exception() is None:
+            leaving = asyncio.create_task(self.drop(beginning.result()))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+    async def _prolong(self) -> None:
+        """Says every few seconds of all turns of this process that they still run."""
+        while True:
+            await asyncio.sleep(PROLONG_SECONDS)
+            lease, keys = Lease(self._owner, self._now()), tuple(self._held)
+            if keys:
+                try:
+                    await self._database.write(partial(turns.prolong, keys=keys, lease=lease), durable=False)
+                except StoreError as error:
+                    log.warning("the store cannot note that turns run: %s", error)
