@@ -3,6 +3,7 @@
 These are its public names. Importing them opens nothing, reads no environment and patches nothing.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from brain.ask import Attachment
@@ -15,6 +16,7 @@ from brain.webpage import Page
 
 if TYPE_CHECKING:
     from brain.app import mount
+    from brain.thinker import Response, Session, Thinker
 
 __all__ = [
     "Attachment",
@@ -25,8 +27,11 @@ __all__ = [
     "Refused",
     "RegistrationError",
     "Registry",
+    "Response",
     "Result",
+    "Session",
     "Specialist",
+    "Thinker",
     "list_specialists",
     "mount",
     "register",
@@ -35,9 +40,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "mount":  # the app imports sse_starlette, which patches uvicorn: only who mounts it pays for that
-        from brain.app import mount
+_LAZY = {"mount": "brain.app", "Response": "brain.thinker", "Session": "brain.thinker", "Thinker": "brain.thinker"}
+"""They come with all that a turn needs, and the app with sse_starlette, which patches uvicorn: only who asks pays."""
 
-        return mount
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

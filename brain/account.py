@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from brain.events import ErrorCode, StopReason, Usage
 from brain.messages import PassUsage
 from brain.report import PassReport
-from brain.usage import Counted
+from brain.usage import Counted, estimated
 
 
 class Account:
@@ -49,6 +49,18 @@ class Account:
         if self.first_token_ms is None:
             self.first_token_ms = one.first_token_ms
         self.passes.append(replace(one, ended_ms=self.now(), finish=finish))
+
+    def tokens_of(self, asked: int, unread: int) -> int:
+        """What the newest exchange takes of a prompt, by the server's own count of the last pass; 0 without one.
+
+        Args:
+            asked: the bytes of the exchange that the pass was asked with; `unread`, those of the blocks behind it.
+        """
+        last = self.passes[-1]
+        if last.estimated or not self.tokens.asked_bytes:
+            return 0
+        share = last.prompt_tokens * asked / self.tokens.asked_bytes
+        return round(share) + last.completion_tokens + estimated(unread)
 
     def running(self, began: float, first_text: float | None) -> PassReport:
         """The pass that runs; what it took so far is estimated."""

@@ -16,11 +16,11 @@ from brain.ask import Ask, Attachment, Tool
 from brain.events import CallCode
 from brain.limits import Budget
 from brain.messages import Called, Exchange
-from brain.registry import Entry, Registry
+from brain.registry import AnswerKey, Entry, Registry
 from brain.report import CallReport
 from brain.running import Answer, Failure, Outcome
 from brain.scanner import Call
-from brain.specialist import Context, ModelView, Specialist
+from brain.specialist import Context, MemoryView, ModelView, Specialist
 
 KEPT_WHOLE = 65_536
 """Characters of an answer that is kept as it is."""
@@ -50,6 +50,7 @@ class Desk:
         inbox: what the user wants to be put in.
         outside: whether the model has read anything that strangers wrote.
         room: how many characters the answer may still have.
+        memory: what specialists may know of the user.
     """
 
     ask: Ask
@@ -63,6 +64,7 @@ class Desk:
     tools: Mapping[str, Tool] = field(default_factory=dict)
     outside: bool = False
     room: int = sys.maxsize
+    memory: MemoryView | None = None
     inbox: list[str] = field(default_factory=list)
     calls: list[Reported] = field(default_factory=list)
     budget: Budget = field(init=False)
@@ -161,9 +163,9 @@ class Desk:
                 answer = replace(answer, text=blocks.result_text(answer.text, more=answer.more))
             self.registry.keep(key, answer, entry.specialist.cache_seconds)
 
-    def _key(self, name: str, params: Mapping[str, Any] | None, attachments: Sequence[Attachment]) -> Hashable:
+    def _key(self, name: str, params: Mapping[str, Any] | None, attachments: Sequence[Attachment]) -> AnswerKey:
         files = tuple((a.id, a.name, len(a.data), hash(a.data)) for a in attachments)
-        return self.ask.user, identity(name, params), files, self.model.name, self.model.sees_images
+        return self.ask.user, (identity(name, params), files, self.model.name, self.model.sees_images)
 
     def context(self, entry: Entry, attachments: Sequence[Attachment], seconds: float) -> Context:
         """What surrounds one call."""
@@ -177,6 +179,7 @@ class Desk:
             settings=entry.settings,
             model=self.model,
             fetch=self.registry.fetch,
+            memory=self.memory,
         )
 
 

@@ -137,7 +137,7 @@ class ToolCall:
 class Notice:
     """Something the reader should know that is no error."""
 
-    code: Literal["stand_in", "repeated_call", "trimmed", "steered"]
+    code: Literal["stand_in", "repeated_call", "trimmed", "steered", "recalled", "unkept"]
     text: str
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from brain import blocks, prompts
 from brain.ask import Ask, Attachment
 from brain.blocks import harmless
+from brain.kept import Conversation
 from brain.messages import Called, Exchange, Handed, Message, Part, Said, Spoken
 from brain.tools import callable_name, named
-from brain.turn import Conversation
 
 _RESULT_OF_NONE = "tool"
 """The name of what answered a call that the history no longer holds."""
@@ -34,7 +34,7 @@ class _Draft:
     def made(self) -> Exchange:
         files = [prompts.attachments_note(self.attachments)] if self.attachments else []
         question = "\n\n".join(filter(None, [*files, harmless(self.question)]))
-        return Exchange(question, self.parts, tuple(self.before), tuple(self.behind))
+        return Exchange(question, self.parts, tuple(self.before), tuple(self.behind), said=self.question)
 
     def next_pass(self) -> int:
         """A number unlike any pass of a turn that goes on with it."""

@@ -135,11 +135,6 @@ class Journal:
             raise BadRequest("The beginning of this turn is no longer kept; ask again.", code="gone", status=410)
         return list(islice(self._since(0), count))
 
-    async def end(self) -> None:
-        """Waits until the last event is there."""
-        while not self.over:
-            await self._more()
-
     async def follow(self, after: int = 0) -> AsyncGenerator[Sequence[Event], None]:
         """What came behind event `after`, and then what comes, to the end. It breaks off where events are missing."""
         while self._before <= after <= self.count:

@@ -17,6 +17,7 @@ from brain.calls import Calls
 from brain.desk import Desk
 from brain.errors import BrainError, Interrupted, Refused
 from brain.events import Error, Event, SpecialistError, SpecialistResult, Thinking, Token
+from brain.kept import Conversation
 from brain.messages import Chunk, Message
 from brain.registry import Registry
 from brain.sampling import UNSAID, Sampling
@@ -24,7 +25,7 @@ from brain.scanner import Call, Scanner, Stop
 from brain.schema import Schema
 from brain.settings import machine_time_zone
 from brain.specialist import Options, Specialist
-from brain.turn import Conversation, Turn
+from brain.turn import Turn
 
 SYNTAX: tuple[SyntaxName, ...] = ("bracket", "function_call")
 

@@ -32,15 +32,17 @@ def _client_words(ask: Ask, tools: Mapping[str, Tool]) -> str:
     return f"{words}\n\n{prompts.must_call(wanted)}".strip()
 
 
-def written(ask: Ask, room: int, before: Iterable[str] = ()) -> str:
-    """The newest message: the clock, its files, the blocks that these asked for (`before`), and what was said.
+def written(ask: Ask, room: int, before: Iterable[str] = (), recalled: str = "") -> str:
+    """The newest message: the clock, what is recalled, its files, the blocks that these asked for, and what was said.
 
     Args:
         room: how many bytes of text files are shown in all.
+        before: the blocks.
     """
+    spoken = [prompts.SPOKEN] if ask.source == "voice" else []
     clock = [] if ask.now is None else [prompts.clock_note(ask.now, ask.time_zone)]
     files = [prompts.attachments_note(ask.attachments), *_texts(ask.attachments, room)] if ask.attachments else []
-    return "\n\n".join(filter(None, [*clock, *files, *before, blocks.harmless(ask.message)]))
+    return "\n\n".join(filter(None, [*clock, *spoken, recalled, *files, *before, blocks.harmless(ask.message)]))
 
 
 def _texts(attachments: Sequence[Attachment], room: int) -> list[str]:

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from brain.ask import Attachment
 from brain.errors import RegistrationError
 from brain.events import Citation
+from brain.kept import Category, Interaction, Item
 from brain.schema import Injected, Schema, injected_of, signature_of, validator_of
 from brain.spelling import SPECIALIST_NAME
 
@@ -68,6 +69,68 @@ class ModelView(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Saved:
+    """What became of a fact that was to be saved.
+
+    Attributes:
+        item: as it is kept now; of a corrected one, `was` tells what it said before.
+        how: whether it is new, was known already, or took the place of another value.
+        against: facts that it may contradict.
+    """
+
+    item: Item
+    how: Literal["new", "known", "corrected"]
+    against: Sequence[Item] = ()
+
+
+class MemoryView(Protocol):
+    """What a specialist may ask of the memory of the user who is served, and of no other.
+
+    Nothing can be kept but what the user said, in this conversation. Reasons of `Refused` are for the model.
+    """
+
+    async def recent(self, most: int = 5) -> Sequence[Interaction]:
+        """What was said last, in any conversation, newest first."""
+
+    async def memories(self, words: str = "", most: int = 5) -> Sequence[Item]:
+        """Memories of conversations: those that fit the words best, without any the newest."""
+
+    async def facts(self, words: str = "", category: Category | None = None, most: int = 50) -> Sequence[Item]:
+        """Facts that the user stated: those that fit the words best, without any the newest."""
+
+    async def search(self, words: str, most: int = 5) -> Sequence[Item]:
+        """Facts and memories that fit the words best."""
+
+    async def save(self, text: str, category: Category | None = None, *, mutable: bool = True) -> Saved:
+        """Keeps a fact, or corrects the one that said another value of the same.
+
+        Raises:
+            Refused: when the user did not say it, or an immutable fact says otherwise.
+        """
+
+    async def update(self, which: str, text: str, category: Category | None = None) -> Saved:
+        """Says a fact anew that is named by its id, or by words that it alone has.
+
+        Raises:
+            Refused: as `save`; when no fact is meant or several are, or it is immutable.
+        """
+
+    async def keep(self, text: str) -> Item:
+        """Keeps a memory of more than one sentence.
+
+        Raises:
+            Refused: when the user did not say it.
+        """
+
+    async def forget(self, which: str) -> Item:
+        """Removes a fact or a memory that is named as in `update`; what it was.
+
+        Raises:
+            Refused: as `update`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """What surrounds a call; injected into a keyword-only parameter of this type.
 
@@ -80,6 +143,7 @@ class Context:
         settings: an instance of the specialist's own settings class.
         model: what the turn's model can do besides the turn.
         fetch: the guarded way to the web.
+        memory: what is kept of the user; None where nothing is.
     """
 
     user: str | None
@@ -91,6 +155,7 @@ class Context:
     settings: Any
     model: ModelView
     fetch: "Fetch"
+    memory: MemoryView | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -111,7 +176,8 @@ class Options(TypedDict, total=False):
     tags, examples (questions it answers), version: for people and for routing. settings: a dataclass.
     needs: the extra of its package that it needs, or a function that says what is missing.
     health: a function that raises or returns what is wrong. lifespan: a context manager around the server's life.
-    Keyword-only parameters of these three are filled by type as well: with the settings, and for health a `Context`.
+    forget: a function of a user and the id of a conversation, or None: drops what the specialist keeps of that, or of all.
+    Keyword-only parameters of these four are filled by type as well: with the settings, and for health a `Context`.
     """
 
     timeout: float
@@ -129,6 +195,7 @@ class Options(TypedDict, total=False):
     needs: str | Callable[..., str | None]
     health: Callable[..., Awaitable[str | None] | str | None]
     lifespan: Callable[..., AbstractAsyncContextManager[Any]]
+    forget: Callable[..., Awaitable[None] | None]
 
 
 class FunctionOptions(Options, total=False):
@@ -163,6 +230,7 @@ class Specialist(Generic[P, R]):
     needs: str | Callable[..., str | None] | None = None
     health: Callable[..., Awaitable[str | None] | str | None] | None = None
     lifespan: Callable[..., AbstractAsyncContextManager[Any]] | None = None
+    forget: Callable[..., Awaitable[None] | None] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -220,18 +288,19 @@ def from_schema(
     try:
         if not description:
             raise RegistrationError("its description is empty")  # noqa: TRY301
-        injected = injected_of(handler)
-        _check_handler(handler, injected)
-        return _made(handler, name, description, parameters, injected, None, options)
+        _check_takes(handler, ({},), "its handler must take the parameters as one mapping")
+        return _made(handler, name, description, parameters, injected_of(handler), None, options)
     except RegistrationError as error:
         raise RegistrationError(f"specialist {name}: {error}") from error
 
 
-def _check_handler(handler: Callable[..., Any], injected: Mapping[str, Injected]) -> None:
+def _check_takes(function: Callable[..., Any], given: tuple[Any, ...], otherwise: str) -> None:
+    """Whether a function takes these, besides what is injected."""
+    injected = injected_of(function)
     try:
-        inspect.signature(handler).bind({}, **dict.fromkeys(injected))
+        inspect.signature(function).bind(*given, **dict.fromkeys(injected))
     except TypeError as error:
-        raise RegistrationError("its handler must take the parameters as one mapping") from error
+        raise RegistrationError(otherwise) from error
 
 
 def _made(
@@ -274,6 +343,8 @@ def _made(
     for key in ("health", "lifespan"):
         if not callable(rest.get(key, str)):
             raise RegistrationError(f"{key} must be a function")
+    if "forget" in rest:
+        _check_takes(rest["forget"], ("", None), "forget must take a user and the id of a conversation")
     return Specialist(
         function, name, " ".join(description.split()), parameters, injected, validator_of(parameters), struct, **rest
     )

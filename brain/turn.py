@@ -6,25 +6,29 @@ blocks behind it. Cancelling is task cancellation from outside; `stop` ends a tu
 
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from brain import blocks, question, transcript
 from brain.account import Account
 from brain.alarm import Alarm
 from brain.approvals import Approvals
-from brain.ask import Ask, Attachment
+from brain.ask import Ask
 from brain.calls import Calls
 from brain.desk import Desk
 from brain.errors import BadRequest, Interrupted, Interruption, ModelError
 from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStart
-from brain.messages import Exchange, Message, Said, Steered
+from brain.kept import Conversation
+from brain.messages import Called, Exchange, Message, Said, Steered
 from brain.passes import Model, Pass
 from brain.registry import Registry
 from brain.report import State, TurnReport
+from brain.specialist import MemoryView
 from brain.tools import named
-from brain.usage import BYTES_A_TOKEN
+from brain.transcript import written
+from brain.usage import BYTES_A_TOKEN, size
 
 log = logging.getLogger("brain")
 
@@ -35,23 +39,8 @@ APART = "\n\n"
 """What stands between the text before and behind a message that was put in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """What a turn goes on from: what was said before, and the files that came with it.
-
-    Attributes:
-        trimmed: how many of the oldest exchanges were left out.
-        begun: what an answer is gone on with, if it was begun: the newest question with what clients put around it, and
-            the calls that they answered since.
-        outside: whether strangers' words may stand in it, although no block says so.
-    """
-
-    id: str
-    exchanges: Sequence[Exchange] = ()
-    attachments: Sequence[Attachment] = ()
-    trimmed: int = 0
-    begun: Exchange | None = None
-    outside: bool = False
+Keep = Callable[[Exchange], Awaitable[str | None]]
+"""Keeps a turn that ended; what went wrong, in a sentence."""
 
 
 class Turn:
@@ -62,6 +51,8 @@ class Turn:
         silence: seconds without anything from the model, after which it has failed.
         one_way: whether attachments may call specialists before the model does.
         approval_seconds: how long a person may take to approve a call.
+        keep: is waited for before the end is told; None for a turn that nobody keeps.
+        memory: what specialists may know of the user.
 
     Attributes:
         exchange: question and answer so far, to be recorded however the turn ends.
@@ -69,9 +60,9 @@ class Turn:
     """
 
     __slots__ = (
-        "_account", "_alarm", "_ask", "_before", "_conversation", "_desk", "_earlier", "_finish", "_left_out", "_model",
-        "_pass", "_registry", "_silence", "_steered", "_stopped", "_system", "_with_one_way", "approval_seconds",
-        "exchange", "id", "last", "message_id",
+        "_account", "_alarm", "_ask", "_before", "_conversation", "_desk", "_earlier", "_ending", "_finish",
+        "_keep", "_left_out", "_model", "_pass", "_registry", "_silence", "_steered", "_stopped", "_system",
+        "_with_one_way", "approval_seconds", "exchange", "id", "last", "message_id",
     )  # fmt: skip
 
     def __init__(
@@ -85,11 +76,15 @@ class Turn:
         silence: float = 60.0,
         one_way: bool = True,
         approval_seconds: float = 600.0,
+        keep: Keep | None = None,
+        memory: MemoryView | None = None,
     ) -> None:
         self.id = f"t{secrets.token_hex(8)}"
         self.message_id = f"m{secrets.token_hex(8)}"
         self.exchange = conversation.begun or Exchange(question="")
-        self.exchange.answer_id = self.message_id
+        self.exchange.answer_id, self.exchange.model = self.message_id, model.name
+        self.exchange.recalled = tuple(item.id for item in conversation.recalled.items)
+        self._keep = keep
         self._before = len(self.exchange.parts)
         self._ask = ask
         self._conversation = conversation
@@ -112,12 +107,15 @@ class Turn:
         self._desk.room = ANSWER_LENGTH
         self._desk.outside = self._desk.outside or conversation.outside
         self._desk.recall([*conversation.exchanges, self.exchange])
+        self._desk.outside = self._desk.outside or conversation.recalled.outside
+        self._desk.memory = memory
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
         self._pass: Pass | None = None  # that is being read
         self._finish: StopReason = "complete"
         self._steered = 0
         self._left_out = 0  # exchanges, of which is still to be told
+        self._ending: Sequence[Event] = ()
         self.last: Done | Error | None = None
 
     def stop(self, reason: Interruption) -> None:
@@ -155,6 +153,11 @@ class Turn:
         return self._conversation.id
 
     @property
+    def stopped(self) -> bool:
+        """Whether it was told to end."""
+        return self._stopped is not None
+
+    @property
     def waits(self) -> bool:
         """Whether a person is to approve a call."""
         return self._desk.approvals.waiting
@@ -179,7 +182,7 @@ class Turn:
                     async for event in before:
                         yield (event,)
             else:
-                self.exchange.question = question.written(self._ask, self._desk.block_bytes)
+                self.exchange.question = self._question()
             more = True
             while more:
                 while self._desk.inbox:
@@ -212,7 +215,16 @@ class Turn:
             error = Error("internal", "Something went wrong on the server; it was logged.", recoverable=True)
         finally:
             alarm.close()
-        yield self._end(error)
+        ending = self._end(error)
+        yield [*await self._kept(), *ending]
+
+    def _question(self, before: Sequence[str] = ()) -> str:
+        return question.written(self._ask, self._desk.block_bytes, before, self._conversation.recalled.note)
+
+    async def _kept(self) -> Sequence[Event]:
+        """Has the turn kept; says so when it could not be."""
+        trouble = await self._keep(self.exchange) if self._keep is not None else None
+        return (Notice("unkept", trouble),) if trouble else ()
 
     def _goes_on(self, one: Pass, overdrawn: bool) -> bool:
         """Whether a pass is followed by another: it made calls, and none of them ends the turn."""
@@ -236,6 +248,8 @@ class Turn:
 
     def cut(self) -> Sequence[Event]:
         """The last events of a turn whose generator was closed before it had told them."""
+        if self.last is not None:  # it was being kept
+            return self._ending
         self._finish = "cancelled"
         self._account.cut("cancelled")
         return self._end(None)
@@ -244,8 +258,11 @@ class Turn:
         if error is not None:
             self._account.fail(error.code)
         unread = self._put_in(goes_on=False)
-        self.last = error or self._done()
-        return *unread, self._account.usage, self.last
+        self.last = last = error or self._done()
+        self.exchange.answered = datetime.now(UTC)
+        self.exchange.outcome = last.code if isinstance(last, Error) else last.stop_reason
+        self._ending = (*unread, self._account.usage, last)
+        return self._ending
 
     def _beginning(self) -> Sequence[Event]:
         """What can be told before anything is asked."""
@@ -253,7 +270,9 @@ class Turn:
         if self._model.stand_in:
             events.append(Notice("stand_in", "No language model is connected: a rule-based stand-in answers."))
         if self._conversation.trimmed:
-            events.append(_left_out(self._conversation.trimmed))
+            events.append(_rested() if self._conversation.rested else _left_out(self._conversation.trimmed))
+        if self._conversation.recalled.said:
+            events.append(Notice("recalled", self._conversation.recalled.said))
         return events
 
     async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
@@ -270,7 +289,7 @@ class Turn:
                     yield event
         finally:
             found = [part.block for part in calls.parts()]
-            self.exchange.question = question.written(self._ask, self._desk.block_bytes, found)
+            self.exchange.question = self._question(found)
 
     def _next_pass(self, alarm: Alarm) -> Pass:
         number, sampling = len(self._account.passes) + 1, self._ask.sampling
@@ -301,9 +320,13 @@ class Turn:
 
     def _record(self, one: Pass) -> None:
         """Keeps what a pass said, however it ended."""
-        self.exchange.parts += one.parts()
+        asked = size(self.exchange.question) + size(written(self.exchange.parts))
+        said = one.parts()
+        self.exchange.parts += said
         self._finish = one.finish
         self._account.take(one.began, one.first_text, one.finish)
+        unread = sum(size(part.block) for part in said if isinstance(part, Called))
+        self.exchange.tokens = self._account.tokens_of(asked, unread)
 
     def _done(self) -> Done:
         return Done(
@@ -355,7 +378,11 @@ def _state(last: Done | Error | None, waits: bool) -> State:
 
 
 def _left_out(trimmed: int) -> Notice:
-    return Notice("trimmed", f"The oldest {trimmed} messages no longer fit and were left out.")
+    return Notice("trimmed", f"The oldest {trimmed} questions and answers no longer fit and were left out.")
+
+
+def _rested() -> Notice:
+    return Notice("trimmed", "The conversation rested for long: the model begins anew. What was said is kept.")
 
 
 def _block_bytes(context_tokens: int | None) -> int:

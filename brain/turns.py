@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
@@ -41,8 +41,8 @@ class Run:
     """
 
     __slots__ = (
-        "__weakref__", "_grace", "_readers", "_report", "_settle", "_task", "_turn", "conversation_id", "hurry", "id",
-        "journal", "left_at", "request_id", "survives", "user", "wire",
+        "__weakref__", "_grace", "_readers", "_report", "_settle", "_task", "_turn", "_waiters", "conversation_id",
+        "hurry", "id", "journal", "left_at", "request_id", "survives", "user", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -63,11 +63,17 @@ class Run:
         self._readers = 0
         self._grace: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
 
     @property
     def over(self) -> bool:
         """Whether the turn has ended."""
         return self._turn is None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to end, and has not yet."""
+        return self._turn is not None and self._turn.stopped
 
     @property
     def waits(self) -> bool:
@@ -151,6 +157,13 @@ class Run:
             await asyncio.wait({self._task})
             self.cut()
 
+    async def end(self) -> None:
+        """Waits until it is over."""
+        if not self.over:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
     def joined(self) -> None:
         """A reader follows."""
         self._readers += 1
@@ -176,6 +189,9 @@ class Run:
             self._turn = None
             if self._grace is not None:
                 self._grace.cancel()
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
             settle(self._report)
 
 
@@ -186,6 +202,7 @@ class Turns:
         self._runs: dict[str, Run] = {}
         self._asked: dict[tuple[str | None, str], str] = {}
         self._over: OrderedDict[str, float] = OrderedDict()
+        self._beginning: dict[tuple[str | None, str], asyncio.Event] = {}
         self._sweeper: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -229,6 +246,25 @@ class Turns:
         if ask.request_id is None:
             return None
         return self.find(self._asked.get((ask.user, ask.request_id), ""), ask.user)
+
+    async def once(self, ask: Ask, begin: Callable[[], Awaitable[Run]]) -> tuple[Run, bool]:
+        """The turn that this request asked for before, or that `begin` begins; and whether it is new.
+
+        Of requests of one id that come at the same time, one begins it and the others wait for that.
+        """
+        if ask.request_id is None:
+            return await begin(), True
+        key = ask.user, ask.request_id
+        while (earlier := self._beginning.get(key)) is not None:
+            await earlier.wait()
+        if (run := self.asked(ask)) is not None:
+            return run, False
+        begun = self._beginning[key] = asyncio.Event()
+        try:
+            return await begin(), True
+        finally:
+            del self._beginning[key]
+            begun.set()
 
     def newest(self, conversation_id: str, user: str | None) -> Run | None:
         """The newest turn of a conversation of the user's."""

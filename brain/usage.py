@@ -10,7 +10,7 @@ from brain.events import Usage
 from brain.messages import Message, PassUsage
 
 BYTES_A_TOKEN = 4
-"""For estimates only, where a server does not count."""
+"""For estimates only, where a server does not count: `bytes/4`."""
 
 
 def size(text: str) -> int:
@@ -33,6 +33,11 @@ class Counted:
         self._asked_bytes = sum(size(message.content) for message in messages)
         self._heard_bytes = 0
 
+    @property
+    def asked_bytes(self) -> int:
+        """What the pass was asked with."""
+        return self._asked_bytes
+
     def heard(self, text: str) -> None:
         """The model said this in the pass."""
         self._heard_bytes += len(text) if text.isascii() else size(text)
@@ -45,7 +50,7 @@ class Counted:
         """What the pass took so far, and whether that is estimated, since the server did not tell."""
         if self._of_pass is not None:
             return self._of_pass, False
-        return PassUsage(_tokens(self._asked_bytes), _tokens(self._heard_bytes)), True
+        return PassUsage(estimated(self._asked_bytes), estimated(self._heard_bytes)), True
 
     def pass_ended(self) -> tuple[PassUsage, bool]:
         """The pass is over, however it ended: what it took, and whether that is estimated."""
@@ -63,5 +68,6 @@ class Counted:
         return Usage(self._prompt, self._completion, self._reused, self._estimated)
 
 
-def _tokens(size_in_bytes: int) -> int:
+def estimated(size_in_bytes: int) -> int:
+    """About how many tokens a text of so many bytes takes, where no server counts them."""
     return -(-size_in_bytes // BYTES_A_TOKEN)

@@ -1,18 +1,25 @@
 """What all tests share: a data folder of their own, and an option by which a skipped test fails."""
 
 from collections.abc import Generator
+from itertools import count
+from pathlib import Path
 
 import pytest
 
 pytest_plugins = ["nodes"]
 
+_numbers = count()
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_data(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """Calendars and indexes of whoever runs the tests are none of theirs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
-        yield
+
+@pytest.fixture(scope="session")
+def _data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(autouse=True)
+def _own_data(_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conversations, calendars and indexes of whoever runs the tests are none of theirs, nor those of another test."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(_data / str(next(_numbers))))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -24,11 +24,12 @@ from brain.events import (
     TurnStart,
     Usage,
 )
+from brain.kept import Conversation
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.registry import Registry
 from brain.sampling import UNSAID, Sampling
 from brain.specialist import Progress, Result, Specialist, specialist
-from brain.turn import Conversation, Turn
+from brain.turn import Turn
 
 PNG = b"\x89PNG\r\n\x1a\n"
 WAIT = 30.0

@@ -10,12 +10,13 @@ import pytest
 from brain import Refused, Result, prompts, specialist
 from brain.ask import Ask, Attachment, Limits, SyntaxName
 from brain.events import Done, Event, Notice, SpecialistError, SpecialistResult, SpecialistStart, Token
+from brain.kept import Conversation
 from brain.messages import Finish, Message
 from brain.models.builtin import Builtin
 from brain.registry import Registry
 from brain.scanner import Call, Scanner
 from brain.specialist import Specialist
-from brain.turn import Conversation, Turn
+from brain.turn import Turn
 from specialists.calendar import calendar
 from specialists.docs import docs
 from specialists.knowledge import knowledge

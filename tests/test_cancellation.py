@@ -13,10 +13,11 @@ from playing import PNG, WAIT, Item, Player, ask_for, outcome, read, registry_of
 
 from brain import conversation
 from brain.ask import Ask, Attachment
+from brain.conversation import Window
 from brain.events import ApprovalRequired, Done, Event, SpecialistStart, Token
-from brain.messages import Called, Steered
+from brain.kept import Record
+from brain.messages import Called, Exchange, Steered
 from brain.specialist import Progress, Specialist, specialist
-from brain.store.memory import Record
 from brain.turn import Turn
 
 GONE_SECONDS = 0.5
@@ -146,17 +147,20 @@ class Session:
     """One conversation with one model, its turns recorded as the server records them."""
 
     def __init__(self, *specialists: Specialist[..., Any], passes: list[list[Item]] | None = None) -> None:
-        self.record = Record("ada", "c")
+        self.record = Record(1, "ada", "c")
         self.registry = registry_of(*(specialists or (obeys, cleans, generates, threads, looks)))
         self.model = Slowly(*(PASSES if passes is None else passes))
 
     def turn(self, message: str = "Hi", *, attached: bool = True, **more: Any) -> tuple[Turn, Ask]:
         asked = ask_for(message, attachments=(IMAGE,) if attached else (), **more)
-        asked, recalled = conversation.recall(self.record, asked, None)
+        recalled = conversation.recall(self.record, Exchange("", said=message), Window(), None, "prefill")
         return turn_of(self.model, self.registry, asked, recalled), asked
 
     def keep(self, turn: Turn, asked: Ask) -> None:
-        conversation.keep(self.record, asked, turn.exchange)
+        if turn.exchange.parts:
+            self.record.exchanges.append(turn.exchange)
+            self.record.count += 1
+            self.record.attachments += asked.attachments
 
     async def assert_clean(self, turn: Turn) -> None:
         """Nothing runs, nothing is open, and what is kept of the turn is true."""

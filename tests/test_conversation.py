@@ -1,30 +1,67 @@
+"""The window: how much of a conversation a model reads."""
+
 import asyncio
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import get_args
 
 import pytest
-from playing import PNG, WAIT, Player, ask_for, read, registry_of, short, turn_of
+from playing import PNG
 
-from brain.ask import Attachment, Limits
-from brain.conversation import keep, new_id, recall, windowed
-from brain.messages import Exchange, Message, Said
-from brain.specialist import Context, specialist
-from brain.store.memory import Record
-from brain.turn import Conversation
+from brain import transcript
+from brain.ask import Attachment
+from brain.conversation import Filing, Window, new_id, recall, weight, window, windowed
+from brain.errors import StoreError
+from brain.kept import Conversation, Record
+from brain.messages import Called, Exchange, Message, Part, Resume, Said, Steered
+
+NOON = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
+BLOCK = "[SPECIALIST_RESULT: echo]\nx\n[/SPECIALIST_RESULT]"
+RESUMES: Sequence[Resume] = get_args(Resume)
 
 
-def said(question: str, answer: str) -> Exchange:
-    return Exchange(question, [Said(answer, 1)])
+def said(question: str, answer: str = "", *, tokens: int = 0, at: datetime | None = None) -> Exchange:
+    parts = [Said(answer, 1)] if answer else []
+    return Exchange(question, [*parts], said=question, tokens=tokens, asked=at, answered=at)
 
 
-def picture(name: str, number: int = 1) -> Attachment:
-    return Attachment(number, name, "image/png", PNG)
+def called(number: int, turn_pass: int, block: str = BLOCK) -> Called:
+    return Called(f"c{number}", "echo", {}, "SPECIALIST_REQUEST[echo]", None, block, (), turn_pass)
+
+
+def chain(question: str, calls: int, block: str = BLOCK) -> Exchange:
+    """A question whose answer took so many calls, each in a pass of its own."""
+    parts: list[Part] = []
+    for n in range(1, calls + 1):
+        parts += [Said(f"Pass {n}. ", n), called(n, n, block)]
+    return Exchange(question, [*parts, Said("Done.", calls + 1)], said=question)
+
+
+def numbered(count: int) -> list[Exchange]:
+    return [said(f"Question {n}?", f"Answer {n}.") for n in range(count)]
+
+
+def questions(exchanges: Sequence[Exchange]) -> list[str]:
+    return [exchange.question for exchange in exchanges]
+
+
+def recalled(
+    exchanges: list[Exchange], room: Window, *, at: datetime = NOON, context: int | None = None
+) -> Conversation:
+    record = Record(1, "ada", "c", exchanges, len(exchanges))
+    return recall(record, Exchange("", said="Now?", asked=at), room, context, "prefill")
+
+
+# How much
 
 
 def test_a_new_conversation() -> None:
-    record = Record("ada", "c")
-    ask = ask_for("Hi")
-    asked, recalled = recall(record, ask, 8192)
-    assert asked == ask
-    assert (recalled.id, recalled.exchanges, recalled.attachments, recalled.trimmed) == ("c", (), (), 0)
+    question = Exchange("", said="Hi", asked=NOON)
+    found = recall(Record(1, "ada", "c"), question, Window(), 8192, "prefill")
+    assert (found.id, found.exchanges, found.attachments, found.trimmed, found.rested) == ("c", [], (), 0, False)
+    assert found.begun is question
 
 
 def test_ids_are_not_guessed() -> None:
@@ -33,96 +70,198 @@ def test_ids_are_not_guessed() -> None:
     assert len(new_id()) == 20
 
 
-def test_what_was_said_is_recalled() -> None:
-    record = Record("ada", "c", [said("One?", "1."), said("Two?", "2.")])
-    _, recalled = recall(record, ask_for("Three?"), None)
-    assert list(recalled.exchanges) == [said("One?", "1."), said("Two?", "2.")]
+def test_what_was_said_and_attached_is_recalled() -> None:
+    picture = Attachment(1, "a.png", "image/png", PNG)
+    record = Record(1, "ada", "c", numbered(2), 2, [picture])
+    found = recall(record, Exchange("", said="And?", asked=NOON), Window(), None, "prefill")
+    assert questions(found.exchanges) == ["Question 0?", "Question 1?"]
+    assert found.attachments == (picture,)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "kept"),
-    [(None, 3), (60, 3), (45, 3), (44, 2), (30, 2), (29, 1), (15, 1), (14, 0)],
+    ("messages", "kept"), [(20, [7, 8, 9]), (7, [7, 8, 9]), (6, [8, 9]), (5, [8, 9]), (3, [9]), (2, []), (1, [])]
 )
-def test_the_oldest_make_room(tokens: int | None, kept: int) -> None:
-    exchanges = [said(f"Question {n}?", "An answer of 19 chs") for n in range(3)]  # 30 characters each
-    record = Record("ada", "c", exchanges)
-    _, recalled = recall(record, ask_for(), tokens)
-    assert list(recalled.exchanges) == exchanges[3 - kept :]
-    assert recalled.trimmed == 3 - kept
-    assert len(record.exchanges) == 3
+def test_messages_are_counted_with_the_question(messages: int, kept: list[int]) -> None:
+    found = recalled(numbered(10)[7:], Window(messages=messages))
+    assert questions(found.exchanges) == [f"Question {n}?" for n in kept]
+    assert found.trimmed == 3 - len(kept)
+
+
+@pytest.mark.parametrize(("tokens", "kept"), [(31, 3), (30, 2), (21, 2), (20, 1), (11, 1), (10, 0)])
+def test_tokens_are_counted_with_the_question(tokens: int, kept: int) -> None:
+    exchanges = [said(f"Question {n}?", "x" * 29) for n in range(3)]  # 40 bytes, 10 tokens each; the question: 1
+    assert len(recalled(exchanges, Window(tokens=tokens)).exchanges) == kept
+
+
+def test_the_servers_count_goes_before_the_estimate() -> None:
+    exchanges = [said("One?", "1.", tokens=50), said("Two?", "2.", tokens=50)]
+    assert len(recalled(exchanges, Window(tokens=101)).exchanges) == 2
+    assert len(recalled(exchanges, Window(tokens=100)).exchanges) == 1
+    assert [weight(one) for one in (exchanges[0], said("One?", "1."))] == [50, 2]
 
 
 def test_a_language_of_longer_characters_needs_more_room() -> None:
-    record = Record("ada", "c", [said("你好吗", "我很好") for _ in range(3)])  # 18 bytes each
-    assert recall(record, ask_for(), 27)[1].trimmed == 0
-    assert recall(record, ask_for(), 26)[1].trimmed == 1
+    exchanges = [said("你好吗", "我很好") for _ in range(3)]  # 18 bytes, 5 tokens each
+    assert len(recalled(exchanges, Window(tokens=16)).exchanges) == 3
+    assert len(recalled(exchanges, Window(tokens=15)).exchanges) == 2
 
 
-def test_attachments_count_through_the_conversation() -> None:
-    record = Record("ada", "c", [], [picture("a.png"), picture("b.png", 2)])
-    ask = ask_for(attachments=(picture("c.png"), picture("d.png", 2)))
-    asked, recalled = recall(record, ask, None)
-    assert [(a.id, a.name) for a in recalled.attachments] == [(1, "a.png"), (2, "b.png")]
-    assert [(a.id, a.name) for a in asked.attachments] == [(3, "c.png"), (4, "d.png")]
-    assert [a.id for a in ask.attachments] == [1, 2]
+def test_the_models_context_may_be_smaller_than_the_window() -> None:
+    exchanges = [said(f"Question {n}?", "x" * 29) for n in range(3)]
+    assert len(recalled(exchanges, Window(), context=62).exchanges) == 3
+    assert len(recalled(exchanges, Window(), context=61).exchanges) == 2
 
 
-def test_what_was_said_and_attached_is_kept() -> None:
-    record = Record("ada", "c")
-    keep(record, ask_for(attachments=(picture("a.png"),)), said("Hi", "Hello"))
-    keep(record, ask_for(), said("And?", "Yes"))
-    assert record.exchanges == [said("Hi", "Hello"), said("And?", "Yes")]
-    assert record.attachments == [picture("a.png")]
-
-
-def test_a_turn_in_which_nothing_was_said_leaves_no_trace() -> None:
-    record = Record("ada", "c")
-    keep(record, ask_for(attachments=(picture("a.png"),)), Exchange("Hi"))
-    assert (record.exchanges, record.attachments) == ([], [])
-
-
-def test_three_turns_of_one_conversation() -> None:
-    seen: list[list[tuple[int, str]]] = []
-
-    @specialist
-    async def looks(image_id: int, *, context: Context) -> str:
-        """Looks at an image."""
-        seen.append([(a.id, a.name) for a in context.attachments])
-        return next(a.name for a in context.attachments if a.id == image_id)
-
-    async def main() -> None:
-        record = Record("ada", "c")
-        for number, name in enumerate(("a.png", "b.png", "c.png"), 1):
-            ask, recalled = recall(record, ask_for(f"Turn {number}", attachments=(picture(name),)), None)
-            marker = f'SPECIALIST_REQUEST[looks:{{"image_id":{number}}}]'
-            model = Player(marker, "I see.")
-            turn = turn_of(model, registry_of(looks), ask, recalled)
-            events = await read(turn)
-            assert short(events)[1] == {"result": "c1", "text": name}
-            assert f'(Attached, by image_id: {number}: "{name}" (image/png))' in turn.exchange.question
-            keep(record, ask, turn.exchange)
-        assert [exchange.visible for exchange in record.exchanges] == ["I see."] * 3
-        assert [message.role for message in model.requests[0]] == ["system", *["user", "assistant"] * 2, "user"]
-
-    asyncio.run(main())
-    assert seen[-1] == [(1, "a.png"), (2, "b.png"), (3, "c.png")]
-
-
-def test_a_turn_that_was_cut_is_kept_with_what_it_said() -> None:
-    async def main() -> None:
-        record = Record("ada", "c")
-        ask, recalled = recall(record, ask_for(limits=Limits(turn_seconds=0.05)), None)
-        turn = turn_of(Player(["Well, ", WAIT]), registry_of(), ask, recalled)
-        await read(turn)
-        keep(record, ask, turn.exchange)
-        assert record.exchanges == [said("Hi", "Well, ")]
-
-    asyncio.run(main())
+def test_new_text_files_take_their_room() -> None:
+    file = Attachment(1, "a.txt", "text/plain", b"x" * 4000)
+    record = Record(1, "ada", "c", [said("One?", "x" * 396)], 1, files=(file,))
+    question = Exchange("", said="Hi", asked=NOON)
+    assert len(recall(record, question, Window(tokens=1101), None, "prefill").exchanges) == 1
+    assert len(recall(record, question, Window(tokens=1100), None, "prefill").exchanges) == 0
 
 
 def test_what_clients_put_around_a_question_takes_its_room() -> None:
     around = (Message("system", "x" * 4000),)
-    exchanges = [Exchange("old", before=around), Exchange("new")]
-    held = Conversation("c", exchanges)
-    assert [one.question for one in windowed(held, 4096).exchanges] == ["old", "new"]
-    assert [one.question for one in windowed(held, 1024).exchanges] == ["new"]
+    held = Conversation("c", [Exchange("old", before=around), Exchange("new")])
+    assert questions(windowed(held, 4096).exchanges) == ["old", "new"]
+    assert questions(windowed(held, 1024).exchanges) == ["new"]
+    assert windowed(held, 1024).trimmed == 1
+
+
+# Chains
+
+
+@pytest.mark.parametrize(("resume", "taken"), [("prefill", 2), ("message", 6)])
+def test_a_chain_takes_the_messages_that_it_is_sent_as(resume: Resume, taken: int) -> None:
+    exchanges = [said("Before?", "Yes."), chain("Look!", 2)]
+    assert questions(window(exchanges, taken + 2, 8000, resume)) == ["Before?", "Look!"]
+    assert questions(window(exchanges, taken + 1, 8000, resume)) == ["Look!"]
+
+
+def test_a_chain_longer_than_the_window_is_read_as_what_was_said() -> None:
+    exchanges = [said("Before?", "Yes."), chain("Look!", 9), said("And?", "So.")]
+    kept = window(exchanges, 8, 8000, "message")
+    assert [(one.question, one.parts) for one in kept] == [
+        ("Before?", [Said("Yes.", 1)]),
+        ("Look!", [Said("".join(f"Pass {n}. " for n in range(1, 10)) + "Done.", 1)]),
+        ("And?", [Said("So.", 1)]),
+    ]
+
+
+def test_so_is_one_whose_blocks_are_larger_than_the_window() -> None:
+    large = chain("Look!", 1, block="x" * 40_000)
+    assert [one.parts for one in window([large], 20, 8000, "prefill")] == [[Said("Pass 1. Done.", 1)]]
+
+
+def test_what_is_said_may_still_be_too_long() -> None:
+    exchanges = [said("Before?", "Yes."), said("Tell!", "x" * 40_000), said("And?", "So.")]
+    assert questions(window(exchanges, 20, 8000, "prefill")) == ["And?"]
+
+
+def test_a_chain_that_fits_the_window_is_not_shortened_for_others() -> None:
+    exchanges = [chain("Look!", 1, block="x" * 20_000), said("And?", "x" * 20_000)]
+    assert questions(window(exchanges, 20, 8000, "prefill")) == ["And?"]
+
+
+# Leaps
+
+
+def test_the_window_leaps_so_that_what_servers_keep_of_a_prompt_stays_true() -> None:
+    firsts = []
+    for count in range(9, 22):
+        kept = window(numbered(count), 19, 8000, "prefill")
+        assert kept[-1].question == f"Question {count - 1}?"
+        firsts.append(int(kept[0].question[9:-1]))
+    assert firsts == [0, 3, 3, 3, 6, 6, 6, 9, 9, 9, 12, 12, 12]
+
+
+def test_it_leaps_to_the_same_places_when_only_the_newest_are_known() -> None:
+    for count in range(20, 40):
+        newest = numbered(count)[-20:]
+        assert questions(window(newest, 19, 8000, "prefill", count - 20)) == questions(
+            window(numbered(count), 19, 8000, "prefill")
+        )
+
+
+# Rest
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(3599, 2), (3600, 0)])
+def test_behind_a_long_rest_the_model_begins_anew(seconds: int, kept: int) -> None:
+    exchanges = [said("One?", "1.", at=NOON), said("Two?", "2.", at=NOON)]
+    found = recalled(exchanges, Window(), at=NOON + timedelta(seconds=seconds))
+    assert (len(found.exchanges), found.trimmed, found.rested) == (kept, 2 - kept, kept == 0)
+
+
+def test_what_was_said_behind_the_rest_is_read() -> None:
+    evening = NOON + timedelta(hours=6)
+    exchanges = [said("One?", "1.", at=NOON), said("Two?", "2.", at=evening)]
+    found = recalled(exchanges, Window(), at=evening + timedelta(minutes=1))
+    assert (questions(found.exchanges), found.trimmed, found.rested) == (["Two?"], 1, True)
+
+
+# Whatever was said
+
+
+def any_exchange(chance: random.Random) -> Exchange:
+    made = chain("q" * chance.randrange(1, 400), chance.choice([0, 0, 0, 1, 2, 5, 12]), "b" * chance.randrange(2000))
+    if chance.random() < 0.2:
+        made.parts.insert(chance.randrange(len(made.parts) + 1), Steered("Be short!", 1))
+    if chance.random() < 0.2:
+        made.parts = []
+    if chance.random() < 0.5:
+        made.tokens = weight(made) * chance.randrange(50, 200) // 100
+    return made
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(100):
+        exchanges = [any_exchange(chance) for _ in range(chance.randrange(30))]
+        messages, tokens = chance.randrange(25), chance.randrange(1, 8000)
+        resume = chance.choice(RESUMES)
+        kept = window(exchanges, messages, tokens, resume, chance.randrange(9))
+        sent = transcript.messages("", kept, resume)
+        assert len(sent) <= messages
+        assert sum(map(weight, kept)) <= tokens
+        whole = exchanges[len(exchanges) - len(kept) :]
+        assert questions(kept) == questions(whole), "the newest, in their order, none left out between them"
+        for one, original in zip(kept, whole, strict=True):
+            if one is not original:
+                assert one.parts == [Said(original.visible, 1)]
+                alone = transcript.messages("", [original], resume)
+                assert len(alone) > messages or weight(original) > tokens
+            text = "".join(message.content for message in transcript.messages("", [one], resume))
+            assert text.count("SPECIALIST_REQUEST[echo]") == sum(isinstance(part, Called) for part in one.parts)
+        roles = [message.role for message in sent]
+        assert all(a != b for a, b in pairwise(roles))
+
+
+# Keeping
+
+
+class Full:
+    """A store whose disk is full."""
+
+    def __init__(self) -> None:
+        self.ended: list[Exchange] = []
+
+    async def begin(self, *args: object, **more: object) -> Record:
+        raise NotImplementedError
+
+    async def end(self, record: Record, exchange: Exchange) -> None:
+        self.ended.append(exchange)
+        raise StoreError("What was said could not be kept: the disk is full.", "ENOSPC")
+
+    async def drop(self, record: Record) -> None:
+        raise NotImplementedError
+
+
+def test_what_cannot_be_kept_is_told_in_a_sentence() -> None:
+    async def main() -> None:
+        filing = Filing(Full(), Record(1, "ada", "c"))
+        assert await filing.keep(said("Hi")) == "What was said could not be kept: the disk is full."
+        assert filing.kept
+
+    asyncio.run(main())

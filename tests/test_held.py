@@ -12,10 +12,10 @@ from playing import PNG, Player, ask_for, echo, read, registry_of, short, turn_o
 
 from brain.ask import Ask, Attachment, SyntaxName, Tool
 from brain.held import Held
+from brain.kept import Conversation
 from brain.messages import Called, Handed, Resume, Spoken
 from brain.prompts import CONTINUE
 from brain.specialist import Context, specialist
-from brain.turn import Conversation
 
 TOOLS = (Tool("weather"), Tool("echo"))
 TAKEN = ["echo", "add"]

@@ -212,20 +212,6 @@ def test_the_beginning_is_told_whole_or_not_at_all(monkeypatch: pytest.MonkeyPat
     assert [(one.value.code, one.value.status) for one in (more, forgotten)] == [("gone", 410)] * 2
 
 
-def test_its_end_can_be_waited_for() -> None:
-    async def main() -> None:
-        journal = Journal()
-        waits = asyncio.create_task(journal.end())
-        await told_slowly(journal, TOLD[:3])
-        assert not waits.done()
-        journal.add(TOLD[3])
-        await waits
-        await journal.end()
-        assert waiting(journal) == 0
-
-    asyncio.run(main())
-
-
 # Memory
 
 

@@ -13,6 +13,7 @@ from brain import specialist
 from brain.ask import Ask, Limits
 from brain.errors import ModelError, PrefillRefused, Refused, SettingsError
 from brain.events import Done, Error, Event, SpecialistResult, Thinking, Token, Usage
+from brain.kept import Conversation
 from brain.messages import Chunk, Finish, Message, PassUsage, Resume
 from brain.models import Opened, ollama, opened, trouble_of
 from brain.models.builtin import Builtin
@@ -20,7 +21,7 @@ from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.registry import Registry
 from brain.settings import read
-from brain.turn import Conversation, Turn
+from brain.turn import Turn
 
 HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
 STARTED = [*HELLO, Message("assistant", "I will look")]

@@ -13,13 +13,14 @@ from brain import specialist
 from brain.ask import Ask, Limits
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Done, Error, Event, SpecialistResult, Thinking, Token, Usage
+from brain.kept import Conversation
 from brain.messages import Chunk, Exchange, Finish, Message, PassUsage, Resume, Said
 from brain.models import openai, opened
 from brain.models.openai import OpenAI
 from brain.registry import Registry
 from brain.sampling import UNSAID
 from brain.settings import read
-from brain.turn import Conversation, Turn
+from brain.turn import Turn
 
 HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
 STARTED = [*HELLO, Message("assistant", "I will look")]

@@ -11,8 +11,8 @@ from playing import PNG, ask_for
 from brain import Refused, Result, specialist, stream_with_specialists
 from brain.ask import Attachment
 from brain.held import Held
+from brain.kept import Conversation
 from brain.messages import Handed, Spoken
-from brain.turn import Conversation
 
 IMAGE = Attachment(1, "a.png", "image/png", PNG)
 

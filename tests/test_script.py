@@ -10,12 +10,13 @@ from brain import specialist
 from brain.ask import Ask, Limits
 from brain.errors import ModelError, Refused, SettingsError
 from brain.events import Done, Error, Token
+from brain.kept import Conversation
 from brain.messages import Chunk, Finish, Message
 from brain.models import opened, trouble_of
 from brain.models.script import Pass, Script, read
 from brain.registry import Registry
 from brain.settings import read as settings_of
-from brain.turn import Conversation, Turn
+from brain.turn import Turn
 
 HELLO = [Message("user", "Hello?")]
 

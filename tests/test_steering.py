@@ -13,7 +13,7 @@ from serving import Player as Served
 from serving import brain_served
 
 from brain.ask import Ask, Attachment, Limits, Tool
-from brain.conversation import keep, recall
+from brain.conversation import Window, recall
 from brain.errors import BadRequest, ModelError
 from brain.events import (
     ApprovalRequired,
@@ -27,11 +27,11 @@ from brain.events import (
     ToolCall,
     TurnStart,
 )
-from brain.messages import Finish, Message, PassUsage, Resume, Said, Steered
+from brain.kept import Record
+from brain.messages import Exchange, Finish, Message, PassUsage, Resume, Said, Steered
 from brain.registry import Registry
 from brain.sampling import Sampling
 from brain.specialist import specialist
-from brain.store.memory import Record
 from brain.transcript import messages
 from brain.turn import STEERS_MOST, Turn
 
@@ -494,13 +494,13 @@ def test_the_next_turn_reads_the_same(resume: Resume) -> None:
     """Byte for byte what the last pass read, with the answer behind it: a server's prefix cache holds."""
 
     async def main() -> None:
-        record = Record("ada", "c")
-        ask, conversation = recall(record, ask_for("Hi"), None)
+        record = Record(1, "ada", "c")
+        conversation = recall(record, Exchange("", said="Hi"), Window(), None, resume)
         model = Player(["One. ", "Two."], ["Three."], resume=resume)
-        turn = turn_of(model, ask=ask, conversation=conversation)
+        turn = turn_of(model, conversation=conversation)
         await read(turn, lambda event: turn.steer("Be short!") if at_text("One")(event) else None)
-        keep(record, ask, turn.exchange)
-        _, conversation = recall(record, ask_for("Bye"), None)
+        record = Record(2, "ada", "c", [turn.exchange], 1)
+        conversation = recall(record, Exchange("", said="Bye"), Window(), None, resume)
         later = messages(model.requests[0][0].content, conversation.exchanges, resume)
         assert later == [*model.requests[-1], Message("assistant", "Three.")]
 

@@ -9,9 +9,9 @@ import pytest
 from playing import KINDS, Item, Player, ask_for, read, turn_of
 
 from brain.ask import Limits
+from brain.kept import Conversation
 from brain.messages import Called, Exchange, Message, Part, Resume, Said, Steered
 from brain.transcript import messages, written
-from brain.turn import Conversation
 
 WEB = 'SPECIALIST_REQUEST[web:{"q":"x"}]'
 OCR = "SPECIALIST_REQUEST[ocr]"

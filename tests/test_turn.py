@@ -45,6 +45,7 @@ from brain.events import (
     TurnStart,
     Usage,
 )
+from brain.kept import Conversation
 from brain.messages import Called, Chunk, Exchange, Finish, Message, PassUsage, Resume, Said
 from brain.models.script import Pass, Script
 from brain.registry import Registry
@@ -53,7 +54,7 @@ from brain.sampling import UNSAID, Sampling
 from brain.settings import Settings
 from brain.specialist import Context, Progress, Result, Specialist, specialist
 from brain.transcript import written
-from brain.turn import Conversation, Turn
+from brain.turn import Turn
 
 CASES = json.loads((Path(__file__).parent / "corpus" / "turns.json").read_text("utf-8"))
 ECHO = "SPECIALIST_REQUEST[echo]"

@@ -14,8 +14,9 @@ from playing import WAIT, Item, Player, ask_for, registry_of, short, turn_of
 from brain.ask import Ask
 from brain.errors import BadRequest
 from brain.events import Done, Event, TurnStart, Usage
+from brain.kept import Conversation
 from brain.report import TurnReport
-from brain.turn import Conversation, Turn
+from brain.turn import Turn
 from brain.turns import Run, Turns
 
 SOON = 0.25

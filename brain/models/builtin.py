@@ -30,7 +30,8 @@ _EDGE = re.compile(
     r"^(?:\[SPECIALIST_RESULT: (?P<name>[^\]\n]+)\]|\(Content of attachment (?P<id>\d{1,9}):\)"
     r"|\[/SPECIALIST_RESULT\]|\(End of attachment \d{1,9}\)"
     r"|\[SPECIALIST_ERROR: (?P<failed>\S+) failed - (?P<reason>.*)\]"
-    r"|\(Attached, by image_id: (?P<files>.*)\)|\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\))$",
+    r"|\(Attached, by image_id: (?P<files>.*)\)|\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\)|\(Spoken, .{1,200}\)"
+    r"|\(Recalled of earlier conversations, .*\))$",
     re.MULTILINE,
 )
 """A line with which a note of Brain begins or ends, or that is one. Whoever writes a message may forge them."""

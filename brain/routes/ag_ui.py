@@ -49,7 +49,7 @@ async def _response(request: Request) -> Response:
         return resumed
     ask, conversation = await read(body, lambda: held(house, ask, spoken))
     await about_to_end(house.turns.newest(wanted.conversation_id, user))
-    run = begun(request, ask, WIRE, held=conversation, survives=0.0)
+    run = await begun(request, ask, WIRE, held=conversation, survives=0.0)
     run.alone()
     return followed(request, run, ag_ui.Encoder(wanted, run.id, run.report().model))
 

@@ -52,7 +52,7 @@ async def _answer(request: Request) -> Response:
     ask, conversation = await read(body, lambda: held(house, ask, spoken))
     if ask.conversation_id is not None:
         await _earlier_ends(house, user, ask.conversation_id)
-    run = begun(request, ask, WIRE, held=conversation, survives=None if wanted.resumable else 0.0)
+    run = await begun(request, ask, WIRE, held=conversation, survives=None if wanted.resumable else 0.0)
     _WANTED[run] = wanted
     if wanted.sdk_version == 5 and not wanted.resumable:
         return led(request, run, _encoder(run))

@@ -41,11 +41,8 @@ async def _posted(request: Request) -> Response:
     if LAST_EVENT_ID in request.headers:  # a reader that was cut off; another turn is not what it asks for
         return _again(request)
     ask = await asked(request)
-    joined = house_of(request).turns.asked(ask)
-    if joined is not None:
-        return followed(request, joined, native.Encoder(joined.id))
-    run = begun(request, ask, "native")
-    return led(request, run, native.Encoder(run.id))
+    run, new = await house_of(request).turns.once(ask, lambda: begun(request, ask, "native"))
+    return (led if new else followed)(request, run, native.Encoder(run.id))
 
 
 async def _got(request: Request) -> Response:
@@ -57,9 +54,8 @@ async def _got(request: Request) -> Response:
     house = house_of(request)
     fields = single(request.query_params.multi_items())
     ask = native.parse_form(fields, [], user_of(request), house.settings, house.names())
-    run = house.turns.asked(ask)
-    if run is None:
-        run = begun(request, ask, "native", survives=READER_SECONDS)
+    run, new = await house.turns.once(ask, lambda: begun(request, ask, "native", survives=READER_SECONDS))
+    if new:
         run.alone()
     return followed(request, run, native.Encoder(run.id))
 

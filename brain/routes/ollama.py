@@ -57,7 +57,7 @@ class Asked:
             return Answer(self._encoder(wanted.model, written=lambda _: "").loaded(wanted.loads))
         turns_url = f"{request.base_url}v1/turns"
         ask, conversation = await read(body, lambda: held(house, ask, spoken))
-        run = begun(request, ask, "ollama", held=conversation, joinable=False)
+        run = await begun(request, ask, "ollama", held=conversation, joinable=False)
         written = Written(settings.show_results, f"{turns_url}/{run.id}", keyed=bool(settings.keys))
         encoder = self._encoder(wanted.model, written=written)
         if wanted.stream:

@@ -57,7 +57,7 @@ async def _answer(request: Request) -> Response:
     user = user_of(request)
     ask, spoken, wanted = await read(body, lambda: parse(body, user, house.settings, house.names(), conversation_id))
     ask, conversation = await read(body, lambda: held(house, ask, spoken))
-    run = begun(request, ask, "openai", held=conversation, joinable=False)
+    run = await begun(request, ask, "openai", held=conversation, joinable=False)
     encoder = _encoder(request, run, wanted, {CONVERSATION: run.conversation_id} if conversation_id else {})
     if wanted.stream:
         return led(request, run, encoder, openai.failed)

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 
 from starlette.requests import ClientDisconnect, Request
@@ -15,15 +14,13 @@ from brain.errors import BadRequest
 from brain.events import Event
 from brain.held import Held
 from brain.house import House
-from brain.messages import Exchange, Spoken
-from brain.passes import Model
+from brain.kept import Conversation
+from brain.engine import narrowed
+from brain.messages import Spoken
 from brain.rates import SOON, too_many
 from brain.report import TurnReport
 from brain.response import Encoder, Refusal, TurnResponse
 from brain.routes.incoming import house_of
-from brain.settings import Rights
-from brain.store.memory import Record
-from brain.turn import Conversation, Turn
 from brain.turns import Run
 
 ENDING_SECONDS = 0.5
@@ -31,7 +28,7 @@ READERS_MOST = 64
 """Of one turn, at once. Each is a stream of its own."""
 
 
-def begun(
+async def begun(
     request: Request,
     ask: Ask,
     wire: str,
@@ -40,84 +37,33 @@ def begun(
     joinable: bool = True,
     survives: float | None = None,
 ) -> Run:
-    """Takes on a turn, which is then to be led: by a response, or alone.
-
-    Args:
-        wire: the protocol of who asks.
-        held: the history that the client holds, with what is asked now; None where Brain holds it. It is the history
-            then in any case; `ask.conversation_id` says under which id the turn is filed, if it is to be.
-        joinable, survives: as `Turns.begin`.
+    """Takes on a turn, which is then to be led: by a response, or alone. The rest is as `Engine.begin`.
 
     Raises:
         BadRequest: when the user may not ask now, or not this.
     """
     house = house_of(request)
-    model = house.model(ask.model)
-    ask = _narrowed(ask, house.settings.rights(ask.user))
     house.allowances.begin(ask.user, time.monotonic())
+    settle = partial(_settle, house, ask.user, request.headers.get("traceparent", ""))
     with ExitStack() as taken:  # given back when the turn cannot begin
         taken.callback(house.allowances.end, ask.user)
-        record = _record(house, ask, filed=held is None or ask.conversation_id is not None)
-        if record is not None:
-            taken.callback(house.store.give_back, record)
-        if held is None:
-            assert record is not None
-            ask, held = conversation.recall(record, ask, model.context_tokens)
-        if record is not None:
-            record.check_room(held.begun or Exchange(ask.message), ask.attachments)
-        turn = _turn(house, ask, held, model)
+        run = await house.begin(ask, wire, settle, held=held, joinable=joinable, survives=survives)
         taken.pop_all()
-    if house.leaving:
-        turn.stop("shutdown")
-    settle = partial(_settle, house, turn.exchange, ask, record, request.headers.get("traceparent", ""))
     house.watch.metrics.began()
-    return house.turns.begin(turn, ask, wire, settle, joinable=joinable, survives=survives)
+    return run
+
+
+def _settle(house: House, user: str | None, traceparent: str, report: TurnReport) -> None:
+    house.allowances.end(user)
+    house.watch.ended(report, traceparent)
 
 
 def held(house: House, ask: Ask, spoken: Sequence[Spoken]) -> tuple[Ask, Conversation]:
     """What is asked by a client that holds the history, and what it goes on from. Long histories take their time."""
-    ask = _narrowed(ask, house.settings.rights(ask.user))
+    ask = narrowed(ask, house.settings.rights(ask.user))
     taken = [specialist.name for specialist in house.registry.usable(ask.specialists)]
     ask, found = Held(ask, taken).conversation(spoken, ask.conversation_id or conversation.new_id())
     return ask, conversation.windowed(found, house.model(ask.model).context_tokens)
-
-
-def _narrowed(ask: Ask, rights: Rights) -> Ask:
-    """The same, with no more specialists than the user may call, and none where the answer must be JSON."""
-    if ask.sampling.format is not None:
-        return replace(ask, specialists=frozenset(), tools=())
-    if rights.specialists is None:
-        return ask
-    return replace(
-        ask, specialists=rights.specialists if ask.specialists is None else rights.specialists & ask.specialists
-    )
-
-
-def _record(house: House, ask: Ask, *, filed: bool) -> Record | None:
-    return house.store.take(ask.user, ask.conversation_id or conversation.new_id()) if filed else None
-
-
-def _turn(house: House, ask: Ask, recalled: Conversation, model: Model) -> Turn:
-    settings = house.settings
-    return Turn(
-        ask,
-        recalled,
-        model,
-        house.registry,
-        system=settings.system,
-        silence=settings.model_idle_seconds,
-        approval_seconds=settings.approval_seconds,
-    )
-
-
-def _settle(
-    house: House, exchange: Exchange, ask: Ask, record: Record | None, traceparent: str, report: TurnReport
-) -> None:
-    if record is not None:
-        conversation.keep(record, ask, exchange)
-        house.store.give_back(record)
-    house.allowances.end(ask.user)
-    house.watch.ended(report, traceparent)
 
 
 def led(request: Request, run: Run, encoder: Encoder, refusal: Refusal | None = None) -> TurnResponse:
@@ -145,10 +91,10 @@ def followed(request: Request, run: Run, encoder: Encoder, after: int = 0) -> Tu
 
 async def about_to_end(run: Run | None) -> None:
     """Waits a moment for a turn of the same conversation, whose client has just stopped reading."""
-    if run is not None and run.journal is not None and not run.over:
+    if run is not None and run.journal is not None:
         with suppress(TimeoutError):
             async with asyncio.timeout(ENDING_SECONDS):
-                await run.journal.end()
+                await run.end()
 
 
 async def whole(request: Request, run: Run) -> list[Event]:

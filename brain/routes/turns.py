@@ -18,9 +18,8 @@ from brain.wire import native
 async def create(request: Request) -> Response:
     """`POST /v1/turns`: begins one, which runs on whoever reads it."""
     ask = await asked(request)
-    run = house_of(request).turns.asked(ask)
-    if run is None:
-        run = begun(request, ask, "native")
+    run, new = await house_of(request).turns.once(ask, lambda: begun(request, ask, "native"))
+    if new:
         run.alone()
     place = f"{request.scope.get('root_path', '')}/v1/turns/{run.id}"
     told = {"turn_id": run.id, "conversation_id": run.conversation_id, "events": f"{place}/events"}

@@ -23,11 +23,12 @@ from whole import Run, say
 from brain.ask import Ask, Limits
 from brain.errors import Refused
 from brain.events import Token
+from brain.kept import Conversation
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.models.openai import reply
 from brain.registry import Registry
 from brain.sampling import UNSAID, Sampling
-from brain.turn import Conversation, Turn
+from brain.turn import Turn
 from brain.wire.native import Encoder
 
 T = TypeVar("T")

@@ -1,0 +1,217 @@
+"""Rooms: what every turn needs, from the first to the last: specialists, models, what is kept. Here turns begin."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import anyio.lowlevel
+
+from brain import conversation
+from brain.ask import Ask
+from brain.conversation import Filing, Window
+from brain.errors import BadRequest, StoreError
+from brain.kept import Conversation, Record
+from brain.messages import Exchange
+from brain.models import AnyModel, Opened, opened
+from brain.registry import Registry
+from brain.report import TurnReport
+from brain.settings import Rights, Settings
+from brain.store import opened as store_opened
+from brain.store.sqlite import SQLite
+from brain.turn import Turn
+from brain.turns import Run, Settle, Turns
+
+ENDING_SECONDS = 2.0
+"""How long a turn that was told to end may take, before the next one of its conversation is refused."""
+
+log = logging.getLogger("brain")
+
+
+class Engine:
+    """Runs turns, for a server, a command or a program.
+
+    Attributes:
+        models: those on offer, the default first; empty until it is opened.
+        turns: those that run, and those that ended a short while ago.
+        leaving: whether it is about to close: turns that begin are told to stop.
+    """
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.store: SQLite
+        self.models: list[Opened] = []
+        self.turns = Turns()
+        self.leaving = False
+        self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
+        self._keeping: set[asyncio.Task[Any]] = set()
+        self._closing: AsyncExitStack | None = None
+
+    async def open(self) -> None:
+        """Opens the store and the models, and starts the specialists that have something to start.
+
+        Raises:
+            BrainError: what is set does not let it start.
+        """
+        if self._closing is not None:
+            return
+        await anyio.lowlevel.checkpoint()  # anyio loads the half of itself that runs: now, and not in the first turn
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            self._closing = stack.pop_all()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self.store = await store_opened(self.settings.store)
+        stack.push_async_callback(self.store.close)
+        await stack.enter_async_context(self.registry.running())
+        self.models = await opened(self.settings, self.registry.usable())
+        for one in self.models:
+            stack.push_async_callback(one.model.aclose)
+        stack.push_async_callback(self._give_up)
+        self.leaving = False
+
+    async def close(self) -> None:
+        """Closes what `open` opened."""
+        if self._closing is not None:
+            closing, self._closing = self._closing, None
+            await closing.aclose()
+
+    async def _give_up(self) -> None:
+        """Ends what still runs without a reader, and waits until it is kept."""
+        await asyncio.gather(*(run.give_up() for run in self.turns.running))
+        if self._keeping:
+            await asyncio.wait(self._keeping)
+        self.turns.close()
+
+    def names(self) -> frozenset[str]:
+        """The models a request may name."""
+        return frozenset(self.settings.model) | {one.model.name for one in self.models}
+
+    def model(self, name: str | None) -> AnyModel:
+        """The model of this name; the default without one."""
+        if not self.models:
+            raise BadRequest("The server is not ready yet.", code="unavailable", status=503)
+        for wanted, one in zip(self.settings.model, self.models, strict=True):
+            if name in (None, wanted, one.model.name):
+                return one.model
+        raise BadRequest(f"model must be one of: {', '.join(sorted(self.names()))}.", "model")
+
+    async def begin(
+        self,
+        ask: Ask,
+        wire: str,
+        settle: Settle,
+        *,
+        held: Conversation | None = None,
+        joinable: bool = True,
+        survives: float | None = None,
+    ) -> Run:
+        """Takes on a turn, which is then to be led. Its question is kept from now on.
+
+        Args:
+            wire: the protocol of who asks.
+            settle: is told, once, how it ended.
+            held: the history that the client holds, with what is asked now; None where Brain holds it. It is the
+                history then in any case; `ask.conversation_id` says under which id the turn is filed, if it is to be.
+            joinable, survives: as `Turns.begin`.
+
+        Raises:
+            BadRequest: `busy`, while another turn of the conversation runs; `too_large`; `not_found`, for what is to be
+                replaced; `unavailable`, when it cannot be kept.
+        """
+        model = self.model(ask.model)
+        ask = narrowed(ask, self.settings.rights(ask.user))
+        question = held.begun if held is not None and held.begun is not None else Exchange("")
+        filing = await self._filed(ask, question) if held is None or ask.conversation_id is not None else None
+        try:
+            if held is None:
+                assert filing is not None
+                ask = replace(ask, attachments=filing.record.files)
+                held = conversation.recall(filing.record, question, self._window, model.context_tokens, model.resume)
+            turn = self._turn(ask, held, model, filing)
+        except BaseException:
+            if filing is not None:
+                self._soon(filing.drop())
+            raise
+        if self.leaving:
+            turn.stop("shutdown")
+        settled = partial(self._settled, turn.exchange, filing, settle)
+        return self.turns.begin(turn, ask, wire, settled, joinable=joinable, survives=survives)
+
+    async def window(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
+        """What a model reads of a conversation before its next question."""
+        found = await self.store.conversation(user, conversation_id, limit=self._window.messages)
+        if found is None:
+            return ()
+        exchanges = [exchange for exchange in found.exchanges if exchange.outcome]
+        record = Record(0, user, conversation_id, exchanges, found.heading.messages // 2)
+        question = Exchange("", asked=datetime.now(UTC))
+        return conversation.recall(record, question, self._window, model.context_tokens, model.resume).exchanges
+
+    async def _filed(self, ask: Ask, question: Exchange) -> Filing:
+        """Keeps the question, and holds its conversation."""
+        user, conversation_id = ask.user or "", ask.conversation_id or conversation.new_id()
+        question.said, question.source, question.asked = ask.message, ask.source, datetime.now(UTC)
+        question.question_id = conversation.new_message_id()
+        await self._others_end(conversation_id, ask)
+        try:
+            record = await self.store.begin(
+                user, conversation_id, question, ask.attachments, replaces=ask.replaces, recent=self._window.messages
+            )
+        except StoreError as error:
+            log.error("a question could not be kept: %s", error)  # noqa: TRY400
+            raise BadRequest(error.message, code="unavailable", status=503) from None
+        question.files = tuple(file.id for file in record.files)
+        return Filing(self.store, record)
+
+    async def _others_end(self, conversation_id: str, ask: Ask) -> None:
+        """Waits for a turn of the conversation that was told to end, or is told so by this one."""
+        run = self.turns.newest(conversation_id, ask.user)
+        if run is None or run.over:
+            return
+        if ask.barge_in:
+            run.stop()
+        if run.stopped:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ENDING_SECONDS):
+                    await run.end()
+
+    def _turn(self, ask: Ask, held: Conversation, model: AnyModel, filing: Filing | None) -> Turn:
+        settings = self.settings
+        return Turn(
+            ask,
+            held,
+            model,
+            self.registry,
+            system=settings.system,
+            silence=settings.model_idle_seconds,
+            approval_seconds=settings.approval_seconds,
+            keep=filing.keep if filing is not None else None,
+        )
+
+    def _settled(self, exchange: Exchange, filing: Filing | None, settle: Settle, report: TurnReport) -> None:
+        if filing is not None and not filing.kept:  # it was cut, and nobody could wait
+            self._soon(filing.keep(exchange))
+        settle(report)
+
+    def _soon(self, keeping: Coroutine[Any, Any, object]) -> None:
+        """Has something kept that nobody can wait for."""
+        task = asyncio.create_task(keeping, name="keep")
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+
+
+def narrowed(ask: Ask, rights: Rights) -> Ask:
+    """The same, with no more specialists than the user may call, and none where the answer must be JSON."""
+    if ask.sampling.format is not None:
+        return replace(ask, specialists=frozenset(), tools=())
+    if rights.specialists is None:
+        return ask
+    return replace(
+        ask, specialists=rights.specialists if ask.specialists is None else rights.specialists & ask.specialists
+    )
