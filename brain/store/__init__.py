@@ -16,12 +16,13 @@ async def opened(setting: str | None) -> SQLite:
     Raises:
         StoreError: naming the file and what to do, for whoever runs the server.
     """
-    store = SQLite(_path(setting))
+    store = SQLite(path_of(setting))
     await store.open()
     return store
 
 
-def _path(setting: str | None) -> Path | None:
+def path_of(setting: str | None) -> Path | None:
+    """The file that STORE names; None for memory."""
     kind, _, place = (setting or "sqlite:").partition(":")
     if kind == "memory":
         return None
