@@ -20,7 +20,7 @@ _DELIMITER = re.compile(
       | (?<=SPECIALIST_REQUEST\[)
       | (?<=<)(?=\s*+(?:/\s*+)?(?:function_call|tool_call)\s*+>)
       | (?<=@)(?=[A-Za-z][A-Za-z0-9_-]*_specialist\()
-      | (?<=\()(?=\s*+(?:(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:))
+      | (?<=\()(?=\s*+(?:(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:|Recalled\s+of\b))
     )""",
     re.VERBOSE | re.IGNORECASE,
 )

@@ -1,0 +1,143 @@
+"""Rooms: what the memory does while nobody waits: vectors for what lacks one, summaries of conversations that rest."""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+from brain.errors import ModelError, StoreError
+from brain.kept import Item, Resting
+from brain.memory.meaning import Meaning
+from brain.memory.resting import Pauses, Writer, memory_of, writes
+from brain.memory.shelf import Shelf
+
+log = logging.getLogger("brain")
+
+BATCH = 32
+VECTORS_SECONDS = 60.0
+"""How often is looked for what lacks a vector, when nothing was saved here."""
+LOOK_SECONDS = (1.0, 60.0)
+IDLE_SECONDS = 0.2
+"""How often is looked whether a turn began, which the model is left to at once."""
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+TRIES = 3
+"""After so many failures with one conversation alone, the user's words are kept instead of a summary."""
+_ANY = "?"
+"""No model has this key, so that anything lacks its vector."""
+
+
+class Background:
+    """The work behind the turns of one process.
+
+    Args:
+        written: told of a user whose memory changed.
+        idle: whether no turn runs.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        model: Writer,
+        meaning: Meaning,
+        rest_seconds: float,
+        now: Callable[[], datetime],
+        new_id: Callable[[str], Awaitable[str]],
+        written: Callable[[str], None],
+        idle: Callable[[], bool],
+    ) -> None:
+        self._shelf, self._model, self._meaning = shelf, model, meaning
+        self._rest, self._now, self._new_id = timedelta(seconds=rest_seconds), now, new_id
+        self._written, self._idle = written, idle
+        self._pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic)
+        self._failures: Counter[tuple[str, str]] = Counter()
+        self.saved = asyncio.Event()
+
+    async def embed(self) -> None:
+        """Gives vectors to what lacks them, for ever."""
+        while True:
+            self.saved.clear()
+            await self._safely(self._embed_all)
+            try:
+                async with asyncio.timeout(VECTORS_SECONDS):
+                    await self.saved.wait()
+            except TimeoutError:
+                continue
+
+    async def summarise(self) -> None:
+        """Writes down what rests, one conversation after the other, for ever."""
+        least, most = LOOK_SECONDS
+        pause = min(most, max(least, self._rest.total_seconds() / 10))
+        while True:
+            may = self._idle() and self._pauses.over
+            if not may or not await self._safely(self._summarise_next):
+                await asyncio.sleep(pause)
+
+    async def _safely(self, work: Callable[[], Awaitable[bool]]) -> bool:
+        """Does a piece of work; what goes wrong is logged, and ends nothing but the piece."""
+        try:
+            return await work()
+        except StoreError as error:
+            log.warning("memory: %s", error)
+        except Exception:
+            log.exception("memory: its background work failed")
+        self._pauses.failed()
+        return False
+
+    async def _embed_all(self) -> bool:
+        """Nobody is asked for vectors as long as there is nothing to make any of."""
+        if not await self._shelf.lacking(_ANY, 1) or not await self._meaning.examined():
+            return False
+        assert self._meaning.grade is not None
+        key = self._meaning.grade.key
+        while rows := await self._shelf.lacking(key, BATCH):
+            vectors = await self._meaning.of([item.text for _, item in rows])
+            if vectors is None:
+                return False
+            told = zip(rows, vectors, strict=True)
+            await self._shelf.embed(key, [(user, item.id, item.text, vector) for (user, item), vector in told])
+        return True
+
+    async def _summarise_next(self) -> bool:
+        """Takes on one conversation; whether there was one, and it went well."""
+        for resting in await self._shelf.resting(self._now() - self._rest, 1):
+            return await self._summarise(resting)
+        return False
+
+    async def _summarise(self, resting: Resting) -> bool:
+        about = resting.user, resting.conversation_id
+        model = self._model if writes(self._model) and self._failures[about] < TRIES else None
+        new_id = resting.memory.id if resting.memory else await self._new_id(resting.user)
+        try:
+            item = await self._while_idle(memory_of(resting, model, new_id, self._now()))
+        except (ModelError, TimeoutError) as error:
+            log.info("memory: a conversation could not be summarised, which is tried again: %r", error)
+            self._pauses.failed()
+            if not isinstance(error, ModelError) or error.code != "model_unreachable":
+                self._failures[about] += 1
+            return False
+        except _Busy:
+            return False
+        await self._shelf.rested(resting, item)
+        self._written(resting.user)
+        self.saved.set()
+        del self._failures[about]
+        self._pauses.went_well()
+        return True
+
+    async def _while_idle(self, work: Awaitable[Item | None]) -> Item | None:
+        """The model is given up as soon as a turn needs it."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=IDLE_SECONDS)
+                if not task.done() and not self._idle():
+                    raise _Busy
+            return task.result()
+        finally:
+            task.cancel()
+
+
+class _Busy(Exception):
+    """A turn began."""

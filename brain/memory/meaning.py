@@ -1,0 +1,178 @@
+"""Rooms: texts as vectors, made by the model's server. They count only once they have shown that they mean something.
+
+The exam is short questions whose answers share no word with them. A chat model that hands out vectors of no meaning
+fails it, and words alone are used.
+"""
+
+import asyncio
+import hashlib
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from brain.kept import Near
+
+log = logging.getLogger("brain")
+
+QUERY_SECONDS = 0.25
+BATCH_SECONDS = 60.0
+AGAIN_SECONDS = 300.0
+"""How long a server that has no vectors is not asked again."""
+LATE_MOST = 3
+"""So many questions in a row whose vectors came too late; then the server is left in peace for a while."""
+TEXT_LENGTH = 2000
+SHORT_LENGTH = 200
+PASSED = 6
+FLOOR_SHARE = 0.3
+"""Of the way from a wrong answer's cosine to a right one's."""
+_EXAM = (
+    ("What can I eat tonight?", "Meat and fish are never on the table of a vegetarian."),
+    ("Which medicine is dangerous for me?", "An allergy to penicillin was found in childhood."),
+    ("Who are my relatives?", "A sister, two brothers and their mother live in Bergen."),
+    ("How do I earn money?", "The job is that of a bridge engineer at the harbour."),
+    ("Which pet is at home?", "A small dog called Pickle sleeps in the kitchen."),
+    ("Where should we go on holiday?", "Hiking trips in the mountains are preferred over beaches."),
+    ("What is wrong with my computer?", "The laptop's battery is swollen and its screen flickers."),
+    ("Which music do I like?", "Bach's cello suites are played every Sunday."),
+)  # fmt: skip
+
+
+class Embedder(Protocol):
+    """What makes vectors."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What the exam told of a model's vectors.
+
+    Attributes:
+        key: names the model by its vectors, since another one may serve under the same name later.
+        own: the mean cosine of a question and its answer.
+        floor: below it, by the exam, a text has nothing to do with a question.
+    """
+
+    key: str
+    size: int
+    right: int
+    own: float
+    floor: float
+
+
+class Meaning:
+    """The vectors of one model."""
+
+    def __init__(self, model: Embedder) -> None:
+        self._model = model
+        self._not_before = 0.0
+        self._late = 0
+        self.grade: Grade | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the exam is passed, and the server not left in peace."""
+        return self.grade is not None and self.grade.right >= PASSED and time.monotonic() >= self._not_before
+
+    async def examined(self) -> bool:
+        """Has the model sit the exam, once; whether its vectors can be used now."""
+        if self.grade is None and time.monotonic() >= self._not_before:
+            answers = await self._embedded([text for pair in _EXAM for text in pair])
+            if answers is None:
+                return False
+            self.grade = await asyncio.to_thread(graded, self._model.name, answers)
+            told = "count" if self.usable else "tell nothing, so that words alone count"
+            log.info("memory: the vectors of %s %s", self._model.name, told)
+        return self.usable
+
+    async def near(self, text: str) -> Near | None:
+        """The vector of a question, if it comes at once; words must do without."""
+        if not self.usable or self.grade is None:
+            return None
+        try:
+            async with asyncio.timeout(QUERY_SECONDS):
+                vectors = await self._embedded([text[:TEXT_LENGTH]])
+        except TimeoutError:
+            self._late += 1
+            if self._late >= LATE_MOST:
+                self._late = 0
+                self._rest("its vectors come too late")
+            return None
+        self._late = 0
+        return Near(self.grade.key, vectors[0]) if vectors else None
+
+    async def of(self, texts: Sequence[str]) -> list[list[float]] | None:
+        """A vector for each text; None when the server makes none any more.
+
+        One that the server refuses even when short gets a vector that is near to nothing.
+        """
+        vectors = await self._tried(texts)
+        if vectors is not None or self.grade is None:
+            return vectors
+        found = [await self._alone(text, self.grade.size) for text in texts]
+        if await self._embedded([_EXAM[0][0]]) is None:
+            return None
+        return found
+
+    async def _alone(self, text: str, size: int) -> list[float]:
+        vectors = await self._tried([text]) or await self._tried([text[:SHORT_LENGTH]])
+        return vectors[0] if vectors else [1.0, *[0.0] * (size - 1)]
+
+    async def _tried(self, texts: Sequence[str]) -> list[list[float]] | None:
+        try:
+            async with asyncio.timeout(BATCH_SECONDS):
+                return await _vectors(self._model, [text[:TEXT_LENGTH] for text in texts], self.grade)
+        except TimeoutError:
+            return None
+
+    async def _embedded(self, texts: Sequence[str]) -> list[list[float]] | None:
+        """The same, and a server that fails is not asked again for a while."""
+        vectors = await _vectors(self._model, texts, self.grade)
+        if vectors is None:
+            self._rest("it gives no vectors")
+        return vectors
+
+    def _rest(self, why: str) -> None:
+        log.info("memory: words alone count for a while: %s, %s", self._model.name, why)
+        self._not_before = time.monotonic() + AGAIN_SECONDS
+
+
+async def _vectors(model: Embedder, texts: Sequence[str], grade: Grade | None) -> list[list[float]] | None:
+    """What the server makes of texts; None when that is not one finite vector for each, of the right length."""
+    try:
+        vectors = await model.embed(texts)
+    except Exception:  # noqa: BLE001 - a server that is gone, slow or talks nonsense; the words are there still
+        return None
+    lengths = {len(vector) for vector in vectors} | ({grade.size} if grade is not None else set())
+    if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:
+        return None
+    return vectors if all(map(math.isfinite, (number for vector in vectors for number in vector))) else None
+
+
+def graded(name: str, answers: Sequence[Sequence[float]]) -> Grade:
+    """How an exam went whose questions and answers have these vectors, in turn."""
+    rows = [_unit(row) for row in answers]
+    cosines = [[sum(a * b for a, b in zip(q, a_, strict=True)) for a_ in rows[1::2]] for q in rows[0::2]]
+    count = len(cosines)
+    own = sum(cosines[n][n] for n in range(count)) / count
+    others = (sum(map(sum, cosines)) - own * count) / (count * (count - 1))
+    right = sum(max(range(count), key=row.__getitem__) == n for n, row in enumerate(cosines))
+    return Grade(_key(name, rows), len(rows[0]), right, own, others + FLOOR_SHARE * (own - others))
+
+
+def _unit(vector: Sequence[float]) -> list[float]:
+    length = math.hypot(*vector) or 1.0
+    return [number / length for number in vector]
+
+
+def _key(name: str, rows: Sequence[Sequence[float]]) -> str:
+    """The name of a model, its size, and where its vectors are longest, which rounding does not change."""
+    longest = [max(range(len(row)), key=lambda place, row=row: abs(row[place])) for row in rows[:4]]  # type: ignore[misc]
+    digest = hashlib.blake2b(repr((len(rows[0]), longest)).encode(), digest_size=4).hexdigest()
+    return f"{name}#{digest}"

@@ -1,0 +1,115 @@
+"""Rooms: which facts and memories belong to a question. Pure; nothing that is not to the point comes."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from brain import prompts
+from brain.kept import Item
+from brain.memory.tables import ONESELF
+from brain.memory.words import Known, content, telling, words
+from brain.usage import BYTES_A_TOKEN, size
+
+LONG = 12
+"""Telling words of a question from which on a single one says little."""
+HALF = 0.5
+WORDS_WEIGHT = 0.5
+"""Of the item that has most of a question's words; the nearest in meaning has about 1."""
+FILL_SHARE = 0.5
+"""The part of the budget for what matters without sharing a word, such as what somebody does not eat."""
+ITEM_SHARE = 0.5
+SAID_LENGTH = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a store found for a question, best first.
+
+    Attributes:
+        by_words: with scores of which only the order and the ratio tell anything.
+        by_meaning: with cosines.
+        floor, own: the cosines that, by the exam, part what belongs together from what does not, and that it has.
+    """
+
+    by_words: Sequence[tuple[Item, float]] = ()
+    by_meaning: Sequence[tuple[Item, float]] = ()
+    floor: float = 0.0
+    own: float = 1.0
+    items: Mapping[str, Item] = field(init=False)
+
+    def __post_init__(self) -> None:
+        items = {item.id: item for item, _ in (*self.by_words, *self.by_meaning)}
+        object.__setattr__(self, "items", items)
+
+
+def ranked(question: str, found: Found, *, strict: bool = True) -> list[Item]:
+    """The items that belong to a question, best first. Meaning weighs more than words: it finds other wordings.
+
+    Args:
+        strict: whether a single word in common may be too little, as for what nobody looked for.
+    """
+    most = max((score for _, score in found.by_words), default=0.0) or 1.0
+    asked = _Asked(question)
+    shares = {item.id: score / most for item, score in found.by_words if not strict or asked.fits(item)}
+    width = max(found.own - found.floor, 0.05)
+    near = {item.id: (cosine - found.floor) / width for item, cosine in found.by_meaning if cosine >= found.floor}
+
+    def score(item_id: str) -> float:
+        return near.get(item_id, 0.0) + WORDS_WEIGHT * shares.get(item_id, 0.0) ** 2
+
+    return [found.items[item_id] for item_id in sorted({**near, **shares}, key=score, reverse=True)]
+
+
+class _Asked:
+    """The words of a question that tell what it is about, and whether it is about the user."""
+
+    def __init__(self, question: str) -> None:
+        self._telling = telling(question)
+        self._of_oneself = bool(ONESELF.intersection(words(question)))
+
+    def fits(self, item: Item) -> bool:
+        """Whether an item has enough of them."""
+        there = content(item.text)
+        common = len(self._telling) - len(Known(there).missing(self._telling))
+        if common >= 2 or common >= HALF * len(there):
+            return common > 0
+        return common == 1 and (
+            common >= HALF * len(self._telling) or (self._of_oneself and len(self._telling) <= LONG)
+        )
+
+
+def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:
+    """Those that fit into the budget: what belongs to the question, then facts about the user, newest first."""
+    room = tokens * BYTES_A_TOKEN - size(prompts.recall_note([]))
+    fill = int(room * FILL_SHARE)
+    taken: dict[str, Item] = {}
+    for item, of_fill in (*((item, False) for item in relevant), *((item, True) for item in about_user)):
+        cost = size(prompts.recalled(item, _most(tokens)))
+        if item.id in taken or item.id in present or cost > (min(room, fill) if of_fill else room):
+            continue
+        taken[item.id] = item
+        room -= cost
+        fill -= cost if of_fill else 0
+    return list(taken.values())
+
+
+def note(items: Sequence[Item], tokens: int) -> str:
+    """What the model reads of them."""
+    return prompts.recall_note([prompts.recalled(item, _most(tokens)) for item in items]) if items else ""
+
+
+def sentence(items: Sequence[Item]) -> str:
+    """What the user reads of them."""
+    facts = sum(item.kind == "fact" for item in items)
+    counted = [_count(facts, "fact", "facts"), _count(len(items) - facts, "memory", "memories")]
+    text = "; ".join(item.text for item in items)
+    shown = text if len(text) <= SAID_LENGTH else text[: SAID_LENGTH - 1].rstrip() + "…"
+    return f"Recalled {' and '.join(filter(None, counted))}: {shown}" if items else ""
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}" if number else ""
+
+
+def _most(tokens: int) -> int:
+    """Bytes that one item may take of the budget."""
+    return int(tokens * BYTES_A_TOKEN * ITEM_SHARE)

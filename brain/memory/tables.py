@@ -1,0 +1,69 @@
+"""Rooms: words of English, some German and a little of CJK, by what they do to a sentence. Data."""
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STOP = _set(
+    "a about after all also am an and any are as at be been being but by ca can could d did do does doing done for "
+    "from get gets go going got had has have having he her hers here him his how i if in into is it its itself just "
+    "let me might mine much must my myself now of off ok okay on one or our ours out own please shall she should so "
+    "some than that the their theirs them then there these they this those to too up us user users very was we well "
+    "were what when where which while who whom whose why will with wo would yes you your yours aber als auch auf "
+    "aus bei bin bist da dann das dass dem den der des die dir dich doch du ein eine einem einen einer eines er es "
+    "euch eure fur hab habe haben habt hast hat hatte hatten ich ihm ihn ihr ihre ihren im ins ist ja kann mal man "
+    "mein meine meinem meinen meiner meines mich mir mit nach nun nur ob oder schon sehr sein seine seinen sich sie "
+    "sind um und uns unser unsere vom von vor war waren wenn wer werde wie wir wird zu zum zur nutzer benutzer "
+    "我 你 您 他 她 它 们 們 的 了 是 在 有 很 和 也 就 都 着 過 过 呢 吗 嗎 吧 啊 请 請 "
+    "私 僕 俺 は が を に の へ で と も よ ね だ 저 나 내 제 는 은 이 가 을 를 에 의 도 "
+    "와 과 요 다"
+)
+"""Function words and pronouns, which tell nothing."""
+NEGATIONS = _set(
+    "not no never none nobody nothing neither nor without cannot hardly barely dont doesnt didnt isnt arent wasnt "
+    "werent cant wont hasnt havent wouldnt shouldnt longer anymore stopped quit nicht nichts nie niemals niemand "
+    "kein keine keinen keinem keiner ohne weder aufgehort "
+    "不 没 沒 無 无 未 別 别 ん ぬ 않 안 못 없 아니"
+)
+LIGHT = _set(
+    "like likes liked love loves loved hate hates prefer prefers want wants wanted need needs know knows think "
+    "thinks say says said tell told make makes made use uses used give take come see look find feel call called try "
+    "keep ask asked good bad best better nice great new old big little many more most other same thing things lot "
+    "kind really always often usually sometimes still today tomorrow yesterday day days time times week year years "
+    "way again back remember morning evening night thank thanks hello hi hey please write wrote written explain "
+    "work works worked working show list mean means word helpful help helped people person talk talked speak spoke "
+    "discuss discussed question answer mag magst mochte mochten will liebe weiss wissen sagen machen mache gut neu "
+    "alt immer oft noch heute morgen gestern tag jahr jahre mal gern gerne lieblings arbeite arbeitet guten danke "
+    "hallo bitte favourite favorite "
+    "喜 欢 歡 爱 愛 想 要 好"
+)
+"""Words that two statements may share and still have nothing to do with each other."""
+PEOPLE = _set(
+    "sister brother mother father mom mum dad mama papa parents wife husband partner fiance fiancee girlfriend "
+    "boyfriend son daughter child children kid kids baby friend friends boss colleague colleagues neighbour "
+    "neighbor uncle aunt cousin nephew niece grandmother grandfather grandma grandpa roommate flatmate teacher "
+    "doctor patient client customer dog cat pet schwester bruder mutter vater eltern frau mann sohn tochter kind "
+    "kinder freund freundin chef chefin kollege kollegin nachbar nachbarin onkel tante oma opa hund katze "
+    "姐 妹 哥 弟 妈 爸 母 父 妻 夫 友"
+)
+"""Whom a sentence can be about instead of the user."""
+ONESELF = _set("i me my we our us mine ich mich mir mein meine meinen wir uns unser 我 私 僕 俺 나 저 내")
+UNREAL = _set(
+    "if unless wish wishes would might maybe perhaps possibly probably almost nearly suppose supposing imagine "
+    "pretend hypothetically want wants wanted hope hopes plan plans forget forgot ignore wrong false untrue joking "
+    "kidding lie used formerly former previously ago ex wenn falls ob vielleicht wahrscheinlich fast wunsche mochte "
+    "wurde ware vergiss falsch fruher ehemals wollte will "
+    "如 果 想 希 忘"
+)
+"""Words that take something back, or say that it is not so, or no longer, or not yet."""
+PAST = _set("was were had war waren hatte hatten")
+OTHERS = PEOPLE | _set("he she they his their him everybody everyone somebody someone people 他 她 彼")
+"""Whom else a sentence can be about."""
+PREFERRING = _set(
+    "like likes love loves hate hates dislike dislikes prefer prefers favourite favorite enjoy enjoys mag mogen "
+    "liebe liebt hasse hasst bevorzuge lieber lieblings "
+    "喜 欢 歡 爱 愛 讨 厌 好"
+)
+PERSONAL = _set("i am my me we our ich bin mein meine mir user users 我 私 僕 俺 저 나")
+ARTICLES = _set("a an ein eine")

@@ -1,0 +1,108 @@
+"""Rooms: the words of a text that tell something, so that two texts can be compared; English, some German, CJK."""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+import regex
+
+from brain.memory.tables import LIGHT, NEGATIONS, STOP
+
+_MARKS = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")
+_HIDDEN = regex.compile(r"[\p{Cf}\p{Cc}]+")
+_OWNED = regex.compile(r"(?<=\p{L})['’‘ʼ](?:s|m|re|ve)\b")
+_SHORT = {"d": " would", "ll": " will"}
+_SHORTENED = regex.compile(r"(?<=\p{L})['’‘ʼ](d|ll)\b")
+_NOT = regex.compile(r"(?<=\p{L})n['’‘ʼ]t\b")
+_WORD = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"  # no spaces between words: each character is one
+    r"|(?:(?<!\w)[-−](?=\d))?[\p{L}\p{N}--[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]][\p{L}\p{M}\p{N}"
+    r"--[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]]*"
+    r"(?:(?:[.@:]|(?<=\d)[,/-](?=\d))[\p{Latin}\p{N}]+)*[+#]*"
+    r"|[%‰°\p{Sc}]",
+    regex.V1,
+)
+_ORDINAL = regex.compile(r"^(\d+)(?:st|nd|rd|th)$")
+_CJK = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]")
+_FILLERS = regex.compile(
+    r"用户|用戶|使用者|ユーザー|사용자|非常|でした|ました|である|です|ます|입니다|이에요|예요|습니다"
+)
+"""The user, politeness, and what only looks like a negation."""
+_ENDINGS = frozenset(["", "s", "es", "e", "ed", "d", "ing", "y", "ies", "ied", "ic", "ical", "ly"])
+_LONG_ENDINGS = _ENDINGS | frozenset(["n", "en", "er", "em", "et", "t", "st", "te", "ten", "es", "ens", "ern", "ian"])
+_LONG = 4
+
+
+def words(text: str) -> tuple[str, ...]:
+    """All words of a text in their order, folded: case, accents, widths, ordinals and short forms."""
+    text = unicodedata.normalize("NFKC", text).casefold()
+    text = _HIDDEN.sub(lambda hidden: " " if hidden[0].isspace() else "", text)
+    text = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", text)))
+    text = _SHORTENED.sub(lambda short: _SHORT[short[1]], _OWNED.sub("", _FILLERS.sub(" ", text)))
+    text = _NOT.sub(" not", text)
+    return tuple(_ORDINAL.sub(r"\1", word) for word in _WORD.findall(text))
+
+
+def content(text: str) -> tuple[str, ...]:
+    """The words that tell something, each once: neither function words, nor pronouns, nor negations."""
+    return tuple(dict.fromkeys(word for word in words(text) if word not in STOP and word not in NEGATIONS))
+
+
+def telling(text: str) -> tuple[str, ...]:
+    """The same without words that say little by themselves."""
+    return tuple(word for word in content(text) if word not in LIGHT)
+
+
+def negated(found: Iterable[str]) -> bool:
+    """Whether there is a negation among words."""
+    return any(word in NEGATIONS for word in found)
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two words are the same but for how they end: `live` and `lives`, `allergy` and `allergic`."""
+    if one == other:
+        return True
+    if not (one.isalpha() and other.isalpha()) or _CJK.match(one) or _CJK.match(other):
+        return False
+    common = _common(one, other)
+    if common < _LONG - 1:
+        return False
+    endings = _LONG_ENDINGS if common >= _LONG else _ENDINGS
+    return _ending(one, common) in endings and _ending(other, common) in endings
+
+
+def _common(one: str, other: str) -> int:
+    common = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        common += 1
+    return common
+
+
+def _ending(word: str, common: int) -> str:
+    """What comes behind the beginning, without a letter that is doubled: `preferred`."""
+    ending = word[common:]
+    return ending[1:] if len(ending) > 1 and ending[0] == word[common - 1] else ending
+
+
+class Known:
+    """Words that are there, to be looked up by how they begin."""
+
+    def __init__(self, found: Iterable[str]) -> None:
+        self._begun: dict[str, list[str]] = {}
+        for word in dict.fromkeys(found):
+            self._begun.setdefault(word[: _LONG - 1], []).append(word)
+
+    def __contains__(self, word: str) -> bool:
+        return any(alike(word, other) for other in self._begun.get(word[: _LONG - 1], ()))
+
+    def missing(self, wanted: Sequence[str]) -> list[str]:
+        """Those of the wanted words that are not there."""
+        return [word for word in wanted if word not in self]
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two texts say the same: the same words that tell something, and both or neither with a negation."""
+    first, second = content(one), content(other)
+    alike_words = not Known(first).missing(second) and not Known(second).missing(first)
+    return bool(first) and alike_words and negated(words(one)) == negated(words(other))
