@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Package = importlib.metadata.Distribution | None
 ENTRY_POINTS = "brain.specialists"
 ANSWERS_KEPT = 256
+AnswerKey = tuple[str | None, Hashable]
+"""Whose an answer is, and to what."""
 log = logging.getLogger("brain")
 
 
@@ -97,7 +99,7 @@ class Registry(Mapping[str, Entry]):
     def __init__(self, settings: Settings | None = None, provide: Iterable[Any] = ()) -> None:
         self._settings = settings or Settings()
         self._entries: dict[str, Entry] = {}
-        self._answers: OrderedDict[Hashable, tuple[float, Answer]] = OrderedDict()
+        self._answers: OrderedDict[AnswerKey, tuple[float, Answer]] = OrderedDict()
         self._settable: dict[str, set[str]] = {}  # by specialist, refused ones too: the variables that it reads
         self.provided: Mapping[type, Any] = {type(value): value for value in provide}
         self.refused: list[Refusal] = []
@@ -164,6 +166,7 @@ class Registry(Mapping[str, Entry]):
             "needs: ": (_injected(specialist.needs), own),
             "lifespan: ": (_injected(specialist.lifespan), own),
             "health: ": (_injected(specialist.health), (*own, Context)),
+            "forget: ": (_injected(specialist.forget), own),
         }
         for what, (injected, kinds) in functions.items():
             lacking = unprovided(injected, kinds)
@@ -218,17 +221,22 @@ class Registry(Mapping[str, Entry]):
                         stack.push_async_callback(_stop, name, life)
             yield
 
-    def recall(self, key: Hashable) -> Answer | None:
+    def recall(self, key: AnswerKey) -> Answer | None:
         """An answer kept under this key, if it may still be given."""
         until, answer = self._answers.get(key, (0.0, None))
         return answer if time.monotonic() < until else None
 
-    def keep(self, key: Hashable, answer: Answer, seconds: float) -> None:
+    def keep(self, key: AnswerKey, answer: Answer, seconds: float) -> None:
         """Keeps an answer for so long."""
         self._answers[key] = (time.monotonic() + seconds, answer)
         self._answers.move_to_end(key)
         while len(self._answers) > ANSWERS_KEPT:
             self._answers.popitem(last=False)
+
+    def forget(self, user: str | None) -> None:
+        """Forgets the answers that are kept for a user."""
+        for key in [key for key in self._answers if key[0] == user]:
+            del self._answers[key]
 
     def _take(self, name: str, origin: str, load: Callable[[], Any], package: Package = None) -> None:
         try:

@@ -20,6 +20,7 @@ from brain import Citation, Context, Progress, Refused, Result, specialist
 from specialists._knowledge import keeping, vectors
 from specialists._knowledge.command import indexed as index
 from specialists._knowledge.database import Damaged, Unreachable
+from specialists._knowledge.forgetting import forgotten
 from specialists._knowledge.index import Index, Root, on_index, path_for
 from specialists._knowledge.searching import Found, Scope, fetched, ranked
 from specialists._knowledge.worker import Job
@@ -102,6 +103,11 @@ def health(*, settings: KnowledgeSettings) -> str | None:
     return None
 
 
+async def forget(user: str, conversation_id: str | None, *, settings: KnowledgeSettings) -> None:
+    """Drops the uploads of a conversation, or all that is in the index of a user."""
+    await forgotten(path_for(settings.home, user), conversation_id)
+
+
 @asynccontextmanager
 async def lifespan() -> AsyncIterator[None]:
     """Ends what is read in the background with the server."""
@@ -115,6 +121,7 @@ async def lifespan() -> AsyncIterator[None]:
     settings=KnowledgeSettings,
     health=health,
     lifespan=lifespan,
+    forget=forget,
     tags=("documents", "search", "files"),
     examples=(
         "what do my documents say about the notice period",

@@ -514,17 +514,27 @@ def test_an_error_while_serving_goes_through_a_lifespan_that_swallows() -> None:
 
 def test_answers_are_kept_for_a_while_and_not_without_end() -> None:
     registry = Registry()
-    registry.keep("a", Answer("x"), 60)
-    registry.keep("b", Answer("y"), 0.01)
-    assert registry.recall("a") == Answer("x")
-    assert registry.recall("nothing") is None
+    registry.keep(("ada", "a"), Answer("x"), 60)
+    registry.keep(("ada", "b"), Answer("y"), 0.01)
+    assert registry.recall(("ada", "a")) == Answer("x")
+    assert registry.recall(("bob", "a")) is None
+    assert registry.recall(("ada", "nothing")) is None
     time.sleep(0.02)
-    assert registry.recall("b") is None
+    assert registry.recall(("ada", "b")) is None
     for n in range(256):
-        registry.keep(n, Answer(str(n)), 60)
-    assert registry.recall("a") is None
-    assert registry.recall(0) == Answer("0")
-    assert registry.recall(255) == Answer("255")
+        registry.keep(("ada", n), Answer(str(n)), 60)
+    assert registry.recall(("ada", "a")) is None
+    assert registry.recall(("ada", 0)) == Answer("0")
+    assert registry.recall(("ada", 255)) == Answer("255")
+
+
+def test_the_answers_that_are_kept_for_a_user_can_be_forgotten() -> None:
+    registry = Registry()
+    for user in ("ada", "bob", None):
+        registry.keep((user, "a"), Answer("x"), 60)
+    registry.forget("ada")
+    assert registry.recall(("ada", "a")) is None
+    assert registry.recall(("bob", "a")) == registry.recall((None, "a")) == Answer("x")
 
 
 def test_what_clients_may_know() -> None:

@@ -143,6 +143,8 @@ def undocumented(city: str) -> str:
         ({"activates_on": "image"}, "activates_on must be a list of texts"),
         ({"health": "yes"}, "health must be a function"),
         ({"lifespan": 1}, "lifespan must be a function"),
+        ({"forget": lambda user: None}, "forget must take a user and the id of a conversation"),
+        ({"forget": 1}, "it is no function whose parameters can be read: 1 is not a callable object"),
         ({"timeouts": 5, "colour": "red"}, "unknown option colour, timeouts"),
     ],
 )

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -109,7 +109,17 @@ def keeper() -> Keeper:
 
 async def stopped() -> None:
     """Ends all that is going on; what was done by then is kept."""
-    tasks = [work.task for work in keeper().works.values()]
+    await _ended(keeper().works.values())
+
+
+async def given_up(path: Path, conversation: str | None) -> None:
+    """Ends what is going on about an index, or about one conversation in it."""
+    works = keeper().works.items()
+    await _ended([work for key, work in works if key[0] == path and conversation in (None, key[1])])
+
+
+async def _ended(works: Iterable[Work]) -> None:
+    tasks = [work.task for work in works]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

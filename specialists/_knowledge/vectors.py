@@ -245,6 +245,12 @@ def matrix(index: Index) -> Matrix | None:
     return found if len(found.chunks) else None
 
 
+def dropped(path: Path) -> None:
+    """Lets go of those of an index that is no more."""
+    with _lock:
+        _matrices.pop(path, None)
+
+
 def _empty(probe: bytes) -> Matrix:
     import numpy as np
 

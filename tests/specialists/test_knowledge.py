@@ -295,6 +295,48 @@ def test_uploads_are_found_in_their_conversation_only(settings: KnowledgeSetting
     assert "three months" in answer(knowledge, {"query": "notice"}, other)
 
 
+def forgets(settings: KnowledgeSettings, user: str, conversation: str | None) -> None:
+    assert knowledge.forget is not None
+    asyncio.run(knowledge.forget(user, conversation, settings=settings))  # type: ignore[arg-type]
+
+
+def test_the_uploads_of_a_conversation_are_forgotten_and_nothing_else(settings: KnowledgeSettings) -> None:
+    note = ("note.txt", b"The zebra is called Hilda.")
+    for user in ("local", "ada"):
+        for chat in ("c1", "c2"):
+            answer(knowledge, {"query": "zebra"}, of(settings, user, note, chat=chat))
+    path = path_for(settings.home, "local")
+    forgets(settings, "local", "c1")
+    with closing(Index(path)) as index:
+        assert [root.place for root in index.roots("conversation")] == ["c2"]
+        index.db.execute("INSERT INTO passage (passage) VALUES ('integrity-check')")
+    assert "three months" in asked(settings, "notice period")
+    forgets(settings, "local", "c2")
+    assert b"Hilda" not in path.read_bytes()
+    with closing(Index(path_for(settings.home, "ada"))) as index:
+        assert [root.place for root in index.roots("conversation")] == ["c1", "c2"]
+
+
+def test_all_of_a_user_is_forgotten_also_in_the_file(settings: KnowledgeSettings) -> None:
+    note = ("note.txt", b"The zebra is called Hilda.")
+    for user in ("local", "ada"):
+        answer(knowledge, {"query": "zebra"}, of(settings, user, note))
+    path = path_for(settings.home, "local")
+    forgets(settings, "local", None)
+    rest = path.read_bytes()
+    assert [word for word in (b"Hilda", b"hilda", b"zebra", b"months", b"handbook") if word in rest] == []
+    with closing(Index(path)) as index:
+        assert (index.roots(), index.passages(), index.note("reader")) == ([], 0, None)
+    assert "three months" in asked(settings, "notice period"), "the folders of the settings are read again"
+    assert "Hilda" in answer(knowledge, {"query": "zebra"}, of(settings, "ada", note))
+
+
+def test_there_may_be_nothing_to_forget(settings: KnowledgeSettings) -> None:
+    forgets(settings, "eve", "c1")
+    forgets(settings, "eve", None)
+    assert not path_for(settings.home, "eve").exists()
+
+
 def test_a_call_without_a_user_has_its_uploads(settings: KnowledgeSettings) -> None:
     note = ("note.txt", b"The zebra is called Hilda.")
     assert "Hilda" in answer(knowledge, {"query": "zebra notice"}, of(settings, None, note))
