@@ -21,7 +21,7 @@ NAMES_MOST = 100
 COMMAS_MOST = 500_000
 """More than message and system have; values have one between them, and counting takes no time."""
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _EVENT_ID = re.compile(r"(?P<turn>t[0-9a-f]{16})\.(?P<number>[0-9]{1,9})")
 
 
@@ -162,7 +162,7 @@ def ask_without_message(sent: Sent, user: str | None, settings: Settings, models
     if len(sent.system) > MESSAGE_LENGTH:
         raise BadRequest(f"system may be {MESSAGE_LENGTH:,} characters long.", "system", code="too_large", status=413)
     for field in ("conversation_id", "request_id", "replace_from"):
-        if (value := getattr(sent, field)) is not None and not _ID.fullmatch(value):
+        if (value := getattr(sent, field)) is not None and not ID.fullmatch(value):
             raise BadRequest(f"{field} must be 1 to 64 letters, digits, _ or -.", field)
     if sent.model is not None and sent.model not in models:
         raise BadRequest(f"model must be one of: {', '.join(sorted(models))}.", "model")
