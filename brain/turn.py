@@ -130,7 +130,7 @@ class Turn:
         Raises:
             BadRequest: when the turn is over, or was steered too often.
         """
-        if self.last is not None or self._stopped is not None:
+        if self._ending or self._stopped is not None:
             raise BadRequest("This turn is over; send the message as a new one.", code="gone", status=410)
         if self._steered >= STEERS_MOST:
             raise BadRequest(f"A turn can be steered {STEERS_MOST} times.", "message", code="rate_limited", status=429)
@@ -215,8 +215,9 @@ class Turn:
             error = Error("internal", "Something went wrong on the server; it was logged.", recoverable=True)
         finally:
             alarm.close()
-        ending = self._end(error)
-        yield [*await self._kept(), *ending]
+        ending = self._ending = self._ended(error)
+        trouble = await self._kept()
+        yield [*trouble, *self._over(ending)]
 
     def _question(self, before: Sequence[str] = ()) -> str:
         return question.written(self._ask, self._desk.block_bytes, before, self._conversation.recalled.note)
@@ -248,21 +249,27 @@ class Turn:
 
     def cut(self) -> Sequence[Event]:
         """The last events of a turn whose generator was closed before it had told them."""
-        if self.last is not None:  # it was being kept
-            return self._ending
-        self._finish = "cancelled"
-        self._account.cut("cancelled")
-        return self._end(None)
+        if not self._ending:  # else it was being kept
+            self._finish = "cancelled"
+            self._account.cut("cancelled")
+            self._ending = self._ended(None)
+        return self._over(self._ending)
 
-    def _end(self, error: Error | None) -> Sequence[Event]:
+    def _ended(self, error: Error | None) -> Sequence[Event]:
+        """The last events; who asks before they are told hears that it still runs."""
         if error is not None:
             self._account.fail(error.code)
         unread = self._put_in(goes_on=False)
-        self.last = last = error or self._done()
+        last = error or self._done()
         self.exchange.answered = datetime.now(UTC)
         self.exchange.outcome = last.code if isinstance(last, Error) else last.stop_reason
-        self._ending = (*unread, self._account.usage, last)
-        return self._ending
+        return *unread, self._account.usage, last
+
+    def _over(self, ending: Sequence[Event]) -> Sequence[Event]:
+        last = ending[-1]
+        assert isinstance(last, Done | Error)
+        self.last = last
+        return ending
 
     def _beginning(self) -> Sequence[Event]:
         """What can be told before anything is asked."""

@@ -11,15 +11,29 @@ pytest_plugins = ["nodes"]
 _numbers = count()
 
 
-@pytest.fixture(scope="session")
-def _data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("data")
+@pytest.fixture(scope="session", autouse=True)
+def _data(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    folder = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(folder))
+        yield folder
+
+
+def _own(data: Path) -> Generator[None]:
+    """Conversations, calendars and indexes of whoever runs the tests are none of theirs, nor those of another test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(data / str(next(_numbers))))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _data_of_module(_data: Path) -> Generator[None]:
+    yield from _own(_data)  # for servers that serve a whole module
 
 
 @pytest.fixture(autouse=True)
-def _own_data(_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Conversations, calendars and indexes of whoever runs the tests are none of theirs, nor those of another test."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(_data / str(next(_numbers))))
+def _data_of_test(_data: Path) -> Generator[None]:
+    yield from _own(_data)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -160,9 +160,9 @@ def test_the_turn_is_filed_under_the_id_of_the_chat(server: Server) -> None:
     assert run is not None
     assert (run.conversation_id, run.wire) == ("filed", "ai_sdk")
     assert start["messageId"] == run.report().message_id
-    record = server.house.store.take("ann", "filed")
-    server.house.store.give_back(record)
-    assert [exchange.visible for exchange in record.exchanges] == ["Hello."]
+    kept = server.on_loop(server.house.store.conversation("ann", "filed"))
+    assert kept is not None
+    assert [(exchange.visible, exchange.outcome) for exchange in kept.exchanges] == [("Hello.", "complete")]
 
 
 def test_one_turn_at_a_time_in_a_chat(server: Server) -> None:
