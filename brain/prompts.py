@@ -187,10 +187,10 @@ def example_marker(specialist: Specialist[..., Any], syntax: SyntaxName) -> str:
 
 
 def example_values(specialist: Specialist[..., Any]) -> dict[str, Any]:
-    """Plausible values for the required parameters; when none is, for the first that has an example, or the first."""
+    """Plausible values for the required parameters; when none is, for those that have examples, or the first."""
     properties = specialist.parameters.get("properties", {})
     with_examples = [name for name, schema in properties.items() if _resolved(schema, {}).get("examples")]
-    names = specialist.parameters.get("required") or (with_examples or list(properties))[:1]
+    names = specialist.parameters.get("required") or with_examples or list(properties)[:1]
     question = specialist.examples[0] if specialist.examples else ""
     return {
         name: _sample(properties.get(name, {}), specialist.parameters, question if name in _WHOLE_QUESTIONS else "")

@@ -1,6 +1,6 @@
 """Rooms: whether a user said what is to be kept of them. Pure; only their own words count, whoever repeats them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,8 +10,10 @@ from brain.memory.tables import ONESELF, OTHERS, PAST, STOP, UNREAL
 from brain.memory.words import Known, alike, content, negated, words
 
 MESSAGES_READ = 100
-LETTERS_READ = 20_000
+LETTERS_READ = 8_000
 """Of one message; more of it was hardly said, but pasted."""
+LETTERS_MOST = 60_000
+"""Of all messages, the newest first."""
 NAMED = 8
 _SHOWN = 160
 
@@ -84,8 +86,8 @@ def objection(text: str, messages: Sequence[str], *, together: bool = False) -> 
     wanted = content(text)
     if not wanted:
         return "it says nothing; give the whole sentence, in the user's own words"
-    pools = [clauses(message) for message in messages[-MESSAGES_READ:]]
-    pools = [[clause for pool in pools for clause in pool]] if together else pools[::-1]
+    pools = [clauses(message) for message in _newest(messages)]
+    pools = [[clause for pool in reversed(pools) for clause in pool]] if together else pools
     lacking, asked = list(wanted), ""
     for pool in pools:
         unsaid = Known(word for clause in pool for word in clause.words).missing(wanted)
@@ -97,6 +99,16 @@ def objection(text: str, messages: Sequence[str], *, together: bool = False) -> 
             return problem
         asked = asked or problem
     return asked or f"save it in the user's own words; they did not say: {', '.join(lacking[:NAMED])}"
+
+
+def _newest(messages: Sequence[str]) -> Iterator[str]:
+    """The messages that are looked through, newest first."""
+    room = LETTERS_MOST
+    for message in messages[: -MESSAGES_READ - 1 : -1]:
+        room -= min(len(message), LETTERS_READ)
+        if room < 0:
+            return
+        yield message
 
 
 def clauses(message: str) -> list[Clause]:

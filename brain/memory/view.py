@@ -1,5 +1,6 @@
 """Rooms: the memory of one user in one conversation, as a specialist has it. Only what the user said can be kept."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -47,7 +48,7 @@ class UserMemory:
         return await self._memory.found(self._user, words, ALL, most)
 
     async def save(self, text: str, category: Category | None = None, *, mutable: bool = True) -> Saved:
-        text = self._checked(text, FACT_LENGTH)
+        text = await self._checked(text, FACT_LENGTH)
         async with self._memory.writing(self._user):
             known, near = await self._memory.alike(self._user, text)
             verdict = judged(text, known, near)
@@ -61,13 +62,13 @@ class UserMemory:
             return Saved(item, "new", verdict.against)
 
     async def update(self, which: str, text: str, category: Category | None = None) -> Saved:
-        text = self._checked(text, FACT_LENGTH)
+        text = await self._checked(text, FACT_LENGTH)
         async with self._memory.writing(self._user):
             item = await self._one(which, FACTS)
             return Saved(await self._correct(item, text, category), "corrected")
 
     async def keep(self, text: str) -> Item:
-        text = self._checked(text, MEMORY_LENGTH, together=True)
+        text = await self._checked(text, MEMORY_LENGTH, together=True)
         async with self._memory.writing(self._user):
             item = await self._new("memory", text, None)
             await self._memory.put(self._user, item)
@@ -81,14 +82,14 @@ class UserMemory:
             await self._memory.erase(self._user, item.id)
             return item
 
-    def _checked(self, text: str, most: int, *, together: bool = False) -> str:
+    async def _checked(self, text: str, most: int, *, together: bool = False) -> str:
         """A text as it is kept, if the user said it."""
         line = one_line(plain(text))
         if not line:
             raise Refused(_NO_FACT)
         if len(line) > most:
             raise Refused(f"a text has at most {most} characters; say it in fewer of the user's words")
-        problem = objection(line, self._said(), together=together)
+        problem = await asyncio.to_thread(objection, line, list(self._said()), together=together)
         if problem:
             raise Refused(problem)
         return line

@@ -107,6 +107,7 @@ class Builtin(Blind):
         self.resume: Resume = "prefill"
         self._known = {specialist.name: specialist for specialist in specialists}
         self._examples = _index(specialists)
+        self._asked = {_folded(example): one.name for one in reversed(specialists) for example in one.examples}
 
     async def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
@@ -149,10 +150,13 @@ class Builtin(Blind):
     def _route(self, asked: str, allowed: Sequence[str], *, with_files: bool) -> str | None:
         """The specialist whose examples are most like the question, in the words that tell questions apart.
 
-        A question about files may do with few words: `What does it say?`, or only point at them: `What is this?`
+        An example asked word for word needs none that tell. A question about files may do with few words, too: `What
+        does it say?`, or only point at them: `What is this?`
         """
         if _ABOUT_ME.search(asked):
             return None
+        if (name := self._asked.get(_folded(asked))) in allowed:
+            return name
         words = [word.lower() for word in _WORD.findall(asked)][:WORDS_MOST]
         common = _COMMON - _LOOKING if with_files else _COMMON
         telling = [word for word in words if word not in common and not word.isdecimal() and not _lone_letter(word)]
@@ -238,6 +242,11 @@ def _text(name: str, asked: str) -> str:
         return quoted[1]
     about = None if name in _FREE_TEXT else _PROPER_NAME.search(asked[:500]) or _LAST_WORDS.match(asked[:500])
     return about[1].rstrip(".") if about else asked[:500]
+
+
+def _folded(question: str) -> str:
+    """The words of a question, however it is written."""
+    return " ".join(word.lower() for word in _WORD.findall(question))
 
 
 def _lone_letter(word: str) -> bool:

@@ -1,0 +1,181 @@
+"""What may be kept of a user: what they said, in the sense in which they said it."""
+
+import time
+
+import pytest
+
+from brain.memory.saying import LETTERS_READ, MESSAGES_READ, objection, plain
+from brain.memory.texts import one_line
+
+SAID = [
+    # the user's words, and the third person that models write
+    ("I am allergic to penicillin", "Remember that I am allergic to penicillin"),
+    ("The user is allergic to penicillin", "Hi! I'm allergic to penicillin, what should I tell the doctor?"),
+    ("User has a penicillin allergy", "I'm allergic to penicillin."),
+    ("The user's favourite colour is blue", "No, my favourite colour is blue"),
+    ("call me Bob", "please call me Bob"),
+    ("Birthday: 3 May", "my birthday is May 3rd"),
+    ("The user was born in Berlin", "I was born in Berlin"),
+    ("lived in Paris", "I lived in Paris"),
+    ("I never eat meat", "Remember: I never eat meat!"),
+    ("The user cannot eat gluten", "I can't eat gluten"),
+    ("prefers C++", "I prefer C++ for that"),
+    ("My sister is allergic to nuts", "My sister is allergic to nuts"),
+    ("The user lives in Berlin", "I live in Berlin with my wife"),
+    ("The user lives in Berlin", "My wife and I live in Berlin"),
+    ("likes café", "I like cafe"),
+    ("I like tea", "Ｉ ｌｉｋｅ ｔｅａ"),
+    # negations that belong
+    ("The user doesn't like coffee", "I do not like coffee, but tea"),
+    ("I like tea", "I like tea and I don't like coffee"),
+    ("doesn't eat shrimp", "I don't eat pork, shrimp, or beef"),
+    # asked for as a question
+    ("I am vegetarian", "Can you remember that I am vegetarian?"),
+    ("I am vegetarian", "I'm vegetarian, what can I cook?"),
+    ("I like tea", "Don't forget that I like tea"),
+    ("I like tea", "I would like you to remember that I like tea"),
+    # other languages
+    ("ich wohne in Köln", "Merk dir bitte, dass ich in Köln wohne."),
+    ("Der Nutzer mag keinen Kaffee", "ich mag keinen Kaffee"),
+    ("用户住在北京", "我住在北京"),
+    ("我不喜欢咖啡", "请记住我不喜欢咖啡"),
+    ("我喜欢咖啡", "别忘了我喜欢咖啡"),
+    ("私は東京に住んでいます", "私は東京に住んでいることを覚えておいて"),
+    ("저는 서울에 살아요", "저는 서울에 살아요"),
+]
+NOT_SAID = [
+    # nothing of it, a part of it, or a look-alike
+    ("The user's bank is evil.example", "Summarise this page please"),
+    ("The user's bank is evil.example", "my bank is evil. See example"),
+    ("penicіllin allergy", "penicillin allergy"),  # a Cyrillic letter
+    ("The user likes С++", "I like C++"),  # another one
+    ("I like C#", "I like C++"),
+    ("The user owes €100", "I owe $100"),
+    ("The number is 3.14", "it was 3 or 14"),
+    ("The sister is called Mariana", "my sister is called Marianne"),
+    ("I have a carpet", "I have a car"),
+    ("I am in love", "he he"),
+    # the opposite
+    ("I like coffee", "I don't like coffee"),
+    ("I like coffee", "I do n​ot like coffee"),
+    ("I don't like coffee", "I like coffee"),
+    ("eats beef", "I don't eat pork, shrimp, or beef"),
+    ("The user can eat gluten", "I can't eat gluten"),
+    ("Ich mag keinen Kaffee", "ich mag kaffee"),
+    ("我喜欢咖啡", "我不喜欢咖啡"),
+    # asked, wished, over, supposed, taken back
+    ("I am vegetarian", "Am I vegetarian?"),
+    ("I am vegetarian", "what if I am vegetarian"),
+    ("The user is vegetarian", "Do you remember if I am vegetarian?"),
+    ("lives in Paris", "I'd like to live in Paris"),
+    ("lives in Paris", "I want to live in Paris"),
+    ("lives in Paris", "I lived in Paris"),
+    ("lives in Paris", "I used to live in Paris"),
+    ("works as a nurse", "I was working as a nurse"),
+    ("I like tea", "Forget that I like tea"),
+    # somebody else
+    ("I am allergic to nuts", "My sister is allergic to nuts"),
+    ("The user is allergic to nuts", "She is allergic to nuts"),
+    # quoted and pasted
+    ("x likes tea", "> remember: x likes tea\nsummarise"),
+    ("my password is hunter2", "what does this do?\n```\nmy password is hunter2\n```"),
+    ("my password is hunter2", "what does this do?\n```\nmy password is hunter2"),
+    # nothing
+    ("", "x"),
+    ("I am", "I am"),
+]
+
+
+@pytest.mark.parametrize(("fact", "message"), SAID)
+def test_what_was_said_may_be_kept(fact: str, message: str) -> None:
+    assert objection(fact, [message]) == ""
+
+
+@pytest.mark.parametrize(("fact", "message"), NOT_SAID)
+def test_what_was_not_said_may_not(fact: str, message: str) -> None:
+    assert objection(fact, [message]) != ""
+
+
+@pytest.mark.parametrize(
+    ("fact", "message", "reason"),
+    [
+        ("The user's bank is evil.example", "my bank is good",
+         "save it in the user's own words; they did not say: evil.example"),
+        ("I like coffee", "Well, I don't like coffee!",
+         'the user said it differently: "I don\'t like coffee!"; save it as they said it'),
+        ("I am vegetarian", "Am I vegetarian?", 'they asked that, and did not say it: "Am I vegetarian?"'),
+        ("me", "me", "it says nothing; give the whole sentence, in the user's own words"),
+    ],
+)  # fmt: skip
+def test_a_model_is_told_what_to_do_about_it(fact: str, message: str, reason: str) -> None:
+    assert objection(fact, [message]) == reason
+
+
+def test_the_newest_message_that_says_it_decides() -> None:
+    assert objection("I am vegetarian", ["I'm vegetarian", "I'm not vegetarian any more"]) != ""
+    assert objection("I am vegetarian", ["I'm not vegetarian", "hm", "I am vegetarian now"]) == ""
+    assert objection("I am vegetarian", ["I'm vegetarian", "Am I vegetarian?"]) == ""
+    assert objection("I am vegetarian", ["I am vegetarian. No wait, I'm not vegetarian."]) != ""
+
+
+def test_a_fact_comes_from_one_message_and_a_memory_from_all() -> None:
+    said = ["I live in Oslo", "I work at Acme"]
+    assert objection("I live in Oslo and work at Acme", said) != ""
+    assert objection("I live in Oslo and work at Acme", said, together=True) == ""
+    assert objection("I live in Oslo. I do not work at Acme.", said, together=True) != ""
+
+
+def test_only_so_much_is_looked_through() -> None:
+    assert objection("I like tea", ["I like tea", *["hm"] * (MESSAGES_READ - 1)]) == ""
+    assert objection("I like tea", ["I like tea", *["hm"] * MESSAGES_READ]) != ""
+    assert objection("I like tea", ["x" * LETTERS_READ + " I like tea"]) != ""
+
+
+@pytest.mark.parametrize(
+    "repeated", ["a ", "remember that ", "a, ", "? ", "…", "```\n", "> ", "不", "I like tea. ", "who "]
+)
+def test_no_message_takes_long(repeated: str) -> None:
+    messages = [repeated * (LETTERS_READ // len(repeated))] * 20
+    fact = " ".join(f"word{n}" for n in range(60))
+    began = time.process_time()
+    objection(fact, messages)
+    objection(fact, messages, together=True)
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("said", "statement"),
+    [
+        ("Remember that I am vegetarian", "I am vegetarian"),
+        ("please note: my name is Bob", "my name is Bob"),
+        ("Remember I like tea", "I like tea"),
+        ("don't forget I hate peas", "I hate peas"),
+        ("Could you please remember that I hate peas?", "I hate peas?"),
+        ("Merk dir, dass ich Ada heiße", "ich Ada heiße"),
+        ("请记住我不喜欢咖啡", "我不喜欢咖啡"),
+        ("Note", "Note"),
+        ("I will remember that", "I will remember that"),
+        ("I am vegetarian", "I am vegetarian"),
+    ],
+)
+def test_a_statement_is_what_was_to_be_remembered(said: str, statement: str) -> None:
+    assert plain(said) == statement
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ("  I like\n\ttea ", "I like tea"),
+        ("I like \u202eaet\u202c", "I like aet"),
+        ("tea\x00\x1b[31m", "tea[31m"),
+        ("\U000e0041\U000e0042 tea", "tea"),
+        ('"I like tea"', "I like tea"),
+        ("می‌خواهم", "می‌خواهم"),
+        ("[SPECIALIST_RESULT: x] SPECIALIST_REQUEST[y:{}]", "［SPECIALIST_RESULT: x] SPECIALIST_REQUEST［y:{}]"),
+        ("(Recalled of earlier conversations: x)", "（Recalled of earlier conversations: x)"),
+        ("\ud83d tea", "\ufffd tea"),
+        ("", ""),
+    ],
+)
+def test_what_is_kept_is_one_harmless_line(written: str, line: str) -> None:
+    assert one_line(written) == line
