@@ -15,7 +15,8 @@ from brain import conversation
 from brain.ask import Ask
 from brain.conversation import Filing, Window
 from brain.errors import BadRequest, StoreError
-from brain.kept import Conversation, Record
+from brain.kept import Conversation, Recalled, Record
+from brain.memory import Memory
 from brain.messages import Exchange
 from brain.models import AnyModel, Opened, opened
 from brain.registry import Registry
@@ -45,6 +46,7 @@ class Engine:
         self.settings = settings
         self.registry = registry
         self.store: SQLite
+        self.memory: Memory
         self.models: list[Opened] = []
         self.turns = Turns()
         self.leaving = False
@@ -68,10 +70,14 @@ class Engine:
     async def _open(self, stack: AsyncExitStack) -> None:
         self.store = await store_opened(self.settings.store)
         stack.push_async_callback(self.store.close)
+        self.memory = Memory(
+            self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
+        )
         await stack.enter_async_context(self.registry.running())
         self.models = await opened(self.settings, self.registry.usable())
         for one in self.models:
             stack.push_async_callback(one.model.aclose)
+        await stack.enter_async_context(self.memory.running(self.models[0].model, lambda: not self.turns.running))
         stack.push_async_callback(self._give_up)
         self.leaving = False
 
@@ -133,6 +139,7 @@ class Engine:
                 assert filing is not None
                 ask = replace(ask, attachments=filing.record.files)
                 held = conversation.recall(filing.record, question, self._window, model.context_tokens, model.resume)
+            held = replace(held, recalled=await self._recalled(ask, held))
             turn = self._turn(ask, held, model, filing)
         except BaseException:
             if filing is not None:
@@ -150,13 +157,13 @@ class Engine:
             return ()
         exchanges = [exchange for exchange in found.exchanges if exchange.outcome]
         record = Record(0, user, conversation_id, exchanges, found.heading.messages // 2)
-        question = Exchange("", asked=datetime.now(UTC))
+        question = Exchange("", asked=_now())
         return conversation.recall(record, question, self._window, model.context_tokens, model.resume).exchanges
 
     async def _filed(self, ask: Ask, question: Exchange) -> Filing:
         """Keeps the question, and holds its conversation."""
         user, conversation_id = ask.user or "", ask.conversation_id or conversation.new_id()
-        question.said, question.source, question.asked = ask.message, ask.source, datetime.now(UTC)
+        question.said, question.source, question.asked = ask.message, ask.source, _now()
         question.question_id = conversation.new_message_id()
         await self._others_end(conversation_id, ask)
         try:
@@ -181,8 +188,16 @@ class Engine:
                 async with asyncio.timeout(ENDING_SECONDS):
                     await run.end()
 
+    async def _recalled(self, ask: Ask, held: Conversation) -> Recalled:
+        """What the memory has to the question, but for what the model reads of it anyway."""
+        if not ask.memory or ask.user is None:
+            return Recalled()
+        present = {item for exchange in held.exchanges for item in exchange.recalled}
+        return await self.memory.recall(ask.user, ask.message, present)
+
     def _turn(self, ask: Ask, held: Conversation, model: AnyModel, filing: Filing | None) -> Turn:
         settings = self.settings
+        view = None if ask.user is None else self.memory.view(ask.user, held.id, partial(_said, held))
         return Turn(
             ask,
             held,
@@ -192,11 +207,14 @@ class Engine:
             silence=settings.model_idle_seconds,
             approval_seconds=settings.approval_seconds,
             keep=filing.keep if filing is not None else None,
+            memory=view,
         )
 
     def _settled(self, exchange: Exchange, filing: Filing | None, settle: Settle, report: TurnReport) -> None:
         if filing is not None and not filing.kept:  # it was cut, and nobody could wait
             self._soon(filing.keep(exchange))
+        if filing is not None:
+            self.memory.ended(filing.record.user, filing.record.id, exchange)
         settle(report)
 
     def _soon(self, keeping: Coroutine[Any, Any, object]) -> None:
@@ -204,6 +222,16 @@ class Engine:
         task = asyncio.create_task(keeping, name="keep")
         self._keeping.add(task)
         task.add_done_callback(self._keeping.discard)
+
+
+def _said(held: Conversation) -> list[str]:
+    """The user's own words in a conversation, as far as the model reads them, newest last."""
+    exchanges = [*held.exchanges, *([held.begun] if held.begun is not None else ())]
+    return [text for exchange in exchanges for text in exchange.own_words if text]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def narrowed(ask: Ask, rights: Rights) -> Ask:

@@ -113,6 +113,11 @@ class Exchange:
     recalled: tuple[str, ...] = field(default=(), compare=False)
 
     @property
+    def own_words(self) -> list[str]:
+        """What the user said: first, and while the answer was written."""
+        return [self.said, *(part.text for part in self.parts if isinstance(part, Steered))]
+
+    @property
     def visible(self) -> str:
         """The answer as its reader saw it."""
         return "".join(part.text for part in self.parts if isinstance(part, Said))

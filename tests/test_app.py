@@ -511,8 +511,6 @@ def test_other_media_types_are_refused(server: Server, kind: str | None) -> None
         ("DELETE", "/", 405, "method_not_allowed"),
         ("GET", "/v1/turns/t1", 404, "not_found"),
         ("GET", "/v1/turns/t1/other", 404, "not_found"),
-        ("GET", "/v1/conversations", 404, "not_found"),
-        ("GET", "/v1/memory", 404, "not_found"),
         ("GET", "/v1/strategies", 404, "not_found"),
         ("GET", "/v1/specialists/..%2f..", 404, "not_found"),
     ],
