@@ -1,5 +1,6 @@
 """Roof: the application. Its routes, who may reach them, and what is said when something goes wrong."""
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -12,17 +13,25 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from brain.door import Cors, Guard, Keys, refusal
-from brain.errors import BadRequest
+from brain.errors import BadRequest, StoreError
 from brain.house import House
 from brain.registry import Registry
-from brain.routes import about, ag_ui, ai_sdk, chat, metrics, ollama, openai, session, turns
+from brain.routes import about, ag_ui, ai_sdk, chat, conversations, memory, metrics, ollama, openai, session, turns
 from brain.sessions import Keyring
 from brain.settings import Settings, read
+
+log = logging.getLogger("brain")
 
 
 async def _on_bad_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, BadRequest)
     return refusal(error, request.scope)
+
+
+async def _on_store_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StoreError)
+    log.error("what is kept could not be reached: %s", error)
+    return refusal(BadRequest(error.message, code="unavailable", status=503), request.scope)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
@@ -73,6 +82,10 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
             Route("/v1/turns/{id}/cancel", turns.cancel, methods=["POST"]),
             Route("/v1/turns/{id}/steer", turns.steer, methods=["POST"]),
             Route("/v1/turns/{id}/approvals/{call_id}", turns.approve, methods=["POST"]),
+            Route("/v1/conversations", conversations.conversations),
+            Route("/v1/conversations/{id}", conversations.Conversation),
+            Route("/v1/memory", memory.Items),
+            Route("/v1/memory/{id}", memory.Item),
             Route("/v1/chat/completions", openai.ChatCompletions(), methods=["POST"]),
             Route("/v1/models", models := openai.Models(), methods=["GET"]),
             Route("/v1/models/{name:path}", models, methods=["GET"]),
@@ -98,6 +111,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         ],
         exception_handlers={
             BadRequest: _on_bad_request,
+            StoreError: _on_store_error,
             HTTPException: _on_http_exception,
             ClientDisconnect: _on_disconnect,
             Exception: _on_error,

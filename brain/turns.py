@@ -271,6 +271,16 @@ class Turns:
         of_it = (run for run in reversed(self._runs.values()) if run.conversation_id == conversation_id)
         return next((run for run in of_it if run.user == user), None)
 
+    def forget(self, conversation_id: str, user: str | None) -> None:
+        """Forgets the turns of a conversation that are over."""
+        for turn_id in [turn_id for turn_id in self._over if self._is_of(turn_id, conversation_id, user)]:
+            del self._over[turn_id]
+            self._drop(turn_id)
+
+    def _is_of(self, turn_id: str, conversation_id: str, user: str | None) -> bool:
+        run = self._runs[turn_id]
+        return run.conversation_id == conversation_id and run.user == user
+
     def close(self) -> None:
         """Forgets all turns."""
         if self._sweeper is not None:
@@ -298,6 +308,9 @@ class Turns:
 
     def _forget_oldest(self) -> int:
         turn_id, _ = self._over.popitem(last=False)
+        return self._drop(turn_id)
+
+    def _drop(self, turn_id: str) -> int:
         run = self._runs.pop(turn_id)
         if run.request_id is not None and self._asked.get((run.user, run.request_id)) == turn_id:
             del self._asked[run.user, run.request_id]

@@ -2,6 +2,7 @@
 
 from brain.wire.native.answer import EVENT_NAMES, HEARTBEAT, Encoder, plain
 from brain.wire.native.request import (
+    ID,
     MESSAGE_LENGTH,
     Sent,
     SentLimits,
@@ -16,6 +17,7 @@ from brain.wire.native.request import (
 __all__ = [
     "EVENT_NAMES",
     "HEARTBEAT",
+    "ID",
     "MESSAGE_LENGTH",
     "Encoder",
     "Sent",

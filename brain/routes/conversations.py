@@ -1,0 +1,116 @@
+"""Roof: the conversations of a user, as they see them: listed, opened, given titles, deleted."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+
+from starlette.endpoints import HTTPEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
+
+from brain.conversation import weight
+from brain.door import UNKEPT, Answer
+from brain.engine import ENDING_SECONDS
+from brain.errors import BadRequest
+from brain.forgetting import forgotten
+from brain.house import House
+from brain.routes.chat import single
+from brain.routes.incoming import house_of, kind, limited, user_of
+from brain.wire import native
+from brain.wire.native import kept, wanted
+
+
+async def conversations(request: Request) -> Response:
+    """`GET /v1/conversations`: the newest, or those in which words stand."""
+    asked = wanted.wanted_of_conversations(query(request))
+    found = await house_of(request).store.conversations(
+        user_of(request) or "", words=asked.words, before=asked.before, limit=asked.limit + 1
+    )
+    return Answer(kept.listed(found, asked.limit))
+
+
+class Conversation(HTTPEndpoint):
+    """`/v1/conversations/{id}`: one of them."""
+
+    async def get(self, request: Request) -> Response:
+        """Opens it: its newest messages, or those before a question."""
+        asked = wanted.wanted_of_conversation(query(request))
+        house, user, conversation_id = _named(request)
+        found = await house.store.conversation(user, conversation_id, before=asked.before, limit=asked.limit)
+        if found is None:
+            raise _unknown()
+        run = house.turns.newest(conversation_id, user)
+        joined = run is not None and not run.over and run.journal is not None
+        return Answer(kept.opened(found, weight, run.id if run is not None and joined else None))
+
+    async def patch(self, request: Request) -> Response:
+        """Gives it a title."""
+        house, user, conversation_id = _named(request)
+        title = wanted.title(await sent(request))
+        found = await house.store.rename(user, conversation_id, title)
+        if found is None:
+            raise _unknown()
+        return Answer(kept.heading(found))
+
+    async def delete(self, request: Request) -> Response:
+        """Deletes it, everywhere; a turn of it that runs here is stopped before."""
+        house, user, conversation_id = _named(request)
+        deleted = await _deleted(house, user, conversation_id)
+        house.turns.forget(conversation_id, user)
+        house.memory.forgotten(user, conversation_id)
+        left = await forgotten(house.registry, user, conversation_id)
+        if left:
+            message = f"What {' and '.join(left)} kept of this conversation could not be deleted yet; try again later."
+            raise BadRequest(message, code="unavailable", status=503)
+        if not deleted:
+            raise _unknown()
+        return Response(status_code=204, headers=UNKEPT)
+
+
+def query(request: Request) -> Mapping[str, str]:
+    """The fields of an address."""
+    return single(request.query_params.multi_items())
+
+
+async def sent(request: Request) -> bytes:
+    """The body of a request that changes what is kept.
+
+    Raises:
+        BadRequest: when it is no JSON, or more of it than titles and facts need.
+    """
+    if kind(request) != "application/json":
+        message = "Send application/json (curl: -H 'content-type: application/json')."
+        raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
+    return await limited(request, wanted.KEPT_BODY_BYTES).body()
+
+
+def _named(request: Request) -> tuple[House, str, str]:
+    conversation_id: str = request.path_params["id"]
+    if not native.ID.fullmatch(conversation_id):
+        raise _unknown()
+    return house_of(request), user_of(request) or "", conversation_id
+
+
+async def _deleted(house: House, user: str, conversation_id: str) -> bool:
+    """Whether there was one to delete.
+
+    Raises:
+        BadRequest: `busy`, while a turn of it runs in another process, or does not end.
+    """
+    run = house.turns.newest(conversation_id, user)
+    if run is not None and not run.over:
+        run.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_SECONDS):
+                await run.end()
+    try:
+        return await house.store.delete(user, conversation_id)
+    except BadRequest as error:
+        if error.code != "busy":
+            raise
+        message = "A turn of this conversation is running; wait for its end, or stop it, and delete it then."
+        raise BadRequest(message, code="busy", status=409) from None
+
+
+def _unknown() -> BadRequest:
+    return BadRequest("There is no such conversation.", code="not_found", status=404)

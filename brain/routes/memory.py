@@ -1,0 +1,88 @@
+"""Roof: what is remembered of a user: facts and memories, which they see, write, change and delete themselves."""
+
+from starlette.endpoints import HTTPEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
+
+from brain.door import UNKEPT, Answer
+from brain.errors import BadRequest
+from brain.memory import Memory
+from brain.routes.conversations import query, sent
+from brain.routes.incoming import house_of, user_of
+from brain.wire import native
+from brain.wire.native import kept, wanted
+
+
+class Items(HTTPEndpoint):
+    """`/v1/memory`: all of it."""
+
+    async def get(self, request: Request) -> Response:
+        """Lists facts and memories, and says whether they are recalled."""
+        asked = wanted.wanted_of_memory(query(request))
+        memory, user = _of(request)
+        found = await memory.items(
+            user,
+            kind=asked.kind,
+            category=asked.category,
+            words=asked.words,
+            before=asked.before,
+            limit=asked.limit + 1,
+        )
+        return Answer(kept.remembered(found, asked.limit, recall=await memory.recalls(user)))
+
+    async def post(self, request: Request) -> Response:
+        """Writes a fact down; one that says the same is that one."""
+        memory, user = _of(request)
+        fact = wanted.fact(await sent(request))
+        item = await memory.write(user, fact.text, fact.category, mutable=fact.mutable)
+        place = f"{request.scope.get('root_path', '')}/v1/memory/{item.id}"
+        return Answer(kept.item(item), 201, {"Location": place})
+
+    async def patch(self, request: Request) -> Response:
+        """Switches recall on or off."""
+        memory, user = _of(request)
+        on = wanted.recall(await sent(request))
+        await memory.set_recalls(user, on)
+        return Answer(kept.recalls(on))
+
+
+class Item(HTTPEndpoint):
+    """`/v1/memory/{id}`: one fact or memory."""
+
+    async def get(self, request: Request) -> Response:
+        """Shows it."""
+        memory, user = _of(request)
+        found = await memory.item(user, _id(request))
+        if found is None:
+            raise _unknown()
+        return Answer(kept.item(found))
+
+    async def patch(self, request: Request) -> Response:
+        """Changes what is sent of it."""
+        memory, user = _of(request)
+        item_id = _id(request)
+        change = wanted.change(await sent(request))
+        changed = await memory.change(user, item_id, text=change.text, category=change.category, mutable=change.mutable)
+        return Answer(kept.item(changed))
+
+    async def delete(self, request: Request) -> Response:
+        """Removes it."""
+        memory, user = _of(request)
+        if not await memory.erase(user, _id(request)):
+            raise _unknown()
+        return Response(status_code=204, headers=UNKEPT)
+
+
+def _of(request: Request) -> tuple[Memory, str]:
+    return house_of(request).memory, user_of(request) or ""
+
+
+def _id(request: Request) -> str:
+    item_id: str = request.path_params["id"]
+    if not native.ID.fullmatch(item_id):
+        raise _unknown()
+    return item_id
+
+
+def _unknown() -> BadRequest:
+    return BadRequest("There is no fact or memory of this id.", "id", code="not_found", status=404)
