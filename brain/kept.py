@@ -177,6 +177,17 @@ class Resting:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """How much of a user was forgotten, or taken in."""
+
+    conversations: int = 0
+    messages: int = 0
+    files: int = 0
+    facts: int = 0
+    memories: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Near:
     """What is looked for by its meaning: the vector that a model makes of it."""
 

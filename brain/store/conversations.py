@@ -9,10 +9,9 @@ from brain.ask import Source
 from brain.errors import BadRequest
 from brain.kept import File, Heading, Interaction, Opened
 from brain.messages import Exchange
-from brain.store import rows, turns, words
+from brain.store import exchanges, rows, turns, words
 from brain.store.migrations import EXCHANGES
 
-TITLE_LENGTH_MOST = 200
 SOURCES: Sequence[Source] = ("chat", "voice", "api")
 
 _HEADING = "c.key, c.id, c.title, c.created, c.updated, c.messages"
@@ -60,7 +59,7 @@ def opened(
     row = _row(db, user, conversation_id)
     if row is None:
         return None
-    first, end = turns.span(row[0])
+    first, end = exchanges.span(row[0])
     if before is not None:
         end = _question(db, row[0], before) - 1
     newest = db.execute(
@@ -68,7 +67,7 @@ def opened(
         "ORDER BY key DESC LIMIT ?",
         (now, first, end, limit),
     ).fetchall()
-    exchanges = [_seen(row[:-1], row[-1]) for row in reversed(newest)]
+    seen = [_seen(row[:-1], row[-1]) for row in reversed(newest)]
     oldest = newest[-1][0] if newest else first
     more = db.execute("SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? LIMIT 1", (first, oldest - 1)).fetchone()
     files = db.execute(
@@ -76,9 +75,9 @@ def opened(
     ).fetchall()
     return Opened(
         _heading(db, (*row, 0), now, ()),
-        exchanges,
+        seen,
         [File(*file) for file in files],
-        exchanges[0].question_id if more else None,
+        seen[0].question_id if more else None,
     )
 
 
@@ -88,7 +87,7 @@ def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, 
     if row is None:
         return None
     db.execute("UPDATE conversation SET named = 1 WHERE key = ?", (row[0],))
-    turns.name(db, row[0], " ".join(title.split())[:TITLE_LENGTH_MOST])
+    exchanges.name(db, row[0], title)
     row = _row(db, user, conversation_id)
     assert row is not None
     return _heading(db, (*row, 0), now, ())
@@ -106,6 +105,7 @@ def delete(db: sqlite3.Connection, user: str, conversation_id: str, now: int) ->
     if turns.running(db, row[0], now):
         raise turns.busy()
     db.execute("DELETE FROM item WHERE conversation = ? AND kind = 'memory'", (row[0],))
+    db.execute("DELETE FROM item WHERE key = (SELECT memory FROM conversation WHERE key = ?)", (row[0],))
     db.execute("DELETE FROM conversation WHERE key = ?", (row[0],))
     return True
 
@@ -117,7 +117,7 @@ def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
     newest: list[tuple[int, int, str]] = []
     for key, conversation_id in db.execute(used, (number, limit)).fetchall():
         ended = "SELECT asked, key FROM exchange WHERE key BETWEEN ? AND ? AND outcome <> '' ORDER BY key DESC LIMIT ?"
-        newest += [(*row, conversation_id) for row in db.execute(ended, (*turns.span(key), limit))]
+        newest += [(*row, conversation_id) for row in db.execute(ended, (*exchanges.span(key), limit))]
     newest.sort(reverse=True)
     return [_interaction(db, key, conversation_id) for _, key, conversation_id in newest[:limit]]
 
@@ -160,7 +160,7 @@ def _question(db: sqlite3.Connection, conversation: int, question_id: str) -> in
 
 def _match(db: sqlite3.Connection, user: int, wanted: Sequence[str]) -> str:
     """The search for all of these words in one message and its answer, or, where they do not meet, for any."""
-    owner = turns.owner(user)
+    owner = exchanges.owner(user)
     single = [words.query((owner,), word) for word in wanted[:-1]]
     single.append(words.query((owner,), wanted[-1], begun=True))
     all_of_them = " AND ".join(single)

@@ -9,9 +9,9 @@ import asyncio
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -108,10 +108,21 @@ class Database:
         """
         return await self._on(len(self._connections) - 1, partial(self._read, work))
 
-    def connect(self) -> sqlite3.Connection:
-        """One more connection to the same file, for whoever closes it."""
-        assert self.path is not None
-        return _connected(self.path)
+    async def walk(self, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> AsyncGenerator[T, None]:
+        """Goes through what an iterator finds, in one consistent state, while others write and read."""
+        if self.path is None:
+            for one in await self.read(lambda db: list(begin(db))):
+                yield one
+            return
+        found, thread = _found(self.path, begin), ThreadPoolExecutor(1, "brain-store-walks")
+        try:
+            while (
+                one := await asyncio.get_running_loop().run_in_executor(thread, partial(next, found, None))
+            ) is not None:
+                yield one
+        finally:
+            thread.submit(found.close)  # behind what it may be at
+            thread.shutdown(wait=False)
 
     async def outside(self, work: Work[T]) -> T:
         """Does what no transaction may surround."""
@@ -178,6 +189,11 @@ def _as_refusal(path: Path | None) -> Iterator[None]:
         raise StoreError(f"{path} {error}.") from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}; check the folder and its permissions.") from error
+
+
+def _found(path: Path, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> Generator[T]:
+    with as_store_errors(), closing(_connected(path)) as db, transaction(db, "BEGIN"):
+        yield from begin(db)
 
 
 def _code(error: sqlite3.Error) -> int:

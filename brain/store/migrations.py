@@ -108,12 +108,13 @@ _TABLES = (
         key INTEGER PRIMARY KEY,
         user INTEGER NOT NULL,
         item INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
+        kind TEXT NOT NULL,
         model TEXT NOT NULL,
-        bits BLOB NOT NULL,
+        signs BLOB NOT NULL,
         value BLOB NOT NULL,
         UNIQUE (item, model)
     ) STRICT""",
-    "CREATE INDEX vector_bits ON vector (user, model, item, bits)",
+    "CREATE INDEX vector_signs ON vector (user, model, item, kind, signs)",
 )
 
 _TOKENS = "tokenize = 'porter unicode61 remove_diacritics 2'"

@@ -55,9 +55,9 @@ def _too_much(db: sqlite3.Connection) -> bool:
 def _forget_oldest(db: sqlite3.Connection, kept: int, user: int | None) -> bool:
     """Forgets one conversation; false when all are in use."""
     forgotten = db.execute(
-        "DELETE FROM conversation WHERE key = (SELECT key FROM conversation c WHERE key <> ? AND (? IS NULL OR user = ?) "
-        "AND NOT EXISTS (SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '') "
-        "ORDER BY updated, key LIMIT 1)",
+        "DELETE FROM conversation WHERE key = "
+        "(SELECT key FROM conversation c WHERE key <> ? AND (? IS NULL OR user = ?) AND NOT EXISTS "
+        "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '') ORDER BY updated, key LIMIT 1)",
         (kept, user, user),
     )
     return forgotten.rowcount > 0

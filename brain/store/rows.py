@@ -134,9 +134,10 @@ def question_columns(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def answer_columns(exchange: Exchange) -> dict[str, Any]:
+def answer_columns(exchange: Exchange, now: int) -> dict[str, Any]:
     """What the end of an answer brings."""
     return {
+        "answered": now if exchange.answered is None else micros(exchange.answered),
         "answer_id": exchange.answer_id,
         "outcome": exchange.outcome,
         "model": exchange.model,
@@ -183,6 +184,22 @@ def exchange_of(row: Sequence[Any]) -> Exchange:
         tokens,
         _names(recalled),
     )
+
+
+def item_columns(item: Item) -> dict[str, Any]:
+    """An item without its user, and without where it was said."""
+    texts = {"text": item.text, "was": encoded(item.was), "against": encoded(item.against)}
+    return {
+        **texts,
+        "id": item.id,
+        "kind": item.kind,
+        "category": item.category,
+        "mutable": item.mutable,
+        "outside": item.outside,
+        "created": micros(item.created),
+        "updated": micros(item.updated),
+        "bytes": sum(len(text.encode()) for text in texts.values()),
+    }
 
 
 def item_of(row: Sequence[Any]) -> Item:

@@ -4,19 +4,23 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import Any
 
 from brain.ask import Attachment
 from brain.errors import StoreError
-from brain.kept import Heading, Interaction, Opened, Record
+from brain.kept import Category, Counts, Heading, Interaction, Item, Kind, Near, Opened, Record, Resting
 from brain.messages import Exchange
-from brain.store import conversations, turns
+from brain.store import conversations, copies, exchanges, items, meaning, resting, taking, turns, users
 from brain.store.database import Database
-from brain.store.rows import SECOND
+from brain.store.meaning import Sketches
+from brain.store.rows import SECOND, micros
 from brain.store.turns import Lease
 
 log = logging.getLogger("brain")
@@ -41,6 +45,7 @@ class SQLite:
         self._clock = clock
         self._owner = secrets.token_hex(8)
         self._held: set[int] = set()
+        self._sketches = Sketches()
         self._leaving: set[asyncio.Task[None]] = set()
         self._prolonging: asyncio.Task[None] | None = None
 
@@ -121,7 +126,7 @@ class SQLite:
     async def drop(self, record: Record) -> None:
         """Removes a question whose turn could not begin: no trace of it is left."""
         self._held.discard(record.key)
-        await self._database.write(lambda db: turns.drop(db, record.key))
+        await self._database.write(lambda db: exchanges.remove(db, record.key))
 
     # conversations
 
@@ -165,6 +170,111 @@ class SQLite:
     async def recent(self, user: str, limit: int) -> list[Interaction]:
         """What was said last in any conversation, newest first."""
         return await self._database.read(lambda db: conversations.recent(db, user, limit))
+
+    # conversations that rest
+
+    async def resting(self, before: datetime, limit: int) -> list[Resting]:
+        """Conversations in which nothing happened since `before`, and that say more than their memories.
+
+        Each is left to whoever asked for it, in whatever process, for five minutes.
+        """
+        return await self._database.write(
+            lambda db: resting.resting(db, micros(before), limit, self._now()), durable=False
+        )
+
+    async def rested(self, one: Resting, item: Item | None) -> None:
+        """Notes what was made of one of them: a memory in the place of the earlier one, or nothing worth keeping."""
+        await self._database.write(lambda db: resting.rested(db, one, item))
+
+    # facts and memories
+
+    async def items(
+        self,
+        user: str,
+        *,
+        kind: Kind | None = None,
+        category: Category | None = None,
+        words: str = "",
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[Item]:
+        """The user's facts and memories, newest first; those in which any of the words stand, best first.
+
+        Args:
+            before: the id of the last one of the page before.
+        """
+        return await self._database.read(lambda db: items.listed(db, user, kind, category, words, before, limit))
+
+    async def item(self, user: str, item_id: str) -> Item | None:
+        """The one of this id."""
+        return await self._database.read(lambda db: items.one(db, user, item_id))
+
+    async def put(self, user: str, item: Item) -> None:
+        """Writes one, in the place of the user's own of the same id if there is one."""
+        await self._database.write(lambda db: items.put(db, user, item))
+
+    async def erase(self, user: str, item_id: str) -> bool:
+        """Removes one."""
+        return await self._database.write(lambda db: items.erase(db, user, item_id))
+
+    async def by_words(self, user: str, words: str, *, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
+        """Those in which any of the words stand, best first; the more, rarer words in a shorter text, the higher."""
+        return await self._database.read(lambda db: items.by_words(db, user, words, kinds, limit))
+
+    async def by_meaning(self, user: str, near: Near, *, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
+        """Those whose vectors are nearest, best first, with their cosines."""
+        return await self._database.read(lambda db: meaning.by_meaning(db, self._sketches, user, near, kinds, limit))
+
+    async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]:
+        """Some of any user that have no vector of this model, each with its user."""
+        return await self._database.read(lambda db: meaning.lacking(db, model, limit))
+
+    async def embed(self, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
+        """Gives them their vectors: user, id, the text that was embedded, vector; not if the text changed meanwhile."""
+        await self._database.write(lambda db: meaning.embed(db, model, vectors), durable=False)
+
+    async def recalls(self, user: str) -> bool:
+        """Whether the user lets Brain recall; so it is until they say otherwise."""
+        return await self._database.read(lambda db: users.recalls(db, user))
+
+    async def set_recalls(self, user: str, on: bool) -> None:
+        """Notes whether they do."""
+        await self._database.write(lambda db: users.set_recalls(db, user, on))
+
+    # the whole of a user
+
+    async def export(self, user: str) -> AsyncIterator[dict[str, Any]]:
+        """All of the user as records for JSON, in one consistent state; `take_in` reads them."""
+        now = self._now()
+        async with aclosing(self._database.walk(lambda db: copies.records(db, user, now))) as pieces:
+            async for piece in pieces:
+                for record in piece:
+                    yield record
+
+    async def take_in(self, user: str, records: AsyncIterable[Any] | Iterable[Any]) -> Counts:
+        """Takes in the records of an export, all or none; what is there already, by its id, is left as it is.
+
+        Raises:
+            BadRequest: naming the record and its field.
+        """
+        with SpooledTemporaryFile(taking.IN_MEMORY_MOST) as spooled:
+            await taking.spool(records, spooled)
+            spooled.seek(0)
+            return await self._database.write(lambda db: taking.take_in(db, user, spooled))
+
+    async def forget(self, user: str) -> Counts:
+        """Removes all of the user, from the file, too.
+
+        Raises:
+            BadRequest: `busy`, while a turn of theirs runs.
+        """
+        counts = await self._database.write(lambda db: users.forget(db, user, self._now()))
+        await self._database.outside(users.scrub)
+        return counts
+
+    async def users(self) -> list[str]:
+        """Those of whom anything is kept."""
+        return await self._database.read(users.users)
 
     def _now(self) -> int:
         return round(self._clock() * SECOND)

@@ -13,6 +13,7 @@ WORD_LENGTH = 64
 INDEXED_LENGTH = 100_000
 """Characters of a text that can be found."""
 FOUND_LENGTH = 160
+STEM_SHARE, STEMMED_LEAST = 0.65, 6
 
 _CJK = "\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])[^\W_])+")
@@ -57,11 +58,17 @@ def found(text: str, words: Iterable[str]) -> str:
     """About where the first of the words stands in a text, in one line."""
     text = text[:INDEXED_LENGTH]
     lower = text.lower()
-    places = (place for word in words for form in _forms(word.lower()) if (place := lower.find(form)) >= 0)
+    forms = (form for word in words for form in (word.lower(), stem(word.lower())))
+    places = (place for form in forms if (place := lower.find(form)) >= 0)
     middle = next(places, 0)
     start = max(0, middle - FOUND_LENGTH // 3)
     line = " ".join(text[start : start + FOUND_LENGTH].split())
     return f"{'…' if start else ''}{line}{'…' if start + FOUND_LENGTH < len(text) else ''}"
+
+
+def stem(word: str) -> str:
+    """How words of the same kind begin, of a word long enough to tell."""
+    return word[: round(len(word) * STEM_SHARE)] if len(word) >= STEMMED_LEAST else word
 
 
 def _words(text: str) -> Iterator[str]:
@@ -71,10 +78,3 @@ def _words(text: str) -> Iterator[str]:
 def _terms(owner: str, word: str) -> Iterator[str]:
     """A word is one term, but each character of a script that puts no spaces between words is one of its own."""
     return (f"{owner}{part}" for part in (word if _IS_CJK(word) else (word,)))
-
-
-def _forms(word: str) -> Iterator[str]:
-    """A word, and how others of its kind begin."""
-    yield word
-    if len(word) > 4:
-        yield word[: max(4, len(word) - 3)]

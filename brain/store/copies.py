@@ -1,0 +1,190 @@
+"""Wing: all of a user as records for a file, a JSON object each, and back.
+
+First comes a head, then each conversation with its files and its exchanges, then facts and memories, then preferences.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from brain.ask import Source
+from brain.kept import Category, Former, Kind
+from brain.messages import Message
+from brain.store import rows, users
+from brain.store.conversations import known
+from brain.store.exchanges import span
+from brain.store.rows import PartRow
+
+VERSION = 1
+TOGETHER = 32
+"""Exchanges or items that are read at once."""
+
+Id = Annotated[str, Meta(min_length=1, max_length=200)]
+Line = Annotated[str, Meta(max_length=1000)]
+Time = Annotated[datetime, Meta(tz=True)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Head(Struct, tag="brain", tag_field="kind"):
+    """The first record."""
+
+    version: Number
+    user: str = ""
+    exported: Time | None = None
+
+
+class ConversationRecord(Struct, tag="conversation", tag_field="kind"):
+    """A conversation; `named` says that its user gave it its title."""
+
+    id: Id
+    title: Line
+    created: Time
+    named: bool = False
+
+
+class FileRecord(Struct, tag="file", tag_field="kind"):
+    """A file of a conversation, its content in base64."""
+
+    conversation: Id
+    id: Annotated[int, Meta(ge=1, le=2**53)]
+    name: Line
+    type: Line
+    data: bytes
+
+
+class ExchangeRecord(Struct, tag="exchange", tag_field="kind", omit_defaults=True):
+    """A message of the user, and the answer to it."""
+
+    conversation: Id
+    question_id: Annotated[str, Meta(max_length=200)]
+    answer_id: Annotated[str, Meta(max_length=200)]
+    said: str
+    question: str
+    asked: Time
+    outcome: Annotated[str, Meta(min_length=1, max_length=100)]
+    answered: Time | None = None
+    source: Source = "chat"
+    model: Line = ""
+    tokens: Number = 0
+    files: tuple[int, ...] = ()
+    recalled: tuple[str, ...] = ()
+    before: tuple[Message, ...] = ()
+    behind: tuple[Message, ...] = ()
+    parts: tuple[PartRow, ...] = ()
+
+
+class ItemRecord(Struct, tag="item", tag_field="kind", omit_defaults=True):
+    """A fact or a memory; `upto` is the last question that it holds, where it is the summary of a conversation."""
+
+    id: Id
+    type: Kind
+    text: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    created: Time
+    updated: Time
+    category: Category | None = None
+    mutable: bool = True
+    conversation: Id | None = None
+    message: Id | None = None
+    outside: bool = False
+    was: tuple[Former, ...] = ()
+    against: tuple[str, ...] = ()
+    upto: Id | None = None
+
+
+class Preferences(Struct, tag="preferences", tag_field="kind"):
+    """What the user set."""
+
+    recalls: bool = True
+
+
+AnyRecord = Head | ConversationRecord | FileRecord | ExchangeRecord | ItemRecord | Preferences
+
+
+def records(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[str, Any]]]:
+    """All of a user, some records at a time."""
+    number = known(db, user)
+    yield _plain([Head(VERSION, user, rows.moment(now))])
+    query = "SELECT key, id, title, created, named FROM conversation WHERE user = ? ORDER BY key"
+    for key, name, title, created, named in db.execute(query, (number,)).fetchall():
+        yield _plain([ConversationRecord(name, title, rows.moment(created), bool(named))])
+        yield from _files(db, key, name)
+        yield from _exchanges(db, key, name)
+    yield from _items(db, number)
+    yield _plain([Preferences(users.recalls(db, user))])
+
+
+def _files(db: sqlite3.Connection, conversation: int, name: str) -> Iterator[list[dict[str, Any]]]:
+    """One at a time: they may be large."""
+    query = "SELECT id, name, type, data FROM file WHERE conversation = ? ORDER BY id"
+    for row in db.execute(query, (conversation,)):
+        yield _plain([FileRecord(name, *row)])
+
+
+def _exchanges(db: sqlite3.Connection, conversation: int, name: str) -> Iterator[list[dict[str, Any]]]:
+    query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key"
+    found = db.execute(query, span(conversation))
+    while some := found.fetchmany(TOGETHER):
+        yield _plain([_exchange(row, name) for row in some])
+
+
+def _exchange(row: tuple[Any, ...], conversation: str) -> ExchangeRecord:
+    """One that runs is, as far as the record goes, interrupted."""
+    exchange = rows.exchange_of(row)
+    assert exchange.asked is not None
+    return ExchangeRecord(
+        conversation,
+        exchange.question_id,
+        exchange.answer_id,
+        exchange.said,
+        exchange.question,
+        exchange.asked,
+        exchange.outcome or "interrupted",
+        exchange.answered,
+        exchange.source,
+        exchange.model,
+        exchange.tokens,
+        exchange.files,
+        exchange.recalled,
+        exchange.before,
+        exchange.behind,
+        tuple(rows.part_rows(exchange.parts)),
+    )
+
+
+def _items(db: sqlite3.Connection, user: int | None) -> Iterator[list[dict[str, Any]]]:
+    found = db.execute(
+        f"SELECT {rows.ITEM}, s.question_id FROM {rows.ITEMS} LEFT JOIN conversation m ON m.memory = i.key "
+        "LEFT JOIN exchange s ON s.key = m.taken WHERE i.user = ? ORDER BY i.key",
+        (user,),
+    )
+    while some := found.fetchmany(TOGETHER):
+        yield _plain([_item(row) for row in some])
+
+
+def _item(row: tuple[Any, ...]) -> ItemRecord:
+    item = rows.item_of(row[:-1])
+    return ItemRecord(
+        item.id,
+        item.kind,
+        item.text,
+        item.created,
+        item.updated,
+        item.category,
+        item.mutable,
+        item.conversation_id,
+        item.message_id,
+        item.outside,
+        item.was,
+        item.against,
+        row[-1],
+    )
+
+
+def _plain(some: list[Any]) -> list[dict[str, Any]]:
+    """Records as JSON has them."""
+    plain: list[dict[str, Any]] = msgspec.to_builtins(some)
+    return plain

@@ -1,0 +1,167 @@
+"""Wing: facts and memories: written, read, and found by words."""
+
+import math
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nlargest
+from typing import Any
+
+from brain.errors import BadRequest
+from brain.kept import Category, Item, Kind
+from brain.store import room, rows, turns, words
+from brain.store.conversations import conversation_key, known
+
+KINDS: Sequence[Kind] = ("fact", "memory")
+RANKED_MOST = 200
+"""So many are ranked by words before they are listed."""
+SATURATION, LENGTH_SHARE, LENGTH_USUAL = 1.2, 0.75, 12
+"""BM25's k1 and b, and the length in words of a usual fact."""
+
+ALIKE_SHARE = 0.5
+"""What a word counts that only begins like the one looked for, as `allergic` like `allergies`."""
+
+_NEWEST = "ORDER BY i.created DESC, i.key DESC LIMIT ?"
+
+
+def listed(
+    db: sqlite3.Connection,
+    user: str,
+    kind: Kind | None,
+    category: Category | None,
+    text: str,
+    before: str | None,
+    limit: int,
+) -> list[Item]:
+    """The items of a user, newest first; with a text those in which its words stand, best first.
+
+    Raises:
+        BadRequest: when there is no item `before`.
+    """
+    number = known(db, user)
+    if number is None:
+        return []
+    if text:
+        kinds = KINDS if kind is None else (kind,)
+        ranked = [item for item, _ in by_words(db, user, text, kinds, RANKED_MOST)]
+        fitting = [item for item in ranked if category in (None, item.category)]
+        ids = [item.id for item in fitting]
+        start = 0 if before is None else _index_in(ids, before) + 1
+        return fitting[start : start + limit]
+    page = (2**62, 0) if before is None else _place(db, number, before)
+    found = db.execute(
+        f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND (i.created, i.key) < (?, ?) "
+        f"AND (? IS NULL OR i.kind = ?) AND (? IS NULL OR i.category = ?) {_NEWEST}",
+        (number, *page, kind, kind, category, category, limit),
+    )
+    return [rows.item_of(row) for row in found]
+
+
+def one(db: sqlite3.Connection, user: str, item_id: str) -> Item | None:
+    """The item of this id."""
+    row = db.execute(
+        f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.id = ?", (known(db, user), item_id)
+    ).fetchone()
+    return None if row is None else rows.item_of(row)
+
+
+def put(db: sqlite3.Connection, user: str, item: Item) -> int:
+    """Writes an item, in the place of that of the same id if there is one; its key.
+
+    Raises:
+        BadRequest: `too_large`, when the user keeps too much.
+    """
+    number = turns.user_key(db, user)
+    conversation = conversation_key(db, user, item.conversation_id)
+    said = db.execute(
+        "SELECT key FROM exchange WHERE conversation = ? AND question_id = ?", (conversation, item.message_id)
+    ).fetchone()
+    columns = rows.item_columns(item) | {
+        "user": number,
+        "conversation": conversation,
+        "exchange": None if said is None else said[0],
+    }
+    assigned = ", ".join(f"{column} = excluded.{column}" for column in columns)
+    marks = ", ".join("?" * len(columns))
+    ((key,),) = db.execute(
+        f"INSERT INTO item ({', '.join(columns)}) VALUES ({marks}) "
+        f"ON CONFLICT (user, id) DO UPDATE SET {assigned} RETURNING key",
+        tuple(columns.values()),
+    ).fetchall()
+    terms = words.indexed(owner(number, item.kind), item.text)
+    db.execute("DELETE FROM stated WHERE rowid = ?", (key,))
+    db.execute("INSERT INTO stated (rowid, words) VALUES (?, ?)", (key, terms))
+    room.check_user(db, number, "text")
+    return int(key)
+
+
+def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
+    """Removes an item; whether there was one."""
+    return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (known(db, user), item_id)).rowcount > 0
+
+
+def by_words(
+    db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], limit: int
+) -> list[tuple[Item, float]]:
+    """Those in which any word of a text stands, best first, by BM25 among the items of this user alone.
+
+    FTS5's own `bm25` would count the items of all users, and takes words for worthless that stand in most of a few.
+    """
+    number = known(db, user)
+    if number is None:
+        return []
+    ((count,),) = db.execute("SELECT count(*) FROM item WHERE user = ?", (number,))
+    owners = [owner(number, kind) for kind in kinds]
+    weights: defaultdict[int, float] = defaultdict(float)
+    for word in words.searched(text):
+        exact = _hits(db, words.query(owners, word))
+        alike = _hits(db, words.query(owners, words.stem(word), begun=True)) - exact
+        for hits, share in ((exact, 1.0), (alike, ALIKE_SHARE)):
+            weight = share * math.log(1 + (count - len(hits) + 0.5) / (len(hits) + 0.5))
+            for key in hits:
+                weights[key] += weight
+    best = nlargest(max(limit, RANKED_MOST), weights, key=weights.__getitem__)
+    scored = [(item, weights[key] * _shortness(item.text)) for key, item in of_keys(db, best)]
+    scored.sort(key=lambda pair: -pair[1])
+    return scored[:limit]
+
+
+def _hits(db: sqlite3.Connection, query: str) -> set[int]:
+    return {key for (key,) in db.execute("SELECT rowid FROM stated WHERE stated MATCH ?", (query,))}
+
+
+def of_keys(db: sqlite3.Connection, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
+    """The items of these keys, in their order, each with its key."""
+    marks = ", ".join("?" * len(keys))
+    found = db.execute(f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE i.key IN ({marks})", tuple(keys)).fetchall()
+    items = {row[0]: rows.item_of(row[1:]) for row in found}
+    return ((key, items[key]) for key in keys)
+
+
+def owner(user: int, kind: Kind) -> str:
+    """What stands before each word of a user's facts, or memories, in the index."""
+    return f"{user}{kind[0]}"
+
+
+def _shortness(text: str) -> float:
+    """How much a word counts in a text: less in a long one."""
+    length = len(text.split()) / LENGTH_USUAL
+    return (SATURATION + 1) / (1 + SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * length))
+
+
+def _index_in(ids: Iterable[str], before: str) -> int:
+    for place, item_id in enumerate(ids):
+        if item_id == before:
+            return place
+    raise _no_such_item()
+
+
+def _place(db: sqlite3.Connection, user: int, item_id: str) -> tuple[Any, ...]:
+    row = db.execute("SELECT created, key FROM item WHERE user = ? AND id = ?", (user, item_id)).fetchone()
+    if row is None:
+        raise _no_such_item()
+    return tuple(row)
+
+
+def _no_such_item() -> BadRequest:
+    return BadRequest("before must be the id of an item: that of the last one that was listed.", "before")

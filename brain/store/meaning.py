@@ -1,0 +1,119 @@
+"""Wing: vectors of facts and memories, and what is near to another one.
+
+Of each vector its signs are compared first: they differ in few places where vectors point the same way, and all of a
+user's take few milliseconds. The best are then compared by their cosines.
+"""
+
+import math
+import sqlite3
+import struct
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from heapq import nsmallest
+from operator import mul
+from typing import NamedTuple
+
+from brain.kept import Item, Kind, Near
+from brain.store import rows
+from brain.store.conversations import known
+from brain.store.items import of_keys
+
+RESCORED = 100
+USERS_MOST = 64
+"""So many users' signs are kept ready."""
+
+
+class Sketch(NamedTuple):
+    """The signs of one item's vector."""
+
+    item: int
+    kind: str
+    signs: int
+
+
+class Sketches:
+    """The signs of users' vectors, kept ready until any of their items changes. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[int, str], tuple[int, list[Sketch]]] = OrderedDict()
+
+    def of(self, db: sqlite3.Connection, user: int, model: str) -> list[Sketch]:
+        """Those of one user and model."""
+        ((revision,),) = db.execute("SELECT revision FROM user WHERE key = ?", (user,))
+        kept = self._kept.get((user, model))
+        if kept is None or kept[0] != revision:
+            kept = revision, _read(db, user, model)
+        self._kept[user, model] = kept
+        self._kept.move_to_end((user, model))
+        if len(self._kept) > USERS_MOST:
+            self._kept.popitem(last=False)
+        return kept[1]
+
+
+def by_meaning(
+    db: sqlite3.Connection, sketches: Sketches, user: str, near: Near, kinds: Collection[Kind], limit: int
+) -> list[tuple[Item, float]]:
+    """The items of a user whose vectors are nearest, best first, with their cosines."""
+    number = known(db, user)
+    if number is None:
+        return []
+    wanted = _normalised(near.vector)
+    signs = int.from_bytes(_signs(wanted), "little")
+    fitting = [sketch for sketch in sketches.of(db, number, near.model) if sketch.kind in kinds]
+    best = nsmallest(max(limit, RESCORED), fitting, key=lambda sketch: (sketch.signs ^ signs).bit_count())
+    keys = [sketch.item for sketch in best]
+    marks = ", ".join("?" * len(keys))
+    values = db.execute(f"SELECT item, value FROM vector WHERE model = ? AND item IN ({marks})", (near.model, *keys))
+    cosines = {key: sum(map(mul, wanted, _unpacked(value))) for key, value in values if len(value) == 2 * len(wanted)}
+    nearest = sorted(cosines, key=lambda key: -cosines[key])[:limit]
+    return [(item, cosines[key]) for key, item in of_keys(db, nearest)]
+
+
+def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, Item]]:
+    """Items that have no vector of this model, each with its user."""
+    found = db.execute(
+        f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user "
+        "WHERE NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = ?) ORDER BY i.key LIMIT ?",
+        (model, limit),
+    )
+    return [(row[0], rows.item_of(row[1:])) for row in found]
+
+
+def embed(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
+    """Gives items their vectors: user, id, the text that was embedded, vector; not where that changed meanwhile."""
+    for user, item_id, text, vector in vectors:
+        row = db.execute(
+            "SELECT i.key, i.user, i.kind FROM item i JOIN user u ON u.key = i.user "
+            "WHERE u.name = ? AND i.id = ? AND i.text = ?",
+            (user, item_id, text),
+        ).fetchone()
+        if row is not None:
+            value = _normalised(vector)
+            db.execute(
+                "INSERT OR REPLACE INTO vector (item, user, kind, model, signs, value) VALUES (?, ?, ?, ?, ?, ?)",
+                (*row, model, _signs(value), struct.pack(f"<{len(value)}e", *value)),
+            )
+            db.execute("UPDATE user SET revision = revision + 1 WHERE key = ?", (row[1],))
+
+
+def _read(db: sqlite3.Connection, user: int, model: str) -> list[Sketch]:
+    found = db.execute("SELECT item, kind, signs FROM vector WHERE user = ? AND model = ?", (user, model))
+    return [Sketch(item, kind, int.from_bytes(signs, "little")) for item, kind, signs in found]
+
+
+def _normalised(vector: Sequence[float]) -> Sequence[float]:
+    """The vector with length 1; one that points nowhere is near to nothing."""
+    length = math.hypot(*vector)
+    if not 0 < length < math.inf:
+        return [0.0] * len(vector)
+    return [number / length for number in vector]
+
+
+def _signs(vector: Sequence[float]) -> bytes:
+    """A bit for each number, set where it is positive."""
+    signs = sum(1 << place for place, number in enumerate(vector) if number > 0)
+    return signs.to_bytes((len(vector) + 7) // 8, "little")
+
+
+def _unpacked(value: bytes) -> Sequence[float]:
+    return struct.unpack(f"<{len(value) // 2}e", value)

@@ -1,0 +1,47 @@
+"""Wing: conversations that rest, and the memories that are made of them."""
+
+import sqlite3
+
+from brain.kept import Item, Resting
+from brain.store import exchanges, items, rows
+from brain.store.migrations import EXCHANGES
+from brain.store.rows import SECOND
+
+TAKEN_MOST = 40
+"""Exchanges that a memory is made of at once, the newest ones."""
+CLAIM = 300 * SECOND
+"""How long a conversation is left to who asked for it first."""
+
+
+def resting(db: sqlite3.Connection, before: int, limit: int, now: int) -> list[Resting]:
+    """Conversations in which nothing happened since `before`, and of which a memory is to be made; each is claimed."""
+    found = db.execute(
+        "SELECT c.key, u.name, c.id, c.title, c.taken, c.memory FROM conversation c JOIN user u ON u.key = c.user "
+        "WHERE c.fresh = 1 AND c.updated < ? AND c.claimed <= ? AND NOT EXISTS "
+        "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '' AND until > ?) ORDER BY c.updated LIMIT ?",
+        (before, now, now, limit),
+    ).fetchall()
+    db.executemany("UPDATE conversation SET claimed = ? WHERE key = ?", [(now + CLAIM, row[0]) for row in found])
+    return [_resting(db, *row) for row in found]
+
+
+def rested(db: sqlite3.Connection, resting: Resting, item: Item | None) -> None:
+    """Notes what was made of a conversation, unless that was deleted; a memory takes the place of the earlier one."""
+    conversation = resting.upto >> EXCHANGES
+    row = db.execute("SELECT memory FROM conversation WHERE key = ?", (conversation,)).fetchone()
+    if row is None:
+        return
+    if item is not None:
+        memory = items.put(db, resting.user, item)
+        db.execute("UPDATE conversation SET memory = ? WHERE key = ?", (memory, conversation))
+        db.execute("DELETE FROM item WHERE key = ? AND key <> ?", (row[0], memory))
+    db.execute("UPDATE conversation SET taken = ?, claimed = 0 WHERE key = ?", (resting.upto, conversation))
+    exchanges.settle(db, conversation)
+
+
+def _resting(
+    db: sqlite3.Connection, key: int, user: str, conversation_id: str, title: str, taken: int, memory: int | None
+) -> Resting:
+    newest = exchanges.told(db, key, taken, exchanges.span(key)[1], TAKEN_MOST)
+    earlier = next((item for _, item in items.of_keys(db, [] if memory is None else [memory])), None)
+    return Resting(user, conversation_id, title, [rows.exchange_of(row) for row in newest], earlier, newest[-1][0])

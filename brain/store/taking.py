@@ -1,0 +1,267 @@
+"""Wing: takes in what `copies.py` gave away, all of it or nothing. Nothing in it is trusted."""
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterable, Iterable
+from dataclasses import dataclass, field
+from typing import IO, Any, NoReturn
+
+import msgspec
+
+from brain.ask import Attachment
+from brain.errors import BadRequest
+from brain.kept import Counts, Item
+from brain.messages import Exchange
+from brain.store import exchanges, items, room, rows, turns, users
+from brain.store.copies import (
+    TOGETHER,
+    VERSION,
+    AnyRecord,
+    ConversationRecord,
+    ExchangeRecord,
+    FileRecord,
+    Head,
+    ItemRecord,
+    Preferences,
+)
+
+IN_MEMORY_MOST = 16 * room.MIB
+SPOOLED_MOST = 2 * 1024 * room.MIB
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(AnyRecord).decode
+
+
+async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) -> None:
+    """Writes records down, so that no transaction has to wait for who sends them.
+
+    Raises:
+        BadRequest: for a record that is no JSON, or when there are too many.
+    """
+    number = 0
+    async for record in _each(records):
+        number += 1
+        if number % TOGETHER == 0:
+            await asyncio.sleep(0)
+        try:
+            line = _encode(record)
+        except (UnicodeEncodeError, RecursionError) as error:
+            raise _problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
+        if file.tell() + len(line) > SPOOLED_MOST:
+            sentence = f"Record {number}: no more than {SPOOLED_MOST // room.MIB} MiB can be taken in at once."
+            raise BadRequest(sentence, f"records[{number - 1}]", code="too_large", status=413)
+        file.write(line + b"\n")
+
+
+async def _each(records: AsyncIterable[Any] | Iterable[Any]) -> Any:
+    if isinstance(records, AsyncIterable):
+        async for record in records:
+            yield record
+    else:
+        for record in records:
+            yield record
+
+
+def take_in(db: sqlite3.Connection, user: str, lines: Iterable[bytes]) -> Counts:
+    """Takes in all records, one a line; what is there already is left as it is.
+
+    Raises:
+        BadRequest: naming the record and the field that cannot be taken in.
+    """
+    taking = _Taking(db, user)
+    for taking.number, line in enumerate(lines, 1):
+        taking.take(_read(taking.number, line))
+    return taking.end()
+
+
+def _read(number: int, line: bytes) -> AnyRecord:
+    try:
+        record: AnyRecord = _decode(line)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+        raise _problem(number, path.rstrip("`").lstrip("."), reason) from error
+    if number == 1 and not isinstance(record, Head):
+        raise _problem(number, "kind", 'the first record must be the head, {"kind": "brain", "version": 1}')
+    return record
+
+
+def _problem(number: int, where: str, reason: str) -> BadRequest:
+    place = f"Record {number}, {where}" if where else f"Record {number}"
+    return BadRequest(f"{place}: {reason}.", f"records[{number - 1}]" + (f".{where}" if where else ""))
+
+
+@dataclass
+class _Taking:
+    """How far it is. `conversation` is that whose files and exchanges come; its key is None when it was there."""
+
+    db: sqlite3.Connection
+    user: str
+    number: int = 0
+    key: int | None = None
+    conversation: str | None = None
+    named: bool = False
+    loose: set[int] = field(default_factory=set)
+    seen: set[tuple[str, str]] = field(default_factory=set)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.owner = turns.user_key(self.db, self.user)
+
+    def take(self, record: AnyRecord) -> None:
+        match record:
+            case Head():
+                self._head(record)
+            case ConversationRecord():
+                self._leave()
+                self._begin(record)
+            case FileRecord():
+                self._file(record)
+            case ExchangeRecord():
+                self._exchange(record)
+            case ItemRecord():
+                self._leave()
+                self._item(record)
+            case Preferences():
+                if not record.recalls:
+                    users.set_recalls(self.db, self.user, False)
+
+    def end(self) -> Counts:
+        """What was taken in."""
+        if not self.number:
+            self.number = 1
+            self._refuse("", "there is none")
+        self._leave()
+        return Counts(**self.counts)
+
+    def _head(self, record: Head) -> None:
+        if self.number > 1:
+            self._refuse("kind", "the head comes once, first")
+        if record.version > VERSION:
+            self._refuse("version", f"this version of Brain reads version {VERSION}; use a newer one")
+
+    def _begin(self, record: ConversationRecord) -> None:
+        self._once("conversation", record.id)
+        self.conversation, self.named, self.key = record.id, record.named, None
+        there = self.db.execute("SELECT 1 FROM conversation WHERE user = ? AND id = ?", (self.owner, record.id))
+        if there.fetchone() is None:
+            created = rows.micros(record.created)
+            columns = {"user": self.owner, "id": record.id, "created": created, "updated": created}
+            self.key = exchanges.insert(self.db, "conversation", {**columns, "named": record.named})
+            exchanges.name(self.db, self.key, record.title)
+            self.counts["conversations"] += 1
+
+    def _file(self, record: FileRecord) -> None:
+        self._belongs(record.conversation)
+        self._once("file", f"{record.id}")
+        self.loose.add(record.id)
+        if self.key is not None:
+            exchanges.add_file(self.db, self.key, None, Attachment(record.id, record.name, record.type, record.data))
+            self.counts["files"] += 1
+
+    def _exchange(self, record: ExchangeRecord) -> None:
+        self._belongs(record.conversation)
+        if not self.loose.issuperset(record.files):
+            self._refuse("files", "there is no such file before it, or another exchange has it")
+        self.loose.difference_update(record.files)
+        if self.key is not None:
+            self._add(self.key, _exchange_of(record))
+
+    def _add(self, conversation: int, exchange: Exchange) -> None:
+        asked = exchanges.asked_columns(exchange, 0)
+        columns = {**rows.question_columns(exchange), **rows.answer_columns(exchange, asked["asked"]), **asked}
+        columns |= {"files": rows.encoded(exchange.files)}
+        columns |= {"answered": None} if exchange.answered is None else {}
+        key = exchanges.add(self.db, conversation, columns)
+        self.db.executemany(
+            "UPDATE file SET exchange = ? WHERE conversation = ? AND id = ?",
+            [(key, conversation, number) for number in exchange.files],
+        )
+        exchanges.measure(self.db, key)
+        exchanges.index(self.db, key)
+        self.counts["messages"] += columns["messages"]
+
+    def _item(self, record: ItemRecord) -> None:
+        self._once("item", record.id)
+        if any(former.until.tzinfo is None for former in record.was):
+            self._refuse("was", "its times must have an offset from UTC")
+        if items.one(self.db, self.user, record.id) is not None:
+            return
+        item = _item_of(record)
+        key = items.put(self.db, self.user, item)
+        self.counts["facts" if item.kind == "fact" else "memories"] += 1
+        if record.upto is not None and record.conversation is not None:
+            self._link(key, record.conversation, record.upto)
+
+    def _link(self, memory: int, conversation_id: str, upto: str) -> None:
+        """Notes that a memory is the summary of a conversation that came with it."""
+        row = self.db.execute(
+            "SELECT c.key, e.key FROM conversation c JOIN exchange e ON e.conversation = c.key "
+            "WHERE c.user = ? AND c.id = ? AND e.question_id = ? AND c.memory IS NULL",
+            (self.owner, conversation_id, upto),
+        ).fetchone()
+        if row is not None:
+            self.db.execute("UPDATE conversation SET memory = ?, taken = ? WHERE key = ?", (memory, row[1], row[0]))
+            exchanges.settle(self.db, row[0])
+
+    def _leave(self) -> None:
+        """Ends the conversation that came."""
+        if self.loose:
+            self._refuse("", f"file {min(self.loose)} of the conversation before it belongs to no exchange")
+        if self.key is not None:
+            if not exchanges.has_any(self.db, self.key):
+                self._refuse("", "the conversation before it has no exchange")
+            exchanges.settle(self.db, self.key)
+            room.check_conversation(self.db, self.key, f"records[{self.number - 1}]")
+            room.check_user(self.db, self.owner, f"records[{self.number - 1}]")
+        self.seen = {one for one in self.seen if one[0] != "file"}
+        self.key = self.conversation = None
+
+    def _belongs(self, conversation: str) -> None:
+        if conversation != self.conversation:
+            self._refuse("conversation", "it must stand behind the record of its conversation")
+
+    def _once(self, kind: str, name: str) -> None:
+        if (kind, name) in self.seen:
+            self._refuse("id", f"there are two records of this {kind}")
+        self.seen.add((kind, name))
+
+    def _refuse(self, where: str, reason: str) -> NoReturn:
+        raise _problem(self.number, where, reason)
+
+
+def _exchange_of(record: ExchangeRecord) -> Exchange:
+    return Exchange(
+        record.question,
+        rows.parts_of(record.parts),
+        record.before,
+        record.behind,
+        record.answer_id,
+        record.question_id,
+        record.said,
+        record.files,
+        record.source,
+        record.asked,
+        record.answered,
+        record.outcome,
+        record.model,
+        record.tokens,
+        record.recalled,
+    )
+
+
+def _item_of(record: ItemRecord) -> Item:
+    return Item(
+        record.id,
+        record.type,
+        record.text,
+        record.created,
+        record.updated,
+        record.category,
+        record.mutable,
+        record.conversation,
+        record.message,
+        record.outside,
+        record.was,
+        record.against,
+    )

@@ -1,0 +1,65 @@
+"""Wing: what is kept of a user as a whole."""
+
+import sqlite3
+
+from brain.kept import Counts
+from brain.store import turns
+from brain.store.conversations import known
+
+
+def users(db: sqlite3.Connection) -> list[str]:
+    """Those of whom anything is kept."""
+    found = db.execute(
+        "SELECT name FROM user u WHERE NOT recalls OR EXISTS (SELECT 1 FROM conversation WHERE user = u.key) "
+        "OR EXISTS (SELECT 1 FROM item WHERE user = u.key) ORDER BY name"
+    )
+    return [name for (name,) in found]
+
+
+def recalls(db: sqlite3.Connection, user: str) -> bool:
+    """Whether the user lets Brain recall."""
+    row = db.execute("SELECT recalls FROM user WHERE name = ?", (user,)).fetchone()
+    return row is None or bool(row[0])
+
+
+def set_recalls(db: sqlite3.Connection, user: str, on: bool) -> None:
+    """Notes whether the user lets Brain recall."""
+    db.execute("UPDATE user SET recalls = ? WHERE key = ?", (on, turns.user_key(db, user)))
+
+
+def forget(db: sqlite3.Connection, user: str, now: int) -> Counts:
+    """Removes all of a user; what is left of it in the file, `scrub` removes.
+
+    Raises:
+        BadRequest: `busy`, while a turn of the user's runs.
+    """
+    number = known(db, user)
+    if number is None:
+        return Counts()
+    for (conversation,) in db.execute("SELECT key FROM conversation WHERE user = ?", (number,)).fetchall():
+        if turns.running(db, conversation, now):
+            raise turns.busy()
+    counts = _counted(db, number)
+    db.execute("DELETE FROM item WHERE user = ?", (number,))
+    db.execute("DELETE FROM conversation WHERE user = ?", (number,))
+    db.execute("DELETE FROM user WHERE key = ?", (number,))
+    for index in ("said", "stated"):
+        db.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
+    return counts
+
+
+def scrub(db: sqlite3.Connection) -> None:
+    """Writes the file anew without what was removed, and empties the log beside it, which others may still read."""
+    db.execute("VACUUM")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _counted(db: sqlite3.Connection, user: int) -> Counts:
+    ((conversations, messages),) = db.execute(
+        "SELECT count(*), coalesce(sum(messages), 0) FROM conversation WHERE user = ?", (user,)
+    )
+    ((files,),) = db.execute(
+        "SELECT count(*) FROM file f JOIN conversation c ON c.key = f.conversation WHERE c.user = ?", (user,)
+    )
+    items = dict(db.execute("SELECT kind, count(*) FROM item WHERE user = ? GROUP BY kind", (user,)).fetchall())
+    return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0))
