@@ -35,6 +35,7 @@ from brain.protocol import Protocol
 from brain.registry import Registry
 from brain.response import BEATS_UNREAD
 from brain.settings import LOOPBACK, Settings
+from brain.store import path_of
 from brain.traces import processor_of
 
 BACKLOG = 4096
@@ -287,13 +288,23 @@ def _greet(settings: Settings, port: int, models: Sequence[Opened], more: Sequen
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     lines = [f"Brain listens on http://{host}:{port}"]
     if settings.workers > 1:
-        lines.append(f"Workers: {settings.workers}, which share only the port: each has its own conversations")
+        lines.append(f"Workers: {settings.workers}; a turn is known to one of them alone")
     if settings.host in EVERY_ADDRESS and not settings.hosts:
         lines.append("Only loopback names are accepted as Host until BRAIN_HOSTS names the public one.")
     for one in models:
         lines.append(f"Model: {one.model.name} ({one.why})" + (f" - {one.trouble}" if one.trouble else ""))
+    lines.append(f"Conversations: {_place(settings)}")
     if settings.log == "json":
         for line in (*lines, *more):
             log.info(line)
     else:
         print("\n".join([*lines, *more]), file=sys.stderr, flush=True)
+
+
+def _place(settings: Settings) -> str:
+    """Where conversations are kept, in words."""
+    path = path_of(settings.store)
+    if path is not None:
+        return str(path)
+    each = ", of each worker by itself" if settings.workers > 1 else ""
+    return f"in memory{each}; they end with it (STORE)"

@@ -122,8 +122,9 @@ def test_every_worker_serves_and_the_greeting_is_said_once(folder: Path, tmp_pat
     assert (code, out) == (0, "")
     assert [line for line in err.splitlines() if not line.startswith("INFO brain: turn t")] == [
         f"Brain listens on {url}",
-        "Workers: 2, which share only the port: each has its own conversations",
+        "Workers: 2; a turn is known to one of them alone",
         f"Model: {model} (it was asked for)",
+        f"Conversations: {os.environ['XDG_DATA_HOME']}/brain/conversations.db",
         "Specialists: calendar, deaf, docs, knowledge, medical, ocr, pubmed, vision, web, who, wiki",
     ]
 
