@@ -6,16 +6,19 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from brain import threads
+from brain.ask import Source
+from brain.commands import memory
 from brain.commands.ask import ask
 from brain.commands.check import check
 from brain.commands.index import index
 from brain.commands.specialists import specialists
 from brain.errors import BrainError
+from brain.kept import Category, Kind
 from brain.process import FAILED, INTERRUPTED, log_to_stderr
-from brain.settings import Settings, read
+from brain.settings import LOCAL_USER, Settings, read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,11 +48,6 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--config", type=Path, metavar="FILE", help="settings file, such as brain.toml")
-    common.add_argument("--model", metavar="MODEL", help="auto, builtin, ollama:NAME, openai:NAME or script:FILE")
-    common.add_argument("--host", help="address that serve listens on (127.0.0.1)")
-    common.add_argument("--port", help="port that serve listens on (8000)")
     parser = argparse.ArgumentParser(
         prog="brain",
         description="Streaming middleware that lets any text model call specialists in the middle of its answer.",
@@ -57,34 +55,96 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"brain {version('brain-sse')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    def command(name: str, function: Any, text: str, example: str) -> argparse.ArgumentParser:
-        one = commands.add_parser(name, parents=[common], help=text, description=text, epilog=f"Example: {example}")
-        one.set_defaults(command=function)
-        return one
-
-    served = command("serve", serve, "Run the server.", "brain serve --model ollama:llama3.2 --port 8080")
+    served = _command(commands, "serve", "Run the server.", "brain serve --model ollama:llama3.2 --port 8080", serve)
     served.add_argument("--workers", metavar="N", help="processes that share the port, for more cores (1)")
     served.add_argument("--log", metavar="FORM", help="text, or json: one object a line (text)")
-    asked = command("ask", ask, "Ask once, and stream the answer.", 'brain ask --file scan.png "What does it say?"')
+    _add_ask(commands)
+    text, example = "List the specialists.", "brain specialists --json"
+    listed = _command(commands, "specialists", text, example, specialists)
+    listed.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_index(commands)
+    _add_memory(commands)
+    text, example = "Check the model, the store and the specialists.", "brain check --model openai:gpt-4o-mini"
+    _command(commands, "check", text, example, check)
+    return parser
+
+
+def _command(commands: Any, name: str, text: str, example: str, function: Any) -> argparse.ArgumentParser:
+    one: argparse.ArgumentParser = commands.add_parser(
+        name, parents=[_common()], help=text, description=text, epilog=f"Example: {example}"
+    )
+    one.set_defaults(command=function)
+    return one
+
+
+def _common() -> argparse.ArgumentParser:
+    """What all commands take; left out where it is not given, so that a command within one takes nothing back."""
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument("--config", type=Path, metavar="FILE", help="settings file, such as brain.toml")
+    common.add_argument("--model", metavar="MODEL", help="auto, builtin, ollama:NAME, openai:NAME or script:FILE")
+    common.add_argument("--host", help="address that serve listens on (127.0.0.1)")
+    common.add_argument("--port", help="port that serve listens on (8000)")
+    return common
+
+
+def _add_ask(commands: Any) -> None:
+    example = 'brain ask --file scan.png "What does it say?"'
+    asked = _command(commands, "ask", "Ask once, and stream the answer.", example, ask)
     asked.add_argument("message", help="what to ask")
     asked.add_argument("--file", action="append", default=[], type=Path, metavar="F", help="attach a file (repeatable)")
+    asked.add_argument("--conversation", metavar="ID", help="go on with this conversation (a new one)")
+    asked.add_argument("--no-memory", action="store_true", help="recall no facts and memories for it")
+    asked.add_argument("--source", choices=get_args(Source), default="chat", help="how it was said (chat)")
     asked.add_argument("--json", action="store_true", help="print each event as one JSON object a line")
-    listed = command("specialists", specialists, "List the specialists.", "brain specialists --json")
-    listed.add_argument("--json", action="store_true", help="print one JSON object")
-    indexed = command("index", index, "Read documents into knowledge.", "brain index notes handbook.pdf")
+
+
+def _add_index(commands: Any) -> None:
+    example = "brain index notes handbook.pdf"
+    indexed = _command(commands, "index", "Read documents into knowledge.", example, index)
     indexed.add_argument("path", nargs="*", type=Path, help="folder or file; without one, what was read before")
-    indexed.add_argument("--user", default="local", metavar="NAME", help="whose documents they are (local)")
+    indexed.add_argument("--user", default=LOCAL_USER, metavar="NAME", help="whose documents they are (local)")
     indexed.add_argument("--list", action="store_true", help="say what is indexed, and read nothing")
     indexed.add_argument("--forget", action="append", default=[], type=Path, metavar="PATH", help="take it out again")
-    command("check", check, "Check the model and the specialists.", "brain check --model openai:gpt-4o-mini")
-    return parser
+
+
+def _add_memory(commands: Any) -> None:
+    text, example = "See and change facts and memories.", 'brain memory add "I am vegetarian." --user ada'
+    whole = _command(commands, "memory", text, example, memory.memory)
+    whole.set_defaults(action=memory.show, kind=None, category=None, search="", json=False)
+    actions = whole.add_subparsers(title="actions (list)", metavar="ACTION")
+
+    def action(name: str, function: memory.Action, text: str, example: str) -> argparse.ArgumentParser:
+        one = _command(actions, name, text, f"brain memory {name} {example}", memory.memory)
+        one.set_defaults(action=function)
+        one.add_argument("--user", default=argparse.SUPPRESS, metavar="NAME", help="whose they are (local)")
+        return one
+
+    whole.add_argument("--user", default=LOCAL_USER, metavar="NAME", help="whose they are (local)")
+    listed = action("list", memory.show, "List them, the newest first.", "--search tea")
+    listed.add_argument("--kind", choices=get_args(Kind), help="only facts, or only memories of conversations")
+    listed.add_argument("--category", choices=get_args(Category), help="only facts of this category")
+    listed.add_argument("--search", default="", metavar="WORDS", help="only those with any of these words")
+    listed.add_argument("--json", action="store_true", help="print one JSON object")
+    added = action("add", memory.add, "Write a fact down.", '"I am vegetarian." --immutable')
+    added.add_argument("text", help="the fact, in a sentence")
+    added.add_argument("--category", choices=get_args(Category), help="(by its words)")
+    added.add_argument("--immutable", action="store_true", help="no model may change or forget it")
+    edited = action("edit", memory.edit, "Change one.", 'k7m2 "I am vegan."')
+    edited.add_argument("id", help="as listed")
+    edited.add_argument("text", nargs="?", help="its new text")
+    edited.add_argument("--category", choices=get_args(Category), help="its new category")
+    edited.add_argument("--mutable", action="store_true", default=None, help="a model may change and forget it")
+    edited.add_argument("--immutable", action="store_false", dest="mutable", help="no model may change or forget it")
+    deleted = action("delete", memory.delete, "Remove some.", "k7m2 f3a9")
+    deleted.add_argument("id", nargs="+", help="as listed")
+    recalled = action("recall", memory.recall, "Let Brain recall them, or not.", "off")
+    recalled.add_argument("on", choices=("on", "off"))
 
 
 def _settings(given: argparse.Namespace) -> Settings:
     flags = ("model", "host", "port", "workers", "log")
     overrides = {key.upper(): getattr(given, key) for key in flags if getattr(given, key, None)}
-    return read(os.environ, given.config, overrides)
+    return read(os.environ, getattr(given, "config", None), overrides)
 
 
 def serve(given: argparse.Namespace, settings: Settings) -> int:

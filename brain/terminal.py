@@ -46,23 +46,23 @@ class Terminal:
                 self._answer.flush()
                 self._in_line = not text.endswith("\n")
             case SpecialistStart(name=name, params=params):
-                self._say(f"… {name} {json.dumps(params, ensure_ascii=False) if params else ''}".rstrip())
+                self.say(f"… {name} {json.dumps(params, ensure_ascii=False) if params else ''}".rstrip())
             case SpecialistProgress(text=text, fraction=fraction):
-                self._say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
+                self.say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
             case SpecialistResult(name=name, ms=ms, cached=cached):
-                self._say(f"✓ {name}, {ms} ms" + (", from before" if cached else ""))
+                self.say(f"✓ {name}, {ms} ms" + (", from before" if cached else ""))
             case SpecialistError(name=name, code=code, reason=reason):
-                self._say(f"✗ {name}: {code}: {reason}")
+                self.say(f"✗ {name}: {code}: {reason}")
             case Notice(text=text):
-                self._say(text)
+                self.say(text)
             case Error(code=code, message=message):
-                self._say(f"Error: {message} ({code})")
+                self.say(f"Error: {message} ({code})")
             case Done(stop_reason=reason):
-                self._say("" if reason == "complete" else f"(ended: {reason})")
+                self.say("" if reason == "complete" else f"(ended: {reason})")
 
     def ask(self, text: str, question: str) -> None:
         """Shows a text, and under it a question, which stays the last line until it is answered."""
-        self._say(text, dim=False)
+        self.say(text, dim=False)
         self._question = question
         self._aside.write(question)
         self._aside.flush()
@@ -73,7 +73,8 @@ class Terminal:
             self._aside.write("\n")
         self._question = ""
 
-    def _say(self, text: str, *, dim: bool = True) -> None:
+    def say(self, text: str, *, dim: bool = True) -> None:
+        """Says something besides the answer, on a line of its own; nothing with an empty text but the line's end."""
         if self._in_line:
             self._answer.write("\n")
             self._answer.flush()
@@ -148,8 +149,9 @@ def can_be_asked(source: TextIO, aside: TextIO) -> bool:
 def _listed(params: Mapping[str, Any]) -> str:
     """What a call would be made with, whole, and nothing in it that could look like something else."""
     lines = (f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in params.items())
-    return "\n".join(map(_visible, lines)) or "    (without parameters)"
+    return "\n".join(map(visible, lines)) or "    (without parameters)"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
+    """A text in which nothing can steer a terminal, or look like something else."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,6 +1,7 @@
 """The command line, as a user runs it: what goes to which stream, which exit code, and what stops the start."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from serving import Process, post, script
 
 from brain.cli import main
 
-COMMANDS = ["serve", "ask", "specialists", "index", "check"]
+COMMANDS = ["serve", "ask", "specialists", "index", "memory", "check"]
 SPECIALISTS = '''\
 """Specialists for these tests."""
 
@@ -328,7 +329,8 @@ def test_serve_says_where_with_whom_and_who_was_refused(folder: Path, tmp_path: 
     assert url.startswith("http://127.0.0.1:")
     assert lines[0] == f"Brain listens on {url}"
     assert lines[1] == f"Model: {model} (it was asked for)"
-    assert {"block", "count", "deaf", "docs", "nap"} <= set(lines[2].removeprefix("Specialists: ").split(", "))
+    assert lines[2] == f"Conversations: {os.environ['XDG_DATA_HOME']}/brain/conversations.db"
+    assert {"block", "count", "deaf", "docs", "nap"} <= set(lines[3].removeprefix("Specialists: ").split(", "))
     assert "Unavailable: poor: it needs a moon: buy one" in lines
     assert "Refused: broken from broken.py: it cannot be imported: ZeroDivisionError: division by zero" in lines
     assert lines[-1].startswith("INFO brain: turn t")

@@ -1,4 +1,4 @@
-"""Roof: `brain ask`: one turn in the terminal."""
+"""Roof: `brain ask`: one turn in the terminal, in a new conversation or in one that goes on."""
 
 import argparse
 import json
@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from brain import conversation
 from brain.ask import Ask, Attachment
+from brain.engine import Engine
 from brain.errors import BadRequest
-from brain.events import Error
-from brain.models import AnyModel, opened
+from brain.events import Error, Event
 from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
-from brain.settings import Settings
+from brain.report import TurnReport
+from brain.settings import LOCAL_USER, Settings
 from brain.terminal import Person, Terminal, can_be_asked
-from brain.turn import Conversation, Turn
+from brain.turns import Run
 from brain.unicode import well_formed
 from brain.wire import native
 from brain.wire.attaching import attachment_of
+from brain.wire.native.request import ID
 
 
 def ask(given: argparse.Namespace, settings: Settings) -> int:
@@ -31,55 +32,35 @@ def ask(given: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _ask(given: argparse.Namespace, settings: Settings) -> int:
-    registry = Registry(settings).discover()
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(registry.running())
-        models = await opened(settings, registry.usable())
-        for one in models:
-            stack.push_async_callback(one.model.aclose)
-        asked = Ask(
-            message=given.message,
-            user="local",
-            limits=settings.limits,
-            syntax=settings.syntax,
-            time_zone=settings.time_zone,
-            now=datetime.now(ZoneInfo(settings.time_zone)),
-            attachments=tuple(_attachment(path, n) for n, path in enumerate(given.file, 1)),
-            asks_person=can_be_asked(sys.stdin, sys.stderr),
-        )
-        turn = _turn(asked, models[0].model, registry, settings)
-        return await _print_turn(turn, as_json=given.json, asks_person=asked.asks_person)
+    asked = _asked(given, settings)
+    engine = Engine(settings, Registry(settings).discover())
+    await engine.open()
+    try:
+        run = await engine.begin(asked, "terminal", _settled, joinable=False)
+        goes_on = not given.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty()
+        return await _printed(run, as_json=given.json, asks_person=asked.asks_person, goes_on=goes_on)
+    finally:
+        await engine.close()  # and so what was said is kept, also behind Ctrl-C
 
 
-def _turn(asked: Ask, model: AnyModel, registry: Registry, settings: Settings) -> Turn:
-    if not asked.message.strip():
+def _asked(given: argparse.Namespace, settings: Settings) -> Ask:
+    if not given.message.strip():
         raise BadRequest("The message is empty.", "message")
-    silence = settings.model_idle_seconds
-    recalled = Conversation(conversation.new_id())
-    seconds = settings.approval_seconds
-    return Turn(asked, recalled, model, registry, system=settings.system, silence=silence, approval_seconds=seconds)
-
-
-async def _print_turn(turn: Turn, *, as_json: bool, asks_person: bool) -> int:
-    printed = Terminal(sys.stdout, sys.stderr)
-    person = Person(printed, sys.stdin, turn.decide) if asks_person else None
-    number = 0
-    failed = False
-    async with aclosing(turn.events()) as events, AsyncExitStack() as stack:
-        if person is not None:
-            stack.callback(person.leave)
-        async for event in events:
-            number += 1
-            failed = isinstance(event, Error)
-            if person is not None:
-                person.hear(event)
-            if as_json:
-                line: dict[str, Any] = {"event": native.EVENT_NAMES[type(event)], "id": f"{turn.id}.{number}"}
-                line["data"] = native.plain(event)
-                print(well_formed(json.dumps(line, ensure_ascii=False)), flush=True)
-            else:
-                printed.show(event)
-    return FAILED if failed else DONE
+    if given.conversation is not None and not ID.fullmatch(given.conversation):
+        raise BadRequest("--conversation must be 1 to 64 letters, digits, _ or -.", "conversation")
+    return Ask(
+        message=given.message,
+        user=LOCAL_USER,
+        limits=settings.limits,
+        syntax=settings.syntax,
+        time_zone=settings.time_zone,
+        now=datetime.now(ZoneInfo(settings.time_zone)),
+        conversation_id=given.conversation,
+        attachments=tuple(_attachment(path, n) for n, path in enumerate(given.file, 1)),
+        asks_person=can_be_asked(sys.stdin, sys.stderr),
+        source=given.source,
+        memory=not given.no_memory,
+    )
 
 
 def _attachment(path: Path, number: int) -> Attachment:
@@ -90,3 +71,36 @@ def _attachment(path: Path, number: int) -> Attachment:
     claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     made = attachment_of(path.name, claimed, data, f"--file {path}")
     return Attachment(number, made.name, made.type, made.data)
+
+
+def _settled(report: TurnReport) -> None:
+    """Nobody counts the turns of a terminal."""
+
+
+async def _printed(run: Run, *, as_json: bool, asks_person: bool, goes_on: bool) -> int:
+    printed = Terminal(sys.stdout, sys.stderr)
+    person = Person(printed, sys.stdin, run.decide) if asks_person else None
+    number = 0
+    failed = False
+    async with AsyncExitStack() as stack:
+        if goes_on:
+            stack.callback(printed.say, f'Go on with: brain ask --conversation {run.conversation_id} "…"')
+        batches = await stack.enter_async_context(aclosing(run.lead()))
+        if person is not None:
+            stack.callback(person.leave)
+        async for batch in batches:
+            for event in batch:
+                number += 1
+                failed = isinstance(event, Error)
+                if person is not None:
+                    person.hear(event)
+                if as_json:
+                    _print_line(event, f"{run.id}.{number}")
+                else:
+                    printed.show(event)
+    return FAILED if failed else DONE
+
+
+def _print_line(event: Event, event_id: str) -> None:
+    line: dict[str, Any] = {"event": native.EVENT_NAMES[type(event)], "id": event_id, "data": native.plain(event)}
+    print(well_formed(json.dumps(line, ensure_ascii=False)), flush=True)

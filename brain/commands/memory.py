@@ -1,0 +1,117 @@
+"""Roof: `brain memory`: a user's facts and memories, seen and changed by hand."""
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+
+from brain.commands.kept import PAGE, kept, paged
+from brain.errors import BadRequest, BrainError
+from brain.kept import Item
+from brain.memory import Memory
+from brain.process import DONE, FAILED, completed
+from brain.settings import Settings
+from brain.terminal import visible
+from brain.wire.native.kept import remembered
+
+Action = Callable[[argparse.Namespace, Memory], Awaitable[int]]
+
+_REMEDIES = {
+    "immutable": "{id} is immutable: with --mutable its text can be changed; brain memory delete {id} removes it.",
+    "not_found": "There is no fact or memory {id}; brain memory lists them.",
+}
+
+
+def memory(given: argparse.Namespace, settings: Settings) -> int:
+    """Does to the memory of a user what was typed."""
+    return completed(_memory(given, settings))
+
+
+async def _memory(given: argparse.Namespace, settings: Settings) -> int:
+    action: Action = given.action
+    async with kept(settings, makes=action is add) as store:
+        one = Memory(store, tokens=0, rest_seconds=settings.rest_seconds, now=lambda: datetime.now(UTC))
+        return await action(given, one)
+
+
+async def show(given: argparse.Namespace, memory: Memory) -> int:
+    """Lists facts and memories, the newest first, or those with some words, the best first."""
+    items = await paged(
+        lambda before: memory.items(
+            given.user, kind=given.kind, category=given.category, words=given.search, before=before, limit=PAGE
+        )
+    )
+    recalls = await memory.recalls(given.user)
+    if given.json:
+        sys.stdout.buffer.write(remembered(items, len(items), recall=recalls) + b"\n")
+        return DONE
+    for item in items:
+        for line in _lines(item):
+            print(visible(line))
+    if not items:
+        print(f"No facts and memories of {given.user}{' are like this' if _narrowed(given) else ' are kept'}.")
+    if not recalls:
+        print("None of it is recalled: brain memory recall on")
+    return DONE
+
+
+async def add(given: argparse.Namespace, memory: Memory) -> int:
+    """Writes a fact down."""
+    item = await memory.write(given.user, given.text, given.category, mutable=not given.immutable)
+    return _say(item)
+
+
+async def edit(given: argparse.Namespace, memory: Memory) -> int:
+    """Changes a fact or a memory."""
+    if (given.text, given.category, given.mutable) == (None, None, None):
+        raise BrainError("Say what is to change: its text, --category, --mutable or --immutable.")
+    try:
+        changed = await memory.change(
+            given.user, _id(given.id), text=given.text, category=given.category, mutable=given.mutable
+        )
+    except BadRequest as error:
+        raise BrainError(_REMEDIES.get(error.code, "{error}").format(id=given.id, error=error)) from None
+    return _say(changed)
+
+
+async def delete(given: argparse.Namespace, memory: Memory) -> int:
+    """Removes facts and memories."""
+    missing = [name for name in given.id if not await memory.erase(given.user, _id(name))]
+    for name in missing:
+        print(f"brain: {_REMEDIES['not_found'].format(id=visible(name))}", file=sys.stderr)
+    return FAILED if missing else DONE
+
+
+async def recall(given: argparse.Namespace, memory: Memory) -> int:
+    """Switches on or off that facts and memories are recalled."""
+    await memory.set_recalls(given.user, given.on == "on")
+    return DONE
+
+
+def _id(typed: str) -> str:
+    """Ids are shown to a model with a `#`, which begins a comment in a shell."""
+    return typed.removeprefix("#").lower()
+
+
+def _narrowed(given: argparse.Namespace) -> bool:
+    return bool(given.kind or given.category or given.search)
+
+
+def _say(item: Item) -> int:
+    for line in _lines(item):
+        print(visible(line))
+    return DONE
+
+
+def _lines(item: Item) -> Iterator[str]:
+    """An item: what it says, and below, what else there is to know of it."""
+    kind = item.category or item.kind
+    yield f"{item.id:<8} {item.updated.astimezone():%Y-%m-%d} {kind:<11} {item.text}"
+    for former in reversed(item.was):
+        yield f"{'':<19} was: {former.text} (until {former.until.astimezone():%Y-%m-%d})"
+    if item.against:
+        yield f"{'':<19} may contradict {', '.join(item.against)}"
+    if not item.mutable:
+        yield f"{'':<19} immutable: no model changes it"
+    if item.outside:
+        yield f"{'':<19} may hold strangers' words"

@@ -1,0 +1,159 @@
+"""`brain ask` in a conversation: what is kept of it, how it goes on, and what is said to who reads it in a terminal."""
+
+import json
+import os
+import pty
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import Process, script
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A file that is not there yet."""
+    return tmp_path / "kept" / "brain.db"
+
+
+def ask(store: Path | str, model: str, *arguments: str, message: str = "hello") -> tuple[int, str, str]:
+    place = store if isinstance(store, str) else f"sqlite:{store}"
+    with Process("ask", message, "--model", model, *arguments, env={"BRAIN_STORE": place}) as process:
+        return process.end(30)
+
+
+def events(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def exchanges(store: Path) -> list[tuple[str, str, str, str]]:
+    """Conversation, source, what was said, and how it ended, of all that is kept."""
+    with closing(sqlite3.connect(store)) as db:
+        rows = "SELECT c.id, e.source, e.said, e.outcome FROM exchange e JOIN conversation c ON c.key = e.conversation"
+        return db.execute(f"{rows} ORDER BY e.key").fetchall()
+
+
+def test_each_question_begins_a_conversation(store: Path, tmp_path: Path) -> None:
+    model = script(tmp_path, ["Hello."])
+    assert [ask(store, model)[0] for _ in range(2)] == [0, 0]
+    (first, *_), (second, *rest) = exchanges(store)
+    assert first != second
+    assert rest == ["chat", "hello", "complete"]
+
+
+def test_a_conversation_goes_on(store: Path) -> None:
+    _, out, _ = ask(store, "builtin", "--json", message="I said potato.")
+    conversation = events(out)[0]["data"]["conversation_id"]
+    code, out, _ = ask(store, "builtin", "--json", "--conversation", conversation, "--source", "voice", message="And?")
+    usage = next(event["data"] for event in events(out) if event["event"] == "usage")
+    assert (code, events(out)[0]["data"]["conversation_id"]) == (0, conversation)
+    assert [row[:3] for row in exchanges(store)] == [
+        (conversation, "chat", "I said potato."),
+        (conversation, "voice", "And?"),
+    ]
+    alone = next(
+        event["data"]
+        for event in events(ask(store, "builtin", "--json", message="And?")[1])
+        if event["event"] == "usage"
+    )
+    assert usage["prompt_tokens"] > alone["prompt_tokens"] + 100, "it read what was said before"
+
+
+def test_a_name_of_ones_own_begins_a_conversation_and_goes_on_with_it(store: Path, tmp_path: Path) -> None:
+    model = script(tmp_path, ["Hello."])
+    for _ in range(2):
+        assert ask(store, model, "--conversation", "shopping")[0] == 0
+    assert [row[0] for row in exchanges(store)] == ["shopping", "shopping"]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "../x"])
+def test_what_cannot_be_an_id_is_refused(store: Path, name: str) -> None:
+    sentence = "brain: --conversation must be 1 to 64 letters, digits, _ or -.\n"
+    assert ask(store, "builtin", "--conversation", name) == (1, "", sentence)
+    assert not store.exists()
+
+
+def test_ctrl_c_keeps_what_was_said(store: Path, tmp_path: Path) -> None:
+    model = script(tmp_path, {"chunks": ["So ", "far. ", *["and on "] * 200], "delay_ms": 50})
+    with Process(
+        "ask", "hi", "--model", model, "--conversation", "c", env={"BRAIN_STORE": f"sqlite:{store}"}
+    ) as process:
+        assert process.process.stdout is not None
+        assert process.process.stdout.read(8) == b"So far. "
+        process.process.send_signal(signal.SIGINT)
+        assert process.end()[0] == 130
+    assert exchanges(store) == [("c", "chat", "hi", "cancelled")]
+    with closing(sqlite3.connect(store)) as db:
+        ((parts,),) = db.execute("SELECT parts FROM exchange").fetchall()
+    assert json.loads(parts)[0]["text"].startswith("So far. ")
+
+
+def test_a_conversation_is_not_asked_twice_at_once(store: Path, tmp_path: Path) -> None:
+    model = script(tmp_path, {"chunks": ["So ", *["and on "] * 200], "delay_ms": 50})
+    with Process(
+        "ask", "hi", "--model", model, "--conversation", "c", env={"BRAIN_STORE": f"sqlite:{store}"}
+    ) as process:
+        assert process.process.stdout is not None
+        process.process.stdout.read(3)
+        code, out, err = ask(store, "builtin", "--conversation", "c")
+        assert (code, out) == (1, "")
+        assert err.startswith("brain: A turn of this conversation is running;")
+        assert ask(store, "builtin", "--conversation", "another")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda path: path.write_bytes(b"no database" * 200), "is no database; name another file"),
+        (lambda path: path.mkdir(), "check the folder and its permissions"),
+    ],
+    ids=["no database", "folder"],
+)
+def test_a_store_that_cannot_be_opened_stops_it(tmp_path: Path, make: Any, sentence: str) -> None:
+    place = tmp_path / "brain.db"
+    make(place)
+    code, out, err = ask(place, "builtin")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"brain: {place}")
+    assert sentence in err
+    assert "Traceback" not in err
+
+
+def in_terminal(store: str, model: str, *arguments: str) -> str:
+    """`brain ask` with standard output and error in a terminal; what is seen there, at the end."""
+    master, slave = pty.openpty()
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("BRAIN_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "brain", "ask", "hello", "--model", model, *arguments],
+        stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env={**kept, "BRAIN_STORE": store},
+        start_new_session=True,
+    )  # fmt: skip
+    os.close(slave)
+    seen = b""
+    while select.select([master], [], [], 20)[0]:
+        try:
+            seen += os.read(master, 65536)
+        except OSError:  # the other side is closed
+            break
+    os.close(master)
+    assert process.wait(10) == 0
+    return seen.decode().replace("\r\n", "\n")
+
+
+def test_one_who_reads_it_in_a_terminal_is_told_how_to_go_on(store: Path, tmp_path: Path) -> None:
+    seen = in_terminal(f"sqlite:{store}", script(tmp_path, ["Hello."]))
+    ((conversation, *_),) = exchanges(store)
+    assert seen == f'Hello.\n\x1b[2mGo on with: brain ask --conversation {conversation} "…"\x1b[0m\n'
+
+
+def test_programs_and_those_who_keep_nothing_are_not(store: Path, tmp_path: Path) -> None:
+    model = script(tmp_path, ["Hello."])
+    assert in_terminal("memory:", model) == "Hello.\n"
+    assert "Go on with" not in in_terminal(f"sqlite:{store}", model, "--json")
+    assert ask(store, model) == (0, "Hello.\n", "")
