@@ -179,14 +179,14 @@ class Engine:
     async def _others_end(self, conversation_id: str, ask: Ask) -> None:
         """Waits for a turn of the conversation that was told to end, or is told so by this one."""
         run = self.turns.newest(conversation_id, ask.user)
-        if run is None or run.over:
-            return
-        if ask.barge_in:
+        if run is not None and ask.barge_in:
             run.stop()
-        if run.stopped:
+        if run is not None and run.stopped:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ENDING_SECONDS):
                     await run.end()
+        if self._keeping:
+            await asyncio.wait(self._keeping)
 
     async def _recalled(self, ask: Ask, held: Conversation) -> Recalled:
         """What the memory has to the question, but for what the model reads of it anyway."""
