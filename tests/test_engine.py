@@ -351,7 +351,7 @@ def test_who_may_not_call_a_specialist_is_not_told_of_it() -> None:
     ask = ask_for(wanted=["echo", "add"])
     assert narrowed(ask, Rights()) == ask
     assert narrowed(ask, Rights(frozenset({"add", "web"}))).specialists == frozenset({"add"})
-    assert narrowed(ask_for(), Rights(frozenset({"add"}))).specialists == {"add"}
+    assert narrowed(ask_for(), Rights(frozenset({"add"}))).specialists == frozenset({"add"})
     json = Ask("Hi", "ada", ask.limits, ask.syntax, "UTC", sampling=Sampling(format="json"))
     assert narrowed(json, Rights()).specialists == frozenset()
 
