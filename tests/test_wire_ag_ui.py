@@ -342,6 +342,8 @@ TEXT = "x" * 200_001
         ({"forwardedProps": {"limits": {"calls": 8}}}, 400, "forwardedProps.limits.calls"),
         ({"forwardedProps": {"limits": {"tools": 1}}}, 400, "forwardedProps.limits.tools"),
         ({"forwardedProps": {"time_zone": "Mars/Base"}}, 400, "forwardedProps.time_zone"),
+        ({"forwardedProps": {"source": "fax"}}, 400, "forwardedProps.source"),
+        ({"forwardedProps": {"memory": 0}}, 400, "forwardedProps.memory"),
         ({"forwardedProps": {"specialists": "web"}}, 400, "forwardedProps.specialists"),
         ({"forwardedProps": {"system": TEXT}}, 413, "forwardedProps.system"),
         ({"resume": [{"interruptId": "a", "status": "perhaps"}]}, 400, "resume[0].status"),
@@ -381,6 +383,8 @@ def test_options_of_our_own() -> None:
         "limits": {"calls": 2, "call_seconds": 1.5},
         "system": "Be brief.",
         "time_zone": "Europe/Berlin",
+        "source": "voice",
+        "memory": False,
         "command": {"of": "others"},
     }
     ask, _, _ = parsed(forwardedProps=props)
@@ -396,7 +400,11 @@ def test_options_of_our_own() -> None:
         system="Be brief.",
         call_seconds=1.5,
         asks_person=True,
+        source="voice",
+        memory=False,
     )
+    plain, _, _ = parsed(forwardedProps={"source": None, "memory": None})
+    assert (plain.source, plain.memory) == ("chat", True)
 
 
 @pytest.mark.parametrize("props", [5, "text", [1], {}, {"limits": None, "system": None, "specialists": None}])

@@ -408,18 +408,33 @@ def test_its_own_fields() -> None:
         limits={"calls": 2},
         system="Be brief.",
         time_zone="Europe/Berlin",
+        source="voice",
+        memory=False,
         resumable=True,
         sdk_version=7,
         data={"an application": "sends what it likes"},
     )
     assert (ask.model, ask.specialists, ask.limits.calls) == ("other", frozenset({"web"}), 2)
     assert (ask.system, ask.time_zone) == ("Be brief.", "Europe/Berlin")
+    assert (ask.source, ask.memory) == ("voice", False)
     assert (wanted.sdk_version, wanted.resumable) == (7, True)
 
 
 def test_fields_may_be_null() -> None:
-    names = ("model", "specialists", "limits", "system", "time_zone", "resumable", "sdk_version", "id")
+    names = (
+        "model",
+        "specialists",
+        "limits",
+        "system",
+        "time_zone",
+        "source",
+        "memory",
+        "resumable",
+        "sdk_version",
+        "id",
+    )
     ask, _, wanted = parsed("Hello", **dict.fromkeys(names))
+    assert (ask.source, ask.memory) == ("chat", True)
     assert (ask.conversation_id, ask.system, wanted) == (None, "", Wanted())
 
 
@@ -547,6 +562,8 @@ def test_what_is_wrong_is_named() -> None:
     assert refused("Hi", model="gpt")[1:] == ("model", "model must be one of: other, player.")
     assert refused("Hi", limits={"calls": 99})[1] == "limits.calls"
     assert refused("Hi", time_zone="Mars")[1] == "time_zone"
+    assert refused("Hi", source="fax") == (400, "source", "source must be one of: chat, voice, api.")
+    assert refused("Hi", memory="no")[:2] == (400, "memory")
     assert refused("Hi", system="x" * 200_001)[:2] == (413, "system")
 
 

@@ -80,7 +80,7 @@ def prompting(**more: Any) -> dict[str, Any]:
 
 def ask(message: str = "Hi", **more: Any) -> Ask:
     """What is asked when nothing is said of how."""
-    usual: dict[str, Any] = {"asks_person": True, "sampling": Sampling(dialect="ollama")}
+    usual: dict[str, Any] = {"asks_person": True, "sampling": Sampling(dialect="ollama"), "source": "api"}
     return Ask(message, "me", Limits(calls=7), ("bracket", "function_call"), "UTC", **{**usual, **more})
 
 

@@ -49,6 +49,7 @@ PLAIN = Ask(
     limits=Limits(calls=7),
     syntax=("bracket", "function_call"),
     time_zone="UTC",
+    source="api",
     sampling=Sampling(dialect="openai"),
 )
 
@@ -105,7 +106,7 @@ def test_null_is_as_good_as_nothing() -> None:
     assert asked(**dict.fromkeys(names.split())) == PLAIN
     assert asked(n=1, logprobs=False, top_logprobs=0, modalities=["text"], parallel_tool_calls=True) == PLAIN
     assert asked(tools=[], tool_choice="auto", stop=[], response_format={"type": "text"}, stop_sequences=None) == Ask(
-        **{name: getattr(PLAIN, name) for name in ("message", "user", "limits", "syntax", "time_zone")},
+        **{name: getattr(PLAIN, name) for name in ("message", "user", "limits", "syntax", "time_zone", "source")},
         sampling=Sampling(dialect="openai", more={"stop_sequences": None}),
     )
 
@@ -188,6 +189,12 @@ def test_brains_own_fields() -> None:
     )
     zone = "brain.time_zone must be an IANA name such as Europe/Berlin."
     assert refused(brain={"time_zone": "Mars"}) == ("brain.time_zone", 400, zone)
+    assert (asked().source, asked().memory) == (asked(brain={"source": None}).source, True) == ("api", True)
+    spoken = asked(brain={"source": "voice", "memory": False})
+    assert (spoken.source, spoken.memory) == ("voice", False)
+    source = "brain.source must be one of: chat, voice, api."
+    assert refused(brain={"source": "fax"}) == ("brain.source", 400, source)
+    assert refused(brain={"memory": "no"}) == ("brain.memory", 400, "brain.memory: Expected `bool | null`, got `str`.")
     assert refused(brain={"colour": 1}) == ("brain.colour", 400, "brain.colour: This field does not exist.")
 
 

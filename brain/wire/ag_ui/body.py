@@ -152,6 +152,8 @@ class SentProps(msgspec.Struct):
     limits: SentLimits | None = None
     system: str | None = None
     time_zone: str | None = None
+    source: str | None = None
+    memory: bool | None = None
 
 
 class Sent(_Sent):

@@ -129,6 +129,8 @@ def _of_brain(sent: SentProps, user: str | None, settings: Settings, models: Set
         limits=sent.limits,
         system=sent.system or "",
         time_zone=sent.time_zone,
+        source="chat" if sent.source is None else sent.source,
+        memory=sent.memory is not False,
     )
     try:
         return native.ask_without_message(own, user, settings, models)

@@ -66,5 +66,7 @@ class Sent(msgspec.Struct):
     limits: SentLimits | None = None
     system: str | None = None
     time_zone: str | None = None
+    source: str | None = None
+    memory: bool | None = None
     resumable: bool | None = None
     sdk_version: SdkVersion | None = None

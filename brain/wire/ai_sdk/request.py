@@ -68,6 +68,8 @@ def _ask(sent: Sent, spoken: Sequence[Spoken], user: str | None, settings: Setti
         limits=sent.limits,
         system=sent.system or "",
         time_zone=sent.time_zone,
+        source="chat" if sent.source is None else sent.source,
+        memory=sent.memory is not False,
     )
     newest = next((one.text for one in reversed(spoken) if one.role == "user"), "")
     return replace(native.ask_without_message(own, user, settings, models), message=newest, asks_person=True)

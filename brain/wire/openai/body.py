@@ -23,6 +23,8 @@ class SentOwn(msgspec.Struct, forbid_unknown_fields=True):
     specialists: list[str] | None = None
     limits: SentLimits | None = None
     time_zone: str | None = None
+    source: str | None = None
+    memory: bool | None = None
 
 
 class SentFunctionCall(msgspec.Struct):

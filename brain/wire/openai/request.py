@@ -118,7 +118,8 @@ def _of_brain(own: SentOwn, conversation_id: str | None, user: str | None, setti
         specialists=own.specialists,
         limits=own.limits,
         time_zone=own.time_zone,
-        source="api",
+        source="api" if own.source is None else own.source,
+        memory=own.memory is not False,
     )
     try:
         return native.ask_without_message(said, user, settings, models)
