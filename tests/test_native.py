@@ -84,6 +84,9 @@ def test_the_most_that_can_be_asked() -> None:
         system="Be kind.",
         call_seconds=0.5,
         asks_person=True,
+        source="voice",
+        memory=False,
+        barge_in=True,
     )
     body = {
         "message": "Hi",
@@ -98,6 +101,9 @@ def test_the_most_that_can_be_asked() -> None:
         "system": "Be kind.",
         "syntax": ["mention", "bracket"],
         "time_zone": "Europe/Berlin",
+        "source": "voice",
+        "memory": False,
+        "barge_in": True,
     }
     assert parsed(body) == whole
     written = {name: value if isinstance(value, str) else json.dumps(value) for name, value in body.items()}
@@ -155,7 +161,10 @@ NOT_JSON = "The body is not valid JSON: "
         (b'{"message":"Hi","limits":{"calls":' + b"9" * 400 + b"}}", "limits.calls",
          "limits.calls may only lower the server's, which is 7, and not below 0."),
         ({"message": "Hi", "nope": 1}, "nope", "nope: This field does not exist."),
-        ({"message": "Hi", "barge_in": True}, "barge_in", "barge_in: This field does not exist."),
+        ({"message": "Hi", "barges_in": True}, "barges_in", "barges_in: This field does not exist."),
+        ({"message": "Hi", "barge_in": "yes"}, "barge_in", "barge_in: Expected `bool`, got `str`."),
+        ({"message": "Hi", "memory": 0}, "memory", "memory: Expected `bool`, got `int`."),
+        ({"message": "Hi", "source": "fax"}, "source", "source must be one of: chat, voice, api."),
         ({}, "message", "message is missing or empty."),
         ({"message": " \n"}, "message", "message is missing or empty."),
         ({"prompt": ""}, "message", "message is missing or empty."),
