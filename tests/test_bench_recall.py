@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,8 @@ import pytest
 
 BENCH = Path(__file__).parent / "bench"
 SETS: dict[str, dict[str, Any]] = {
-    language: json.loads((BENCH / f"recall-{language}.json").read_text("utf-8")) for language in ("english", "german")
+    language: json.loads((BENCH / f"recall-{language}.json").read_text("utf-8"))
+    for language in ("english", "english-second", "german")
 }
 STEM = 5
 STOP = {
@@ -21,6 +24,8 @@ STOP = {
     "keine keinen mag man mein meine mich mir mit nach soll und unsere von war was wenn wer wie wir wird wurde wurden "
     "welche welchen welcher welches zu zum zur es",
 }
+
+STOP["english-second"] = STOP["english"]
 
 languages = pytest.mark.parametrize("language", SETS)
 
@@ -63,3 +68,28 @@ def test_paraphrases_share_no_word_with_their_answer(language: str) -> None:
 def test_questions_that_nothing_answers_name_no_answer(language: str) -> None:
     for question in SETS[language]["questions"]:
         assert bool(question["answers"]) == (question["kind"] != "nothing"), question["ask"]
+
+
+def test_the_measuring_runs() -> None:
+    command = [sys.executable, str(BENCH / "recall.py"), "--only", "german", "--others", "0"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    first, _, told, times = run.stdout.split("### ")[1:]
+    assert re.search(r"\| German: search, words +\| 100 +\| 0 +\|", first)
+    assert "German: 7 words, 6 paraphrase, 2 dates, 1 several, 4 nothing." in first
+    assert "| nothing |" in told
+    assert "| German: recall, words |" in times
+
+
+def test_a_server_without_vectors_is_said_to_have_none() -> None:
+    command = [
+        sys.executable,
+        str(BENCH / "recall.py"),
+        "--model",
+        "openai:none",
+        "--model-url",
+        "http://127.0.0.1:9/v1",
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith("openai:none has no vectors")

@@ -1,0 +1,271 @@
+"""How well facts and memories are recalled, and how fast: `python tests/bench/recall.py`, by words alone.
+
+With `--model openai:NAME --model-url URL` also with the embeddings of that server. What is kept and asked is in
+`recall-*.json`, about people who do not exist; each question names the items that answer it.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tables import Table, quantile
+
+from brain.kept import Item, Kind
+from brain.memory import Memory
+from brain.memory.meaning import Meaning
+from brain.messages import Chunk, Message
+from brain.models import AnyModel, opened
+from brain.sampling import UNSAID, Sampling
+from brain.settings import Settings
+from brain.store.sqlite import SQLite
+
+HERE = Path(__file__).parent
+SETS = {"english": "English", "english-second": "English, another person", "german": "German"}
+ANSWERED = ("words", "paraphrase", "dates", "several")
+COLUMNS = [*ANSWERED, "all"]
+KINDS: Sequence[Kind] = ("fact", "memory")
+USER = "someone"
+TOKENS = 400
+LOOKED_AT = 10
+"""Items that a search returns at most."""
+ROUNDS = 3
+"""How often each question is asked, for the times."""
+BATCH = 32
+VECTORS_SECONDS = 3600
+
+Way = Callable[[str], Awaitable[Sequence[Item]]]
+
+
+@dataclass(frozen=True)
+class Question:
+    kind: str
+    ask: str
+    answers: frozenset[str]
+
+
+@dataclass
+class Tables:
+    """The figures of all ways to find something."""
+
+    first: Table
+    three: Table
+    told: Table
+    times: Table
+
+
+class Prepared:
+    """A model server that was asked for the vectors of the questions before, so that a time is Brain's own."""
+
+    stand_in = True
+    context_tokens = None
+
+    def __init__(self, model: AnyModel) -> None:
+        self.name = model.name
+        self._model = model
+        self._known: dict[str, list[float]] = {}
+
+    async def prepare(self, texts: Sequence[str]) -> None:
+        for start in range(0, len(texts), BATCH):
+            batch = texts[start : start + BATCH]
+            self._known |= zip(batch, await self._model.embed(batch), strict=True)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        if all(text in self._known for text in texts):
+            return [self._known[text] for text in texts]
+        return await self._model.embed(texts)
+
+    def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
+        return self._model.stream(messages, turn_pass, sampling)
+
+
+def main() -> None:
+    given = _parser().parse_args()
+    tables = asyncio.run(measured(given))
+    sys.stdout.write(f"    python tests/bench/recall.py {' '.join(sys.argv[1:])}\n\n")
+    for table in (tables.first, tables.three, tables.told, tables.times):
+        sys.stdout.write(f"{table}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python tests/bench/recall.py", description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--model", metavar="KIND:NAME", help="whose embeddings are measured: ollama:… or openai:…")
+    parser.add_argument("--model-url", metavar="URL", help="its server, as in BRAIN_MODEL_URL")
+    parser.add_argument("--others", type=int, default=10_000, metavar="N", help="facts beside them, once more (10,000)")
+    parser.add_argument("--only", nargs="+", choices=SETS, default=list(SETS), metavar="SET", help=", ".join(SETS))
+    return parser
+
+
+async def measured(given: argparse.Namespace) -> Tables:
+    model = await _model(given.model, given.model_url) if given.model else None
+    tables = _empty(given.only)
+    for name in given.only:
+        await _measure(name, SETS[name], model, 0, tables)
+    if given.others:
+        first = given.only[0]
+        await _measure(first, f"{SETS[first]}, beside {given.others:,} facts", model, given.others, tables)
+    return tables
+
+
+async def _model(name: str, url: str | None) -> Prepared:
+    (found,) = await opened(Settings(model=(name,), model_url=url), ())
+    model = Prepared(found.model)
+    if not await Meaning(model).examined():
+        raise SystemExit(f"{name} has no vectors, or they tell nothing, so that Brain goes by words alone.")
+    return model
+
+
+def _empty(names: Sequence[str]) -> Tables:
+    notes = []
+    for name in names:
+        counts = Counter(question.kind for question in _questions(_read(name)))
+        notes.append(f"{SETS[name]}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}.  ")
+    return Tables(
+        Table("The first item answers: % of the questions", COLUMNS, "way", notes=notes),
+        Table("One of the first three answers: % of the questions", COLUMNS, "way"),
+        Table("All that answers is found: % of the questions", [*COLUMNS, "nothing"], "way"),
+        Table("Time: ms a question, without the request for its vector", ["p50", "p99"], "way"),
+    )
+
+
+async def _measure(name: str, row: str, model: Prepared | None, others: int, tables: Tables) -> None:
+    """Fills a store with what one person said, and asks in every way."""
+    found = _read(name)
+    questions, now = _questions(found), datetime.fromisoformat(found["now"])
+    with tempfile.TemporaryDirectory() as folder:
+        store = SQLite(Path(folder) / "bench.db")
+        await store.open()
+        try:
+            for item in (*_others(others, now), *_items(found)):
+                await store.put(USER, item)
+            memory = Memory(store, tokens=TOKENS, rest_seconds=3600.0, now=lambda: now)
+            await _ask(f"{row}: search, words", by_words(store), questions, tables)
+            await _ask(f"{row}: recall, words", recalled(memory), questions, tables)
+            if model is not None:
+                await model.prepare([question.ask for question in questions])
+                async with memory.running(model):
+                    nearest = await by_meaning(store, model)
+                    await _ask(f"{row}: search, meaning", nearest, questions, tables)
+                    await _ask(f"{row}: recall, meaning and words", recalled(memory), questions, tables)
+        finally:
+            await store.close()
+
+
+def by_words(store: SQLite) -> Way:
+    async def way(ask: str) -> Sequence[Item]:
+        return [item for item, _ in await store.by_words(USER, ask, kinds=KINDS, limit=LOOKED_AT)]
+
+    return way
+
+
+async def by_meaning(store: SQLite, model: Prepared) -> Way:
+    """Begins when all items have their vectors, which are made in the background."""
+    meaning = Meaning(model)
+    await meaning.examined()
+    assert meaning.grade is not None
+    for _ in range(VECTORS_SECONDS):
+        if not await store.lacking(meaning.grade.key, 1):
+            break
+        await asyncio.sleep(1)
+    else:
+        raise SystemExit(f"{model.name} did not make all vectors within {VECTORS_SECONDS} s.")
+
+    async def way(ask: str) -> Sequence[Item]:
+        near = await meaning.near(ask)
+        assert near is not None
+        return [item for item, _ in await store.by_meaning(USER, near, kinds=KINDS, limit=LOOKED_AT)]
+
+    return way
+
+
+def recalled(memory: Memory) -> Way:
+    """What a turn would be told."""
+
+    async def way(ask: str) -> Sequence[Item]:
+        return (await memory.recall(USER, ask)).items
+
+    return way
+
+
+async def _ask(row: str, way: Way, questions: Sequence[Question], tables: Tables) -> None:
+    always = {item.id for item in await way("")}  # facts about a user of whom few are known are told with any question
+    found = [(question, [item.id for item in await way(question.ask)]) for question in questions]
+    for kind in COLUMNS:
+        asked = [(question.answers, ids) for question, ids in found if _is(question, kind)]
+        tables.first.add(row, kind, _percent(not right.isdisjoint(ids[:1]) for right, ids in asked))
+        tables.three.add(row, kind, _percent(not right.isdisjoint(ids[:3]) for right, ids in asked))
+        tables.told.add(row, kind, _percent(right.issubset(ids) for right, ids in asked))
+    nothing = [ids for question, ids in found if question.kind == "nothing"]
+    tables.told.add(row, "nothing", _percent(not always.issuperset(ids) for ids in nothing))
+    times = [await _timed(way, question.ask) for _ in range(ROUNDS) for question in questions]
+    tables.times.add(row, "p50", quantile(times, 0.5))
+    tables.times.add(row, "p99", quantile(times, 0.99))
+
+
+def _is(question: Question, kind: str) -> bool:
+    return question.kind in ANSWERED if kind == "all" else question.kind == kind
+
+
+def _percent(found: Iterable[bool]) -> float:
+    each = list(found)
+    return round(100 * sum(each) / len(each))
+
+
+async def _timed(way: Way, ask: str) -> float:
+    began = time.perf_counter()
+    await way(ask)
+    return (time.perf_counter() - began) * 1000
+
+
+def _read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((HERE / f"recall-{name}.json").read_text("utf-8"))
+    return found
+
+
+def _questions(found: dict[str, Any]) -> list[Question]:
+    return [Question(one["kind"], one["ask"], frozenset(one["answers"])) for one in found["questions"]]
+
+
+def _items(found: dict[str, Any]) -> Iterator[Item]:
+    for fact in found["facts"]:
+        said = datetime.fromisoformat(fact["date"]).replace(hour=18, tzinfo=UTC)
+        yield Item(fact["id"], "fact", fact["text"], said, said, fact["category"])
+    for memory in found["memories"]:
+        rested = datetime.fromisoformat(memory["date"]).replace(hour=19, tzinfo=UTC)
+        yield Item(memory["id"], "memory", memory["text"], rested, rested)
+
+
+_VOCABULARY = """
+colleague neighbour cousin client friend tenant classmate instructor landlord supplier
+Anna Bram Chloe Dries Elif Farid Greta Hugo Ines Joris Kaat Lena Milan Noor Otto Petra Quinten Rosa
+bought sold painted borrowed found lost repaired photographed mentioned ordered described moved
+old blue small heavy white broken wooden foreign cheap green second loud electric empty square
+bicycle car boat piano router laptop garden passport school camp train bridge boiler kitchen letter budget film key lamp
+Lyon Porto Leeds Turin Malmo Gdansk Bern Utrecht Cork Graz Bilbao Aarhus Split Namur Trier Bruges
+"""
+
+
+def _others(count: int, now: datetime) -> Iterator[Item]:
+    """Facts about other people that answer nothing, with words that the questions have, too; the same in every run."""
+    rng = random.Random(1)
+    lists = [line.split() for line in _VOCABULARY.split("\n") if line]
+    for number in range(count):
+        who, name, did, how, what, where = (rng.choice(words) for words in lists)
+        text = f"My {who} {name} {did} a {how} {what} in {where} in {rng.randrange(1990, 2026)}."
+        said = now - timedelta(minutes=30 * (count - number))
+        yield Item(f"o{number}", "fact", text, said, said, rng.choice(["knowledge", "general"]))
+
+
+if __name__ == "__main__":
+    main()
