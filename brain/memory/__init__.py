@@ -199,7 +199,7 @@ class Memory:
         """
         text = _by_hand(text, FACT_LENGTH)
         async with self.writing(user):
-            verdict = judged(text, *await self.alike(user, text))
+            verdict = await asyncio.to_thread(judged, text, *await self.alike(user, text))
             now = self.now()
             others = (verdict.corrects,) if verdict.corrects is not None else verdict.against
             item = verdict.same or Item(await self.new_id(user), "fact", text, now, now)
@@ -263,7 +263,7 @@ class Memory:
 
     # what views need
 
-    async def recent(self, user: str) -> Sequence[Interaction]:
+    async def recent(self, user: str) -> list[Interaction]:
         """What was said last, newest first."""
         hot = self._recent.of(user)
         if hot is not None:

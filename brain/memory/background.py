@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from brain.errors import ModelError, StoreError
+from brain.errors import BadRequest, ModelError, StoreError
 from brain.kept import Item, Resting
 from brain.memory.meaning import Meaning
 from brain.memory.resting import Pauses, Writer, memory_of, writes
@@ -119,7 +119,11 @@ class Background:
             return False
         except _Busy:
             return False
-        await self._shelf.rested(resting, item)
+        try:
+            await self._shelf.rested(resting, item)
+        except BadRequest as problem:
+            log.info("memory: no room for that of a conversation: %s", problem.message)
+            await self._shelf.rested(resting, None)
         self._written(resting.user)
         self.saved.set()
         del self._failures[about]

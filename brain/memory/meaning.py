@@ -110,7 +110,7 @@ class Meaning:
     async def of(self, texts: Sequence[str]) -> list[list[float]] | None:
         """A vector for each text; None when the server makes none any more.
 
-        One that the server refuses even when short gets a vector that is near to nothing.
+        One that the server refuses even when short gets one that is near to nothing.
         """
         vectors = await self._tried(texts)
         if vectors is not None or self.grade is None:
@@ -122,7 +122,7 @@ class Meaning:
 
     async def _alone(self, text: str, size: int) -> list[float]:
         vectors = await self._tried([text]) or await self._tried([text[:SHORT_LENGTH]])
-        return vectors[0] if vectors else [1.0, *[0.0] * (size - 1)]
+        return vectors[0] if vectors else [0.0] * size
 
     async def _tried(self, texts: Sequence[str]) -> list[list[float]] | None:
         try:

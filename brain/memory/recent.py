@@ -33,13 +33,13 @@ class Recent:
         self._bytes = 0
         self.changes = 0
 
-    def of(self, user: str) -> Sequence[Interaction] | None:
+    def of(self, user: str) -> list[Interaction] | None:
         """Those of a user; None when they have to be read."""
         hot = self._users.get(user)
         if hot is None or time.monotonic() >= hot.until:
             return None
         self._users.move_to_end(user)
-        return tuple(hot.newest)
+        return list(hot.newest)
 
     def put(self, user: str, newest: Sequence[Interaction], changes: int) -> None:
         """Keeps what was read, unless anything changed since: `changes` is what it was before the reading."""

@@ -36,6 +36,7 @@ _PATTERNS: Sequence[tuple[str, regex.Pattern[str]]] = tuple(
         ("employer", rf"{_ME} {_NOW}(?:works?|working|employed|arbeit\w*) {_NOW}(?:at|for|by|bei|fur) (?P<value>.+)"),
         ("work", rf"{_ME} {_NOW}(?:work|works|working|employed|arbeit\w*) {_NOW}(?:as|als) (?P<value>.+)"),
         ("", rf"{_MY} (?P<name>.+?) (?:is|are|ist|sind|lautet) (?:now |currently |jetzt )?(?P<value>.+)"),
+        ("", r"(?P<name>favourite .+?) (?:is|are|:) (?P<value>.+)"),
         ("", rf"(?P<value>.+?) (?:is|are|ist|sind) {_MY} (?P<name>(?:favou?rite|lieblings\w*) ?.*)"),
     )
 )  # fmt: skip

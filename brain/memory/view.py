@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from brain.errors import Refused
+from brain.errors import BadRequest, Refused
 from brain.kept import Category, Former, Interaction, Item, Kind
 from brain.memory.saying import objection, plain
 from brain.memory.statements import category_of, judged
@@ -51,14 +51,14 @@ class UserMemory:
         text = await self._checked(text, FACT_LENGTH)
         async with self._memory.writing(self._user):
             known, near = await self._memory.alike(self._user, text)
-            verdict = judged(text, known, near)
+            verdict = await asyncio.to_thread(judged, text, known, near)
             if verdict.same is not None:
                 return Saved(await self._confirm(verdict.same, category, mutable=mutable), "known")
             if verdict.corrects is not None:
                 return Saved(await self._correct(verdict.corrects, text, category, mutable=mutable), "corrected")
             item = await self._new("fact", text, category or category_of(text), mutable=mutable)
             item = replace(item, against=tuple(other.id for other in verdict.against))
-            await self._memory.put(self._user, item)
+            await self._put(item)
             return Saved(item, "new", verdict.against)
 
     async def update(self, which: str, text: str, category: Category | None = None) -> Saved:
@@ -71,7 +71,7 @@ class UserMemory:
         text = await self._checked(text, MEMORY_LENGTH, together=True)
         async with self._memory.writing(self._user):
             item = await self._new("memory", text, None)
-            await self._memory.put(self._user, item)
+            await self._put(item)
             return item
 
     async def forget(self, which: str) -> Item:
@@ -102,7 +102,7 @@ class UserMemory:
         """It was said again; what was immutable stays so."""
         category = category if item.mutable and category else item.category
         item = replace(item, updated=self._memory.now(), category=category, mutable=item.mutable and mutable)
-        await self._memory.put(self._user, item)
+        await self._put(item)
         return item
 
     async def _correct(self, item: Item, text: str, category: Category | None, *, mutable: bool = True) -> Item:
@@ -110,8 +110,14 @@ class UserMemory:
             raise Refused(f"{_told(item)} is immutable; only the user can change it, by hand: tell them so")
         item = corrected(item, text, self._memory, self._conversation_id)
         item = replace(item, category=category or item.category, mutable=mutable)
-        await self._memory.put(self._user, item)
+        await self._put(item)
         return item
+
+    async def _put(self, item: Item) -> None:
+        try:
+            await self._memory.put(self._user, item)
+        except BadRequest as problem:  # the user keeps too much
+            raise Refused(problem.message) from None
 
     async def _one(self, which: str, kinds: Sequence[Kind]) -> Item:
         """The item of this id, or the only one that has these words."""

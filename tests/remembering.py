@@ -1,0 +1,129 @@
+"""What the tests of memory share: a memory over a real store, and vectors in which words of one meaning are alike."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from brain.errors import Refused, StoreError
+from brain.kept import Interaction, Item
+from brain.memory import Memory
+from brain.memory.view import UserMemory
+from brain.messages import Exchange, Part, Said
+from brain.store.sqlite import SQLite
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+GROUPS = (
+    "eat tonight cook dinner meat fish vegetarian table food",
+    "medicine dangerous allergy allergic penicillin drug pill childhood",
+    "relatives sister brothers mother family",
+    "money job engineer work living earn harbour",
+    "pet dog home sleeps animal",
+    "holiday hiking trips beaches mountains travel",
+    "computer laptop battery screen wrong",
+    "music bach cello suites song like",
+)
+"""Words that mean about the same, for the toy vectors; a group for each question of the exam."""
+PLACES = {word: place for place, group in enumerate(GROUPS) for word in group.split()}
+
+
+@dataclass
+class Clock:
+    """The time, which a test moves on."""
+
+    at: datetime = NOON
+
+    def __call__(self) -> datetime:
+        return self.at
+
+    def seconds(self) -> float:
+        return self.at.timestamp()
+
+    def on(self, **by: float) -> None:
+        self.at += timedelta(**by)
+
+
+@dataclass
+class Vectors:
+    """A model that makes vectors, and keeps what it was asked.
+
+    Attributes:
+        delay: seconds until they come.
+        broken: it has none.
+        blind: they are the same for all texts.
+    """
+
+    name: str = "toy"
+    delay: float = 0.0
+    broken: bool = False
+    blind: bool = False
+    asked: list[list[str]] = field(default_factory=list)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.asked.append(list(texts))
+        await asyncio.sleep(self.delay)
+        if self.broken:
+            raise Refused("no embeddings")
+        return [self._of(text) for text in texts]
+
+    def _of(self, text: str) -> list[float]:
+        numbers = [0.01] * (len(GROUPS) + 1)
+        if not self.blind:
+            for word in text.lower().replace(".", " ").replace("?", " ").replace(",", " ").split():
+                numbers[PLACES.get(word, len(GROUPS))] += 1.0 if word in PLACES else 0.1
+        return numbers
+
+
+class Breakable(SQLite):
+    """A store that can be broken."""
+
+    broken = False
+
+    async def items(self, user: str, **which: Any) -> list[Item]:
+        self._check()
+        return await super().items(user, **which)
+
+    async def recent(self, user: str, limit: int) -> list[Interaction]:
+        self._check()
+        return await super().recent(user, limit)
+
+    def _check(self) -> None:
+        if self.broken:
+            raise StoreError("What is kept cannot be read.")
+
+
+@asynccontextmanager
+async def kept(tokens: int = 400, rest: float = 600) -> AsyncIterator[tuple[Memory, Breakable, Clock]]:
+    """A memory over a store of its own."""
+    clock = Clock()
+    store = Breakable(None, clock=clock.seconds)
+    await store.open()
+    try:
+        yield Memory(store, tokens=tokens, rest_seconds=rest, now=clock), store, clock
+    finally:
+        await store.close()
+
+
+def view(memory: Memory, *said: str, user: str = "ada", conversation_id: str = "c1") -> UserMemory:
+    """The memory of a user who said this."""
+    return memory.view(user, conversation_id, lambda: said)
+
+
+async def talked(
+    store: SQLite, user: str, conversation_id: str, *pairs: tuple[str, str], parts: Sequence[Part] = ()
+) -> None:
+    """Files turns: what was said, and what was answered."""
+    for n, (said, answer) in enumerate(pairs):
+        asked = datetime.fromtimestamp(store._clock(), UTC)
+        mark = f"{conversation_id}-{n}-{store._clock()}"
+        exchange = Exchange(said, said=said, asked=asked, question_id=f"q{mark}", answer_id=f"m{mark}")
+        record = await store.begin(user, conversation_id, exchange, [])
+        exchange.parts = [*parts, Said(answer, 1)]
+        exchange.answered, exchange.outcome = asked, "complete"
+        await store.end(record, exchange)
+
+
+def texts(items: Sequence[Item]) -> list[str]:
+    return [item.text for item in items]
