@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -243,7 +243,7 @@ class SQLite:
 
     # the whole of a user
 
-    async def export(self, user: str) -> AsyncIterator[dict[str, Any]]:
+    async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
         """All of the user as records for JSON, in one consistent state; `take_in` reads them."""
         now = self._now()
         async with aclosing(self._database.walk(lambda db: copies.records(db, user, now))) as pieces:
