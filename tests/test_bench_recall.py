@@ -75,7 +75,7 @@ def test_the_measuring_runs() -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     first, _, told, times = run.stdout.split("### ")[1:]
-    assert re.search(r"\| German: search, words +\| 100 +\| 0 +\|", first)
+    assert re.search(r"\| German: search, words +\| 100 +\|", first)
     assert "German: 7 words, 6 paraphrase, 2 dates, 1 several, 4 nothing." in first
     assert "| nothing |" in told
     assert "| German: recall, words |" in times
