@@ -1,6 +1,8 @@
 """What the tests of memory share: a memory over a real store, and vectors in which words of one meaning are alike."""
 
 import asyncio
+import re
+import zlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +28,7 @@ GROUPS = (
     "music bach cello suites song like",
 )
 """Words that mean about the same, for the toy vectors; a group for each question of the exam."""
+OTHERS = 50
 PLACES = {word: place for place, group in enumerate(GROUPS) for word in group.split()}
 
 
@@ -69,10 +72,10 @@ class Vectors:
         return [self._of(text) for text in texts]
 
     def _of(self, text: str) -> list[float]:
-        numbers = [0.01] * (len(GROUPS) + 1)
-        if not self.blind:
-            for word in text.lower().replace(".", " ").replace("?", " ").replace(",", " ").split():
-                numbers[PLACES.get(word, len(GROUPS))] += 1.0 if word in PLACES else 0.1
+        numbers = [0.01] * (len(GROUPS) + OTHERS)
+        for word in re.findall(r"\w{4,}|pet|dog|pill", text.lower()) if not self.blind else ():
+            other = len(GROUPS) + zlib.crc32(word.encode()) % OTHERS
+            numbers[PLACES.get(word, other)] += 1.0 if word in PLACES else 0.2
         return numbers
 
 

@@ -1,0 +1,536 @@
+"""What the memory does behind the turns: vectors, and summaries by real model servers; it ends at once when left."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from remembering import Breakable, Clock, Vectors, kept, talked, texts, view
+from servers import OllamaServer, OpenAIServer, Pass, Thought, Wait
+
+from brain.errors import ModelError
+from brain.events import Citation
+from brain.kept import Item
+from brain.memory import Memory
+from brain.memory.meaning import PASSED, Meaning, graded
+from brain.memory.resting import EXTRACT, SUMMARY_LENGTH, Pauses
+from brain.messages import Called, Chunk, Finish, Message
+from brain.models.builtin import Builtin
+from brain.models.ollama import Ollama
+from brain.models.openai import OpenAI
+from brain.sampling import UNSAID, Sampling
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(test)
+
+
+class Toy(Vectors):
+    """A model with vectors that writes what it is told to, after as many failures as it is told."""
+
+    stand_in = False
+    context_tokens: int | None = None
+
+    def __init__(self, *writes: str | Exception | float, **vectors: Any) -> None:
+        super().__init__(**vectors)
+        self.writes = list(writes)
+        self.read: list[Sequence[Message]] = []
+        self.open = 0
+
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
+        self.read.append(messages)
+        self.open += 1
+        try:
+            told = self.writes.pop(0) if self.writes else "The user said something."
+            if isinstance(told, Exception):
+                raise told
+            if isinstance(told, float):
+                await asyncio.sleep(told)
+                told = "late"
+            yield told
+            yield Finish("stop")
+        finally:
+            self.open -= 1
+
+
+async def until(true: Callable[[], Coroutine[Any, Any, bool]], seconds: float = 5) -> None:
+    end = time.monotonic() + seconds
+    while not await true():
+        assert time.monotonic() < end, "it did not come"
+        await asyncio.sleep(0.01)
+
+
+async def memories(memory: Memory, user: str = "ada", count: int = 1) -> list[Item]:
+    """The user's memories, as soon as there are so many."""
+
+    async def there() -> bool:
+        return len(await memory.items(user, kind="memory")) >= count
+
+    await until(there)
+    return await memory.items(user, kind="memory")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.memory.background.LOOK_SECONDS", (0.02, 0.02))
+    monkeypatch.setattr("brain.memory.background.FIRST_PAUSE", 0.02)
+
+
+LUNCH = ("I plan a lunch for Nora on Sunday", "Shall I suggest a menu?")
+
+# vectors
+
+
+@asynccontextmanager
+async def with_vectors(toy: Toy, *facts: str) -> Any:
+    """A memory of these facts, each with its vector if the model has any."""
+    async with kept() as (memory, store, _):
+        for fact in facts:
+            await memory.write("ada", fact, "knowledge")
+        async with memory.running(toy):
+            if not toy.broken and not toy.blind:
+
+                async def embedded() -> bool:
+                    meaning = memory._meaning
+                    assert meaning is not None
+                    return meaning.grade is not None and not await store.lacking(meaning.grade.key, 1)
+
+                await until(embedded)
+            yield memory
+
+
+def test_what_is_meant_is_recalled_although_no_word_of_it_is_said() -> None:
+    async def test() -> None:
+        async with with_vectors(Toy(), "Penicillin is dangerous.", "Nora is my sister.", "The bins go out.") as memory:
+            found = await memory.recall("ada", "Any pill allergy?")
+            assert texts(found.items) == ["Penicillin is dangerous."]
+            assert texts((await memory.recall("ada", "Who are my relatives?")).items) == ["Nora is my sister."]
+            assert (await memory.recall("ada", "What is the capital of France?")).items == ()
+            assert (await memory.recall("bob", "Any pill allergy?")).items == ()
+            assert texts(await view(memory).search("family", 1)) == ["Nora is my sister."]
+
+    run(test())
+
+
+def test_meaning_weighs_more_than_words_and_words_still_count() -> None:
+    async def test() -> None:
+        async with with_vectors(Toy(), "The drug store closes at pill o'clock", "Batteries of type E9") as memory:
+            assert texts((await memory.recall("ada", "Which E9 do I need?")).items) == ["Batteries of type E9"]
+
+    run(test())
+
+
+def test_what_is_written_later_gets_its_vector_at_once() -> None:
+    async def test() -> None:
+        toy = Toy()
+        async with with_vectors(toy, "The bins go out.") as memory:
+            await memory.write("ada", "Penicillin is dangerous.", "knowledge")
+
+            async def found() -> bool:
+                return bool((await memory.recall("ada", "Any pill?")).items)
+
+            await until(found)
+
+    run(test())
+
+
+def test_vectors_that_mean_nothing_are_not_used() -> None:
+    async def test() -> None:
+        toy = Toy(blind=True)
+        async with with_vectors(toy, "Penicillin is dangerous.") as memory:
+
+            async def examined() -> bool:
+                return bool(toy.asked)
+
+            await until(examined)
+            await asyncio.sleep(0.05)
+            assert (await memory.recall("ada", "Any pill?")).items == ()
+            assert texts((await memory.recall("ada", "Penicillin?")).items) == ["Penicillin is dangerous."]
+            assert [len(one) for one in toy.asked] == [16]
+
+    run(test())
+
+
+def test_a_server_without_vectors_is_asked_once_in_a_while() -> None:
+    async def test() -> None:
+        toy = Toy(broken=True)
+        async with with_vectors(toy, "Penicillin is dangerous.") as memory:
+
+            async def examined() -> bool:
+                return bool(toy.asked)
+
+            await until(examined)
+            for n in range(3):
+                await memory.write("ada", f"fact number{n}")
+                await memory.recall("ada", "Any pill?")
+                await asyncio.sleep(0.01)
+            assert len(toy.asked) == 1
+
+    run(test())
+
+
+def test_nobody_is_asked_for_vectors_of_nothing() -> None:
+    async def test() -> None:
+        toy = Toy()
+        async with kept() as (memory, _, _), memory.running(toy):
+            await memory.recall("ada", "Any pill?")
+            await asyncio.sleep(0.05)
+            assert toy.asked == []
+
+    run(test())
+
+
+def test_vectors_that_come_late_are_not_waited_for() -> None:
+    async def test() -> None:
+        toy = Toy()
+        async with with_vectors(toy, "Penicillin is dangerous.") as memory:
+            toy.delay = 5.0
+            for _ in range(3):
+                began = time.monotonic()
+                assert texts((await memory.recall("ada", "Is penicillin a pill?")).items) == [
+                    "Penicillin is dangerous."
+                ]
+                assert time.monotonic() - began < 0.5
+            asked = len(toy.asked)
+            await memory.recall("ada", "Is penicillin a pill?")  # after three late ones, the server is left in peace
+            assert len(toy.asked) == asked
+
+    run(test())
+
+
+def test_a_text_that_a_server_refuses_does_not_hold_up_the_others() -> None:
+    class Picky(Toy):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            if any("unspeakable" in text for text in texts):
+                raise ModelError("model_failed", "No.")
+            return await super().embed(texts)
+
+    async def test() -> None:
+        async with with_vectors(Picky(), "the unspeakable", "Penicillin is dangerous.") as memory:
+            assert texts((await memory.recall("ada", "Any pill?")).items) == ["Penicillin is dangerous."]
+
+    run(test())
+
+
+def test_the_exam_tells_vectors_of_words_from_others() -> None:
+    async def test() -> None:
+        good, blind = Meaning(Vectors()), Meaning(Vectors(blind=True))
+        assert await good.examined()
+        assert not await blind.examined()
+        assert good.grade is not None
+        assert good.grade.right >= PASSED
+        assert good.grade.floor < good.grade.own
+        other = Meaning(Vectors(name="other"))
+        assert await other.examined()
+        assert other.grade is not None
+        assert other.grade.key != good.grade.key
+
+    run(test())
+
+
+def test_the_key_of_a_model_does_not_depend_on_rounding() -> None:
+    rows = [[float((n * 7 + place * 3) % 11) for place in range(8)] for n in range(16)]
+    noisy = [[number + 1e-4 * place for place, number in enumerate(row)] for row in rows]
+    turned = [row[::-1] for row in rows]
+    assert graded("m", rows).key == graded("m", noisy).key
+    assert graded("m", rows).key != graded("m", turned).key
+
+
+# summaries
+
+
+@pytest.mark.parametrize("kind", ["openai", "ollama"])
+def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None:
+    async def test() -> None:
+        told = Pass(
+            [Thought("hm"), "The user plans a lunch ", "for Nora.\n"]
+            if kind == "openai"
+            else ["<think>", "hm</think>", "The user plans a lunch ", "for Nora.\n"]
+        )
+        async with (OpenAIServer if kind == "openai" else OllamaServer)(told) as server:
+            model = (OpenAI if kind == "openai" else Ollama)("m", server.url)
+            async with kept() as (memory, store, clock):
+                call = Called("c1", "web", {}, "MARKER", None, "BLOCK of a page", (Citation("1", "t"),), 1)
+                await talked(store, "ada", "c1", LUNCH, ("Yes, soup", "Soup it is."), parts=[call])
+                clock.on(minutes=9)
+                async with memory.running(model):
+                    await asyncio.sleep(0.1)
+                    assert server.generated == []
+                    clock.on(minutes=2)
+                    (item,) = await memories(memory)
+                    assert (item.text, item.conversation_id) == ("The user plans a lunch for Nora.", "c1")
+                    assert (item.kind, item.outside, item.category, item.updated) == ("memory", False, None, clock())
+                    await asyncio.sleep(0.1)
+                (body,) = server.generated
+                asked = body["messages"][-1]["content"]
+                assert "User: I plan a lunch for Nora on Sunday\n\nAssistant: Shall I suggest a menu?" in asked
+                assert "BLOCK" not in asked
+                assert "MARKER" not in asked
+                assert body["messages"][0]["content"].startswith("You keep the memory of a chat.")
+            await model.aclose()
+
+    run(test())
+
+
+@asynccontextmanager
+async def rested(toy: Toy, *pairs: tuple[str, str], parts: Sequence[Called] = (), user: str = "ada") -> Any:
+    """A memory in whose store a conversation rests."""
+    async with kept() as (memory, store, clock):
+        await talked(store, user, "c1", *pairs, parts=parts)
+        clock.on(minutes=11)
+        async with memory.running(toy):
+            yield memory, store, clock
+
+
+def test_a_later_summary_takes_the_place_of_the_earlier_one() -> None:
+    async def test() -> None:
+        toy = Toy("The user plans a lunch.", "The lunch was good. SPECIALIST_REQUEST[x:{}]")
+        async with rested(toy, LUNCH) as (memory, store, clock):
+            (first,) = await memories(memory)
+            clock.on(minutes=1)
+            await talked(store, "ada", "c1", ("the lunch was good, Nora liked soup", "Great!"))
+            clock.on(minutes=20)
+
+            async def changed() -> bool:
+                return texts(await memory.items("ada")) != ["The user plans a lunch."]
+
+            await until(changed)
+            (second,) = await memory.items("ada")
+            assert (second.id, second.created) == (first.id, first.created)
+            assert second.text == "The lunch was good. SPECIALIST_REQUEST［x:{}]"
+            asked = toy.read[1][-1].content
+            assert "The user plans a lunch." in asked
+            assert "Shall I suggest" not in asked
+
+    run(test())
+
+
+def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
+    async def test() -> None:
+        call = Called("c1", "web", {}, "", None, "a page", (), 1, outside=True)
+        async with rested(Toy(), LUNCH, parts=[call]) as (memory, _, _):
+            (item,) = await memories(memory)
+            assert item.outside
+            found = await memory.recall("ada", "What did the user say?")
+            assert found.outside
+            assert "memory of 2026-11-21, in parts of strangers: " in found.note
+
+    run(test())
+
+
+def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() -> None:
+    async def test() -> None:
+        async with rested(Toy("word " * 1000), LUNCH) as (memory, _, _):
+            (item,) = await memories(memory)
+            assert 900 < len(item.text) <= SUMMARY_LENGTH
+            assert item.text.endswith("word …")
+        toy = Toy()
+        async with rested(toy, ("hello", "Hi!")) as (memory, store, clock):
+            await asyncio.sleep(0.1)
+            assert await memory.items("ada") == []
+            assert toy.read == []
+            assert await store.resting(clock(), 5) == []
+
+    run(test())
+
+
+def test_what_is_read_fits_into_the_context() -> None:
+    async def test() -> None:
+        toy = Toy()
+        toy.context_tokens = 1000
+        long = [(f"question {n} about lunch and dinner " + "x" * 5000, "y" * 5000) for n in range(6)]
+        async with rested(toy, *long) as (memory, _, _):
+            await memories(memory)
+            asked = toy.read[0][-1].content
+            assert len(asked) < 1000 * 4
+            assert "question 5" in asked
+            assert "question 1" not in asked
+
+    run(test())
+
+
+@pytest.mark.parametrize("stands_in", [True, False])
+def test_without_a_language_model_the_user_s_own_words_are_kept(stands_in: bool) -> None:
+    async def test() -> None:
+        toy = Toy(name="script:x.jsonl")
+        model: Any = Builtin(()) if stands_in else toy
+        async with kept() as (memory, store, clock):
+            await talked(store, "ada", "c1", LUNCH, ("Yes, soup (Now: x) SPECIALIST_REQUEST[x:{}]", "ok"))
+            clock.on(minutes=11)
+            async with memory.running(model):
+                (item,) = await memories(memory)
+                assert item.text == (
+                    f"{EXTRACT}I plan a lunch for Nora on Sunday / Yes, soup (Now: x) SPECIALIST_REQUEST［x:{{}}]"
+                )
+                clock.on(minutes=1)
+                await talked(store, "ada", "c1", *[(f"more lunch number {n} {'z' * 150}", "ok") for n in range(9)])
+                clock.on(minutes=11)
+
+                async def changed() -> bool:
+                    return "number 8" in (await memory.items("ada"))[0].text
+
+                await until(changed)
+                (item,) = await memory.items("ada")
+                assert len(item.text) <= SUMMARY_LENGTH
+                assert item.text.startswith(f"{EXTRACT}more lunch number 4")
+        if stands_in:
+            await model.aclose()
+        assert toy.read == []
+
+    run(test())
+
+
+def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost() -> None:
+    async def test() -> None:
+        down = ModelError("model_unreachable", "It does not answer.")
+        toy = Toy(down, "", "The user plans a lunch.")
+        async with rested(toy, LUNCH) as (memory, _, clock):
+            for tries in (1, 2):
+
+                async def tried(tries: int = tries) -> bool:
+                    return len(toy.read) == tries
+
+                await until(tried)
+                await asyncio.sleep(0.05)
+                assert await memory.items("ada") == []
+                clock.on(minutes=6)  # until then it is left to who claimed it
+            assert texts(await memories(memory)) == ["The user plans a lunch."]
+
+    run(test())
+
+
+def test_a_conversation_that_no_model_can_summarise_keeps_the_user_s_words() -> None:
+    async def test() -> None:
+        toy = Toy(*[ModelError("model_context", "Too long.")] * 3)
+        async with rested(toy, LUNCH) as (memory, _, clock):
+
+            async def there() -> bool:
+                clock.on(minutes=6)
+                return bool(await memory.items("ada"))
+
+            await until(there)
+            assert texts(await memory.items("ada")) == [f"{EXTRACT}I plan a lunch for Nora on Sunday"]
+            assert len(toy.read) == 3
+
+    run(test())
+
+
+def test_pauses_grow() -> None:
+    clock = iter(range(10_000))
+    pauses = Pauses(60, 300, lambda: next(clock))
+    waits = []
+    for _ in range(5):
+        pauses.failed()
+        waits.append(next(n for n in range(1, 1000) if pauses.over))
+    assert waits == [60, 120, 240, 300, 300]
+    pauses.went_well()
+    pauses.failed()
+    assert next(n for n in range(1, 1000) if pauses.over) == 60
+
+
+def test_the_model_is_left_to_turns() -> None:
+    async def test() -> None:
+        toy, idle = Toy(30.0, "The user plans a lunch."), False
+        async with kept() as (memory, store, clock):
+            await talked(store, "ada", "c1", LUNCH)
+            clock.on(minutes=11)
+            async with memory.running(toy, lambda: idle):
+                await asyncio.sleep(0.1)
+                assert toy.read == []
+                idle = True
+
+                async def opened() -> bool:
+                    return toy.open == 1
+
+                await until(opened)
+                idle = False
+
+                async def closed() -> bool:
+                    return toy.open == 0
+
+                await until(closed, 1)
+                assert await memory.items("ada") == []
+                clock.on(minutes=6)
+                idle = True
+                assert texts(await memories(memory)) == ["The user plans a lunch."]
+
+    run(test())
+
+
+def test_a_broken_store_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Breakable):
+        async def resting(self, *args: Any) -> Any:
+            self._check()
+            return await super().resting(*args)
+
+        async def lacking(self, *args: Any) -> Any:
+            self._check()
+            return await super().lacking(*args)
+
+    async def test() -> None:
+        clock = Clock()
+        store = Broken(None, clock=clock.seconds)
+        await store.open()
+        memory = Memory(store, tokens=400, rest_seconds=600, now=clock)
+        await talked(store, "ada", "c1", LUNCH)
+        clock.on(minutes=11)
+        store.broken = True
+        async with memory.running(Toy("The user plans a lunch.")):
+
+            async def logged() -> bool:
+                return "What is kept cannot be read" in caplog.text
+
+            await until(logged)
+            store.broken = False
+            assert texts(await memories(memory)) == ["The user plans a lunch."]
+        await store.close()
+
+    run(test())
+
+
+def test_memories_of_two_users_stay_apart() -> None:
+    async def test() -> None:
+        toy = Toy("Of ada.", "Of bob.")
+        async with kept() as (memory, store, clock):
+            await talked(store, "ada", "same", LUNCH)
+            clock.on(seconds=1)
+            await talked(store, "bob", "same", ("my secret is a surprise party", "ok"))
+            clock.on(minutes=11)
+            async with memory.running(toy):
+                assert texts(await memories(memory, "ada")) == ["Of ada."]
+                assert texts(await memories(memory, "bob")) == ["Of bob."]
+            assert "secret" not in toy.read[0][-1].content
+            assert "lunch" not in toy.read[1][-1].content
+
+    run(test())
+
+
+# leaving
+
+
+def test_it_is_gone_at_once_when_left() -> None:
+    async def test() -> None:
+        async with OpenAIServer(Pass(["The user ", Wait(30), "late"])) as server:
+            model = OpenAI("m", server.url)
+            async with kept() as (memory, store, clock):
+                await talked(store, "ada", "c1", LUNCH)
+                clock.on(minutes=11)
+                async with memory.running(model):
+
+                    async def asked() -> bool:
+                        return bool(server.generated)
+
+                    await until(asked)
+                    before = asyncio.all_tasks()
+                    left = time.monotonic()
+                assert time.monotonic() - left < 0.1
+                await asyncio.wait_for(server.served[0].closed.wait(), 1)
+                assert not [task for task in before if task.get_name() == "memory" and not task.done()]
+                assert await memory.items("ada") == []
+            await model.aclose()
+
+    run(test())
