@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio.lowlevel
 
@@ -15,6 +16,7 @@ from brain import conversation
 from brain.ask import Ask
 from brain.conversation import Filing, Window
 from brain.errors import BadRequest, StoreError
+from brain.forgetting import forgotten
 from brain.kept import Conversation, Recalled, Record
 from brain.memory import Memory
 from brain.messages import Exchange
@@ -29,8 +31,11 @@ from brain.turns import Run, Settle, Turns
 
 ENDING_SECONDS = 2.0
 """How long a turn that was told to end may take, before the next one of its conversation is refused."""
+AGAIN_SECONDS = 0.02
 
 log = logging.getLogger("brain")
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -163,23 +168,63 @@ class Engine:
     async def _filed(self, ask: Ask, question: Exchange) -> Filing:
         """Keeps the question, and holds its conversation."""
         user, conversation_id = ask.user or "", ask.conversation_id or conversation.new_id()
-        question.said, question.source, question.asked = ask.message, ask.source, _now()
+        question.said, question.source = ask.message, ask.source
         question.question_id = conversation.new_message_id()
-        await self._others_end(conversation_id, ask)
-        try:
-            record = await self.store.begin(
+
+        def begin() -> Awaitable[Record]:
+            question.asked = _now()
+            return self.store.begin(
                 user, conversation_id, question, ask.attachments, replaces=ask.replaces, recent=self._window.messages
             )
+
+        try:
+            record = await self._alone(ask.user, conversation_id, begin, stops=ask.barge_in)
         except StoreError as error:
             log.error("a question could not be kept: %s", error)  # noqa: TRY400
             raise BadRequest(error.message, code="unavailable", status=503) from None
         question.files = tuple(file.id for file in record.files)
         return Filing(self.store, record)
 
-    async def _others_end(self, conversation_id: str, ask: Ask) -> None:
-        """Waits for a turn of the conversation that was told to end, or is told so by this one."""
-        run = self.turns.newest(conversation_id, ask.user)
-        if run is not None and ask.barge_in:
+    async def delete(self, user: str, conversation_id: str) -> bool:
+        """Deletes a conversation, everywhere; a turn of it is stopped. Whether there was one.
+
+        Raises:
+            BadRequest: `busy`, while a turn of it runs in another process; `unavailable`, when a specialist could not
+                forget what it keeps of it.
+            StoreError: when it cannot be deleted.
+        """
+        deleted = await self._alone(user, conversation_id, lambda: self.store.delete(user, conversation_id), stops=True)
+        self.turns.forget(conversation_id, user)
+        self.memory.forgotten(user, conversation_id)
+        left = await forgotten(self.registry, user, conversation_id)
+        if left:
+            names = " and ".join(left)
+            message = f"The conversation is deleted, but what {names} kept of it is not; delete it again later."
+            raise BadRequest(message, code="unavailable", status=503)
+        return deleted
+
+    async def _alone(
+        self, user: str | None, conversation_id: str, work: Callable[[], Awaitable[T]], *, stops: bool
+    ) -> T:
+        """Does what no other turn of the conversation may run beside.
+
+        Args:
+            stops: whether one that runs is told to end, and given a moment for it; also one that only begins.
+        """
+        until = time.monotonic() + ENDING_SECONDS
+        while True:
+            await self._others_end(user, conversation_id, stops=stops)
+            try:
+                return await work()
+            except BadRequest as error:
+                if error.code != "busy" or not stops or time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _others_end(self, user: str | None, conversation_id: str, *, stops: bool) -> None:
+        """Waits for a turn of the conversation that was told to end, or is told so now."""
+        run = self.turns.newest(conversation_id, user)
+        if run is not None and stops:
             run.stop()
         if run is not None and run.stopped:
             with suppress(TimeoutError):

@@ -1,8 +1,6 @@
 """Roof: the conversations of a user, as they see them: listed, opened, given titles, deleted."""
 
-import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
@@ -10,9 +8,7 @@ from starlette.responses import Response
 
 from brain.conversation import weight
 from brain.door import UNKEPT, Answer
-from brain.engine import ENDING_SECONDS
 from brain.errors import BadRequest
-from brain.forgetting import forgotten
 from brain.house import House
 from brain.routes.chat import single
 from brain.routes.incoming import house_of, kind, limited, user_of
@@ -55,13 +51,10 @@ class Conversation(HTTPEndpoint):
     async def delete(self, request: Request) -> Response:
         """Deletes it, everywhere; a turn of it that runs here is stopped before."""
         house, user, conversation_id = _named(request)
-        deleted = await _deleted(house, user, conversation_id)
-        house.turns.forget(conversation_id, user)
-        house.memory.forgotten(user, conversation_id)
-        left = await forgotten(house.registry, user, conversation_id)
-        if left:
-            message = f"What {' and '.join(left)} kept of this conversation could not be deleted yet; try again later."
-            raise BadRequest(message, code="unavailable", status=503)
+        try:
+            deleted = await house.delete(user, conversation_id)
+        except BadRequest as error:
+            raise _in_use() if error.code == "busy" else error from None
         if not deleted:
             raise _unknown()
         return Response(status_code=204, headers=UNKEPT)
@@ -91,25 +84,9 @@ def _named(request: Request) -> tuple[House, str, str]:
     return house_of(request), user_of(request) or "", conversation_id
 
 
-async def _deleted(house: House, user: str, conversation_id: str) -> bool:
-    """Whether there was one to delete.
-
-    Raises:
-        BadRequest: `busy`, while a turn of it runs in another process, or does not end.
-    """
-    run = house.turns.newest(conversation_id, user)
-    if run is not None and not run.over:
-        run.stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ENDING_SECONDS):
-                await run.end()
-    try:
-        return await house.store.delete(user, conversation_id)
-    except BadRequest as error:
-        if error.code != "busy":
-            raise
-        message = "A turn of this conversation is running; wait for its end, or stop it, and delete it then."
-        raise BadRequest(message, code="busy", status=409) from None
+def _in_use() -> BadRequest:
+    message = "A turn of this conversation is running; wait for its end, or stop it, and delete it then."
+    return BadRequest(message, code="busy", status=409)
 
 
 def _unknown() -> BadRequest:
