@@ -10,9 +10,10 @@ from typing import Any, get_args
 
 from brain import threads
 from brain.ask import Source
-from brain.commands import memory
+from brain.commands import copies, memory
 from brain.commands.ask import ask
 from brain.commands.check import check
+from brain.commands.forget import forget
 from brain.commands.index import index
 from brain.commands.specialists import specialists
 from brain.errors import BrainError
@@ -22,9 +23,8 @@ from brain.settings import LOCAL_USER, Settings, read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; the exit code is 0 when all went well, 1 when not, 130 after Ctrl-C."""
-    given = _parser().parse_args(arguments)
-    code = _run(given)
+    """Runs one command as the process that it is; the exit code as `run`."""
+    code = run(arguments)
     if threads.taken():  # by foreign code that nobody can stop, and that may not survive the interpreter's end
         sys.stdout.flush()
         sys.stderr.flush()
@@ -32,7 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(given: argparse.Namespace) -> int:
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; the exit code is 0 when all went well, 1 when not, 130 after Ctrl-C."""
+    given = _parser().parse_args(arguments)
     try:
         settings = _settings(given)
         log_to_stderr(settings.log)
@@ -64,6 +66,11 @@ def _parser() -> argparse.ArgumentParser:
     listed.add_argument("--json", action="store_true", help="print one JSON object")
     _add_index(commands)
     _add_memory(commands)
+    _add_copies(commands)
+    text, example = "Erase all that is kept of a user.", "brain forget ada"
+    forgotten = _command(commands, "forget", text, example, forget)
+    forgotten.add_argument("user", metavar="USER", help="whose it is; local, where nobody needs a key")
+    forgotten.add_argument("--yes", action="store_true", help="do not ask")
     text, example = "Check the model, the store and the specialists.", "brain check --model openai:gpt-4o-mini"
     _command(commands, "check", text, example, check)
     return parser
@@ -139,6 +146,17 @@ def _add_memory(commands: Any) -> None:
     deleted.add_argument("id", nargs="+", help="as listed")
     recalled = action("recall", memory.recall, "Let Brain recall them, or not.", "off")
     recalled.add_argument("on", choices=("on", "off"))
+
+
+def _add_copies(commands: Any) -> None:
+    text = "Write all that is kept of a user as JSON Lines."
+    exported = _command(commands, "export", text, "brain export --user ada --output ada.jsonl", copies.export)
+    exported.add_argument("--user", default=LOCAL_USER, metavar="NAME", help="whose it is (local)")
+    exported.add_argument("--output", type=Path, metavar="FILE", help="where to (standard output)")
+    text = "Take in what was exported: all of it, or nothing."
+    imported = _command(commands, "import", text, "brain import ada.jsonl --user ada", copies.take_in)
+    imported.add_argument("file", nargs="+", type=Path, metavar="FILE", help="an export; - for standard input")
+    imported.add_argument("--user", metavar="NAME", help="whose it becomes (whom the file names)")
 
 
 def _settings(given: argparse.Namespace) -> Settings:

@@ -4,24 +4,30 @@ import argparse
 import asyncio
 import inspect
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
 from brain import threads
-from brain.errors import Refused
+from brain.commands.kept import kept
+from brain.errors import Refused, StoreError
+from brain.memory.meaning import Meaning
 from brain.models import AnyModel, opened, trouble_of
+from brain.models.remote import Remote
 from brain.process import DONE, FAILED, completed
 from brain.registry import Entry, Registry
 from brain.schema import filled, injected_of
 from brain.settings import Settings
 from brain.specialist import Context
+from brain.store import health, path_of
 
 HEALTH_SECONDS = 10.0
+VECTORS_SECONDS = 30.0
+"""A server may have to load the model that makes them."""
 
 
 def check(given: argparse.Namespace, settings: Settings) -> int:
-    """Says whether the model answers, how it resumes, and whether each specialist loads and is healthy."""
+    """Says whether the model, the store and each specialist are well, and how far they serve."""
     return completed(_check(settings))
 
 
@@ -35,12 +41,40 @@ async def _check(settings: Settings) -> int:
             stack.push_async_callback(one.model.aclose)
             trouble = one.trouble or await trouble_of(one.model)
             troubles += _line(f"model {one.model.name}", trouble, f"{one.why}; resumes by {one.model.resume}")
+        troubles += await _check_store(settings)
+        _line("memory", None, await _vectors(models[0].model))
         for name, entry in registry.items():
             trouble = entry.missing or await _illness(registry, entry, models[0].model, settings.time_zone)
             troubles += _line(f"specialist {name}", trouble, entry.origin)
     for refusal in registry.refused:
         troubles += _line(f"specialist {refusal.name}", refusal.reason, refusal.origin)
     return FAILED if troubles else DONE
+
+
+async def _check_store(settings: Settings) -> bool:
+    path = path_of(settings.store)
+    if path is None:
+        return _line("store", None, "in memory: what is said ends with its process (STORE)")
+    try:
+        async with kept(settings, makes=True):
+            trouble = await asyncio.to_thread(health.trouble_of, path)
+    except StoreError as error:
+        trouble = str(error).removeprefix(f"{path}").lstrip(": ")
+    return _line(f"store {path}", trouble, "" if trouble else health.room_of(path))
+
+
+async def _vectors(model: AnyModel) -> str:
+    """How memories are found: whether the vectors that the model's server makes tell meanings apart."""
+    if not isinstance(model, Remote):
+        return "found by words; with a model server that makes vectors, by meaning, too"
+    meaning = Meaning(model)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(VECTORS_SECONDS):
+            if await meaning.examined():
+                return f"found by words and by meaning, with the vectors of {model.name}"
+    if meaning.grade is None:
+        return f"found by words: {model.name} gives no vectors (MODEL_EMBEDDINGS names a model that does)"
+    return f"found by words: the vectors of {model.name} tell meanings badly apart (MODEL_EMBEDDINGS names another)"
 
 
 def _line(what: str, trouble: str | None, detail: str) -> bool:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
 from brain.errors import BrainError
+from brain.kept import Counts
 from brain.settings import Settings
 from brain.store import opened, path_of
 from brain.store.sqlite import SQLite
@@ -59,12 +60,13 @@ def nothing_of(user: str, users: Sequence[str]) -> str:
     return f"Nothing is kept of {user}. Of whom something is: {', '.join(users) or 'nobody'}."
 
 
-def listed(counts: Sequence[tuple[int, str]]) -> str:
-    """Numbers of things in words, but those of which there are none: `12 conversations, 1 fact`."""
-    return ", ".join(f"{n:,} {_plural(n, what)}" for n, what in counts if n) or "nothing"
-
-
-def _plural(n: int, what: str) -> str:
-    if n == 1:
-        return what
-    return f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+def listed(counts: Counts) -> str:
+    """How much it is, in words: `12 conversations, 1 fact`."""
+    told = (
+        (counts.conversations, "conversation", "conversations"),
+        (counts.messages, "message", "messages"),
+        (counts.files, "file", "files"),
+        (counts.facts, "fact", "facts"),
+        (counts.memories, "memory", "memories"),
+    )
+    return ", ".join(f"{n:,} {one if n == 1 else many}" for n, one, many in told if n) or "nothing"

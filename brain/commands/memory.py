@@ -49,7 +49,7 @@ async def show(given: argparse.Namespace, memory: Memory) -> int:
         for line in _lines(item):
             print(visible(line))
     if not items:
-        print(f"No facts and memories of {given.user}{' are like this' if _narrowed(given) else ' are kept'}.")
+        print(f"No facts and memories of {given.user}{' are like this' if _narrowed(given) else ''}.")
     if not recalls:
         print("None of it is recalled: brain memory recall on")
     return DONE

@@ -32,8 +32,8 @@ def decoded(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
         raise BadRequest(f"{place or 'The body'} is not valid JSON: {problem(error)}.", place or None) from None
 
 
-def loose(data: msgspec.Raw, most: int, place: str) -> Any:
-    """What may be any JSON, but no more than `most` bytes of it, and not nested more than DEPTH_MOST deep.
+def loose(data: bytes | msgspec.Raw, most: int, place: str, depth: int = DEPTH_MOST) -> Any:
+    """What may be any JSON, but no more than `most` bytes of it, and not nested deeper than so many levels.
 
     Raises:
         BadRequest: when it is.
@@ -41,8 +41,8 @@ def loose(data: msgspec.Raw, most: int, place: str) -> Any:
     if len(memoryview(data)) > most:
         raise BadRequest(f"{place} may be {most:,} bytes long.", place, code="too_large", status=413)
     value = decoded(data, object, place)
-    if _is_deeper(value, DEPTH_MOST):
-        raise BadRequest(f"{place} may be nested {DEPTH_MOST} levels deep.", place)
+    if _is_deeper(value, depth):
+        raise BadRequest(f"{place} may be nested {depth} levels deep.", place)
     return value
 
 

@@ -1,0 +1,226 @@
+"""Roof: `brain export` and `brain import`: all that is kept of a user as JSON Lines, and back."""
+
+import argparse
+import asyncio
+import os
+import re
+import sys
+import tempfile
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from brain.commands.kept import kept, listed, nothing_of
+from brain.errors import BadRequest, BrainError
+from brain.kept import Counts
+from brain.process import DONE, completed
+from brain.settings import Settings
+from brain.store.sqlite import SQLite
+from brain.terminal import visible
+from brain.wire.bodies import encoded, loose
+
+LINE_BYTES = 128 * 1024 * 1024
+"""Longer than any line of an export: a file of a conversation has 16 MiB, an exchange less than 64."""
+DEPTH = 72
+"""Levels of a line: what a call may have in its parameters, and where these stand in an exchange."""
+TOGETHER = 100
+"""Records behind which others have their turn."""
+NAME_LENGTH = 200
+TELL_SECONDS = 1.0
+
+_KINDS = ("conversation", "fact", "memory")
+_RECORD = re.compile(r"Record (?P<number>\d+)(?P<rest>.*)", re.DOTALL)
+
+
+def export(given: argparse.Namespace, settings: Settings) -> int:
+    """Writes all that is kept of a user."""
+    return completed(_export(given, settings))
+
+
+async def _export(given: argparse.Namespace, settings: Settings) -> int:
+    async with kept(settings) as store:
+        users = await store.users()
+        if given.user not in users:
+            raise BrainError(nothing_of(given.user, users))
+        with _written(given.output) as file:
+            written = await _copied(store, given.user, file)
+    _tell(f"Exported {given.user}: {written:,} records.")
+    return DONE
+
+
+async def _copied(store: SQLite, user: str, file: IO[bytes]) -> int:
+    written = 0
+    async with _telling(lambda: f"{written:,} records written …"), aclosing(store.export(user)) as records:
+        async for record in records:
+            file.write(encoded(record) + b"\n")
+            written += 1
+    file.flush()
+    return written
+
+
+@contextmanager
+def _written(path: Path | None) -> Iterator[IO[bytes]]:
+    """Where the copy goes. A file is there as a whole or not at all, and for its owner alone."""
+    if path is None or str(path) == "-":
+        yield sys.stdout.buffer
+        return
+    try:
+        if path.exists() and not path.is_file():
+            raise BrainError(f"--output {path}: this is no file.")
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(file.name, path)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(file.name)
+                raise
+    except OSError as error:
+        raise BrainError(f"--output {path}: {error.strerror}.") from None
+
+
+def take_in(given: argparse.Namespace, settings: Settings) -> int:
+    """Takes in what was exported: all of it, or nothing."""
+    return completed(_take_in(given, settings))
+
+
+async def _take_in(given: argparse.Namespace, settings: Settings) -> int:
+    copy = _Copy(given.file, given.user)
+    async with kept(settings, makes=True) as store, _telling(copy.state):
+        try:
+            new = await store.take_in(copy.user, copy.records())
+        except BadRequest as error:
+            raise BrainError(copy.located(error)) from None
+    there = Counts(
+        conversations=copy.counts["conversation"] - new.conversations,
+        facts=copy.counts["fact"] - new.facts,
+        memories=copy.counts["memory"] - new.memories,
+    )
+    print(f"Imported for {visible(copy.user)}: {listed(new)}. There already: {listed(there)}.")
+    return DONE
+
+
+class _Copy:
+    """The records of some files, one behind the other, with one head.
+
+    Args:
+        user: whose it becomes; None for whom the files name.
+
+    Attributes:
+        counts: how many records of each kind were read.
+    """
+
+    def __init__(self, paths: Sequence[Path], user: str | None) -> None:
+        self.counts: Counter[str] = Counter()
+        self._read = 0
+        self._ends = False
+        self._firsts: list[int] = []  # records, from each of which on the place of lines is another one
+        self._places: list[tuple[str, int]] = []  # where: the file, and how far its lines are ahead of the records
+        self._records = self._all(paths)
+        self._head = next(self._records)
+        self.user = self._named(self._head, "") if user is None else user
+        self._is_named = user is None
+
+    def state(self) -> str:
+        """How far it is."""
+        return "all is read, and is being kept …" if self._ends else f"{self._read:,} records read …"
+
+    async def records(self) -> AsyncIterator[Any]:
+        """All of them, once."""
+        yield self._head
+        for record in self._records:
+            yield record
+            if self._read % TOGETHER == 0:
+                await asyncio.sleep(0)
+        self._ends = True
+
+    def located(self, error: BadRequest) -> str:
+        """What the store says of a record, said of the line in its file."""
+        found = _RECORD.fullmatch(error.message)
+        return error.message if found is None else f"{self._place(int(found['number']))}{found['rest']}"
+
+    def _place(self, number: int) -> str:
+        name, ahead = self._places[bisect_right(self._firsts, number) - 1]
+        return f"{name}, line {number + ahead}"
+
+    def _all(self, paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+        for path in paths:
+            name = "standard input" if str(path) == "-" else str(path)
+            lines = _lines(path, name)
+            number, head = next(lines)
+            self._check_head(head, f"{name}, line {number}")
+            if not self._read:
+                self._note(name, number)
+                yield head
+            for number, record in lines:
+                self._note(name, number)
+                kind = record.get("type" if record.get("kind") == "item" else "kind")
+                self.counts[kind if kind in _KINDS else ""] += 1
+                yield record
+
+    def _check_head(self, head: Mapping[str, Any], place: str) -> None:
+        if head.get("kind") != "brain":
+            raise BrainError(f"{place}, kind: this is no export of Brain's; it begins with a line of the kind brain.")
+        if self._read and head.get("version") != self._head.get("version"):
+            raise BrainError(f"{place}, version: the files before are of another version; import one at a time.")
+        if self._read and self._is_named and self._named(head, place) != self.user:
+            raise BrainError(f"{place}, user: the files before are of another user; say with --user whose they become.")
+
+    def _named(self, head: Mapping[str, Any], place: str) -> str:
+        user = head.get("user")
+        if not isinstance(user, str) or not 1 <= len(user) <= NAME_LENGTH:
+            raise BrainError(f"{place or self._place(1)}, user: nobody is named; say with --user whose it becomes.")
+        return user
+
+    def _note(self, name: str, line: int) -> None:
+        self._read += 1
+        if not self._places or self._places[-1] != (name, line - self._read):
+            self._firsts.append(self._read)
+            self._places.append((name, line - self._read))
+
+
+def _lines(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The numbers of the lines of a file, and what they hold; empty ones are passed over."""
+    number = 0
+    try:
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+            while line := file.readline(LINE_BYTES + 1):
+                number += 1
+                if line.strip():
+                    yield number, _record(line, f"{name}, line {number}")
+    except OSError as error:
+        raise BrainError(f"{name}: {error.strerror}.") from None
+    if not number:
+        raise BrainError(f"{name} is empty.")
+
+
+def _record(line: bytes, place: str) -> dict[str, Any]:
+    record = loose(line, LINE_BYTES, place, DEPTH)
+    if not isinstance(record, dict):
+        raise BrainError(f"{place}: this must be an object.")
+    return record
+
+
+@asynccontextmanager
+async def _telling(state: Callable[[], str]) -> AsyncIterator[None]:
+    """Tells every second how far something is that takes longer than one."""
+
+    async def tell() -> None:
+        while True:
+            await asyncio.sleep(TELL_SECONDS)
+            _tell(state())
+
+    task = asyncio.create_task(tell(), name="progress")
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def _tell(text: str) -> None:
+    print(visible(text), file=sys.stderr, flush=True)
