@@ -307,6 +307,46 @@ def test_what_belongs_to_a_question_is_recalled() -> None:
     run(test())
 
 
+@pytest.mark.parametrize(
+    ("fact", "question"),
+    [
+        ("I work as a bridge engineer", "What do I work as?"),
+        ("The router is in the hall cupboard", "Where is the router, and what helped the weak network?"),
+        ("I am allergic to penicillin", "What should a doctor know of my allergies and my asthma?"),
+        ("Der Müll wird donnerstags abgeholt", "Wann wird der Müll abgeholt?"),
+        ("垃圾星期四收", "垃圾什么时候收？"),
+    ],
+)
+def test_a_question_may_be_asked_in_other_forms_of_the_words(fact: str, question: str) -> None:
+    async def test() -> None:
+        async with kept() as (memory, _, _):
+            await memory.write("ada", fact, "knowledge")
+            assert await recalled(memory, question) == [fact]
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("fact", "question"),
+    [
+        (
+            "The user thinks that trains are better than planes for a short trip to the sea",
+            "Why does a jet engine of a plane work?",
+        ),
+        ("The bins are collected on Thursday", "Which poems were collected by the brothers Grimm in their first book?"),
+        ("I live in Berlin", "How many people live in Brazil?"),
+    ],
+)
+def test_a_word_in_common_is_not_enough_for_what_is_about_something_else(fact: str, question: str) -> None:
+    async def test() -> None:
+        async with kept() as (memory, _, _):
+            await memory.write("ada", fact, "knowledge")
+            assert await recalled(memory, question) == []
+            assert texts(await view(memory).search(question)) == [fact]  # who looks for it finds it
+
+    run(test())
+
+
 def test_a_few_facts_about_the_user_come_with_any_question() -> None:
     async def test() -> None:
         async with kept() as (memory, _, clock):

@@ -22,14 +22,13 @@ from brain.kept import Category, Interaction, Item, Kind, Recalled
 from brain.memory import recall
 from brain.memory.background import Background
 from brain.memory.meaning import Meaning
-from brain.memory.recall import Found
+from brain.memory.recall import Asked, Found
 from brain.memory.recent import KEPT, Recent
 from brain.memory.resting import Writer
 from brain.memory.shelf import Shelf
 from brain.memory.statements import category_of, judged, queries
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
 from brain.memory.view import ALL, FACTS, UserMemory, corrected
-from brain.memory.words import telling
 from brain.messages import Exchange
 
 log = logging.getLogger("brain")
@@ -95,7 +94,7 @@ class Memory:
     async def _recalled(self, user: str, message: str, present: Collection[str]) -> Recalled:
         if not await self._has_any(user):
             return Recalled()
-        relevant = recall.ranked(message, await self._looked_up(user, message, ALL))
+        relevant = recall.ranked(message, await self._looked_up(user, message, Asked(message).words, ALL))
         items = recall.chosen(relevant, await self._about(user), self._tokens, present)
         return Recalled(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
 
@@ -119,9 +118,8 @@ class Memory:
         ]
         return sorted(found, key=lambda item: item.updated, reverse=True) if len(found) <= ABOUT_USER_MOST else []
 
-    async def _looked_up(self, user: str, question: str, kinds: Sequence[Kind]) -> Found:
-        """What the store has to a question, by words and, where vectors count, by meaning."""
-        words = " ".join(telling(question))
+    async def _looked_up(self, user: str, question: str, words: str, kinds: Sequence[Kind]) -> Found:
+        """What the store has to a question, by words of it and, where vectors count, by its meaning."""
         by_words = await self._shelf.by_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
         near = await self._meaning.near(question) if self._meaning is not None and question.strip() else None
         if near is None or self._meaning is None or self._meaning.grade is None:
@@ -276,7 +274,8 @@ class Memory:
     async def found(self, user: str, words: str, kinds: Sequence[Kind], most: int) -> list[Item]:
         """What fits some words best."""
         question = words[:QUESTION_LENGTH]
-        return recall.ranked(question, await self._looked_up(user, question, kinds), strict=False)[: max(0, most)]
+        found = await self._looked_up(user, question, question, kinds)
+        return recall.ranked(question, found, strict=False)[: max(0, most)]
 
     async def alike(self, user: str, text: str) -> tuple[list[Item], set[str]]:
         """Known facts that a new one may have to do with, and the ids of those that mean something alike."""

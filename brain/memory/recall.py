@@ -11,7 +11,9 @@ from brain.usage import BYTES_A_TOKEN, size
 
 LONG = 12
 """Telling words of a question from which on a single one says little."""
-HALF = 0.5
+FEW = 2
+SHARE = 9
+"""One word of three, in a text of three, says enough."""
 WORDS_WEIGHT = 0.5
 """Of the item that has most of a question's words; the nearest in meaning has about 1."""
 FILL_SHARE = 0.5
@@ -48,7 +50,7 @@ def ranked(question: str, found: Found, *, strict: bool = True) -> list[Item]:
         strict: whether a single word in common may be too little, as for what nobody looked for.
     """
     most = max((score for _, score in found.by_words), default=0.0) or 1.0
-    asked = _Asked(question)
+    asked = Asked(question)
     shares = {item.id: score / most for item, score in found.by_words if not strict or asked.fits(item)}
     width = max(found.own - found.floor, 0.05)
     near = {item.id: (cosine - found.floor) / width for item, cosine in found.by_meaning if cosine >= found.floor}
@@ -59,22 +61,25 @@ def ranked(question: str, found: Found, *, strict: bool = True) -> list[Item]:
     return [found.items[item_id] for item_id in sorted({**near, **shares}, key=score, reverse=True)]
 
 
-class _Asked:
+class Asked:
     """The words of a question that tell what it is about, and whether it is about the user."""
 
     def __init__(self, question: str) -> None:
-        self._telling = telling(question)
         self._of_oneself = bool(ONESELF.intersection(words(question)))
+        self._telling = telling(question) or (content(question) if self._of_oneself else ())
+
+    @property
+    def words(self) -> str:
+        """What to look for."""
+        return " ".join(self._telling)
 
     def fits(self, item: Item) -> bool:
-        """Whether an item has enough of them."""
-        there = content(item.text)
-        common = len(self._telling) - len(Known(there).missing(self._telling))
-        if common >= 2 or common >= HALF * len(there):
+        """Whether an item has enough of them: several, or a good part of those of both."""
+        there, asked = content(item.text), len(self._telling)
+        common = asked - len(Known(there).missing(self._telling))
+        if common >= (2 if asked <= LONG else 3) or SHARE * common**2 >= asked * len(there):
             return common > 0
-        return common == 1 and (
-            common >= HALF * len(self._telling) or (self._of_oneself and len(self._telling) <= LONG)
-        )
+        return common > 0 and (asked <= FEW or (self._of_oneself and asked <= LONG))
 
 
 def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:

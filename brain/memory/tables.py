@@ -27,12 +27,13 @@ NEGATIONS = _set(
     "不 没 沒 無 无 未 別 别 ん ぬ 않 안 못 없 아니"
 )
 LIGHT = _set(
+    "live lives living short shorter form sentence sentences important last once wrong schreiben geschrieben uber "
     "like likes liked love loves loved hate hates prefer prefers want wants wanted need needs know knows think "
     "thinks say says said tell told make makes made use uses used give take come see look find feel call called try "
     "keep ask asked good bad best better nice great new old big little many more most other same thing things lot "
     "kind really always often usually sometimes still today tomorrow yesterday day days time times week year years "
     "way again back remember morning evening night thank thanks hello hi hey please write wrote written explain "
-    "work works worked working show list mean means word helpful help helped people person talk talked speak spoke "
+    "work works worked working show list mean means word helpful help helped people person talk talked "
     "discuss discussed question answer mag magst mochte mochten will liebe weiss wissen sagen machen mache gut neu "
     "alt immer oft noch heute morgen gestern tag jahr jahre mal gern gerne lieblings arbeite arbeitet guten danke "
     "hallo bitte favourite favorite "

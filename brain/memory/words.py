@@ -28,7 +28,9 @@ _FILLERS = regex.compile(
 )
 """The user, politeness, and what only looks like a negation."""
 _ENDINGS = frozenset(["", "s", "es", "e", "ed", "d", "ing", "y", "ies", "ied", "ic", "ical", "ly"])
-_LONG_ENDINGS = _ENDINGS | frozenset(["n", "en", "er", "em", "et", "t", "st", "te", "ten", "es", "ens", "ern", "ian"])
+_LONG_ENDINGS = _ENDINGS | frozenset(
+    ["n", "en", "er", "em", "et", "t", "st", "te", "ten", "es", "ens", "ern", "ian", "c"]
+)
 _LONG = 4
 
 
