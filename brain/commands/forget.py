@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from brain.commands.kept import PAGE, kept, listed, nothing_of, paged
-from brain.errors import BrainError
+from brain.errors import BadRequest, BrainError
 from brain.forgetting import forgotten
 from brain.kept import Counts
 from brain.process import DONE, FAILED, completed
@@ -77,7 +77,11 @@ async def _erased(user: str, settings: Settings) -> _Found:
         return _Found(Counts(), ())
     async with kept(settings) as store:
         users = await store.users()
-        return _Found(await store.forget(user), users)
+        try:
+            return _Found(await store.forget(user), users)
+        except BadRequest:
+            sentence = f"A turn of {user} is running; wait for its end, or stop it. Nothing was erased."
+            raise BrainError(sentence) from None
 
 
 def _is_there(settings: Settings) -> bool:
