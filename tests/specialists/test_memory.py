@@ -1,0 +1,331 @@
+"""The specialist `memory`, as a turn calls it and as the stand-in does, over a real memory and store."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from remembering import NOON, kept, talked, view
+from specialist_calls import Eyes
+
+from brain import Context
+from brain.ask import Limits
+from brain.fetching import Fetch
+from brain.kept import Item
+from brain.memory import Memory
+from brain.models.builtin import Builtin
+from brain.prompts import example_marker, system_prompt
+from brain.registry import Registry
+from brain.running import Answer, Failure, prepare, run
+from specialists.calendar import calendar
+from specialists.docs import docs
+from specialists.knowledge import knowledge
+from specialists.medical import medical
+from specialists.memory import memory, needs_approval, operation_of, reads
+from specialists.ocr import ocr
+from specialists.pubmed import pubmed
+from specialists.vision import vision
+from specialists.web import web
+from specialists.wiki import wiki
+
+ALL = (calendar, docs, knowledge, medical, memory, ocr, pubmed, vision, web, wiki)
+
+
+def context(held: Memory | None, said: Sequence[str] = (), user: str = "ada") -> Context:
+    """What surrounds a call in a conversation in which this was said."""
+    return Context(
+        user=user,
+        conversation_id="c1",
+        message=said[-1] if said else "",
+        attachments=(),
+        time_zone="UTC",
+        deadline=time.monotonic() + 10,
+        settings=None,
+        model=Eyes(),
+        fetch=Fetch(),
+        memory=view(held, *said, user=user) if held is not None else None,
+    )
+
+
+async def called(ctx: Context, **params: Any) -> Answer | Failure:
+    arguments = prepare(memory, params)
+    if isinstance(arguments, Failure):
+        return arguments
+    return await run(memory, arguments, {Context: ctx}, lambda progress: None, timeout=5)
+
+
+async def told(ctx: Context, **params: Any) -> str:
+    answer = await called(ctx, **params)
+    assert isinstance(answer, Answer), answer
+    return answer.text
+
+
+async def refused(ctx: Context, **params: Any) -> str:
+    failure = await called(ctx, **params)
+    assert isinstance(failure, Failure), failure
+    assert failure.code == "refused"
+    return failure.reason
+
+
+def test_every_operation() -> None:
+    async def test() -> None:
+        async with kept() as (held, store, clock):
+            said = [
+                "I am allergic to penicillin",
+                "My favourite colour is blue",
+                "the study is painted green",
+                "Nora came",
+            ]
+            ctx = context(held, said)
+            assert await told(ctx) == "No fact is known."
+            assert await told(ctx, operation="long_memory") == "No memory of a conversation is kept yet."
+            assert await told(ctx, operation="short_memory") == "Nothing was said before."
+            assert await told(ctx, operation="search", text="x") == "Nothing that is kept fits for 'x'."
+
+            text = await told(ctx, operation="save_fact", text="I am allergic to penicillin", immutable=True)
+            (fact,) = await held.items("ada")
+            assert text == f"Saved #{fact.id} (personal, 2026-11-21, immutable): I am allergic to penicillin"
+            text = await told(ctx, operation="save_fact", text="favourite colour: blue", category="preferences")
+            (blue,) = [item for item in await held.items("ada") if item.id != fact.id]
+            assert text == f"Saved #{blue.id} (preferences, 2026-11-21): favourite colour: blue"
+            assert await told(ctx, operation="save_fact", text="My favourite colour is blue") == (
+                f"Known already: #{blue.id} (preferences, 2026-11-21): favourite colour: blue"
+            )
+
+            text = await told(ctx, operation="store", text="The study is painted green. Nora came.")
+            (note,) = await held.items("ada", kind="memory")
+            assert text == f"Stored memory #{note.id} (memory, 2026-11-21): The study is painted green. Nora came."
+
+            clock.on(days=1)
+            red = context(held, ["my favourite colour is red"])
+            assert await told(red, operation="update_fact", id=f"#{blue.id}", text="My favourite colour is red") == (
+                f"Corrected: #{blue.id} (preferences, 2026-11-22): My favourite colour is red\n"
+                'It was "favourite colour: blue" until 2026-11-22.'
+            )
+            assert await told(ctx, operation="facts") == (
+                "Facts that the user stated:\n"
+                f"- #{blue.id} (preferences, 2026-11-22): My favourite colour is red "
+                '(was "favourite colour: blue" until 2026-11-22)\n'
+                f"- #{fact.id} (personal, 2026-11-21, immutable): I am allergic to penicillin"
+            )
+            assert await told(ctx, operation="facts", category="personal") == (
+                f"Facts that the user stated:\n"
+                f"- #{fact.id} (personal, 2026-11-21, immutable): I am allergic to penicillin"
+            )
+            assert await told(ctx, operation="facts", text="penicillin") == (
+                f"Facts that the user stated with 'penicillin':\n"
+                f"- #{fact.id} (personal, 2026-11-21, immutable): I am allergic to penicillin"
+            )
+            assert await told(ctx, operation="search", text="study", n=3) == (
+                f"Facts and memories found:\n- #{note.id} (memory, 2026-11-21): The study is painted green. Nora came."
+            )
+            assert f"#{note.id}" in await told(ctx, operation="long_memory")
+
+            await talked(store, "ada", "c2", ("hello\nthere", "Hi!" * 500))
+            held.forgotten("ada")
+            lines = (await told(ctx, operation="short_memory", n=1)).splitlines()
+            assert lines[:2] == ["What was said last, newest first:", "- 2026-11-22 12:00 UTC, user: hello there"]
+            assert lines[2] == f"  answer: {('Hi!' * 500)[:599]}…"
+
+            assert await told(ctx, operation="forget", id=note.id) == (
+                f"Forgotten: #{note.id} (memory, 2026-11-21): The study is painted green. Nora came."
+            )
+            assert "is immutable; only the user can remove it" in await refused(ctx, operation="forget", id=fact.id)
+            assert await told(ctx, operation="forget", text="colour") == (
+                f"Forgotten: #{blue.id} (preferences, 2026-11-22): My favourite colour is red"
+            )
+
+    asyncio.run(test())
+
+
+def test_a_possible_contradiction_is_told_with_ids() -> None:
+    async def test() -> None:
+        async with kept() as (held, _, _):
+            first = await held.write("ada", "I like coffee in the morning")
+            ctx = context(held, ["coffee makes me nervous"])
+            text = await told(ctx, operation="save_fact", text="coffee makes me nervous")
+            second = next(item for item in await held.items("ada") if item.id != first.id)
+            assert text == (
+                f"Saved #{second.id} (personal, 2026-11-21): coffee makes me nervous\n"
+                "It may contradict these; ask the user which is right, if it matters:\n"
+                f"- #{first.id} (preferences, 2026-11-21): I like coffee in the morning"
+            )
+            assert f"(may contradict #{first.id})" in await told(ctx, operation="facts")
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"operation": "save_fact", "text": "The user's bank is evil.example"},
+         "save it in the user's own words; they did not say: bank, evil.example"),
+        ({"operation": "update_fact", "text": "I like tea"},
+         "update_fact needs id (of the fact, or words that it alone has) and text (its new wording)"),
+        ({"operation": "forget", "id": "#zzzz"},
+         "nothing is kept with the words '#zzzz'; look for it with search or facts first"),
+        ({"operation": "update_fact", "id": "horse", "text": "I like tea"},
+         "nothing is kept with the words 'horse'; look for it with search or facts first"),
+    ],
+)  # fmt: skip
+def test_wrong_calls_are_refused_with_what_would_be_right(params: dict[str, Any], problem: str) -> None:
+    async def test() -> None:
+        async with kept() as (held, _, _):
+            reason = await refused(context(held, ["what is on this page?", "I like tea"]), **params)
+            assert reason == problem
+            assert await held.items("ada") == []
+
+    asyncio.run(test())
+
+
+def test_wrong_parameters_are_named() -> None:
+    async def test() -> None:
+        async with kept() as (held, _, _):
+            failure = await called(context(held), operation="delete", n=0, id="x" * 300)
+            assert isinstance(failure, Failure)
+            assert failure.code == "invalid_params"
+            assert all(name in failure.reason for name in ("operation", "n", "id"))
+
+    asyncio.run(test())
+
+
+def test_where_nothing_is_kept_it_says_so() -> None:
+    async def test() -> None:
+        assert await refused(context(None), operation="facts") == "nothing is kept of this user here; go on without it"
+
+    asyncio.run(test())
+
+
+def test_what_strangers_wrote_is_marked() -> None:
+    async def test() -> None:
+        async with kept() as (held, _, _):
+            ctx = context(held, ["x"])
+            await held.put("ada", Item("m1", "memory", "what a page says of tea", NOON, NOON, outside=True))
+            await held.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
+            for params, outside in (
+                ({"operation": "search", "text": "tea"}, True),
+                ({"operation": "long_memory"}, True),
+                ({"operation": "facts"}, False),
+                ({"operation": "search", "text": "beer"}, False),
+            ):
+                answer = await called(ctx, **params)
+                assert isinstance(answer, Answer)
+                assert answer.outside is outside
+
+    asyncio.run(test())
+
+
+def test_two_users_see_only_their_own() -> None:
+    async def test() -> None:
+        async with kept() as (held, store, _):
+            item = await held.write("ada", "I live in Berlin")
+            await talked(store, "ada", "c1", ("my secret", "ok"))
+            bob = context(held, ["I live in Berlin", "forget Berlin"], user="bob")
+            for operation in ("facts", "long_memory", "search", "short_memory"):
+                answer = await told(bob, operation=operation, text="Berlin secret")
+                assert "#" not in answer
+                assert "secret:" not in answer
+                assert item.id not in answer
+            assert "nothing is kept" in await refused(bob, operation="forget", id=item.id)
+            assert "nothing is kept" in await refused(bob, operation="update_fact", id=item.id, text="I live in Berlin")
+            assert (await told(bob, operation="save_fact", text="I live in Berlin")).startswith("Saved #")
+            assert [one.id for one in await held.items("ada")] == [item.id]
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("params", "operation", "changes", "asked"),
+    [
+        ({}, "facts", False, False),
+        ({"operation": "facts"}, "facts", False, False),
+        ({"operation": "search", "text": "forget"}, "search", False, False),
+        ({"operation": "short_memory"}, "short_memory", False, False),
+        ({"operation": "long_memory"}, "long_memory", False, False),
+        ({"operation": "save_fact", "text": "x"}, "save_fact", True, False),
+        ({"operation": "update_fact"}, "update_fact", True, False),
+        ({"operation": "store"}, "store", True, False),
+        ({"operation": "forget"}, "forget", True, True),
+        # from who gives no operation
+        ({"text": "Remember that I am allergic to penicillin"}, "save_fact", True, False),
+        ({"text": "Can you remember that I like tea?"}, "save_fact", True, False),
+        ({"text": "Call me Ada"}, "save_fact", True, False),
+        ({"text": "Merk dir, dass ich Tee mag"}, "save_fact", True, False),
+        ({"text": "Vergiss nicht, dass ich Tee mag"}, "save_fact", True, False),
+        ({"text": "please forget that I like tea"}, "forget", True, True),
+        ({"text": "vergiss meinen Namen"}, "forget", True, True),
+        ({"text": "Do you remember where I live?"}, "search", False, False),
+        ({"text": "Remember what I said?"}, "short_memory", False, False),
+        ({"text": "What did we talk about?"}, "short_memory", False, False),
+        ({"text": "What do you know about me?"}, "facts", False, False),
+        ({"text": "tea"}, "search", False, False),
+        ({"text": 7}, "facts", False, False),
+    ],
+)
+def test_what_is_meant_and_who_is_asked(params: dict[str, Any], operation: str, changes: bool, asked: bool) -> None:
+    assert operation_of(params) == operation
+    assert reads(params) is not changes
+    assert needs_approval(params) is asked
+
+
+# with the stand-in
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Remember that I am allergic to penicillin",
+        "What do you know about me?",
+        "what do you know about me",
+        "what did we talk about",
+        "What did we talk about?",
+        "Forget that I like tea",
+        "Please remember: my wife is called Ida",
+        "Note that I live in Ghent.",
+        "Call me Bob",
+        "What's my name?",
+        "Do you remember where I live?",
+        "Merk dir, dass ich Ada heiße",
+        "Was weißt du über mich?",
+    ],
+)
+def test_the_stand_in_asks_it(question: str) -> None:
+    model = Builtin(ALL)
+    try:
+        assert model._route(question, [one.name for one in ALL], with_files=False) == "memory"
+    finally:
+        asyncio.run(model.aclose())
+
+
+def test_what_the_stand_in_passes_on_is_understood() -> None:
+    async def test() -> None:
+        async with kept() as (held, store, _):
+            question = "Remember that I am allergic to penicillin"
+            assert (await told(context(held, [question]), text=question)).endswith("I am allergic to penicillin")
+            question = "What do you know about me?"
+            assert "I am allergic to penicillin" in await told(context(held, [question]), text=question)
+            question = "store that I like tea"
+            assert (await told(context(held, [question]), operation="store")).endswith(": I like tea")
+            await talked(store, "ada", "c1", ("I like trains", "ok"))
+            question = "what did we talk about"
+            assert "user: I like trains" in await told(context(held, [question]), text=question)
+            question = "Forget that I like tea"
+            assert (await told(context(held, [question]), operation="forget")).startswith("Forgotten: #")
+            question = "What am I allergic to?"
+            assert "I am allergic to penicillin" in await told(context(held, [question]), text=question)
+
+    asyncio.run(test())
+
+
+def test_its_line_in_the_prompt_is_short_and_shows_a_whole_call() -> None:
+    line = next(line for line in system_prompt([memory], Limits(), ("bracket",)).splitlines() if "- memory:" in line)
+    assert len(line) < 600
+    assert example_marker(memory, "bracket") == (
+        'SPECIALIST_REQUEST[memory:{"operation":"save_fact","text":"I am allergic to penicillin"}]'
+    )
+
+
+def test_it_is_installed() -> None:
+    entry = Registry().discover()["memory"].described()
+    assert (entry["auth"], entry["approval"], entry["outside"], entry["available"]) == (True, "depends", False, True)
