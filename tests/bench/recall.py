@@ -1,7 +1,8 @@
 """How well facts and memories are recalled, and how fast: `python tests/bench/recall.py`, by words alone.
 
 With `--model openai:NAME --model-url URL` also with the embeddings of that server. What is kept and asked is in
-`recall-*.json`, about people who do not exist; each question names the items that answer it.
+`recall-*.json`, about people who do not exist; each question names the items that answer it. The ranking was set with
+these questions at hand, but not with the messages of `recall-messages.json`, which nothing answers.
 """
 
 import argparse
@@ -31,7 +32,9 @@ from brain.store.sqlite import SQLite
 
 HERE = Path(__file__).parent
 SETS = {"english": "English", "english-second": "English, another person", "german": "German"}
+ENGLISH = ("english", "english-second")
 ANSWERED = ("words", "paraphrase", "dates", "several")
+UNANSWERED = ("nothing", "messages")
 COLUMNS = [*ANSWERED, "all"]
 KINDS: Sequence[Kind] = ("fact", "memory")
 USER = "someone"
@@ -129,12 +132,12 @@ async def _model(name: str, url: str | None) -> Prepared:
 def _empty(names: Sequence[str]) -> Tables:
     notes = []
     for name in names:
-        counts = Counter(question.kind for question in _questions(_read(name)))
+        counts = Counter(question.kind for question in _questions(name))
         notes.append(f"{SETS[name]}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}.  ")
     return Tables(
         Table("The first item answers: % of the questions", COLUMNS, "way", notes=notes),
         Table("One of the first three answers: % of the questions", COLUMNS, "way"),
-        Table("All that answers is found: % of the questions", [*COLUMNS, "nothing"], "way"),
+        Table("All that answers is found: % of the questions", [*COLUMNS, *UNANSWERED], "way"),
         Table("Time: ms a question, without the request for its vector", ["p50", "p99"], "way"),
     )
 
@@ -142,7 +145,7 @@ def _empty(names: Sequence[str]) -> Tables:
 async def _measure(name: str, row: str, model: Prepared | None, others: int, tables: Tables) -> None:
     """Fills a store with what one person said, and asks in every way."""
     found = _read(name)
-    questions, now = _questions(found), datetime.fromisoformat(found["now"])
+    questions, now = _questions(name), datetime.fromisoformat(found["now"])
     with tempfile.TemporaryDirectory() as folder:
         store = SQLite(Path(folder) / "bench.db")
         await store.open()
@@ -206,8 +209,9 @@ async def _ask(row: str, way: Way, questions: Sequence[Question], tables: Tables
         tables.first.add(row, kind, _percent(not right.isdisjoint(ids[:1]) for right, ids in asked))
         tables.three.add(row, kind, _percent(not right.isdisjoint(ids[:3]) for right, ids in asked))
         tables.told.add(row, kind, _percent(right.issubset(ids) for right, ids in asked))
-    nothing = [ids for question, ids in found if question.kind == "nothing"]
-    tables.told.add(row, "nothing", _percent(not always.issuperset(ids) for ids in nothing))
+    for kind in UNANSWERED:
+        if nothing := [ids for question, ids in found if question.kind == kind]:
+            tables.told.add(row, kind, _percent(not always.issuperset(ids) for ids in nothing))
     times = [await _timed(way, question.ask) for _ in range(ROUNDS) for question in questions]
     tables.times.add(row, "p50", quantile(times, 0.5))
     tables.times.add(row, "p99", quantile(times, 0.99))
@@ -228,13 +232,14 @@ async def _timed(way: Way, ask: str) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def _read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((HERE / f"recall-{name}.json").read_text("utf-8"))
-    return found
+def _read(name: str) -> Any:
+    return json.loads((HERE / f"recall-{name}.json").read_text("utf-8"))
 
 
-def _questions(found: dict[str, Any]) -> list[Question]:
-    return [Question(one["kind"], one["ask"], frozenset(one["answers"])) for one in found["questions"]]
+def _questions(name: str) -> list[Question]:
+    asked = [Question(one["kind"], one["ask"], frozenset(one["answers"])) for one in _read(name)["questions"]]
+    messages = _read("messages") if name in ENGLISH else []
+    return asked + [Question("messages", message, frozenset()) for message in messages]
 
 
 def _items(found: dict[str, Any]) -> Iterator[Item]:
