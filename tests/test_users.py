@@ -10,7 +10,9 @@ import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,6 +24,7 @@ from starlette.routing import Route
 from brain import Context, Registry, specialist
 from brain.messages import Chunk, Finish, Message
 from brain.sampling import UNSAID, Sampling
+from specialists._knowledge.index import Index, path_for
 
 SECRET = "hilda"
 WORD = "quokka"
@@ -134,12 +137,19 @@ class Hers:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    registry = Registry(settings(**SETTINGS)).discover()
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("users")
+
+
+@pytest.fixture(scope="module")
+def server(data: Path) -> Iterator[Server]:
+    folders = {"SPECIALIST_CALENDAR_FOLDER": data / "calendars", "SPECIALIST_KNOWLEDGE_DATABASE": data / "knowledge"}
+    values = {**SETTINGS, **folders, "STORE": f"sqlite:{data / 'kept.db'}"}
+    registry = Registry(settings(**values)).discover()
     assert registry.refused == []
     registry.add(diary)
     registry.add(letter)
-    with brain_served(registry, **SETTINGS) as running:
+    with brain_served(registry, **values) as running:
         yield running
 
 
@@ -158,8 +168,12 @@ def bob(server: Server) -> Iterator[Asker]:
 
 
 @pytest.fixture(scope="module")
-def hers(ada: Asker) -> Hers:
+def hers(data: Path, ada: Asker) -> Hers:
     """Ada's secret is wherever something is kept."""
+    (data / "documents").mkdir()
+    (data / "documents" / "zoo.txt").write_text(f"{SAID}.")
+    with closing(Index(path_for(data / "knowledge", "ada"))) as index:  # as `brain index --user ada` does
+        index.remember("folder", str(data / "documents"))
     note = [
         {"name": "note.txt", "text": f"{SAID}."},
         {"name": f"{SECRET}.png", "type": "image/png", "data": base64.b64encode(PNG).decode()},
@@ -170,7 +184,7 @@ def hers(ada: Asker) -> Hers:
     assert "specialist_result" in saved
     made = ada.told("Plan it", marker("calendar", action="create", title=SAID, start="2030-01-01T10:00"))
     assert "specialist_result" in made
-    assert SECRET in ada.told(SAID, marker("diary", page=1)).lower()
+    assert SECRET in ada.told(SAID, marker("diary", page=1), conversation_id="plain").lower()
     ada.ask("PATCH", f"/v1/conversations/{CONVERSATION}", json={"title": SAID})
     waiting, call = ada.waiting(SAID, marker("letter", to=SAID), conversation_id="waits")
     shown = ada.ask("GET", f"/v1/conversations/{CONVERSATION}").json()["messages"]
@@ -461,7 +475,8 @@ def test_no_specialist_tells_what_is_anothers(ada: Asker, bob: Asker, hers: Hers
         assert SECRET not in told.lower(), params
     assert [still(one) for one in state(ada, hers)] == [still(one) for one in before]
     if name in HOLDING:
-        assert SECRET in ada.told("Mine?", marker(name, **CALLS[name][0]), conversation_id="again").lower()
+        mine = ada.told("Mine?", marker(name, **CALLS[name][0]), conversation_id=f"mine-{name}", memory=False)
+        assert SECRET in mine.lower()
 
 
 def test_what_is_recalled_is_the_users_own(ada: Asker, bob: Asker, hers: Hers) -> None:
@@ -477,12 +492,20 @@ def test_what_is_recalled_is_the_users_own(ada: Asker, bob: Asker, hers: Hers) -
     assert '"code":"recalled"' not in bob.told(question, conversation_id="newer")
 
 
-def test_what_one_deletes_the_other_keeps(ada: Asker, bob: Asker, hers: Hers) -> None:
+def uploads(data: Path, user: str) -> list[str]:
+    with closing(Index(path_for(data / "knowledge", user))) as index:
+        return [root.place for root in index.roots("conversation") if index.files(root)]
+
+
+def test_what_one_deletes_the_other_keeps(data: Path, ada: Asker, bob: Asker, hers: Hers) -> None:
     bob.told("Hi", marker("knowledge", query=WORD), attachments=[{"name": "note.txt", "text": f"A {WORD}."}])
     before = state(ada, hers)
+    assert uploads(data, "ada") == uploads(data, "bob") == [CONVERSATION]
     assert bob.ask("DELETE", f"/v1/conversations/{CONVERSATION}").status_code == 204
+    assert (uploads(data, "ada"), uploads(data, "bob")) == ([CONVERSATION], [])
     assert [still(one) for one in state(ada, hers)] == [still(one) for one in before]
-    assert SECRET in ada.told("Mine?", marker("knowledge", query=WORD, source="note.txt")).lower()
+    mine = ada.told("Mine?", marker("knowledge", query=WORD, source="note.txt"), memory=False)
+    assert "specialist_result" in mine
 
 
 def test_at_last_ada_still_decides_what_waited_for_her(ada: Asker, hers: Hers) -> None:
