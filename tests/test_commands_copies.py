@@ -345,6 +345,6 @@ def test_what_takes_long_tells_how_far_it_is(
     assert run(["import", file]) == 0
     said = capsys.readouterr().err
     assert "00 records read …\n" in said
-    assert "all is read, and is being kept …\n" in said
+    assert "3,001 records are being kept …\n" in said
     assert run(["export", "--user", "ada"]) == 0
     assert " records written …\n" in capsys.readouterr().err

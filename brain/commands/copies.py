@@ -29,7 +29,7 @@ DEPTH = 72
 TOGETHER = 100
 """Records behind which others have their turn."""
 NAME_LENGTH = 200
-TELL_SECONDS = 1.0
+TELL_SECONDS, TELL_SECONDS_MOST = 1.0, 10.0
 
 _KINDS = ("conversation", "fact", "memory")
 _RECORD = re.compile(r"Record (?P<number>\d+)(?P<rest>.*)", re.DOTALL)
@@ -128,7 +128,7 @@ class _Copy:
 
     def state(self) -> str:
         """How far it is."""
-        return "all is read, and is being kept …" if self._ends else f"{self._read:,} records read …"
+        return f"{self._read:,} records {'are being kept' if self._ends else 'read'} …"
 
     async def records(self) -> AsyncIterator[Any]:
         """All of them, once."""
@@ -208,12 +208,14 @@ def _record(line: bytes, place: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _telling(state: Callable[[], str]) -> AsyncIterator[None]:
-    """Tells every second how far something is that takes longer than one."""
+    """Tells how far something is that takes longer than a second; the longer it takes, the less often."""
 
     async def tell() -> None:
+        pause = TELL_SECONDS
         while True:
-            await asyncio.sleep(TELL_SECONDS)
+            await asyncio.sleep(pause)
             _tell(state())
+            pause = min(2 * pause, TELL_SECONDS_MOST)
 
     task = asyncio.create_task(tell(), name="progress")
     try:
