@@ -131,7 +131,7 @@ class Settings:
         1,
         spelling.count(1, 256),
         "a whole number from 1 to 256",
-        "processes that serve on this port, for more cores. They share nothing else: see Several cores",
+        "processes that serve on this port, for more cores. A turn is known to one of them alone: see Several cores",
     )
     hosts: tuple[str, ...] = _setting(
         (),
