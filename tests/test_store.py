@@ -1,147 +1,580 @@
-import json
-import tracemalloc
+import asyncio
+import sqlite3
+import stat
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from stores import NOON, Clock, answered, asked, fact, file, kept, memory, said, turn
 
-from brain.ask import Attachment
-from brain.errors import BadRequest
+from brain.errors import BadRequest, StoreError
 from brain.events import Citation
-from brain.messages import Called, Exchange, Message, Part, Said
-from brain.store import memory
-from brain.store.memory import MemoryStore
+from brain.kept import File, Interaction
+from brain.messages import Called, Exchange, Message, Part, Said, Steered
+from brain.store import opened, room
+from brain.store.sqlite import SQLite
+
+Test = Callable[[SQLite], Awaitable[None]]
 
 
-def used(store: MemoryStore, user: str | None, name: str, size: int = 0) -> None:
-    """A turn of this conversation, with a file of this size."""
-    record = store.take(user, name)
-    record.exchanges.append(Exchange("Hi", [Said("Hello", 1)]))
-    if size:
-        record.attachments.append(Attachment(1, "a", "text/plain", b"x" * size))
-    store.give_back(record)
+@pytest.fixture(params=["memory", "file"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    return None if request.param == "memory" else tmp_path / "kept" / "brain.db"
 
 
-def turns(store: MemoryStore, user: str | None, name: str) -> int:
-    """How many turns are kept of it."""
-    record = store.take(user, name)
-    store.give_back(record)
-    return len(record.exchanges)
+def run(path: Path | None, test: Test, clock: Clock | None = None) -> None:
+    async def main() -> None:
+        async with kept(path, clock) as store:
+            await test(store)
+
+    asyncio.run(main())
 
 
-def test_a_conversation_is_found_again() -> None:
-    store = MemoryStore()
-    used(store, "ada", "c")
-    used(store, "ada", "c")
-    assert turns(store, "ada", "c") == 2
+def refused(error: pytest.ExceptionInfo[BadRequest]) -> tuple[str, int, str | None]:
+    return error.value.code, error.value.status, error.value.field
 
 
-def test_conversations_belong_to_their_user() -> None:
-    store = MemoryStore()
-    used(store, "ada", "c")
-    used(store, None, "c")
-    assert [turns(store, user, "c") for user in ("ada", None, "eve")] == [1, 1, 0]
+def test_what_was_said_is_kept_as_it_was(path: Path | None) -> None:
+    called = Called("c1", "web", {"q": ["Zürich", 2**70]}, "MARKER", None, "block", (Citation("1", "T", "u"),), 1, True)
+    failed = Called("c2", "?", None, "MARK", "malformed", "[E]", (), 1)
+    parts: list[Part] = [Said("Grüezi ", 1), called, failed, Steered("quick", 1), Said("你好", 2)]
+    around = (Message("system", "Be brief."),)
+
+    async def test(store: SQLite) -> None:
+        question = asked("What is new?", source="voice", asked=NOON)
+        record = await store.begin("ada", "c", question, [file(b"1"), file(b"22", "b.txt")])
+        assert [(one.id, one.name) for one in record.files] == [(1, "a.txt"), (2, "b.txt")]
+        end = Exchange(
+            "(as it was read)", parts, around, around, "a1", outcome="length", model="m", tokens=7, recalled=("f1",),
+            answered=NOON + timedelta(seconds=2),
+        )  # fmt: skip
+        await store.end(record, end)
+        found = await store.conversation("ada", "c")
+        assert found is not None
+        (exchange,) = found.exchanges
+        assert exchange == end
+        assert (exchange.question_id, exchange.answer_id, exchange.said) == ("q1", "a1", "What is new?")
+        assert (exchange.source, exchange.files, exchange.recalled) == ("voice", (1, 2), ("f1",))
+        assert (exchange.asked, exchange.answered) == (NOON, NOON + timedelta(seconds=2))
+        assert (exchange.outcome, exchange.model, exchange.tokens) == ("length", "m", 7)
+        assert found.files == [File(1, "a.txt", "text/plain", 1), File(2, "b.txt", "text/plain", 2)]
+        heading = found.heading
+        assert (heading.title, heading.messages, heading.sources) == ("What is new?", 2, ("voice",))
+        assert (heading.running, heading.updated, found.earlier) == (False, NOON + timedelta(seconds=2), None)
+
+    run(path, test)
 
 
-def test_one_turn_at_a_time() -> None:
-    store = MemoryStore()
-    record = store.take("ada", "c")
-    with pytest.raises(BadRequest) as caught:
-        store.take("ada", "c")
-    assert (caught.value.code, caught.value.status, caught.value.field) == ("busy", 409, "conversation_id")
-    store.take("eve", "c")
-    store.give_back(record)
-    assert store.take("ada", "c").busy
+def test_a_turn_goes_on_from_those_before_it(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        for n in range(1, 6):
+            await turn(store, "ada", "c", f"Question {n}", f"Answer {n}", number=n, files=[file(b"x", f"{n}.txt")])
+        record = await store.begin("ada", "c", asked("More", 6), [file(b"y")], recent=3)
+        assert [exchange.said for exchange in record.exchanges] == ["Question 3", "Question 4", "Question 5"]
+        assert record.count == 5
+        assert [(one.id, one.name, one.data) for one in record.attachments] == [
+            (n, f"{n}.txt", b"x") for n in range(1, 6)
+        ]
+        assert [one.id for one in record.files] == [6]
+
+    run(path, test)
 
 
-def test_a_conversation_without_a_word_is_forgotten() -> None:
-    store = MemoryStore()
-    store.give_back(store.take("ada", "c"))
-    assert len(store) == 0
-    used(store, "ada", "c")
-    store.give_back(store.take("ada", "c"))
-    assert len(store) == 1
+def test_what_failed_without_a_word_is_for_its_user_alone(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", "One", [], outcome="model_unreachable", number=1, files=[file(b"x")])
+        await turn(store, "ada", "c", "Two", [], outcome="cancelled", number=2)
+        await turn(store, "ada", "c", "Three", "Some", outcome="model_failed", number=3)
+        record = await store.begin("ada", "c", asked("Four", 4), ())
+        assert [exchange.said for exchange in record.exchanges] == ["Two", "Three"]
+        assert record.count == 2
+        assert [one.id for one in record.attachments] == [1]
+        assert await said(store, "ada", "c") == [
+            ("One", "", "model_unreachable"),
+            ("Two", "", "cancelled"),
+            ("Three", "Some", "model_failed"),
+            ("Four", "", ""),
+        ]
+
+    run(path, test)
 
 
-def test_the_longest_unused_conversation_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "CONVERSATIONS_MOST", 2)
-    store = MemoryStore()
-    for name in ("a", "b", "a", "c"):
-        used(store, "ada", name)
-    assert len(store) == 2
-    assert [turns(store, "ada", name) for name in ("a", "c")] == [2, 1]
-    assert turns(store, "ada", "b") == 0
+def test_one_turn_at_a_time(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        record = await store.begin("ada", "c", asked("One"), ())
+        with pytest.raises(BadRequest, match="barge_in") as caught:
+            await store.begin("ada", "c", asked("Two", 2), ())
+        assert refused(caught) == ("busy", 409, "conversation_id")
+        with pytest.raises(BadRequest) as caught:
+            await store.delete("ada", "c")
+        assert refused(caught) == ("busy", 409, "conversation_id")
+        assert [heading.running for heading in await store.conversations("ada")] == [True]
+        await store.begin("eve", "c", asked("Hers"), ())
+        await store.end(record, answered("Done"))
+        assert [heading.running for heading in await store.conversations("ada")] == [False]
+        await turn(store, "ada", "c", "Two", number=2)
+        assert [one[0] for one in await said(store, "ada", "c")] == ["One", "Two"]
+
+    run(path, test)
 
 
-def test_files_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "BYTES_MOST", 10_000)
-    store = MemoryStore()
-    used(store, "ada", "a", 5_000)
-    used(store, "eve", "b", 4_000)
-    assert len(store) == 2
-    used(store, "ada", "c", 1_000)
-    assert turns(store, "ada", "a") == 0
-    assert [turns(store, user, name) for user, name in (("eve", "b"), ("ada", "c"))] == [1, 1]
+def test_a_turn_whose_process_is_gone_was_interrupted(path: Path | None) -> None:
+    clock = Clock()
+
+    async def test(store: SQLite) -> None:
+        lost = await store.begin("ada", "c", asked("One"), ())
+        clock.now += 10
+        with pytest.raises(BadRequest):
+            await store.begin("ada", "c", asked("Two", 2), ())
+        clock.now += 10
+        assert await said(store, "ada", "c") == [("One", "", "interrupted")]
+        assert [heading.running for heading in await store.conversations("ada")] == [False]
+        record = await store.begin("ada", "c", asked("Two", 2), ())
+        assert (record.exchanges, record.count) == ([], 0)
+        await store.end(lost, answered("late", 1))
+        await store.end(record, answered("Two!", 2))
+        assert await said(store, "ada", "c") == [("One", "late", "complete"), ("Two", "Two!", "complete")]
+
+    run(path, test, clock)
 
 
-@pytest.mark.parametrize("part", ["question", "answer", "marker", "block", "before", "behind", "cited"])
-def test_text_makes_room_too(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
-    monkeypatch.setattr(memory, "BYTES_MOST", 10_000)
-    store = MemoryStore()
-    long = {part: "x" * (3_000 if part == "marker" else 6_000)}  # which its parameters say once more
-    for name in ("a", "b"):
-        record = store.take("ada", name)
-        cited = [Citation("1", long.get("cited", ""))]
-        call = Called("c1", "web", {}, long.get("marker", ""), None, long.get("block", ""), cited, 1)
-        before, behind = ((Message("system", long.get(place, "")),) for place in ("before", "behind"))
-        parts: list[Part] = [Said(long.get("answer", ""), 1), call]
-        record.exchanges.append(Exchange(long.get("question", ""), parts, before, behind))
-        store.give_back(record)
-    assert [turns(store, "ada", name) for name in ("a", "b")] == [0, 1]
+def test_turns_that_run_are_prolonged(path: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.store.sqlite.PROLONG_SECONDS", 0.01)
+    clock = Clock()
+
+    async def test(store: SQLite) -> None:
+        await store.begin("ada", "c", asked("One"), ())
+        for _ in range(4):
+            clock.now += 8
+            await asyncio.sleep(0.05)
+        with pytest.raises(BadRequest):
+            await store.begin("ada", "c", asked("Two", 2), ())
+
+    run(path, test, clock)
 
 
-def test_parameters_count_as_the_objects_that_they_are() -> None:
-    params: dict[str, object] = {"a": [[0.5] for _ in range(10_000)]}
-    marker = f"SPECIALIST_REQUEST[web:{json.dumps(params)}]"
-    tracemalloc.start()
-    kept = json.loads(json.dumps(params))
-    taken = tracemalloc.get_traced_memory()[0]
-    tracemalloc.stop()
-    record = MemoryStore().take("ada", "c")
-    record.exchanges.append(Exchange("", [Called("c1", "web", kept, marker, None, "", (), 1)]))
-    assert taken <= record.size <= 3 * taken
+@pytest.mark.parametrize("named", ["q2", "a2"])
+def test_an_answer_takes_the_place_of_others(path: Path | None, named: str) -> None:
+    async def test(store: SQLite) -> None:
+        for n in (1, 2, 3):
+            await turn(store, "ada", "c", f"Question {n}", f"Answer {n}", number=n, files=[file(b"x")])
+        record = await store.begin("ada", "c", asked("Again", 4), [file(b"y")], replaces=named)
+        assert ([exchange.said for exchange in record.exchanges], record.count) == (["Question 1"], 1)
+        assert ([one.id for one in record.attachments], [one.id for one in record.files]) == ([1], [4])
+        assert len(await said(store, "ada", "c")) == 4
+        await store.end(record, answered("Better", 4))
+        assert await said(store, "ada", "c") == [
+            ("Question 1", "Answer 1", "complete"),
+            ("Again", "Better", "complete"),
+        ]
+        found = await store.conversation("ada", "c")
+        assert found is not None
+        assert [one.id for one in found.files] == [1, 4]
+        assert found.heading.messages == 4
+        assert [(await store.begin("ada", "c", asked("N", 5), [file(b"z")])).files[0].id] == [5]
+
+    run(path, test)
 
 
-def test_who_keeps_too_much_loses_his_own_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "USER_BYTES_MOST", 10_000)
-    store = MemoryStore()
-    used(store, "eve", "e", 9_000)
-    for name in ("a", "b", "c"):
-        used(store, "ada", name, 4_500)
-    assert turns(store, "ada", "a") == 0
-    assert [turns(store, user, name) for user, name in (("eve", "e"), ("ada", "b"), ("ada", "c"))] == [1, 1, 1]
+def test_who_replaces_without_a_word_replaces_nothing(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", "One", "1", number=1)
+        before = await store.conversations("ada")
+        await turn(store, "ada", "c", "Again", [], number=2, replaces="a1", outcome="cancelled")
+        assert await said(store, "ada", "c") == [("One", "1", "complete")]
+        assert await store.conversations("ada") == before
+        with pytest.raises(BadRequest) as caught:
+            await store.begin("ada", "c", asked("Again", 3), (), replaces="a2")
+        assert refused(caught) == ("not_found", 404, "replace_from")
+        with pytest.raises(BadRequest):
+            await store.begin("ada", "new", asked("Again", 3), (), replaces="a1")
+        assert [heading.id for heading in await store.conversations("ada")] == ["c"]
+
+    run(path, test)
 
 
-def test_a_full_conversation_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "CONVERSATION_BYTES_MOST", 10_000)
-    store = MemoryStore()
-    used(store, "ada", "c", 6_000)
-    record = store.take("ada", "c")
-    record.check_room(Exchange("More"), [Attachment(1, "a", "text/plain", b"x" * 3_000)])
-    with pytest.raises(BadRequest) as caught:
-        record.check_room(Exchange("More"), [Attachment(1, "a", "text/plain", b"x" * 4_000)])
-    assert (caught.value.code, caught.value.status, caught.value.field) == ("too_large", 413, "attachments")
-    with pytest.raises(BadRequest) as caught:
-        record.check_room(Exchange("More" * 1_000), [])
-    assert caught.value.field == "conversation_id"
-    with pytest.raises(BadRequest, match="A conversation may hold"):
-        record.check_room(Exchange("More", before=(Message("system", "x" * 4_000),)), [])
+def test_the_first_question_gives_the_title_also_when_it_is_replaced(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", "Old words", number=1)
+        await turn(store, "ada", "c", "New words", number=2, replaces="q1")
+        assert [heading.title for heading in await store.conversations("ada")] == ["New words"]
+        assert await store.conversations("ada", words="old") == []
+        renamed = await store.rename("ada", "c", "  My \n own ")
+        assert renamed is not None
+        assert renamed.title == "My own"
+        await turn(store, "ada", "c", "Newest", number=3, replaces="q2")
+        assert [heading.title for heading in await store.conversations("ada", words="own")] == ["My own"]
+        assert await store.rename("eve", "c", "Hers") is None
+
+    run(path, test)
 
 
-def test_what_is_in_use_and_the_last_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "CONVERSATIONS_MOST", 1)
-    store = MemoryStore()
-    used(store, "ada", "a")
-    busy = store.take("ada", "a")
-    used(store, "ada", "b")
-    assert len(store) == 2
-    store.give_back(busy)
-    assert len(store) == 1
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        ("  One\n two ", "One two"),
+        ("x" * 60, "x" * 60),
+        ("x" * 61, "x" * 59 + "…"),
+        ("word " * 30, "word " * 10 + "word word…"),
+        ("", "a.txt b.txt"),
+    ],
+)
+def test_titles(words: str, title: str) -> None:
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", words, files=[file(b""), file(b"", "b.txt")])
+        assert [heading.title for heading in await store.conversations("ada")] == [title]
+
+    run(None, test)
+
+
+def test_a_turn_that_could_not_begin_leaves_no_trace(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        await store.drop(await store.begin("ada", "c", asked("One"), [file(b"x")]))
+        assert (await store.users(), await store.conversation("ada", "c")) == ([], None)
+        await turn(store, "ada", "c", "One")
+        before = await store.conversations("ada"), await store.conversation("ada", "c")
+        await store.drop(await store.begin("ada", "c", asked("Two", 2, source="api"), [file(b"x")]))
+        assert (await store.conversations("ada"), await store.conversation("ada", "c")) == before
+
+    run(path, test)
+
+
+def test_who_leaves_while_it_begins_leaves_no_trace(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        beginning = asyncio.create_task(store.begin("ada", "c", asked("One"), ()))
+        await asyncio.sleep(0)
+        beginning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await beginning
+        for _ in range(500):
+            with suppress(BadRequest):
+                await turn(store, "ada", "c", "Two", number=2)
+                break
+            await asyncio.sleep(0.01)
+        assert await said(store, "ada", "c") == [("Two", "Hi", "complete")]
+
+    run(path, test)
+
+
+def test_an_end_that_nobody_waits_for_is_written(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        record = await store.begin("ada", "c", asked("One"), ())
+        ending = asyncio.create_task(store.end(record, answered("1")))
+        await asyncio.sleep(0)
+        ending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ending
+        await store.rename("ada", "another", "that waits its turn")
+        assert await said(store, "ada", "c") == [("One", "1", "complete")]
+
+    run(path, test)
+
+
+def test_an_end_may_come_twice(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        record = await turn(store, "ada", "c", "One", "1")
+        await store.end(record, answered("1 and more"))
+        assert await said(store, "ada", "c") == [("One", "1 and more", "complete")]
+        assert [heading.messages for heading in await store.conversations("ada", words="more")] == [2]
+        await store.delete("ada", "c")
+        await store.end(record, answered("late"))
+        assert await store.conversations("ada") == []
+
+    run(path, test)
+
+
+def test_conversations_are_listed_page_by_page(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        for n in (1, 2, 3, 4, 5, 2):
+            await turn(store, "ada", f"c{n}")
+        await turn(store, "eve", "c9")
+        pages = [await store.conversations("ada", limit=2)]
+        while pages[-1]:
+            pages.append(await store.conversations("ada", limit=2, before=pages[-1][-1].id))
+        assert [[heading.id for heading in page] for page in pages] == [["c2", "c5"], ["c4", "c3"], ["c1"], []]
+        with pytest.raises(BadRequest) as caught:
+            await store.conversations("ada", before="c9")
+        assert refused(caught) == ("bad_request", 400, "before")
+
+    run(path, test)
+
+
+def test_a_conversation_is_read_page_by_page(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        for n in range(1, 6):
+            await turn(store, "ada", "c", f"{n}", number=n, files=[file(b"x", f"{n}")])
+        seen = []
+        before: str | None = None
+        while True:
+            page = await store.conversation("ada", "c", before=before, limit=2)
+            assert page is not None
+            seen.append(([one.said for one in page.exchanges], [one.name for one in page.files], page.earlier))
+            before = page.earlier
+            if before is None:
+                break
+        assert seen == [(["4", "5"], ["4", "5"], "q4"), (["2", "3"], ["2", "3"], "q2"), (["1"], ["1"], None)]
+        with pytest.raises(BadRequest) as caught:
+            await store.conversation("ada", "c", before="q9")
+        assert refused(caught) == ("bad_request", 400, "before")
+        assert await store.conversation("eve", "c") is None
+
+    run(path, test)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("penicillin", ["c1"]),
+        ("PENICILLINS", ["c1"]),
+        ("penic", ["c1"]),  # the last word may be begun
+        ("penic doctor", ["c3", "c1"]),  # not the others
+        ("doctor allergic", ["c1"]),  # both in one message and its answer
+        ("muller", ["c3"]),
+        ("müll", ["c3"]),
+        ("北京", ["c2"]),
+        ("天气", ["c2"]),
+        ("京天", []),
+        ("the", ["c3"]),
+        ("to", ["c3", "c1"]),
+        ('" OR NEAR( * ^ -', []),
+        ("title:penicillin", ["c1"]),
+        ("journey", ["c2"]),
+        ("eve", []),
+        ("", ["c3", "c2", "c1"]),
+        ("   ", []),
+    ],
+)
+def test_conversations_are_found_by_their_words(path: Path | None, words: str, found: list[str]) -> None:
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c1", "I am allergic to penicillin", "Tell your doctor.")
+        await turn(store, "ada", "c2", "北京的天气好吗", "很好")
+        await store.rename("ada", "c2", "Journeys")
+        await turn(store, "ada", "c3", "Who is the doctor?", "Dr. Müller, the one to ask.")
+        await turn(store, "eve", "c1", "I take penicillin, says eve's doctor")
+        assert [heading.id for heading in await store.conversations("ada", words=words)] == found
+
+    run(path, test)
+
+
+def test_a_search_tells_where_the_words_stand(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", "Hello", "lorem " * 100 + "The appointment is\non Friday. " + "ipsum " * 100)
+        (heading,) = await store.conversations("ada", words="appointments")
+        assert "The appointment is on Friday." in heading.found
+        assert (heading.found[0], heading.found[-1], len(heading.found) < 170) == ("…", "…", True)
+        (heading,) = await store.conversations("ada", words="hello")
+        assert heading.found.startswith("Hello lorem")
+
+    run(path, test)
+
+
+def test_what_is_replaced_deleted_or_running_is_not_found(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", "apple", "pear", number=1)
+        await turn(store, "ada", "c", "plum", "cherry", number=2, replaces="q1")
+        assert [len(await store.conversations("ada", words=word)) for word in ("apple", "pear", "plum")] == [0, 0, 1]
+        await store.begin("ada", "c", asked("quince", 3), ())
+        assert await store.conversations("ada", words="quince") == []
+        await turn(store, "ada", "d", "grape")
+        await store.delete("ada", "d")
+        assert await store.conversations("ada", words="grape") == []
+
+    run(path, test)
+
+
+def test_deleting_takes_all_but_what_was_stated(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        for user in ("ada", "eve"):
+            await turn(store, user, "c", "I like jazz", files=[file(b"x")])
+            await store.put(user, fact("f1", "I like jazz", conversation_id="c", message_id="q1"))
+            await store.put(user, memory("m1", "They like jazz", conversation_id="c"))
+        assert await store.delete("ada", "c")
+        assert not await store.delete("ada", "c")
+        assert (await store.conversations("ada"), await store.recent("ada", 5)) == ([], [])
+        assert [(one.id, one.conversation_id, one.message_id) for one in await store.items("ada")] == [
+            ("f1", None, None)
+        ]
+        assert len(await store.conversations("eve", words="jazz")) == 1
+        assert [(one.id, one.conversation_id, one.message_id) for one in await store.items("eve")] == [
+            ("m1", "c", None), ("f1", "c", "q1")
+        ]  # fmt: skip
+        assert (await store.begin("ada", "c", asked("Anew"), [file(b"y")])).files[0].id == 1
+
+    run(path, test)
+
+
+def test_what_was_said_last_in_any_conversation(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "a", "1", number=1)
+        await turn(store, "ada", "b", "2", number=2)
+        await turn(store, "ada", "a", "3", [], number=3, outcome="model_failed")
+        await turn(store, "eve", "a", "not hers")
+        await store.begin("ada", "b", asked("runs", 4), ())
+        found = await store.recent("ada", 2)
+        assert [(one.conversation_id, one.said, one.answer) for one in found] == [("a", "3", ""), ("b", "2", "Hi")]
+        assert found[1] == Interaction("b", found[1].asked, "2", "Hi")
+        assert [one.said for one in await store.recent("ada", 9)] == ["3", "2", "1"]
+
+    run(path, test)
+
+
+def test_a_full_conversation_takes_no_more(path: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "CONVERSATION_BYTES_MOST", 10_000)
+
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", "x" * 2_000, files=[file(b"x" * 4_000)])  # said, and as it was read
+        for words, files, field in (
+            ("More", [file(b"x" * 5_000)], "attachments"),
+            ("x" * 3_000, [], "conversation_id"),
+        ):
+            with pytest.raises(BadRequest, match="A conversation may hold") as caught:
+                await store.begin("ada", "c", asked(words, 2), files)
+            assert refused(caught) == ("too_large", 413, field)
+        await turn(store, "ada", "c", "More", number=2, files=[file(b"x" * 1_000)])
+        await turn(store, "ada", "c", "Less", number=3, replaces="q1")
+        await turn(store, "ada", "c", "More", number=4, files=[file(b"x" * 4_000)])
+
+    run(path, test)
+
+
+def test_who_keeps_too_much_keeps_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "USER_BYTES_MOST", 10_000)
+
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "a", files=[file(b"x" * 6_000)])
+        with pytest.raises(BadRequest, match="A user may keep") as caught:
+            await store.begin("ada", "b", asked("More"), [file(b"x" * 5_000)])
+        assert refused(caught) == ("too_large", 413, "attachments")
+        with pytest.raises(BadRequest) as caught:
+            await store.put("ada", fact("f1", "x" * 5_000))
+        assert refused(caught) == ("too_large", 413, "text")
+        await turn(store, "eve", "b", files=[file(b"x" * 5_000)])
+        await store.delete("ada", "a")
+        await turn(store, "ada", "b", files=[file(b"x" * 5_000)])
+
+    run(tmp_path / "kept.db", test)
+
+
+def test_in_memory_the_longest_unused_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MEMORY_USER_BYTES_MOST", 10_000)
+    monkeypatch.setattr(room, "MEMORY_BYTES_MOST", 15_000)
+    monkeypatch.setattr(room, "MEMORY_CONVERSATIONS_MOST", 4)
+
+    async def listed(store: SQLite) -> dict[str, list[str]]:
+        return {user: sorted(one.id for one in await store.conversations(user)) for user in ("ada", "eve")}
+
+    async def test(store: SQLite) -> None:
+        await turn(store, "eve", "e", files=[file(b"x" * 6_000)])
+        busy = await store.begin("ada", "a", asked("Hi"), [file(b"x" * 4_000)])
+        for name in ("b", "c"):
+            await turn(store, "ada", name, files=[file(b"x" * 4_000)])
+        assert await listed(store) == {"ada": ["a", "c"], "eve": ["e"]}  # her own, and not what runs
+        await turn(store, "eve", "f", files=[file(b"x" * 3_000)])
+        assert await listed(store) == {"ada": ["a", "c"], "eve": ["f"]}  # the oldest of all
+        await store.end(busy, answered("Done"))
+        for name in ("g", "h"):
+            await turn(store, "eve", name)
+        assert await listed(store) == {"ada": ["a"], "eve": ["f", "g", "h"]}
+
+    run(None, test)
+
+
+def test_a_file_keeps_what_memory_forgets(tmp_path: Path) -> None:
+    async def main() -> None:
+        for path, left in ((None, []), (tmp_path / "a" / "kept.db", [("Hello", "Hi", "complete")])):
+            async with kept(path) as store:
+                await turn(store, "ada", "c")
+                await store.begin("ada", "d", asked("Lost"), ())
+            async with kept(path) as store:
+                assert await said(store, "ada", "c") == left
+                assert [one[2] for one in await said(store, "ada", "d")] == ["interrupted"] * len(left)
+                if left:
+                    assert len(await store.conversations("ada", words="lost")) == 1
+                    await turn(store, "ada", "d", number=2)  # at once: nobody else is alive
+
+    asyncio.run(main())
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (tmp_path / "a").iterdir()} == {0o600}
+
+
+def test_the_setting_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+    async def main() -> None:
+        for setting in (None, "memory:", f"sqlite:{tmp_path}/named.db"):
+            await (await opened(setting)).close()
+
+    asyncio.run(main())
+    assert (tmp_path / "data" / "brain" / "brain.db").exists()
+    assert (tmp_path / "named.db").exists()
+
+
+def strange(path: Path, script: str) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(script)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda path: path.write_text("Dear diary, " * 1000), "is no database; name another file."),
+        (lambda path: strange(path, "CREATE TABLE t (x)"), "is a database of another program; name another file."),
+        (lambda path: path.mkdir(), "cannot be opened; check the folder and its permissions."),
+    ],
+)
+def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path, make: Callable[[Path], object], sentence: str) -> None:
+    make(tmp_path / "kept.db")
+    with pytest.raises(StoreError) as caught:
+        asyncio.run(opened(f"sqlite:{tmp_path}/kept.db"))
+    assert str(caught.value) == f"{tmp_path}/kept.db {sentence}"
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with kept(tmp_path / "kept.db") as store:
+            await turn(store, "ada", "c")
+
+    asyncio.run(use())
+    strange(tmp_path / "kept.db", "PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="was written by a newer version of Brain; use that version, or another file"):
+        asyncio.run(use())
+    strange(tmp_path / "kept.db", "PRAGMA user_version = 1")
+    asyncio.run(use())
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="check the folder and its permissions"):
+        asyncio.run(opened(f"sqlite:{tmp_path}/file/kept.db"))
+
+
+def test_what_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    async def test(store: SQLite) -> None:
+        record = await store.begin("ada", "c", asked("One"), ())
+        await store._database.write(lambda db: db.execute("PRAGMA max_page_count = 1"))
+        with pytest.raises(StoreError) as caught:
+            await store.end(record, answered("x" * 1_000_000))
+        assert caught.value.message == "There is no room left to keep this."
+        assert await said(store, "ada", "c") == [("One", "", "")]
+        await store._database.write(lambda db: db.execute("PRAGMA max_page_count = 1000000"))
+        await store.end(record, answered("1"))
+        assert await said(store, "ada", "c") == [("One", "1", "complete")]
+
+    run(tmp_path / "kept.db", test)
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kept.db"
+
+    async def fill() -> None:
+        async with kept(path) as store:
+            await turn(store, "ada", "c", answer="x" * 100_000)
+
+    asyncio.run(fill())
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xee" * (len(whole) - 4096))
+    with pytest.raises(StoreError) as caught:
+        asyncio.run(fill())
+    assert str(caught.value) == f"{path} is damaged; put a copy in its place that is whole, or name another file."

@@ -26,4 +26,4 @@ def path_of(setting: str | None) -> Path | None:
     kind, _, place = (setting or "sqlite:").partition(":")
     if kind == "memory":
         return None
-    return Path(place).expanduser() if place else platformdirs.user_data_path("brain") / "conversations.db"
+    return Path(place).expanduser() if place else platformdirs.user_data_path("brain") / "brain.db"

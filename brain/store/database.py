@@ -25,7 +25,7 @@ if sys.platform != "win32":
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-BUSY_SECONDS = 10.0
+BUSY_SECONDS = 30.0
 """How long one process waits for another that writes."""
 CACHE_KIB = 16_384
 JOURNAL_BYTES = 64 * 1024 * 1024
@@ -173,6 +173,8 @@ def as_store_errors() -> Iterator[None]:
     """Errors of SQLite as ours, in words that tell nothing of where things are."""
     try:
         yield
+    except sqlite3.ProgrammingError:
+        raise
     except sqlite3.Error as error:
         sentence = _SENTENCES.get(_code(error), "What is kept cannot be used.")
         raise StoreError(sentence, str(error)) from error

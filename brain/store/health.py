@@ -29,8 +29,10 @@ def trouble_of(path: Path) -> str | None:
 
 
 def room_of(path: Path) -> str:
-    """How large the file is, and how much is free beside it, in words."""
-    return f"{size(path.stat().st_size)}, {size(shutil.disk_usage(path.parent).free)} free"
+    """How large it is, with what is not yet in the file itself, and how much is free beside it, in words."""
+    files = (path, path.with_name(f"{path.name}-wal"))
+    used = sum(file.stat().st_size for file in files if file.exists())
+    return f"{size(used)}, {size(shutil.disk_usage(path.parent).free)} free"
 
 
 def size(count: int) -> str:

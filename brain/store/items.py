@@ -115,7 +115,8 @@ def by_words(
     weights: defaultdict[int, float] = defaultdict(float)
     for word in words.searched(text):
         exact = _hits(db, words.query(owners, word))
-        alike = _hits(db, words.query(owners, words.stem(word), begun=True)) - exact
+        begun = words.stem(word)
+        alike = _hits(db, words.query(owners, begun, begun=True)) - exact if begun != word else set()
         for hits, share in ((exact, 1.0), (alike, ALIKE_SHARE)):
             weight = share * math.log(1 + (count - len(hits) + 0.5) / (len(hits) + 0.5))
             for key in hits:

@@ -67,7 +67,7 @@ def found(text: str, words: Iterable[str]) -> str:
 
 
 def stem(word: str) -> str:
-    """How words of the same kind begin, of a word long enough to tell."""
+    """How words of the same kind begin; the word itself where it is too short to tell."""
     return word[: round(len(word) * STEM_SHARE)] if len(word) >= STEMMED_LEAST else word
 
 

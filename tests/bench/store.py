@@ -1,0 +1,136 @@
+"""What the store takes of a user who kept much: `python tests/bench/store.py [MESSAGES [FACTS]]`, 100,000 and 10,000.
+
+A fifth of the messages are in one conversation. The texts are random words, as frequent as in a language (Zipf); the
+vectors are random.
+"""
+
+import asyncio
+import itertools
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from brain.kept import Kind, Near
+from brain.messages import Exchange, Said
+from brain.store.sqlite import SQLite
+
+WORDS = 30_000
+CONVERSATIONS = 1000
+DIMENSIONS = 384
+TIMES = 200
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+rng = random.Random(1)
+vocabulary = ["".join(rng.choices("bcdfghklmnprstvwz", k=3) + rng.choices("aeiou", k=3)) for _ in range(WORDS)]
+weights = list(itertools.accumulate(1 / (rank + 3) for rank in range(WORDS)))
+
+
+def text(length: int) -> str:
+    return " ".join(rng.choices(vocabulary, cum_weights=weights, k=length))
+
+
+def records(messages: int, facts: int) -> Iterator[dict[str, Any]]:
+    yield {"kind": "brain", "version": 1}
+    exchanges = messages // 2
+    for number in range(CONVERSATIONS):
+        name, time = f"c{number}", (START + timedelta(minutes=number)).isoformat()
+        yield {"kind": "conversation", "id": name, "title": text(5), "created": time}
+        for n in range(exchanges // 5 if number == 0 else exchanges * 4 // 5 // (CONVERSATIONS - 1)):
+            yield {
+                "kind": "exchange", "conversation": name, "question_id": f"q{n}", "answer_id": f"a{n}", "asked": time,
+                "said": (said := text(15)), "question": f"(It is {time}.)\n\n{said}", "outcome": "complete",
+                "parts": [{"kind": "said", "text": text(80), "turn_pass": 1}],
+            }  # fmt: skip
+    for number in range(facts):
+        time = (START + timedelta(minutes=number)).isoformat()
+        yield {"kind": "item", "type": "fact", "id": f"f{number}", "text": text(9), "created": time, "updated": time}
+
+
+async def main(messages: int = 100_000, facts: int = 10_000) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bench.db"
+        store = SQLite(path)
+        await store.open()
+        began = time.perf_counter()
+        for user in ("ada", "eve"):
+            await store.take_in(user, records(messages, facts))
+        say(
+            f"{messages} messages and {facts} facts of each of two users, taken in: {time.perf_counter() - began:.1f} s"
+        )
+        began = time.perf_counter()
+        while lacking := await store.lacking("m", 1000):
+            await store.embed("m", [(user, item.id, item.text, vector()) for user, item in lacking])
+        say(f"vectors of {DIMENSIONS} numbers: {time.perf_counter() - began:.1f} s")
+        await measure(store)
+        say(f"{path.stat().st_size / 1e6:.0f} MB")
+        began = time.perf_counter()
+        await store.forget("eve")
+        say(f"one user forgotten: {time.perf_counter() - began:.1f} s")
+        await store.close()
+
+
+async def measure(store: SQLite) -> None:
+    await report("open, 20,000 long", lambda n: store.conversation("ada", "c0"))
+    await report("open", lambda n: store.conversation("ada", f"c{n + 1}"))
+    await report("list", lambda n: store.conversations("ada"))
+    await report("search, one word", lambda n: store.conversations("ada", words=text(1)))
+    await report("search, the most frequent word", lambda n: store.conversations("ada", words=vocabulary[0]))
+    await report("search, three words", lambda n: store.conversations("ada", words=text(3)))
+    await report("recent", lambda n: store.recent("ada", 20))
+    await report("facts", lambda n: store.items("ada"))
+    kinds: Sequence[Kind] = ("fact", "memory")
+    await report("facts by ten words", lambda n: store.by_words("ada", text(10), kinds=kinds, limit=10))
+    first = time.perf_counter()
+    await store.by_meaning("ada", Near("m", vector()), kinds=kinds, limit=10)
+    say(f"facts by meaning, the first time: {(time.perf_counter() - first) * 1000:.1f} ms")
+    vectors = [vector() for _ in range(TIMES)]
+    await report("facts by meaning", lambda n: store.by_meaning("ada", Near("m", vectors[n]), kinds=kinds, limit=10))
+    await report("none lacks a vector", lambda n: store.lacking("m", 10))
+    await report("begin and end, 20,000 long", lambda n: turn(store, "c0"))
+    await report("begin, 20,000 long", lambda n: begun(store, "c0"), after=lambda record: store.drop(record))
+    await report("begin and end, new", lambda n: turn(store, f"new{n}"))
+
+
+async def begun(store: SQLite, conversation: str) -> Any:
+    said = text(15)
+    return await store.begin("ada", conversation, Exchange(said, said=said, question_id="q"), ())
+
+
+async def turn(store: SQLite, conversation: str) -> None:
+    record = await begun(store, conversation)
+    await store.end(record, Exchange("", [Said(text(80), 1)], answer_id="a", outcome="complete"))
+
+
+def vector() -> list[float]:
+    return [rng.gauss(0, 1) for _ in range(DIMENSIONS)]
+
+
+async def report(
+    what: str, ask: Callable[[int], Awaitable[Any]], after: Callable[[Any], Awaitable[None]] | None = None
+) -> None:
+    times = []
+    for number in range(TIMES):
+        began = time.perf_counter()
+        answer = await ask(number)
+        times.append((time.perf_counter() - began) * 1000)
+        if after is not None:
+            await after(answer)
+    times.sort()
+    say(
+        f"{what}: p50 {statistics.median(times):.2f} ms, p99 {times[int(TIMES * 0.99)]:.2f} ms, most {times[-1]:.2f} ms"
+    )
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*map(int, sys.argv[1:3])))

@@ -1,0 +1,84 @@
+"""What tests of the store share: a clock that is set, a store that is opened and closed, turns in one line."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from brain.ask import Attachment
+from brain.kept import Item, Record
+from brain.messages import Exchange, Part, Said
+from brain.store.sqlite import SQLite
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class Clock:
+    """Seconds since 1970, as a test says; each look takes a second of it."""
+
+    def __init__(self) -> None:
+        self.now = NOON.timestamp()
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+@asynccontextmanager
+async def kept(path: Path | None, clock: Clock | None = None) -> AsyncIterator[SQLite]:
+    store = SQLite(path, clock=clock or Clock())
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def asked(words: str, number: int | str = 1, **more: Any) -> Exchange:
+    """A question as it begins."""
+    return Exchange(f"({words})", said=words, question_id=f"q{number}", **more)
+
+
+def answered(words: str | Sequence[Part], number: int | str = 1, outcome: str = "complete") -> Exchange:
+    """The same as it ends."""
+    parts: list[Part] = [Said(words, 1)] if isinstance(words, str) else list(words)
+    return Exchange("(read)", parts, answer_id=f"a{number}", outcome=outcome)
+
+
+async def turn(
+    store: SQLite,
+    user: str,
+    conversation: str,
+    words: str = "Hello",
+    answer: str | Sequence[Part] = "Hi",
+    *,
+    number: int | str = 1,
+    outcome: str = "complete",
+    files: Sequence[Attachment] = (),
+    replaces: str | None = None,
+) -> Record:
+    """A whole turn."""
+    record = await store.begin(user, conversation, asked(words, number), files, replaces=replaces)
+    await store.end(record, answered(answer, number, outcome))
+    return record
+
+
+async def said(store: SQLite, user: str, conversation: str) -> list[tuple[str, str, str]]:
+    """What its user sees: their words, the answer, the outcome."""
+    opened = await store.conversation(user, conversation, limit=1000)
+    return [] if opened is None else [(one.said, one.visible, one.outcome) for one in opened.exchanges]
+
+
+def fact(item_id: str, text: str, minute: int = 0, **more: Any) -> Item:
+    time = NOON + timedelta(minutes=minute)
+    return Item(item_id, "fact", text, time, time, **({"category": "general"} | more))
+
+
+def memory(item_id: str, text: str, minute: int = 0, **more: Any) -> Item:
+    time = NOON + timedelta(minutes=minute)
+    return Item(item_id, "memory", text, time, time, **more)
+
+
+def file(data: bytes, name: str = "a.txt") -> Attachment:
+    return Attachment(1, name, "text/plain", data)

@@ -1,0 +1,279 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stores import NOON, asked, fact, file, kept, memory, said, turn
+
+from brain.errors import BadRequest
+from brain.events import Citation
+from brain.kept import Counts, Former
+from brain.messages import Called, Said, Steered
+from brain.store import room, taking
+from brain.store.sqlite import SQLite
+
+
+@pytest.fixture(params=["memory", "file"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    return None if request.param == "memory" else tmp_path / "brain.db"
+
+
+def run(path: Path | None, test: Callable[[SQLite], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with kept(path) as store:
+            await test(store)
+
+    asyncio.run(main())
+
+
+async def records(store: SQLite, user: str) -> list[dict[str, Any]]:
+    """An export, by way of JSON."""
+    return [json.loads(json.dumps(record)) async for record in store.export(user)]
+
+
+async def fill(store: SQLite, user: str) -> None:
+    called = Called("c1", "web", {"q": ["Köln"]}, "MARKER", None, "block", (Citation("1", "T", "u"),), 1, True)
+    await turn(store, user, "c", "I like jazz", [Said("Fine ", 1), called, Steered("so", 2)], files=[file(b"\xff\x00")])
+    await turn(store, user, "d", "Failed", [], outcome="model_failed")
+    await store.rename(user, "d", "Mine")
+    was = (Former("I like pop", NOON),)
+    await store.put(user, fact("f1", "I like jazz", conversation_id="c", message_id="q1", was=was, against=("f9",)))
+    (resting,) = await store.resting(NOON + timedelta(days=1), 1)
+    await store.rested(resting, memory("m1", "They like jazz", conversation_id="c"))
+    await store.set_recalls(user, False)
+
+
+def test_a_copy_is_all_there_is(path: Path | None, tmp_path: Path) -> None:
+    async def test(store: SQLite) -> None:
+        await fill(store, "ada")
+        await turn(store, "eve", "c", "secret of eve")
+        copy = await records(store, "ada")
+        assert [record["kind"] for record in copy] == [
+            "brain", "conversation", "file", "exchange", "conversation", "exchange", "item", "item", "preferences"
+        ]  # fmt: skip
+        assert (copy[0]["version"], copy[0]["user"]) == (1, "ada")
+        assert copy[2] == {
+            "kind": "file", "conversation": "c", "id": 1, "name": "a.txt", "type": "text/plain", "data": "/wA="
+        }  # fmt: skip
+        assert "eve" not in json.dumps(copy)
+        async with kept(tmp_path / "other.db") as other:
+            whole = Counts(conversations=2, messages=3, files=1, facts=1, memories=1)
+            assert await other.take_in("bob", copy) == whole
+            assert await other.take_in("bob", copy) == Counts()
+            assert (await records(other, "bob"))[1:] == copy[1:]
+            before, after = await store.conversations("ada"), await other.conversations("bob")
+            assert [(h.id, h.title, h.updated, h.messages) for h in after] == [
+                (h.id, h.title, h.updated, h.messages) for h in before
+            ]
+            assert len(await other.conversations("bob", words="jazz")) == 1
+            assert len(await other.by_words("bob", "jazz", kinds=("fact", "memory"), limit=9)) == 2
+            assert not await other.recalls("bob")
+            assert await other.resting(NOON + timedelta(days=1), 9) == []  # m1 holds all of it
+            record = await other.begin("bob", "c", asked("More", 2), [file(b"x")])
+            assert [one.data for one in record.attachments] == [b"\xff\x00"]
+            assert record.files[0].id == 2
+
+    run(path, test)
+
+
+def test_what_is_there_is_left_as_it_is(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        await fill(store, "ada")
+        copy = await records(store, "ada")
+        await turn(store, "ada", "c", "More", number=2)
+        await store.put("ada", fact("f1", "I like rock"))
+        await store.delete("ada", "d")
+        await store.set_recalls("ada", True)
+        assert await store.take_in("ada", copy) == Counts(conversations=1, messages=1)
+        assert [one[0] for one in await said(store, "ada", "c")] == ["I like jazz", "More"]
+        assert [one.text for one in await store.items("ada", kind="fact")] == ["I like rock"]
+
+    run(path, test)
+
+
+def test_a_turn_that_runs_is_copied_as_interrupted(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        await store.begin("ada", "c", asked("Well"), ())
+        copy = await records(store, "ada")
+        assert [record["outcome"] for record in copy if record["kind"] == "exchange"] == ["interrupted"]
+        await store.take_in("bob", copy)
+        assert await said(store, "bob", "c") == [("Well", "", "interrupted")]
+
+    run(path, test)
+
+
+def test_a_copy_of_nobody(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        assert [record["kind"] for record in await records(store, "nobody")] == ["brain", "preferences"]
+
+    run(path, test)
+
+
+def test_a_copy_is_of_one_moment_and_holds_nobody_up(tmp_path: Path) -> None:
+    async def test(store: SQLite) -> None:
+        for n in range(100):
+            await turn(store, "ada", f"c{n}")
+        seen: list[dict[str, Any]] = []
+        async with aclosing(store.export("ada")) as copy:
+            async for record in copy:
+                if len(seen) < 2:
+                    await turn(store, "ada", "new")
+                    await store.delete("ada", "c99")
+                seen.append(record)
+        assert [record["id"] for record in seen if record["kind"] == "conversation"] == [f"c{n}" for n in range(100)]
+        async with aclosing(store.export("ada")) as copy:
+            async for _ in copy:
+                break
+        assert len(await store.conversations("ada", limit=200)) == 100
+
+    run(tmp_path / "brain.db", test)
+
+
+HEAD = {"kind": "brain", "version": 1}
+C = {"kind": "conversation", "id": "c", "title": "T", "created": "2026-01-01T00:00:00Z"}
+FILE = {"kind": "file", "conversation": "c", "id": 1, "name": "a", "type": "t", "data": "eA=="}
+EXCHANGE = {
+    "kind": "exchange", "conversation": "c", "question_id": "q", "answer_id": "a", "said": "s", "question": "s",
+    "asked": "2026-01-01T00:00:00Z", "outcome": "complete",
+}  # fmt: skip
+FACT = {
+    "kind": "item", "type": "fact", "id": "f", "text": "t", "created": "2026-01-01T00:00:00Z",
+    "updated": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("copy", "field", "says"),
+    [
+        ([], "records[0]", "Record 1: there is none"),
+        ([C], "records[0].kind", "the first record must be the head"),
+        ([HEAD | {"version": 2}], "records[0].version", "reads version 1"),
+        ([HEAD, HEAD], "records[1].kind", "the head comes once"),
+        ([HEAD, 7], "records[1]", "Expected `object`"),
+        ([HEAD, {"kind": "song"}], "records[1].kind", "Invalid value 'song'"),
+        ([HEAD, {"id": "c"}], "records[1]", "missing required field `kind`"),
+        ([HEAD, C | {"title": 5}], "records[1].title", "Record 2, title: Expected `str`, got `int`."),
+        ([HEAD, C | {"created": "2026-01-01T00:00:00"}], "records[1].created", "timezone"),
+        ([HEAD, C | {"id": ""}], "records[1].id", "length >= 1"),
+        ([HEAD, C, C], "records[2]", "the conversation before it has no exchange"),
+        ([HEAD, C], "records[1]", "the conversation before it has no exchange"),
+        ([HEAD, C, EXCHANGE, C], "records[3].id", "two records of this conversation"),
+        ([HEAD, EXCHANGE], "records[1].conversation", "behind the record of its conversation"),
+        ([HEAD, C, EXCHANGE, FACT, EXCHANGE], "records[4].conversation", "behind the record of its conversation"),
+        ([HEAD, C, FILE, EXCHANGE], "records[3]", "file 1 of the conversation before it belongs to no exchange"),
+        ([HEAD, C, FILE, FILE], "records[3].id", "two records of this file"),
+        ([HEAD, C, EXCHANGE | {"files": [1]}], "records[2].files", "no such file"),
+        ([HEAD, C, FILE | {"data": "!"}], "records[2].data", "base64"),
+        ([HEAD, C, FILE | {"id": 2**70}], "records[2].id", "Expected `int`"),
+        ([HEAD, C, EXCHANGE | {"tokens": -1}], "records[2].tokens", ">= 0"),
+        ([HEAD, C, EXCHANGE | {"outcome": ""}], "records[2].outcome", "length >= 1"),
+        ([HEAD, C, EXCHANGE | {"source": "radio"}], "records[2].source", "radio"),
+        ([HEAD, C, EXCHANGE | {"parts": [{"kind": "said"}]}], "records[2].parts[0]", "missing required field `text`"),
+        ([HEAD, FACT | {"type": "rumour"}], "records[1].type", "rumour"),
+        ([HEAD, FACT, FACT], "records[2].id", "two records of this item"),
+        ([HEAD, FACT | {"was": [{"text": "t", "until": "2026-01-01T00:00:00"}]}], "records[1].was", "offset"),
+        ([HEAD, C | {"title": "\ud800"}], "records[1]", "UTF-8 cannot carry"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_taken_in(copy: list[Any], field: str, says: str) -> None:
+    async def test(store: SQLite) -> None:
+        with pytest.raises(BadRequest) as caught:
+            await store.take_in("ada", copy)
+        assert (caught.value.status, caught.value.field) == (400, field)
+        assert says in str(caught.value)
+        assert await store.users() == []
+
+    run(None, test)
+
+
+def test_what_is_nested_too_deeply_is_not_taken_in() -> None:
+    nested: list[Any] = []
+    for _ in range(5_000):
+        nested = [nested]
+
+    async def test(store: SQLite) -> None:
+        with pytest.raises(BadRequest, match="nested too deeply"):
+            await store.take_in("ada", [HEAD, {"kind": nested}])
+
+    run(None, test)
+
+
+def test_too_much_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = EXCHANGE | {"said": "x" * 5_000}
+
+    async def test(store: SQLite) -> None:
+        for constant, records_before in ((room, "CONVERSATION_BYTES_MOST"), (room, "USER_BYTES_MOST")):
+            with monkeypatch.context() as patch:
+                patch.setattr(constant, records_before, 4_000)
+                with pytest.raises(BadRequest) as caught:
+                    await store.take_in("ada", [HEAD, C, large])
+                assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
+        monkeypatch.setattr(taking, "SPOOLED_MOST", 4_000)
+        with pytest.raises(BadRequest) as caught:
+            await store.take_in("ada", [HEAD, C, large])
+        assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
+        assert await store.users() == []
+
+    run(None, test)
+
+
+def test_records_may_come_slowly(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        going_on = asyncio.Event()
+
+        async def slowly() -> AsyncIterator[Any]:
+            yield HEAD
+            await going_on.wait()
+            yield FACT
+
+        taking_in = asyncio.create_task(store.take_in("ada", slowly()))
+        await asyncio.sleep(0.01)
+        await turn(store, "eve", "c")
+        going_on.set()
+        assert await taking_in == Counts(facts=1)
+
+    run(path, test)
+
+
+def test_a_forgotten_user_is_in_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "brain.db"
+
+    def bytes_of(word: str) -> int:
+        return sum(one.read_bytes().lower().count(word.encode()) for one in tmp_path.iterdir())
+
+    async def test(store: SQLite) -> None:
+        for user, word in (("ada", "xylophone"), ("eve", "trombone")):
+            for n in range(30):
+                files = [file(f"{word} ".encode() * 100, f"{word}.txt")]
+                await turn(store, user, f"c{n}", f"I play the {word}", f"The {word}! " * 50, files=files)
+            await store.put(user, fact("f1", f"I play the {word}", was=(Former(f"no {word}", NOON),)))
+            await store.delete(user, "c3")
+            await store.set_recalls(user, False)
+        await store.embed("m", [("ada", "f1", "I play the xylophone", [1.0])])
+        assert await store.forget("ada") == Counts(conversations=29, messages=58, files=29, facts=1)
+        assert (bytes_of("xylophone"), bytes_of("ada")) == (0, 0)
+        assert bytes_of("trombone") > 1_000
+        assert (await store.users(), await store.conversations("ada"), await store.items("ada")) == (["eve"], [], [])
+        assert await store.recalls("ada")
+        assert await store.forget("ada") == Counts()
+        assert len(await store.conversations("eve", words="trombone")) == 29
+
+    run(path, test)
+    assert bytes_of("xylophone") == 0
+
+
+def test_who_is_being_answered_is_not_forgotten(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        record = await store.begin("ada", "c", asked("Well"), ())
+        with pytest.raises(BadRequest) as caught:
+            await store.forget("ada")
+        assert (caught.value.code, caught.value.status) == ("busy", 409)
+        await store.drop(record)
+        await store.forget("ada")
+        assert await store.users() == []
+
+    run(path, test)
