@@ -73,6 +73,7 @@ class Meaning:
         self._model = model
         self._not_before = 0.0
         self._late = 0
+        self._told = False
         self.grade: Grade | None = None
 
     @property
@@ -139,7 +140,10 @@ class Meaning:
         return vectors
 
     def _rest(self, why: str) -> None:
-        log.info("memory: words alone count for a while: %s, %s", self._model.name, why)
+        log.log(
+            logging.DEBUG if self._told else logging.INFO, "memory: words alone count: %s: %s", self._model.name, why
+        )
+        self._told = True
         self._not_before = time.monotonic() + AGAIN_SECONDS
 
 
