@@ -280,7 +280,7 @@ def test_check_says_what_is_well_and_what_cannot_be_reached() -> None:
     far = {name: said for name, said in found.items() if name in ("pubmed", "web", "wiki")}
     assert far == dict.fromkeys(["pubmed", "web", "wiki"], "FAIL")
     near = {name for name, said in found.items() if said == "ok  "}
-    near -= {"memory", f"store {os.environ['XDG_DATA_HOME']}/brain/conversations.db"}
+    near -= {"memory", f"store {os.environ['XDG_DATA_HOME']}/brain/brain.db"}
     assert near | {"ocr"} == {"calendar", "docs", "knowledge", "medical", "ocr", "vision"}  # ocr needs an engine
     assert "ok   specialist docs: brain-sse " in out
     assert (code, err) == (1, "")
@@ -330,7 +330,7 @@ def test_serve_says_where_with_whom_and_who_was_refused(folder: Path, tmp_path: 
     assert url.startswith("http://127.0.0.1:")
     assert lines[0] == f"Brain listens on {url}"
     assert lines[1] == f"Model: {model} (it was asked for)"
-    assert lines[2] == f"Conversations: {os.environ['XDG_DATA_HOME']}/brain/conversations.db"
+    assert lines[2] == f"Conversations: {os.environ['XDG_DATA_HOME']}/brain/brain.db"
     assert {"block", "count", "deaf", "docs", "nap"} <= set(lines[3].removeprefix("Specialists: ").split(", "))
     assert "Unavailable: poor: it needs a moon: buy one" in lines
     assert "Refused: broken from broken.py: it cannot be imported: ZeroDivisionError: division by zero" in lines

@@ -115,8 +115,8 @@ def test_every_worker_serves_and_the_greeting_is_said_once(folder: Path, tmp_pat
         for caller in callers.values():
             caller.rest()
             assert caller.client.get("/healthz").json() == {"status": "ok"}
-            assert caller.client.get("/readyz").json() == {"status": "ok", "model": model, "specialists": 11}
-            assert len(caller.client.get("/v1/specialists").json()["specialists"]) == 11
+            assert caller.client.get("/readyz").json() == {"status": "ok", "model": model, "specialists": 12}
+            assert len(caller.client.get("/v1/specialists").json()["specialists"]) == 12
         brain.process.terminate()
         code, out, err = brain.end()
     assert (code, out) == (0, "")
@@ -124,8 +124,8 @@ def test_every_worker_serves_and_the_greeting_is_said_once(folder: Path, tmp_pat
         f"Brain listens on {url}",
         "Workers: 2; a turn is known to one of them alone",
         f"Model: {model} (it was asked for)",
-        f"Conversations: {os.environ['XDG_DATA_HOME']}/brain/conversations.db",
-        "Specialists: calendar, deaf, docs, knowledge, medical, ocr, pubmed, vision, web, who, wiki",
+        f"Conversations: {os.environ['XDG_DATA_HOME']}/brain/brain.db",
+        "Specialists: calendar, deaf, docs, knowledge, medical, memory, ocr, pubmed, vision, web, who, wiki",
     ]
 
 
