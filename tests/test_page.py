@@ -31,7 +31,7 @@ from starlette.routing import Route
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
 from brain.events import Thinking
-from brain.messages import Chunk, Finish, Message
+from brain.messages import Chunk, Exchange, Finish, Message
 from brain.routes.about import page as brain_page
 from brain.sampling import UNSAID, Sampling
 
@@ -698,13 +698,14 @@ def test_a_busy_conversation_may_be_tried_again(page: Page, model: Conductor, ru
     expect(answer).to_have_text("once")
     model.ends()
     idle(page)
-    (record,) = [r for r in running_brain.house.store._records.values() if r.exchanges[-1].visible == "once"]
-    record.busy = True
+    store = running_brain.house.store
+    (heading,) = running_brain.on_loop(store.conversations("local", words="once"))
+    record = running_brain.on_loop(store.begin("local", heading.id, Exchange(""), ()))
     ask(page, "again")
     expect(page.locator(".error span")).to_have_text(
-        "A turn of this conversation is running; wait for its end, or stop it. (busy, conversation_id)"
+        "A turn of this conversation is running; wait for its end, stop it, or send barge_in. (busy, conversation_id)"
     )
-    record.busy = False
+    running_brain.on_loop(store.drop(record))
     page.get_by_role("button", name="Retry").click()
     model.says("twice")
     expect(page.locator(".answer > .text").last).to_have_text("twice")

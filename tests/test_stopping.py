@@ -301,7 +301,7 @@ def test_a_reader_that_takes_nothing_keeps_no_cancelled_turn_open() -> None:
             wait_until(stage.served.closed.is_set)
             assert stage.served.closed_at is not None
             assert stage.served.closed_at - stopped < SOON
-            assert run.over
+            wait_until(lambda: run.over)
             told = rest_of(connection)
         assert [message.last_event_id for message in told] == [f"{run.id}.{n}" for n in range(1, len(told) + 1)]
         texts = [json.loads(message.data)["text"] for message in told if message.type == "token"]
