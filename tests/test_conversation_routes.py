@@ -404,17 +404,24 @@ def test_no_cache_keeps_it_and_pages_of_known_origins_may_change_it(server: Serv
 # deleting
 
 
+def lately(server: Server) -> list[str]:
+    """The conversations of what the memory holds as said last."""
+    return [one.conversation_id for one in server.on_loop(server.house.memory.recent("local"))]
+
+
 def test_what_is_deleted_is_nowhere(server: Server, client: httpx.Client) -> None:
     asked = {"message": "My zebra is called Hilda", "conversation_id": "c1", "request_id": "r1"}
     turn = client.post("/v1/turns", json=asked).json()
     client.get(turn["events"])
     says(server, "Another conversation", "c2")
+    assert lately(server) == ["c2", "c1"]
     deleted = client.delete("/v1/conversations/c1")
     assert (deleted.status_code, deleted.content, deleted.headers["cache-control"]) == (204, b"", "no-store")
     assert refused(client.get("/v1/conversations/c1")) == NOT_THERE
     assert refused(client.delete("/v1/conversations/c1")) == NOT_THERE
     assert listed(client) == ["c2"]
     assert listed(client, q="zebra") == []
+    assert lately(server) == ["c2"]
     assert client.get(turn["events"]).status_code == 410
     assert client.get(f"/v1/turns/{turn['turn_id']}").status_code == 404
     server.play(player := Player(["Hello again."]))
