@@ -95,7 +95,7 @@ async def with_vectors(toy: Toy, *facts: str) -> Any:
             if not toy.broken and not toy.blind:
 
                 async def embedded() -> bool:
-                    meaning = memory._meaning
+                    meaning = memory._items.meaning
                     assert meaning is not None
                     return meaning.grade is not None and not await store.lacking(meaning.grade.key, 1)
 

@@ -5,15 +5,12 @@ Each user's is their own: nothing here is done without saying whose.
 
 import asyncio
 import logging
-import secrets
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
-from weakref import WeakValueDictionary
 
 import anyio
 
@@ -21,14 +18,15 @@ from brain.errors import BadRequest, StoreError
 from brain.kept import Category, Interaction, Item, Kind, Recalled
 from brain.memory import recall
 from brain.memory.background import Background
+from brain.memory.items import ALL, QUESTION_LENGTH, Items
 from brain.memory.meaning import Meaning
-from brain.memory.recall import Asked, Found
-from brain.memory.recent import KEPT, Recent
+from brain.memory.recall import Asked
+from brain.memory.recent import Recent
 from brain.memory.resting import Writer
 from brain.memory.shelf import Shelf
-from brain.memory.statements import category_of, judged, queries
+from brain.memory.statements import category_of, judged
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
-from brain.memory.view import ALL, FACTS, UserMemory, corrected
+from brain.memory.view import UserMemory
 from brain.messages import Exchange
 
 log = logging.getLogger("brain")
@@ -36,14 +34,10 @@ log = logging.getLogger("brain")
 HOT_SECONDS = 1.0
 """How long what other processes changed may go unseen."""
 HOT_USERS = 10_000
-CANDIDATES = 30
-ALIKE_MOST = 60
 ABOUT_USER_MOST = 30
 """Facts about the user so few that they are told although no word of the question is in them."""
-QUESTION_LENGTH = 4_000
 LETTING_GO_SECONDS = 0.1
-_ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
-_ID_LENGTHS = (4, 4, 5, 6, 8)
+_ABOUT_USER: Sequence[Category] = ("personal", "preferences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +59,13 @@ class Memory:
     """
 
     def __init__(self, shelf: Shelf, *, tokens: int, rest_seconds: float, now: Callable[[], datetime]) -> None:
-        self.now = now
         self._shelf = shelf
         self._tokens = tokens
         self._rest_seconds = rest_seconds
-        self._recent = Recent()
+        self._now = now
+        self._items = Items(shelf, now, self._changed)
+        self._recent = Recent(shelf)
         self._flags: OrderedDict[str, _Flags] = OrderedDict()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._meaning: Meaning | None = None
         self._background: Background | None = None
 
     # turns
@@ -94,7 +87,8 @@ class Memory:
     async def _recalled(self, user: str, message: str, present: Collection[str]) -> Recalled:
         if not await self._has_any(user):
             return Recalled()
-        relevant = recall.ranked(message, await self._looked_up(user, message, Asked(message).words, ALL))
+        found = await self._items.looked_up(user, message, Asked(message).words, ALL)
+        relevant = recall.ranked(message, found)
         items = recall.chosen(relevant, await self._about(user), self._tokens, present)
         return Recalled(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
 
@@ -118,22 +112,13 @@ class Memory:
         ]
         return sorted(found, key=lambda item: item.updated, reverse=True) if len(found) <= ABOUT_USER_MOST else []
 
-    async def _looked_up(self, user: str, question: str, words: str, kinds: Sequence[Kind]) -> Found:
-        """What the store has to a question, by words of it and, where vectors count, by its meaning."""
-        by_words = await self._shelf.by_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
-        near = await self._meaning.near(question) if self._meaning is not None and question.strip() else None
-        if near is None or self._meaning is None or self._meaning.grade is None:
-            return Found(by_words)
-        by_meaning = await self._shelf.by_meaning(user, near, kinds=kinds, limit=CANDIDATES)
-        return Found(by_words, by_meaning, self._meaning.grade.floor, self._meaning.grade.own)
-
     def view(self, user: str, conversation_id: str, said: Callable[[], Sequence[str]]) -> UserMemory:
         """The memory of one user, for the specialists of a turn.
 
         Args:
             said: the user's own words in this conversation, newest last.
         """
-        return UserMemory(self, user, conversation_id, said)
+        return UserMemory(self._items, self._recent, user, conversation_id, said)
 
     def ended(self, user: str, conversation_id: str, exchange: Exchange) -> None:
         """A turn ended: what was said is known at once."""
@@ -153,9 +138,9 @@ class Memory:
             model: what writes summaries and makes vectors.
             idle: whether no turn runs; meanwhile the model is left alone.
         """
-        self._meaning = Meaning(model)
+        self._items.meaning = meaning = Meaning(model)
         self._background = background = Background(
-            self._shelf, model, self._meaning, self._rest_seconds, self.now, self.new_id, self._changed, idle
+            self._shelf, model, meaning, self._rest_seconds, self._now, self._items.new_id, self._changed, idle
         )
         work = {
             asyncio.create_task(background.embed(), name="memory"),
@@ -164,7 +149,7 @@ class Memory:
         try:
             yield
         finally:
-            self._meaning = self._background = None
+            self._items.meaning = self._background = None
             for task in work:
                 task.cancel()
             with anyio.CancelScope(shield=True):
@@ -196,14 +181,14 @@ class Memory:
             BadRequest: when the text is empty or too long.
         """
         text = _by_hand(text, FACT_LENGTH)
-        async with self.writing(user):
-            verdict = await asyncio.to_thread(judged, text, *await self.alike(user, text))
-            now = self.now()
+        async with self._items.writing(user):
+            verdict = await asyncio.to_thread(judged, text, *await self._items.alike(user, text))
+            now = self._now()
             others = (verdict.corrects,) if verdict.corrects is not None else verdict.against
-            item = verdict.same or Item(await self.new_id(user), "fact", text, now, now)
+            item = verdict.same or Item(await self._items.new_id(user), "fact", text, now, now)
             category = category or item.category or category_of(text)
             item = replace(item, text=text, updated=now, category=category, mutable=mutable)
-            await self.put(user, replace(item, against=tuple(other.id for other in others)))
+            await self._items.put(user, replace(item, against=tuple(other.id for other in others)))
             return replace(item, against=tuple(other.id for other in others))
 
     async def change(
@@ -220,7 +205,7 @@ class Memory:
         Raises:
             BadRequest: when there is none of this id, its text is immutable, or what is given cannot be.
         """
-        async with self.writing(user):
+        async with self._items.writing(user):
             item = await self._shelf.item(user, item_id)
             if item is None:
                 raise BadRequest("There is no fact or memory of this id.", "id", code="not_found", status=404)
@@ -232,9 +217,9 @@ class Memory:
                 item,
                 category=category or item.category,
                 mutable=item.mutable if mutable is None else mutable,
-                updated=self.now(),
+                updated=self._now(),
             )
-            await self.put(user, item)
+            await self._items.put(user, item)
             return item
 
     def _rewritten(self, item: Item, text: str, *, unlocked: bool) -> Item:
@@ -242,13 +227,11 @@ class Memory:
         if text != item.text and not item.mutable and not unlocked:
             sentence = "This fact is immutable; send mutable: true with its new text, or delete it."
             raise BadRequest(sentence, "text", code="immutable", status=409)
-        return corrected(item, text, self, item.conversation_id)
+        return self._items.said_anew(item, text, item.conversation_id)
 
     async def erase(self, user: str, item_id: str) -> bool:
         """Removes a fact or a memory; whether there was one."""
-        found = await self._shelf.erase(user, item_id)
-        self._changed(user)
-        return found
+        return await self._items.erase(user, item_id)
 
     async def recalls(self, user: str) -> bool:
         """Whether the user lets Brain recall."""
@@ -259,69 +242,10 @@ class Memory:
         await self._shelf.set_recalls(user, on)
         self._changed(user)
 
-    # what views need
-
-    async def recent(self, user: str) -> list[Interaction]:
-        """What was said last, newest first."""
-        hot = self._recent.of(user)
-        if hot is not None:
-            return hot
-        changes = self._recent.changes
-        newest = await self._shelf.recent(user, KEPT)
-        self._recent.put(user, newest, changes)
-        return newest
-
-    async def found(self, user: str, words: str, kinds: Sequence[Kind], most: int) -> list[Item]:
-        """What fits some words best."""
-        question = words[:QUESTION_LENGTH]
-        found = await self._looked_up(user, question, question, kinds)
-        return recall.ranked(question, found, strict=False)[: max(0, most)]
-
-    async def alike(self, user: str, text: str) -> tuple[list[Item], set[str]]:
-        """Known facts that a new one may have to do with, and the ids of those that mean something alike."""
-        found: dict[str, Item] = {}
-        for words in queries(text):
-            rows = await self._shelf.by_words(user, words, kinds=FACTS, limit=ALIKE_MOST)
-            found |= {item.id: item for item, _ in rows}
-        near = await self._meaning.near(text) if self._meaning is not None else None
-        if near is None or self._meaning is None or self._meaning.grade is None:
-            return list(found.values()), set()
-        least = (1 + self._meaning.grade.own) / 2
-        rows = await self._shelf.by_meaning(user, near, kinds=FACTS, limit=CANDIDATES)
-        means = {item.id: item for item, cosine in rows if cosine >= least}
-        return list((found | means).values()), set(means)
-
-    async def with_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:
-        """What has any of these words, best first."""
-        return [item for item, _ in await self._shelf.by_words(user, words, kinds=kinds, limit=ALIKE_MOST)]
-
-    def writing(self, user: str) -> AbstractAsyncContextManager[Any]:
-        """Only one change of a user's memory is judged and made at a time."""
-        lock = self._locks.get(user)
-        if lock is None:
-            lock = self._locks[user] = asyncio.Lock()
-        return lock
-
-    async def put(self, user: str, item: Item) -> None:
-        """Keeps an item."""
-        await self._shelf.put(user, item)
-        self._changed(user)
-        if self._background is not None:
-            self._background.saved.set()
-
-    async def new_id(self, user: str) -> str:
-        """A short id that no item of the user has: models copy short ones rightly."""
-        for length in _ID_LENGTHS:
-            item_id = "".join(secrets.choice(_ID_LETTERS) for _ in range(length))
-            if await self._shelf.item(user, item_id) is None:
-                return item_id
-        return secrets.token_hex(8)
-
     def _changed(self, user: str) -> None:
         self._flags.pop(user, None)
-
-
-_ABOUT_USER: Sequence[Category] = ("personal", "preferences")
+        if self._background is not None:
+            self._background.saved.set()
 
 
 def _by_hand(text: str, most: int) -> str:

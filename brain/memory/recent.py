@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from brain.kept import Interaction
+from brain.memory.shelf import Shelf
 
 KEPT = 20
 """Interactions of a user."""
@@ -28,31 +29,33 @@ class _Hot:
 class Recent:
     """The newest interactions of the users who were here last, newest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
         self._users: OrderedDict[str, _Hot] = OrderedDict()
         self._bytes = 0
-        self.changes = 0
+        self._changes = 0
 
-    def of(self, user: str) -> list[Interaction] | None:
-        """Those of a user; None when they have to be read."""
+    async def of(self, user: str) -> list[Interaction]:
+        """What was said last, newest first."""
         hot = self._users.get(user)
-        if hot is None or time.monotonic() >= hot.until:
-            return None
-        self._users.move_to_end(user)
-        return list(hot.newest)
+        if hot is not None and time.monotonic() < hot.until:
+            self._users.move_to_end(user)
+            return list(hot.newest)
+        changes = self._changes
+        newest = [_short(interaction) for interaction in await self._shelf.recent(user, KEPT)]
+        if changes == self._changes:  # else it may be old already
+            self._keep(user, newest)
+        return newest
 
-    def put(self, user: str, newest: Sequence[Interaction], changes: int) -> None:
-        """Keeps what was read, unless anything changed since: `changes` is what it was before the reading."""
-        self.forget(user, counted=False)
-        if changes == self.changes:
-            kept = deque(map(_short, newest[:KEPT]), KEPT)
-            hot = self._users[user] = _Hot(kept, time.monotonic() + HOT_SECONDS, sum(map(_size, kept)))
-            self._bytes += hot.bytes
-            self._make_room()
+    def _keep(self, user: str, newest: Sequence[Interaction]) -> None:
+        self._drop(user)
+        hot = self._users[user] = _Hot(deque(newest, KEPT), time.monotonic() + HOT_SECONDS, sum(map(_size, newest)))
+        self._bytes += hot.bytes
+        self._make_room()
 
     def add(self, user: str, interaction: Interaction) -> None:
         """Something was said."""
-        self.changes += 1
+        self._changes += 1
         hot = self._users.get(user)
         if hot is None:
             return
@@ -62,9 +65,12 @@ class Recent:
         self._bytes += hot.bytes
         self._make_room()
 
-    def forget(self, user: str, *, counted: bool = True) -> None:
+    def forget(self, user: str) -> None:
         """Reads those of a user anew, the next time."""
-        self.changes += counted
+        self._changes += 1
+        self._drop(user)
+
+    def _drop(self, user: str) -> None:
         hot = self._users.pop(user, None)
         self._bytes -= hot.bytes if hot is not None else 0
 

@@ -3,22 +3,17 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from brain.errors import BadRequest, Refused
-from brain.kept import Category, Former, Interaction, Item, Kind
+from brain.kept import Category, Interaction, Item, Kind
+from brain.memory.items import ALL, FACTS, MEMORIES, Items
+from brain.memory.recent import Recent
 from brain.memory.saying import objection, plain
 from brain.memory.statements import category_of, judged
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
 from brain.memory.words import Known, content
 from brain.specialist import Saved
 
-if TYPE_CHECKING:
-    from brain.memory import Memory
-
-FACTS: Sequence[Kind] = ("fact",)
-MEMORIES: Sequence[Kind] = ("memory",)
-ALL: Sequence[Kind] = ("fact", "memory")
 NAMED_MOST = 5
 FOUND_MOST = 50
 _NO_FACT = "give the fact as text, in one sentence and the user's own words"
@@ -27,30 +22,33 @@ _NO_FACT = "give the fact as text, in one sentence and the user's own words"
 class UserMemory:
     """What is kept of one user. `said`: their own words in this conversation, newest last."""
 
-    def __init__(self, memory: "Memory", user: str, conversation_id: str, said: Callable[[], Sequence[str]]) -> None:
-        self._memory, self._user, self._conversation_id, self._said = memory, user, conversation_id, said
+    def __init__(
+        self, items: Items, newest: Recent, user: str, conversation_id: str, said: Callable[[], Sequence[str]]
+    ) -> None:
+        self._items, self._newest = items, newest
+        self._user, self._conversation_id, self._said = user, conversation_id, said
 
     async def recent(self, most: int = 5) -> Sequence[Interaction]:
-        return (await self._memory.recent(self._user))[: max(0, most)]
+        return (await self._newest.of(self._user))[: max(0, most)]
 
     async def memories(self, words: str = "", most: int = 5) -> Sequence[Item]:
         if words.strip():
-            return await self._memory.found(self._user, words, MEMORIES, most)
-        return await self._memory.items(self._user, kind="memory", limit=most)
+            return await self._items.found(self._user, words, MEMORIES, most)
+        return await self._items.shelf.items(self._user, kind="memory", limit=most)
 
     async def facts(self, words: str = "", category: Category | None = None, most: int = 50) -> Sequence[Item]:
         if not words.strip():
-            return await self._memory.items(self._user, kind="fact", category=category, limit=most)
-        found = await self._memory.found(self._user, words, FACTS, FOUND_MOST)
+            return await self._items.shelf.items(self._user, kind="fact", category=category, limit=most)
+        found = await self._items.found(self._user, words, FACTS, FOUND_MOST)
         return [item for item in found if category in (None, item.category)][:most]
 
     async def search(self, words: str, most: int = 5) -> Sequence[Item]:
-        return await self._memory.found(self._user, words, ALL, most)
+        return await self._items.found(self._user, words, ALL, most)
 
     async def save(self, text: str, category: Category | None = None, *, mutable: bool = True) -> Saved:
         text = await self._checked(text, FACT_LENGTH)
-        async with self._memory.writing(self._user):
-            known, near = await self._memory.alike(self._user, text)
+        async with self._items.writing(self._user):
+            known, near = await self._items.alike(self._user, text)
             verdict = await asyncio.to_thread(judged, text, known, near)
             if verdict.same is not None:
                 return Saved(await self._confirm(verdict.same, category, mutable=mutable), "known")
@@ -63,23 +61,23 @@ class UserMemory:
 
     async def update(self, which: str, text: str, category: Category | None = None) -> Saved:
         text = await self._checked(text, FACT_LENGTH)
-        async with self._memory.writing(self._user):
+        async with self._items.writing(self._user):
             item = await self._one(which, FACTS)
             return Saved(await self._correct(item, text, category), "corrected")
 
     async def keep(self, text: str) -> Item:
         text = await self._checked(text, MEMORY_LENGTH, together=True)
-        async with self._memory.writing(self._user):
+        async with self._items.writing(self._user):
             item = await self._new("memory", text, None)
             await self._put(item)
             return item
 
     async def forget(self, which: str) -> Item:
-        async with self._memory.writing(self._user):
+        async with self._items.writing(self._user):
             item = await self._one(which, ALL)
             if not item.mutable:
                 raise Refused(f"{_told(item)} is immutable; only the user can remove it, by hand")
-            await self._memory.erase(self._user, item.id)
+            await self._items.erase(self._user, item.id)
             return item
 
     async def _checked(self, text: str, most: int, *, together: bool = False) -> str:
@@ -95,56 +93,46 @@ class UserMemory:
         return line
 
     async def _new(self, kind: Kind, text: str, category: Category | None, *, mutable: bool = True) -> Item:
-        now, item_id = self._memory.now(), await self._memory.new_id(self._user)
+        now, item_id = self._items.now(), await self._items.new_id(self._user)
         return Item(item_id, kind, text, now, now, category, mutable, self._conversation_id)
 
     async def _confirm(self, item: Item, category: Category | None, *, mutable: bool) -> Item:
         """It was said again; what was immutable stays so."""
         category = category if item.mutable and category else item.category
-        item = replace(item, updated=self._memory.now(), category=category, mutable=item.mutable and mutable)
+        item = replace(item, updated=self._items.now(), category=category, mutable=item.mutable and mutable)
         await self._put(item)
         return item
 
     async def _correct(self, item: Item, text: str, category: Category | None, *, mutable: bool = True) -> Item:
         if not item.mutable:
             raise Refused(f"{_told(item)} is immutable; only the user can change it, by hand: tell them so")
-        item = corrected(item, text, self._memory, self._conversation_id)
+        item = self._items.said_anew(item, text, self._conversation_id)
         item = replace(item, category=category or item.category, mutable=mutable)
         await self._put(item)
         return item
 
     async def _put(self, item: Item) -> None:
         try:
-            await self._memory.put(self._user, item)
+            await self._items.put(self._user, item)
         except BadRequest as problem:  # the user keeps too much
             raise Refused(problem.message) from None
 
     async def _one(self, which: str, kinds: Sequence[Kind]) -> Item:
         """The item of this id, or the only one that has these words."""
         which = which.strip()
-        item = await self._memory.item(self._user, which.removeprefix("#").lower()) if which else None
+        item = await self._items.shelf.item(self._user, which.removeprefix("#").lower()) if which else None
         if item is not None and item.kind in kinds:
             return item
         wanted = content(which)
         if not wanted:
             raise Refused("say which by its id, such as #k7m2, or by words that it alone has")
-        found = await self._memory.with_words(self._user, which, kinds)
+        found = await self._items.with_words(self._user, which, kinds)
         found = [item for item in found if not Known(content(item.text)).missing(wanted)]
         if len(found) == 1:
             return found[0]
         if not found:
             raise Refused(f"nothing is kept with the words {which[:80]!r}; look for it with search or facts first")
         raise Refused(f"which? {'; '.join(map(_told, found[:NAMED_MOST]))}")
-
-
-def corrected(item: Item, text: str, memory: "Memory", conversation_id: str | None) -> Item:
-    """The same item with another text; what it said is kept with it."""
-    now = memory.now()
-    was = item.was if text == item.text else (*item.was, Former(item.text, now))[-FORMER_MOST:]
-    return replace(item, text=text, updated=now, was=was, conversation_id=conversation_id, message_id=None)
-
-
-FORMER_MOST = 10
 
 
 def _told(item: Item) -> str:

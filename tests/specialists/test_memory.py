@@ -199,10 +199,10 @@ def test_where_nothing_is_kept_it_says_so() -> None:
 
 def test_what_strangers_wrote_is_marked() -> None:
     async def test() -> None:
-        async with kept() as (held, _, _):
+        async with kept() as (held, store, _):
             ctx = context(held, ["x"])
-            await held.put("ada", Item("m1", "memory", "what a page says of tea", NOON, NOON, outside=True))
-            await held.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
+            await store.put("ada", Item("m1", "memory", "what a page says of tea", NOON, NOON, outside=True))
+            await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
             for params, outside in (
                 ({"operation": "search", "text": "tea"}, True),
                 ({"operation": "long_memory"}, True),

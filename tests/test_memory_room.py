@@ -11,8 +11,9 @@ from remembering import NOON, kept, talked, texts, view
 from brain.errors import BadRequest, Refused, StoreError
 from brain.kept import Former, Item, Recalled
 from brain.memory import HOT_SECONDS, Memory
+from brain.memory.items import FORMER_MOST
 from brain.memory.recent import KEPT, TEXT_LENGTH
-from brain.memory.view import FORMER_MOST, UserMemory
+from brain.memory.view import UserMemory
 from brain.messages import Exchange, Said
 
 
@@ -223,13 +224,13 @@ def test_what_ended_is_known_without_the_store() -> None:
     async def test() -> None:
         async with kept() as (memory, store, _):
             await talked(store, "ada", "c1", ("first", "1"))
-            assert [one.said for one in await memory.recent("ada")] == ["first"]
+            assert [one.said for one in await view(memory).recent(50)] == ["first"]
             exchange = Exchange("q", [Said("x" * 20_000, 1)], said="second", asked=NOON)
             memory.ended("ada", "c2", exchange)
             memory.ended("ada", "c2", Exchange("q", said="", asked=NOON))
             memory.ended("bob", "c2", Exchange("q", said="of bob", asked=NOON))
             store.broken = True
-            newest = await memory.recent("ada")
+            newest = await view(memory).recent(50)
             assert [(one.said, one.conversation_id) for one in newest] == [("second", "c2"), ("first", "c1")]
             assert len(newest[0].answer) == TEXT_LENGTH
 
@@ -240,10 +241,10 @@ def test_what_is_deleted_is_gone_from_the_hot_part_at_once(monkeypatch: pytest.M
     async def test() -> None:
         async with kept() as (memory, store, _):
             await talked(store, "ada", "c1", ("first", "1"))
-            assert len(await memory.recent("ada")) == 1
+            assert len(await view(memory).recent(50)) == 1
             await store.delete("ada", "c1")
             memory.forgotten("ada", "c1")
-            assert await memory.recent("ada") == []
+            assert await view(memory).recent(50) == []
 
     run(test())
 
@@ -253,10 +254,10 @@ def test_what_another_process_said_is_seen_in_a_moment(monkeypatch: pytest.Monke
 
     async def test() -> None:
         async with kept() as (memory, store, _):
-            assert await memory.recent("ada") == []
+            assert await view(memory).recent(50) == []
             await talked(store, "ada", "c1", ("elsewhere", "1"))
             await asyncio.sleep(0.06)
-            assert [one.said for one in await memory.recent("ada")] == ["elsewhere"]
+            assert [one.said for one in await view(memory).recent(50)] == ["elsewhere"]
 
     run(test())
 
@@ -268,11 +269,11 @@ def test_the_hot_part_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         async with kept() as (memory, store, _):
             for user in ("ada", "bob", "eve"):
                 await talked(store, user, "c1", (f"of {user}", "1"))
-                await memory.recent(user)
+                await view(memory, user=user).recent()
             store.broken = True
-            assert [one.said for one in await memory.recent("eve")] == ["of eve"]
+            assert [one.said for one in await view(memory, user="eve").recent()] == ["of eve"]
             with pytest.raises(StoreError):
-                await memory.recent("ada")
+                await view(memory).recent(50)
 
     run(test())
 
@@ -538,9 +539,9 @@ def test_nothing_of_one_user_is_changed_by_another() -> None:
 
 def test_two_users_may_have_items_of_one_id() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept() as (memory, store, _):
             for user, text in (("ada", "I like tea"), ("bob", "I like beer")):
-                await memory.put(user, Item("same", "fact", text, NOON, NOON))
+                await store.put(user, Item("same", "fact", text, NOON, NOON))
             assert (await view(memory).forget("same")).text == "I like tea"
             assert texts(await memory.items("bob")) == ["I like beer"]
 

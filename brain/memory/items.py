@@ -1,0 +1,110 @@
+"""Rooms: facts and memories, found and written; those of one user by one at a time."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from weakref import WeakValueDictionary
+
+from brain.kept import Former, Item, Kind
+from brain.memory import recall
+from brain.memory.meaning import Meaning
+from brain.memory.recall import Found
+from brain.memory.shelf import Shelf
+from brain.memory.statements import queries
+
+FACTS: Sequence[Kind] = ("fact",)
+MEMORIES: Sequence[Kind] = ("memory",)
+ALL: Sequence[Kind] = ("fact", "memory")
+CANDIDATES = 30
+ALIKE_MOST = 60
+QUESTION_LENGTH = 4_000
+FORMER_MOST = 10
+_ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+_ID_LENGTHS = (4, 4, 5, 6, 8)
+
+
+class Items:
+    """The facts and memories of all users.
+
+    Args:
+        changed: told whose were changed.
+
+    Attributes:
+        meaning: the vectors that they are looked up by, if there are any.
+    """
+
+    def __init__(self, shelf: Shelf, now: Callable[[], datetime], changed: Callable[[str], None]) -> None:
+        self.shelf = shelf
+        self.now = now
+        self.meaning: Meaning | None = None
+        self._changed = changed
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def looked_up(self, user: str, question: str, words: str, kinds: Sequence[Kind]) -> Found:
+        """What the store has to a question, by words of it and, where vectors count, by its meaning."""
+        by_words = await self.shelf.by_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
+        near = await self.meaning.near(question) if self.meaning is not None and question.strip() else None
+        if near is None or self.meaning is None or self.meaning.grade is None:
+            return Found(by_words)
+        by_meaning = await self.shelf.by_meaning(user, near, kinds=kinds, limit=CANDIDATES)
+        return Found(by_words, by_meaning, self.meaning.grade.floor, self.meaning.grade.own)
+
+    async def found(self, user: str, words: str, kinds: Sequence[Kind], most: int) -> list[Item]:
+        """What fits some words best."""
+        question = words[:QUESTION_LENGTH]
+        found = await self.looked_up(user, question, question, kinds)
+        return recall.ranked(question, found, strict=False)[: max(0, most)]
+
+    async def alike(self, user: str, text: str) -> tuple[list[Item], set[str]]:
+        """Known facts that a new one may have to do with, and the ids of those that mean something alike."""
+        found: dict[str, Item] = {}
+        for words in queries(text):
+            rows = await self.shelf.by_words(user, words, kinds=FACTS, limit=ALIKE_MOST)
+            found |= {item.id: item for item, _ in rows}
+        near = await self.meaning.near(text) if self.meaning is not None else None
+        if near is None or self.meaning is None or self.meaning.grade is None:
+            return list(found.values()), set()
+        least = (1 + self.meaning.grade.own) / 2
+        rows = await self.shelf.by_meaning(user, near, kinds=FACTS, limit=CANDIDATES)
+        means = {item.id: item for item, cosine in rows if cosine >= least}
+        return list((found | means).values()), set(means)
+
+    async def with_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:
+        """What has any of these words, best first."""
+        return [item for item, _ in await self.shelf.by_words(user, words, kinds=kinds, limit=ALIKE_MOST)]
+
+    def writing(self, user: str) -> AbstractAsyncContextManager[Any]:
+        """Only one change of a user's is judged and made at a time."""
+        lock = self._locks.get(user)
+        if lock is None:
+            lock = self._locks[user] = asyncio.Lock()
+        return lock
+
+    async def put(self, user: str, item: Item) -> None:
+        """Keeps an item."""
+        await self.shelf.put(user, item)
+        self._changed(user)
+
+    async def erase(self, user: str, item_id: str) -> bool:
+        """Removes one; whether there was one."""
+        found = await self.shelf.erase(user, item_id)
+        self._changed(user)
+        return found
+
+    async def new_id(self, user: str) -> str:
+        """A short id that no item of the user has: models copy short ones rightly."""
+        for length in _ID_LENGTHS:
+            item_id = "".join(secrets.choice(_ID_LETTERS) for _ in range(length))
+            if await self.shelf.item(user, item_id) is None:
+                return item_id
+        return secrets.token_hex(8)
+
+    def said_anew(self, item: Item, text: str, conversation_id: str | None) -> Item:
+        """The same item with another text; what it said before is kept with it."""
+        now = self.now()
+        was = item.was if text == item.text else (*item.was, Former(item.text, now))[-FORMER_MOST:]
+        return replace(item, text=text, updated=now, was=was, conversation_id=conversation_id, message_id=None)
