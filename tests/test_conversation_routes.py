@@ -406,7 +406,8 @@ def test_no_cache_keeps_it_and_pages_of_known_origins_may_change_it(server: Serv
 
 def lately(server: Server) -> list[str]:
     """The conversations of what the memory holds as said last."""
-    return [one.conversation_id for one in server.on_loop(server.house.memory.recent("local"))]
+    view = server.house.memory.view("local", "", lambda: ())
+    return [one.conversation_id for one in server.on_loop(view.recent(20))]
 
 
 def test_what_is_deleted_is_nowhere(server: Server, client: httpx.Client) -> None:
