@@ -20,6 +20,7 @@ from brain.errors import BrainError
 from brain.kept import Category, Kind
 from brain.process import FAILED, INTERRUPTED, log_to_stderr
 from brain.settings import LOCAL_USER, Settings, read
+from brain.unicode import well_formed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_copies(commands)
     text, example = "Erase all that is kept of a user.", "brain forget ada"
     forgotten = _command(commands, "forget", text, example, forget)
-    forgotten.add_argument("user", metavar="USER", help="whose it is; local, where nobody needs a key")
+    forgotten.add_argument("user", type=_user, metavar="USER", help="whose it is; local, where nobody needs a key")
     forgotten.add_argument("--yes", action="store_true", help="do not ask")
     text, example = "Check the model, the store and the specialists.", "brain check --model openai:gpt-4o-mini"
     _command(commands, "check", text, example, check)
@@ -97,7 +98,7 @@ def _common() -> argparse.ArgumentParser:
 def _add_ask(commands: Any) -> None:
     example = 'brain ask --file scan.png "What does it say?"'
     asked = _command(commands, "ask", "Ask once, and stream the answer.", example, ask)
-    asked.add_argument("message", help="what to ask")
+    asked.add_argument("message", type=well_formed, help="what to ask")
     asked.add_argument("--file", action="append", default=[], type=Path, metavar="F", help="attach a file (repeatable)")
     asked.add_argument("--conversation", metavar="ID", help="go on with this conversation (a new one)")
     asked.add_argument("--no-memory", action="store_true", help="recall no facts and memories for it")
@@ -109,7 +110,9 @@ def _add_index(commands: Any) -> None:
     example = "brain index notes handbook.pdf"
     indexed = _command(commands, "index", "Read documents into knowledge.", example, index)
     indexed.add_argument("path", nargs="*", type=Path, help="folder or file; without one, what was read before")
-    indexed.add_argument("--user", default=LOCAL_USER, metavar="NAME", help="whose documents they are (local)")
+    indexed.add_argument(
+        "--user", type=_user, default=LOCAL_USER, metavar="NAME", help="whose documents they are (local)"
+    )
     indexed.add_argument("--list", action="store_true", help="say what is indexed, and read nothing")
     indexed.add_argument("--forget", action="append", default=[], type=Path, metavar="PATH", help="take it out again")
 
@@ -123,27 +126,29 @@ def _add_memory(commands: Any) -> None:
     def action(name: str, function: memory.Action, text: str, example: str) -> argparse.ArgumentParser:
         one = _command(actions, name, text, f"brain memory {name} {example}", memory.memory)
         one.set_defaults(action=function)
-        one.add_argument("--user", default=argparse.SUPPRESS, metavar="NAME", help="whose they are (local)")
+        one.add_argument("--user", type=_user, default=argparse.SUPPRESS, metavar="NAME", help="whose they are (local)")
         return one
 
-    whole.add_argument("--user", default=LOCAL_USER, metavar="NAME", help="whose they are (local)")
+    whole.add_argument("--user", type=_user, default=LOCAL_USER, metavar="NAME", help="whose they are (local)")
     listed = action("list", memory.show, "List them, the newest first.", "--search tea")
     listed.add_argument("--kind", choices=get_args(Kind), help="only facts, or only memories of conversations")
     listed.add_argument("--category", choices=get_args(Category), help="only facts of this category")
-    listed.add_argument("--search", default="", metavar="WORDS", help="only those with any of these words")
+    listed.add_argument(
+        "--search", type=well_formed, default="", metavar="WORDS", help="only those with any of these words"
+    )
     listed.add_argument("--json", action="store_true", help="print one JSON object")
     added = action("add", memory.add, "Write a fact down.", '"I am vegetarian." --immutable')
-    added.add_argument("text", help="the fact, in a sentence")
+    added.add_argument("text", type=well_formed, help="the fact, in a sentence")
     added.add_argument("--category", choices=get_args(Category), help="(by its words)")
     added.add_argument("--immutable", action="store_true", help="no model may change or forget it")
     edited = action("edit", memory.edit, "Change one.", 'k7m2 "I am vegan."')
-    edited.add_argument("id", help="as listed")
-    edited.add_argument("text", nargs="?", help="its new text")
+    edited.add_argument("id", type=well_formed, help="as listed")
+    edited.add_argument("text", type=well_formed, nargs="?", help="its new text")
     edited.add_argument("--category", choices=get_args(Category), help="its new category")
     edited.add_argument("--mutable", action="store_true", default=None, help="a model may change and forget it")
     edited.add_argument("--immutable", action="store_false", dest="mutable", help="no model may change or forget it")
     deleted = action("delete", memory.delete, "Remove some.", "k7m2 f3a9")
-    deleted.add_argument("id", nargs="+", help="as listed")
+    deleted.add_argument("id", type=well_formed, nargs="+", help="as listed")
     recalled = action("recall", memory.recall, "Let Brain recall them, or not.", "off")
     recalled.add_argument("on", choices=("on", "off"))
 
@@ -151,12 +156,19 @@ def _add_memory(commands: Any) -> None:
 def _add_copies(commands: Any) -> None:
     text = "Write all that is kept of a user as JSON Lines."
     exported = _command(commands, "export", text, "brain export --user ada --output ada.jsonl", copies.export)
-    exported.add_argument("--user", default=LOCAL_USER, metavar="NAME", help="whose it is (local)")
+    exported.add_argument("--user", type=_user, default=LOCAL_USER, metavar="NAME", help="whose it is (local)")
     exported.add_argument("--output", type=Path, metavar="FILE", help="where to (standard output)")
     text = "Take in what was exported: all of it, or nothing."
     imported = _command(commands, "import", text, "brain import ada.jsonl --user ada", copies.take_in)
     imported.add_argument("file", nargs="+", type=Path, metavar="FILE", help="an export; - for standard input")
-    imported.add_argument("--user", metavar="NAME", help="whose it becomes (whom the file names)")
+    imported.add_argument("--user", type=_user, metavar="NAME", help="whose it becomes (whom the file names)")
+
+
+def _user(typed: str) -> str:
+    """The name of a user, whom there need not be."""
+    if not typed.strip() or not typed.isprintable():
+        raise argparse.ArgumentTypeError("this is no name of a user")
+    return typed
 
 
 def _settings(given: argparse.Namespace) -> Settings:

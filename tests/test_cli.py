@@ -107,6 +107,24 @@ def test_what_is_no_command_exits_with_2(arguments: list[str], capsys: pytest.Ca
     assert err.startswith("usage: brain")
 
 
+@pytest.mark.parametrize(
+    "user", ["", " ", "a\nb", "a\x1b[2J", "a\udcff"], ids=["empty", "blank", "lines", "escape", "bytes"]
+)
+@pytest.mark.parametrize(
+    "command", ["forget", "export --user", "import x --user", "memory --user", "memory list --user"]
+)
+def test_what_is_no_name_of_a_user_exits_with_2(command: str, user: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = parsed(capsys, *command.split(), user)
+    assert (code, out) == (2, "")
+    assert err.endswith(": this is no name of a user\n")
+
+
+@pytest.mark.parametrize("command", ["ask --model builtin", "memory add", "memory list --search", "memory delete"])
+def test_bytes_that_are_no_text_do_no_harm(command: str) -> None:
+    code, _, err = brain(*command.split(), "x\udcff")
+    assert (code in (0, 1), "Traceback" in err) == (True, False)
+
+
 def test_the_installed_command_is_the_same() -> None:
     installed = Path(sys.executable).with_name("brain")
     if not installed.exists():
