@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from serving import Process, script
 
+from brain.cli import run
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
@@ -92,6 +94,17 @@ def test_ctrl_c_keeps_what_was_said(store: Path, tmp_path: Path) -> None:
     with closing(sqlite3.connect(store)) as db:
         ((parts,),) = db.execute("SELECT parts FROM exchange").fetchall()
     assert json.loads(parts)[0]["text"].startswith("So far. ")
+
+
+def test_facts_are_recalled_unless_it_is_said_otherwise(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRAIN_STORE", f"sqlite:{store}")
+    assert run(["memory", "add", "I am vegetarian."]) == 0
+    model = script(tmp_path, ["Lentils."])
+    told = "Recalled 1 fact: I am vegetarian.\n"
+    assert ask(store, model, message="What shall I cook?") == (0, "Lentils.\n", told)
+    assert ask(store, model, "--no-memory", message="What shall I cook?") == (0, "Lentils.\n", "")
 
 
 def test_a_conversation_is_not_asked_twice_at_once(store: Path, tmp_path: Path) -> None:
