@@ -81,6 +81,7 @@ def remove(db: sqlite3.Connection, key: int) -> None:
     db.execute("DELETE FROM exchange WHERE key = ?", (key,))
     if has_any(db, conversation):
         settle(db, conversation)
+        entitle(db, conversation)
     else:
         db.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
 
