@@ -35,6 +35,7 @@ from brain.protocol import Protocol
 from brain.registry import Registry
 from brain.response import BEATS_UNREAD
 from brain.settings import LOOPBACK, Settings
+from brain.store import opened as store_opened
 from brain.store import path_of
 from brain.traces import processor_of
 
@@ -163,7 +164,11 @@ def _in_workers(settings: Settings) -> int:
 
 
 async def _models(settings: Settings) -> list[Opened]:
-    """What the settings name, looked at once for all workers: they are not to decide differently on `auto`."""
+    """What the settings name, looked at once for all workers: they are not to decide differently on `auto`.
+
+    The store is opened once, too, so that what is wrong with it is said in a sentence, and by one.
+    """
+    await (await store_opened(settings.store)).close()
     models = await opened(settings, ())
     for one in models:
         await one.model.aclose()
@@ -306,5 +311,4 @@ def _place(settings: Settings) -> str:
     path = path_of(settings.store)
     if path is not None:
         return str(path)
-    each = ", of each worker by itself" if settings.workers > 1 else ""
-    return f"in memory{each}; they end with it (STORE)"
+    return f"in the memory of {'each worker' if settings.workers > 1 else 'this process'}; they end with it (STORE)"

@@ -403,6 +403,19 @@ def test_a_port_that_is_taken_ends_the_start() -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_store_that_cannot_be_opened_ends_the_start(workers: str, tmp_path: Path) -> None:
+    env = {"BRAIN_STORE": f"sqlite:{tmp_path}"}
+    sentence = f"brain: {tmp_path} cannot be opened; check the folder and its permissions.\n"
+    assert brain("serve", "--model", "builtin", "--port", "0", "--workers", workers, env=env) == (1, "", sentence)
+
+
+def test_serve_says_when_nothing_outlives_it() -> None:
+    env = {"BRAIN_STORE": "memory:", "BRAIN_MODEL": "builtin"}
+    with Process("serve", "--port", "0", env=env) as process:
+        assert "\nConversations: in the memory of this process; they end with it (STORE)\n" in process.said("Conversations:")
+
+
 @pytest.mark.parametrize(
     ("arguments", "env", "sentence"),
     [
