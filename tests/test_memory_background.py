@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from remembering import Breakable, Clock, Vectors, kept, talked, texts, view
+from remembering import NOON, Breakable, Clock, Vectors, kept, talked, texts, view
 from servers import OllamaServer, OpenAIServer, Pass, Thought, Wait
 
 from brain.errors import ModelError
 from brain.events import Citation
-from brain.kept import Item
+from brain.kept import Item, Resting
 from brain.memory import Memory
 from brain.memory.meaning import PASSED, Meaning, graded
-from brain.memory.resting import EXTRACT, SUMMARY_LENGTH, Pauses
-from brain.messages import Called, Chunk, Finish, Message
+from brain.memory.resting import EXTRACT, SUMMARY_LENGTH, Pauses, memory_of
+from brain.messages import Called, Chunk, Exchange, Finish, Message, Said
 from brain.models.builtin import Builtin
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
@@ -122,6 +122,53 @@ def test_meaning_weighs_more_than_words_and_words_still_count() -> None:
             assert texts((await memory.recall("ada", "Which E9 do I need?")).items) == ["Batteries of type E9"]
 
     run(test())
+
+
+def test_what_is_near_in_meaning_goes_before_a_word_in_common() -> None:
+    async def test() -> None:
+        facts = ("The drawer with the batteries is in the cellar", "Penicillin is dangerous.")
+        async with with_vectors(Toy(), *facts) as memory:
+            found = await memory.recall("ada", "Which pill for my allergy is in the cellar, in the drawer?")
+            assert texts(found.items) == [facts[1], facts[0]]
+
+    run(test())
+
+
+def test_facts_that_mean_nearly_the_same_may_contradict() -> None:
+    async def test() -> None:
+        async with with_vectors(Toy(), "Penicillin is dangerous.", "The bins go out.") as memory:
+            told = await view(memory, "The drug is a pill").save("The drug is a pill")
+            assert texts(told.against) == ["Penicillin is dangerous."]
+
+    run(test())
+
+
+@pytest.mark.parametrize("wrong", ["fewer", "shorter", "endless numbers", "none"])
+def test_what_is_no_vector_is_none(wrong: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Wrong(Toy):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            found = await super().embed(texts)
+            if wrong == "fewer":
+                return found[1:]
+            if wrong == "shorter":
+                return [found[0][1:], *found[1:]]
+            return [] if wrong == "none" else [[float("inf")] * len(row) for row in found]
+
+    async def test() -> None:
+        toy = Wrong()
+        async with kept() as (memory, _, _):
+            await memory.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.running(toy):
+
+                async def asked() -> bool:
+                    return bool(toy.asked)
+
+                await until(asked)
+                await asyncio.sleep(0.02)
+                assert texts((await memory.recall("ada", "Penicillin?")).items) == ["Penicillin is dangerous."]
+
+    run(test())
+    assert [record.levelname for record in caplog.records if record.levelname in ("ERROR", "WARNING")] == []
 
 
 def test_what_is_written_later_gets_its_vector_at_once() -> None:
@@ -318,6 +365,71 @@ def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
             found = await memory.recall("ada", "What did the user say?")
             assert found.outside
             assert "memory of 2026-11-21, in parts of strangers: " in found.note
+
+    run(test())
+
+
+def test_files_and_an_earlier_memory_from_outside_make_it_one() -> None:
+    async def test() -> None:
+        exchange = Exchange("q", [Said("ok", 1)], said="what does my rental contract say", files=(1,))
+        earlier = Item("m1", "memory", "Of a page.", NOON, NOON, outside=True)
+        for resting in (
+            Resting("ada", "c1", "", [exchange], None, 1),
+            Resting("ada", "c1", "", [Exchange("q", said="and a lunch for Nora on Sunday")], earlier, 1),
+        ):
+            item = await memory_of(resting, Toy(), "m1", NOON)
+            assert item is not None
+            assert item.outside
+            assert item.id == "m1"
+
+    run(test())
+
+
+def test_a_model_that_writes_for_ever_is_stopped() -> None:
+    class Endless(Toy):
+        async def stream(
+            self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        ) -> AsyncGenerator[Chunk, None]:
+            while True:
+                await asyncio.sleep(0)
+                yield "word "
+
+    async def test() -> None:
+        async with rested(Endless(), LUNCH) as (memory, _, _):
+            (item,) = await memories(memory)
+            assert len(item.text) <= SUMMARY_LENGTH
+
+    run(test())
+
+
+def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.store.room.USER_BYTES_MOST", 3_000)
+
+    async def test() -> None:
+        async with kept() as (memory, store, clock):
+            await talked(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
+            await talked(store, "bob", "c1", LUNCH)
+            clock.on(minutes=11)
+            async with memory.running(Toy("y" * 900, "Of bob.")):
+                assert texts(await memories(memory, "bob")) == ["Of bob."]
+                assert await memory.items("ada") == []
+                assert await store.resting(clock(), 5) == []
+
+    run(test())
+
+
+def test_a_model_that_failed_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.memory.background.FIRST_PAUSE", 30.0)
+
+    async def test() -> None:
+        toy = Toy(ModelError("model_unreachable", "It does not answer."))
+        async with kept() as (memory, store, clock):
+            await talked(store, "ada", "c1", LUNCH)
+            await talked(store, "ada", "c2", LUNCH)
+            clock.on(minutes=11)
+            async with memory.running(toy):
+                await asyncio.sleep(0.2)
+                assert len(toy.read) == 1
 
     run(test())
 

@@ -7,6 +7,7 @@ from remembering import NOON
 
 from brain.kept import Category, Item
 from brain.memory.statements import Single, category_of, judged, single
+from brain.memory.words import alike
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,7 @@ def fact(text: str, item_id: str = "f1") -> Item:
         ("I like coffee", "I like tea", "none"),
         ("I work at Acme", "I work as a nurse", "none"),
         ("I was born in Berlin", "I was born in 1980", "none"),
+        ("My car is red", "My car is a Volvo", "none"),
         ("My sister is a nurse", "My sister is allergic to nuts", "none"),
         ("My sister lives in Bergen", "I live in Oslo", "none"),
         ("I am vegetarian", "I love steak", "none"),
@@ -111,6 +113,30 @@ def test_what_a_new_fact_is_to_a_known_one(known: str, new: str, verdict: str) -
     found = judged(new, [fact(known)])
     told = "same" if found.same else "corrects" if found.corrects else "against" if found.against else "none"
     assert told == verdict
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "like"),
+    [
+        ("allergy", "allergic", True),
+        ("allergies", "allergic", True),
+        ("live", "living", True),
+        ("prefer", "preferred", True),
+        ("stop", "stopping", True),
+        ("wohne", "wohnst", True),
+        ("klein", "kleinen", True),
+        ("car", "cars", True),
+        ("car", "carpet", False),
+        ("marianne", "mariana", False),
+        ("paris", "parish", False),
+        ("2019", "201", False),
+        ("vegan", "vegetarian", False),
+        ("不", "不", True),
+        ("京", "東", False),
+    ],
+)
+def test_words_are_alike_that_only_end_otherwise(one: str, other: str, like: bool) -> None:
+    assert alike(one, other) is alike(other, one) is like
 
 
 def test_what_says_the_same_goes_before_what_is_corrected() -> None:

@@ -56,7 +56,7 @@ async def memory_of(resting: Resting, model: Writer | None, item_id: str, now: d
 
     Args:
         model: who writes; without one the user's own words are kept.
-        item_id: for a memory that is new.
+        item_id: of the earlier memory, if there is one.
 
     Raises:
         ModelError: when the model gave no summary.
@@ -68,7 +68,7 @@ async def memory_of(resting: Resting, model: Writer | None, item_id: str, now: d
         return earlier
     text = _extract(exchanges, earlier) if model is None else await _written(resting, exchanges, model)
     return Item(
-        id=earlier.id if earlier else item_id,
+        id=item_id,
         kind="memory",
         text=text,
         created=earlier.created if earlier else now,
