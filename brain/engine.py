@@ -217,8 +217,10 @@ class Engine:
             try:
                 return await work()
             except BadRequest as error:
-                if error.code != "busy" or not stops or time.monotonic() >= until:
+                if error.code != "busy" or not stops:
                     raise
+                if time.monotonic() >= until:
+                    raise _elsewhere() from None
             await asyncio.sleep(AGAIN_SECONDS)
 
     async def _others_end(self, user: str | None, conversation_id: str, *, stops: bool) -> None:
@@ -277,6 +279,11 @@ def _said(held: Conversation) -> list[str]:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _elsewhere() -> BadRequest:
+    message = "A turn of this conversation is running in another process, or does not end; try again behind its end."
+    return BadRequest(message, "conversation_id", code="busy", status=409)
 
 
 def narrowed(ask: Ask, rights: Rights) -> Ask:

@@ -485,17 +485,19 @@ def test_a_turn_that_runs_is_stopped_and_deleted(server: Server, client: httpx.C
     assert client.get(f"/v1/turns/{turn_id}").status_code == 404
 
 
-def test_what_another_process_answers_is_not_deleted(store: str, server: Server, client: httpx.Client) -> None:
+def test_what_another_process_answers_is_neither_stopped_nor_deleted(
+    store: str, server: Server, client: httpx.Client
+) -> None:
     with brain_served(STORE=store) as other:
         other.play(Player(["Once upon ", WAIT]))
         with streaming(other.url, until="Once", json={"message": "Tell me a story", "conversation_id": "c1"}):
             found = shown(client)
             assert (found["running"], "turn_id" in found) == (True, False), "nobody can join it here"
-            assert refused(client.delete("/v1/conversations/c1")) == (
-                409,
-                "busy",
-                "A turn of this conversation is running; wait for its end, or stop it, and delete it then.",
+            elsewhere = (
+                "A turn of this conversation is running in another process, or does not end; try again behind its end."
             )
+            assert refused(client.delete("/v1/conversations/c1")) == (409, "busy", elsewhere)
+            assert says(server, "Stop", barge_in=True).error["message"] == elsewhere
         until_over(client)
     assert client.delete("/v1/conversations/c1").status_code == 204
 

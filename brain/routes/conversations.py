@@ -51,11 +51,7 @@ class Conversation(HTTPEndpoint):
     async def delete(self, request: Request) -> Response:
         """Deletes it, everywhere; a turn of it that runs here is stopped before."""
         house, user, conversation_id = _named(request)
-        try:
-            deleted = await house.delete(user, conversation_id)
-        except BadRequest as error:
-            raise _in_use() if error.code == "busy" else error from None
-        if not deleted:
+        if not await house.delete(user, conversation_id):
             raise _unknown()
         return Response(status_code=204, headers=UNKEPT)
 
@@ -82,11 +78,6 @@ def _named(request: Request) -> tuple[House, str, str]:
     if not native.ID.fullmatch(conversation_id):
         raise _unknown()
     return house_of(request), user_of(request) or "", conversation_id
-
-
-def _in_use() -> BadRequest:
-    message = "A turn of this conversation is running; wait for its end, or stop it, and delete it then."
-    return BadRequest(message, code="busy", status=409)
 
 
 def _unknown() -> BadRequest:

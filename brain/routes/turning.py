@@ -10,12 +10,12 @@ from starlette.requests import ClientDisconnect, Request
 
 from brain import conversation
 from brain.ask import Ask
+from brain.engine import narrowed
 from brain.errors import BadRequest
 from brain.events import Event
 from brain.held import Held
 from brain.house import House
 from brain.kept import Conversation
-from brain.engine import narrowed
 from brain.messages import Spoken
 from brain.rates import SOON, too_many
 from brain.report import TurnReport
