@@ -7,7 +7,8 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -344,7 +345,31 @@ def test_what_takes_long_tells_how_far_it_is(
     monkeypatch.setattr(copies, "TELL_SECONDS", 0.001)
     assert run(["import", file]) == 0
     said = capsys.readouterr().err
-    assert "00 records read …\n" in said
+    assert " records read …\n" in said
     assert "3,001 records are being kept …\n" in said
     assert run(["export", "--user", "ada"]) == 0
     assert " records written …\n" in capsys.readouterr().err
+
+
+def test_who_leaves_while_it_is_kept_has_nothing_of_it_kept(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def leave(store: SQLite) -> None:
+        read = asyncio.Event()
+
+        def records() -> Iterator[dict[str, Any]]:
+            yield HEAD
+            for n in range(20_000):
+                yield {**FACT, "id": f"k{n}"}
+            read.set()
+
+        task = asyncio.create_task(store.take_in("ada", records()))
+        await read.wait()
+        await asyncio.sleep(0.05)
+        task.cancel()
+        began = time.monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - began < 0.5
+        assert await store.users() == []
+
+    filled(store, leave)
+    assert caplog.records == []

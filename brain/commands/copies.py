@@ -26,8 +26,6 @@ LINE_BYTES = 128 * 1024 * 1024
 """Longer than any line of an export: a file of a conversation has 16 MiB, an exchange less than 64."""
 DEPTH = 72
 """Levels of a line: what a call may have in its parameters, and where these stand in an exchange."""
-TOGETHER = 100
-"""Records behind which others have their turn."""
 NAME_LENGTH = 200
 TELL_SECONDS, TELL_SECONDS_MOST = 1.0, 10.0
 
@@ -130,13 +128,10 @@ class _Copy:
         """How far it is."""
         return f"{self._read:,} records {'are being kept' if self._ends else 'read'} …"
 
-    async def records(self) -> AsyncIterator[Any]:
+    def records(self) -> Iterator[Any]:
         """All of them, once."""
         yield self._head
-        for record in self._records:
-            yield record
-            if self._read % TOGETHER == 0:
-                await asyncio.sleep(0)
+        yield from self._records
         self._ends = True
 
     def located(self, error: BadRequest) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
@@ -257,10 +258,19 @@ class SQLite:
         Raises:
             BadRequest: naming the record and its field.
         """
+        left = threading.Event()
         with SpooledTemporaryFile(taking.IN_MEMORY_MOST) as spooled:
             await taking.spool(records, spooled)
             spooled.seek(0)
-            return await self._database.write(lambda db: taking.take_in(db, user, spooled))
+            lines = taking.until(left, spooled)
+            taken = self._database.writing(lambda db: taking.take_in(db, user, lines))
+            try:
+                return await asyncio.shield(taken)
+            except asyncio.CancelledError:
+                left.set()
+                with suppress(taking.Left):
+                    await taken
+                raise
 
     async def forget(self, user: str) -> Counts:
         """Removes all of the user, from the file, too.

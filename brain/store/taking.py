@@ -2,8 +2,9 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections import Counter
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, NoReturn
 
@@ -61,6 +62,22 @@ async def _each(records: AsyncIterable[Any] | Iterable[Any]) -> Any:
     else:
         for record in records:
             yield record
+
+
+class Left(Exception):
+    """Nobody waits for it any more."""
+
+
+def until(left: threading.Event, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines, as long as somebody waits for what becomes of them.
+
+    Raises:
+        Left: when nobody does.
+    """
+    for line in lines:
+        if left.is_set():
+            raise Left
+        yield line
 
 
 def take_in(db: sqlite3.Connection, user: str, lines: Iterable[bytes]) -> Counts:
