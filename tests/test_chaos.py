@@ -212,7 +212,6 @@ def server(monkeypatch: pytest.MonkeyPatch, many_files: None, no_log: None) -> I
     monkeypatch.setattr("brain.routes.chat.READER_SECONDS", 0.3)
     monkeypatch.setattr("brain.turns.KEPT_SECONDS", 0.5)
     monkeypatch.setattr("brain.turns.SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr("brain.store.memory.CONVERSATIONS_MOST", 20)
     registry = Registry()
     registry.add(nap)
     registry.add(letter)
