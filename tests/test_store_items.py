@@ -172,6 +172,9 @@ def test_items_are_found_by_their_meaning(path: Path | None) -> None:
         assert ids(await store.by_meaning("ada", near, kinds=BOTH, limit=5)) == ["m1", "f2"]
         await store.erase("ada", "m1")
         assert ids(await store.by_meaning("ada", near, kinds=BOTH, limit=5)) == ["f2"]
+        await store.put("ada", fact("f3", "new"))
+        await store.embed("m", [("ada", "f3", "new", [1.0, 0.0, 0.0])])
+        assert ids(await store.by_meaning("ada", near, kinds=BOTH, limit=5)) == ["f3", "f2"]
 
     run(path, test)
 
