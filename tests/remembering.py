@@ -18,16 +18,18 @@ from brain.store.sqlite import SQLite
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 GROUPS = (
-    "eat tonight cook dinner meat fish vegetarian table food",
+    "jewellery wear silver ring string pearls",
+    "vote election ballot liberals",
+    "defends court attorney trial",
+    "lost wallet umbrella left behind",
+    "clothes washed shirts trousers laundry",
+    "dance waltz tango lessons ballroom",
+    "tools hammer drill cellar",
+    "give charity donation orphans christmas",
     "medicine dangerous allergy allergic penicillin drug pill childhood",
     "relatives sister brothers mother family",
-    "money job engineer work living earn harbour",
-    "pet dog home sleeps animal",
-    "holiday hiking trips beaches mountains travel",
-    "computer laptop battery screen wrong",
-    "music bach cello suites song like",
 )
-"""Words that mean about the same, for the toy vectors; a group for each question of the exam."""
+"""Words that mean about the same, for the toy vectors: a group for each question of the exam, and those of the tests."""
 OTHERS = 50
 PLACES = {word: place for place, group in enumerate(GROUPS) for word in group.split()}
 

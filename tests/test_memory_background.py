@@ -14,8 +14,9 @@ from brain.errors import ModelError
 from brain.events import Citation
 from brain.kept import Item, Resting
 from brain.memory import Memory
-from brain.memory.meaning import PASSED, Meaning, graded
+from brain.memory.meaning import _EXAM, PASSED, Meaning, graded
 from brain.memory.resting import EXTRACT, SUMMARY_LENGTH, Pauses, memory_of
+from brain.memory.words import content
 from brain.messages import Called, Chunk, Exchange, Finish, Message, Said
 from brain.models.builtin import Builtin
 from brain.models.ollama import Ollama
@@ -277,6 +278,12 @@ def test_the_exam_tells_vectors_of_words_from_others() -> None:
         assert other.grade.key != good.grade.key
 
     run(test())
+
+
+def test_no_question_of_the_exam_can_be_answered_by_words() -> None:
+    shared = {question: set(content(question)) & set(content(answer)) for question, answer in _EXAM}
+    assert shared == dict.fromkeys(shared, set())
+    assert len(shared) == 8
 
 
 def test_the_key_of_a_model_does_not_depend_on_rounding() -> None:

@@ -29,14 +29,14 @@ PASSED = 6
 FLOOR_SHARE = 0.3
 """Of the way from a wrong answer's cosine to a right one's."""
 _EXAM = (
-    ("What can I eat tonight?", "Meat and fish are never on the table of a vegetarian."),
-    ("Which medicine is dangerous for me?", "An allergy to penicillin was found in childhood."),
-    ("Who are my relatives?", "A sister, two brothers and their mother live in Bergen."),
-    ("How do I earn money?", "The job is that of a bridge engineer at the harbour."),
-    ("Which pet is at home?", "A small dog called Pickle sleeps in the kitchen."),
-    ("Where should we go on holiday?", "Hiking trips in the mountains are preferred over beaches."),
-    ("What is wrong with my computer?", "The laptop's battery is swollen and its screen flickers."),
-    ("Which music do I like?", "Bach's cello suites are played every Sunday."),
+    ("Which jewellery do I wear?", "A silver ring and a string of pearls are put on every day."),
+    ("How did I vote?", "At the last election the ballot went to the liberals."),
+    ("Who defends me in court?", "An attorney called Brandt prepares the trial."),
+    ("What have I lost?", "A wallet and an umbrella were left behind on the bus."),
+    ("Which clothes must be washed?", "Two shirts and the trousers wait for the laundry."),
+    ("Can I dance?", "Waltz and tango lessons were taken in a ballroom."),
+    ("Which tools do I own?", "A hammer, a saw and a drill hang in the cellar."),
+    ("What do I give to charity?", "A donation goes to orphans every Christmas."),
 )  # fmt: skip
 
 
