@@ -5,7 +5,9 @@ import base64
 import io
 import json
 import os
+import signal
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -233,6 +235,7 @@ def deep(levels: int) -> str:
     ("records", "sentence"),
     [
         ([], "FILE is empty."),
+        (["", " "], "FILE is empty."),
         (["[1"], "FILE, line 1 is not valid JSON: it ends too early, or in the middle of a character."),
         ([HEAD, b"\xff\xfe"], "FILE, line 2 is not valid JSON: "),
         ([HEAD, '"\xff'.encode("latin-1")], "FILE, line 2 is not valid JSON: "),
@@ -335,6 +338,20 @@ def test_standard_input_is_a_file(
     typed(HEAD, 1)
     assert run(["import", "-"]) == 1
     assert capsys.readouterr().err == "brain: standard input, line 2: this must be an object.\n"
+
+
+def test_ctrl_c_ends_the_waiting_for_standard_input(store: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "brain", "import", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(HEAD).encode() + b"\n")
+    process.stdin.flush()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(5) == 130
+    process.communicate()
+    assert not store.exists()
 
 
 def test_what_takes_long_tells_how_far_it_is(

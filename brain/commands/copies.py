@@ -26,6 +26,9 @@ LINE_BYTES = 128 * 1024 * 1024
 """Longer than any line of an export: a file of a conversation has 16 MiB, an exchange less than 64."""
 DEPTH = 72
 """Levels of a line: what a call may have in its parameters, and where these stand in an exchange."""
+PIECE_BYTES = 1024 * 1024
+PIPED_BYTES_MOST = 4 * 1024**3
+STANDARD_INPUT = Path("-")
 NAME_LENGTH = 200
 TELL_SECONDS, TELL_SECONDS_MOST = 1.0, 10.0
 
@@ -84,11 +87,22 @@ def _written(path: Path | None) -> Iterator[IO[bytes]]:
 
 def take_in(given: argparse.Namespace, settings: Settings) -> int:
     """Takes in what was exported: all of it, or nothing."""
-    return completed(_take_in(given, settings))
+    with tempfile.TemporaryFile() as piped:
+        if STANDARD_INPUT in given.file:
+            _pipe(sys.stdin.buffer, piped)
+        return completed(_take_in(_Copy(given.file, given.user, piped), settings))
 
 
-async def _take_in(given: argparse.Namespace, settings: Settings) -> int:
-    copy = _Copy(given.file, given.user)
+def _pipe(source: IO[bytes], into: IO[bytes]) -> None:
+    """Reads all that comes, before anything is begun that would have to wait for it."""
+    while some := source.read(PIECE_BYTES):
+        if into.tell() > PIPED_BYTES_MOST:
+            raise BrainError(f"standard input: more than {PIPED_BYTES_MOST // 1024**3} GiB come; give a file.")
+        into.write(some)
+    into.seek(0)
+
+
+async def _take_in(copy: "_Copy", settings: Settings) -> int:
     async with kept(settings, makes=True) as store, _telling(copy.state):
         try:
             new = await store.take_in(copy.user, copy.records())
@@ -108,13 +122,15 @@ class _Copy:
 
     Args:
         user: whose it becomes; None for whom the files name.
+        piped: what came on standard input.
 
     Attributes:
         counts: how many records of each kind were read.
     """
 
-    def __init__(self, paths: Sequence[Path], user: str | None) -> None:
+    def __init__(self, paths: Sequence[Path], user: str | None, piped: IO[bytes]) -> None:
         self.counts: Counter[str] = Counter()
+        self._piped = piped
         self._read = 0
         self._ends = False
         self._firsts: list[int] = []  # records, from each of which on the place of lines is another one
@@ -145,8 +161,8 @@ class _Copy:
 
     def _all(self, paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
         for path in paths:
-            name = "standard input" if str(path) == "-" else str(path)
-            lines = _lines(path, name)
+            name = "standard input" if path == STANDARD_INPUT else str(path)
+            lines = _lines(path, name, self._piped)
             number, head = next(lines)
             self._check_head(head, f"{name}, line {number}")
             if not self._read:
@@ -179,18 +195,19 @@ class _Copy:
             self._places.append((name, line - self._read))
 
 
-def _lines(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _lines(path: Path, name: str, piped: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The numbers of the lines of a file, and what they hold; empty ones are passed over."""
-    number = 0
+    number, is_empty = 0, True
     try:
-        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+        with nullcontext(piped) if path == STANDARD_INPUT else path.open("rb") as file:
             while line := file.readline(LINE_BYTES + 1):
                 number += 1
                 if line.strip():
+                    is_empty = False
                     yield number, _record(line, f"{name}, line {number}")
     except OSError as error:
         raise BrainError(f"{name}: {error.strerror}.") from None
-    if not number:
+    if is_empty:
         raise BrainError(f"{name} is empty.")
 
 
