@@ -29,7 +29,7 @@ GROUPS = (
     "medicine dangerous allergy allergic penicillin drug pill childhood",
     "relatives sister brothers mother family",
 )
-"""Words that mean about the same, for the toy vectors: a group for each question of the exam, and those of the tests."""
+"""Words that mean about the same, for the toy vectors: a group for each question of the exam, and two for the tests."""
 OTHERS = 50
 PLACES = {word: place for place, group in enumerate(GROUPS) for word in group.split()}
 
