@@ -90,7 +90,7 @@ class Database:
             durable: whether it is on the disk at the end, as far as the disk can be believed; else it outlives this
                 process in any case, but not the machine.
         """
-        return asyncio.ensure_future(self._on(0, partial(self._write, work, durable)))
+        return self._on(0, partial(self._write, work, durable))
 
     async def write(self, work: Work[T], *, durable: bool = True) -> T:
         """The same, waited for.
@@ -116,9 +116,7 @@ class Database:
             return
         found, thread = _found(self.path, begin), ThreadPoolExecutor(1, "brain-store-walks")
         try:
-            while (
-                one := await asyncio.get_running_loop().run_in_executor(thread, partial(next, found, None))
-            ) is not None:
+            while (one := await _in(thread, partial(next, found, None))) is not None:
                 yield one
         finally:
             thread.submit(found.close)  # behind what it may be at
@@ -128,8 +126,8 @@ class Database:
         """Does what no transaction may surround."""
         return await asyncio.shield(self._on(0, partial(self._outside, work)))
 
-    async def _on(self, thread: int, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads[thread], function)
+    def _on(self, thread: int, function: Callable[[], T]) -> "asyncio.Future[T]":
+        return _in(self._threads[thread], function)
 
     def _open(self, alone: Work[None]) -> None:
         with ExitStack() as stack, _as_refusal(self.path):
@@ -153,6 +151,11 @@ class Database:
     def _outside(self, work: Work[T]) -> T:
         with as_store_errors():
             return work(self._connections[0])
+
+
+def _in(thread: ThreadPoolExecutor, function: Callable[[], T]) -> "asyncio.Future[T]":
+    """Hands a function over at once, in the order of the calls."""
+    return asyncio.get_running_loop().run_in_executor(thread, function)
 
 
 @contextmanager
