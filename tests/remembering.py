@@ -82,9 +82,10 @@ class Vectors:
 
 
 class Breakable(SQLite):
-    """A store that can be broken."""
+    """A store that can be broken, and held up while it reads what was said last."""
 
     broken = False
+    held: asyncio.Event | None = None
 
     async def items(self, user: str, **which: Any) -> list[Item]:
         self._check()
@@ -92,7 +93,10 @@ class Breakable(SQLite):
 
     async def recent(self, user: str, limit: int) -> list[Interaction]:
         self._check()
-        return await super().recent(user, limit)
+        newest = await super().recent(user, limit)
+        if self.held is not None:
+            await self.held.wait()
+        return newest
 
     def _check(self) -> None:
         if self.broken:

@@ -419,6 +419,7 @@ def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.Mon
             async with memory.running(Toy("y" * 900, "Of bob.")):
                 assert texts(await memories(memory, "bob")) == ["Of bob."]
                 assert await memory.items("ada") == []
+                clock.on(minutes=6)
                 assert await store.resting(clock(), 5) == []
 
     run(test())

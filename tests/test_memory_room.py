@@ -310,11 +310,13 @@ def test_what_large_interactions_take_is_bounded(monkeypatch: pytest.MonkeyPatch
 def test_what_ends_while_the_store_is_read_is_not_lost() -> None:
     async def test() -> None:
         async with kept() as (memory, store, _):
+            store.held = asyncio.Event()
             reading = asyncio.create_task(view(memory).recent())
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
             await talked(store, "ada", "c1", ("meanwhile", "ok"))
             memory.ended("ada", "c1", Exchange("q", [Said("ok", 1)], said="meanwhile", asked=NOON))
-            await reading
+            store.held.set()
+            assert await reading == []
             assert [one.said for one in await view(memory).recent()] == ["meanwhile"]
 
     run(test())
