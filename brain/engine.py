@@ -137,7 +137,7 @@ class Engine:
         """
         model = self.model(ask.model)
         ask = narrowed(ask, self.settings.rights(ask.user))
-        question = held.begun if held is not None and held.begun is not None else Exchange("")
+        question = held.begun if held is not None and held.begun is not None else Exchange("", said=ask.message)
         filing = await self._filed(ask, question) if held is None or ask.conversation_id is not None else None
         try:
             if held is None:
@@ -168,13 +168,13 @@ class Engine:
     async def _filed(self, ask: Ask, question: Exchange) -> Filing:
         """Keeps the question, and holds its conversation."""
         user, conversation_id = ask.user or "", ask.conversation_id or conversation.new_id()
-        question.said, question.source = ask.message, ask.source
-        question.question_id = conversation.new_message_id()
+        question.source, question.question_id = ask.source, conversation.new_message_id()
 
-        def begin() -> Awaitable[Record]:
+        async def begin() -> Record:
             question.asked = _now()
-            return self.store.begin(
-                user, conversation_id, question, ask.attachments, replaces=ask.replaces, recent=self._window.messages
+            replaces = ask.replaces or (await self._begun(user, conversation_id, question) if question.parts else None)
+            return await self.store.begin(
+                user, conversation_id, question, ask.attachments, replaces=replaces, recent=self._window.messages
             )
 
         try:
@@ -184,6 +184,12 @@ class Engine:
             raise BadRequest(error.message, code="unavailable", status=503) from None
         question.files = tuple(file.id for file in record.files)
         return Filing(self.store, record)
+
+    async def _begun(self, user: str, conversation_id: str, question: Exchange) -> str | None:
+        """The same question's id, if it is kept: its answer ended with calls, which the client has answered since."""
+        found = await self.store.conversation(user, conversation_id, limit=1)
+        newest = found.exchanges[-1] if found is not None and found.exchanges else None
+        return newest.question_id if newest is not None and newest.said == question.said else None
 
     async def delete(self, user: str, conversation_id: str) -> bool:
         """Deletes a conversation, everywhere; a turn of it is stopped. Whether there was one.

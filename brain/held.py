@@ -19,13 +19,14 @@ _RESULT_OF_NONE = "tool"
 
 @dataclass(slots=True, eq=False)
 class _Draft:
-    """An exchange that is being put together."""
+    """An exchange that is being put together; `said` is false where its question is no word of the user's."""
 
     before: list[Message] = field(default_factory=list)
     question: str = ""
     attachments: list[Attachment] = field(default_factory=list)
     behind: list[Message] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
+    said: bool = True
 
     @property
     def blank(self) -> bool:
@@ -34,7 +35,8 @@ class _Draft:
     def made(self) -> Exchange:
         files = [prompts.attachments_note(self.attachments)] if self.attachments else []
         question = "\n\n".join(filter(None, [*files, harmless(self.question)]))
-        return Exchange(question, self.parts, tuple(self.before), tuple(self.behind), said=self.question)
+        said = self.question if self.said else ""
+        return Exchange(question, self.parts, tuple(self.before), tuple(self.behind), said=said)
 
     def next_pass(self) -> int:
         """A number unlike any pass of a turn that goes on with it."""
@@ -133,7 +135,7 @@ class Held:
         if newest.parts and isinstance(newest.parts[-1], Said):
             newest = self._next()
         if newest.blank:
-            newest.question = prompts.CONTINUE
+            newest.question, newest.said = prompts.CONTINUE, False
         return newest
 
     def _next(self) -> _Draft:

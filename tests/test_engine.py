@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from playing import PNG, WAIT, Item, Player, ask_for, echo, registry_of
 
-from brain.ask import Ask, Attachment
+from brain.ask import Ask, Attachment, Tool
 from brain.engine import Engine, narrowed
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Notice
+from brain.held import Held
 from brain.kept import Conversation
-from brain.messages import Exchange, Said
+from brain.messages import Exchange, Said, Spoken
 from brain.models import Opened
 from brain.report import TurnReport
 from brain.sampling import Sampling
@@ -291,6 +292,33 @@ def test_a_history_that_the_client_holds_is_filed_only_where_it_says() -> None:
         held = Conversation("c", [Exchange("Before?", [Said("So.", 1)])], begun=Exchange("", said="Now?"))
         await house.said("Now?", "c", held=held)
         assert await house.kept() == [("Now?", "Yes.", "complete")]
+
+    housed(work)
+
+
+def test_an_answer_that_the_client_has_begun_takes_the_place_of_its_beginning() -> None:
+    async def work(house: House) -> None:
+        house.play(["Let me see. SPECIALIST_REQUEST[pay]"])
+        tools = (Tool("pay"),)
+        await house.said("Pay!", "c", held=Conversation("c", begun=Exchange("", said="Pay!")), tools=tools)
+        assert await house.kept() == [("Pay!", "Let me see. ", "complete")]
+        house.play(["Done."])
+        begun = Exchange("", [Said("Let me see. ", -9)], said="Pay!")
+        await house.said("Pay!", "c", held=Conversation("c", begun=begun), tools=tools)
+        assert await house.kept() == [("Pay!", "Let me see. Done.", "complete")]
+        begun = Exchange("", [Said("Well. ", -9)], said="Another?")
+        await house.said("Another?", "c", held=Conversation("c", begun=begun))
+        assert [said for said, *_ in await house.kept()] == ["Pay!", "Another?"]
+
+    housed(work)
+
+
+def test_what_only_asks_to_go_on_is_no_word_of_the_users() -> None:
+    async def work(house: House) -> None:
+        house.play(["Yes."])
+        ask, held = Held(ask_for(), []).conversation([Spoken("user", "Hi"), Spoken("assistant", "Well")], "c")
+        await house.said(ask.message, "c", held=held)
+        assert await house.kept() == [("", "Yes.", "complete")]
 
     housed(work)
 
