@@ -413,7 +413,9 @@ def test_a_store_that_cannot_be_opened_ends_the_start(workers: str, tmp_path: Pa
 def test_serve_says_when_nothing_outlives_it() -> None:
     env = {"BRAIN_STORE": "memory:", "BRAIN_MODEL": "builtin"}
     with Process("serve", "--port", "0", env=env) as process:
-        assert "\nConversations: in the memory of this process; they end with it (STORE)\n" in process.said("Conversations:")
+        assert "\nConversations: in the memory of this process; they end with it (STORE)\n" in process.said(
+            "Conversations:"
+        )
 
 
 @pytest.mark.parametrize(
