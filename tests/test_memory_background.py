@@ -111,6 +111,7 @@ def test_what_is_meant_is_recalled_although_no_word_of_it_is_said() -> None:
             assert texts(found.items) == ["Penicillin is dangerous."]
             assert texts((await memory.recall("ada", "Who are my relatives?")).items) == ["Nora is my sister."]
             assert (await memory.recall("ada", "What is the capital of France?")).items == ()
+            assert (await memory.recall("ada", "Tell me that again.")).items == ()
             assert (await memory.recall("bob", "Any pill allergy?")).items == ()
             assert texts(await view(memory).search("family", 1)) == ["Nora is my sister."]
 
@@ -365,10 +366,10 @@ def test_a_later_summary_takes_the_place_of_the_earlier_one() -> None:
 def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
     async def test() -> None:
         call = Called("c1", "web", {}, "", None, "a page", (), 1, outside=True)
-        async with rested(Toy(), LUNCH, parts=[call]) as (memory, _, _):
+        async with rested(Toy("The user plans a lunch."), LUNCH, parts=[call]) as (memory, _, _):
             (item,) = await memories(memory)
             assert item.outside
-            found = await memory.recall("ada", "What did the user say?")
+            found = await memory.recall("ada", "When is the lunch?")
             assert found.outside
             assert "memory of 2026-11-21, in parts of strangers: " in found.note
 
@@ -576,6 +577,44 @@ def test_the_model_is_left_to_turns() -> None:
                 clock.on(minutes=6)
                 idle = True
                 assert texts(await memories(memory)) == ["The user plans a lunch."]
+
+    run(test())
+
+
+def test_where_turns_never_end_memories_are_written_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.2)
+
+    async def test() -> None:
+        toy = Toy(0.5)
+        async with kept() as (memory, store, clock):
+            await talked(store, "ada", "c1", LUNCH)
+            clock.on(minutes=11)
+            async with memory.running(toy, lambda: False):
+                await asyncio.sleep(0.1)
+                assert toy.read == []
+                assert texts(await memories(memory)) == ["late"]
+
+    run(test())
+
+
+def test_turns_that_come_between_again_and_again_do_not_keep_a_memory_from_being_written() -> None:
+    async def test() -> None:
+        toy, idle = Toy(30.0, 30.0, 30.0, 0.5), True
+        async with kept() as (memory, store, clock):
+            await talked(store, "ada", "c1", LUNCH)
+            clock.on(minutes=11)
+            async with memory.running(toy, lambda: idle):
+                for tries in (1, 2, 3, 4):
+
+                    async def opened(tries: int = tries) -> bool:
+                        return len(toy.read) == tries
+
+                    await until(opened)
+                    idle = False
+                    await asyncio.sleep(0.3)
+                    clock.on(minutes=6)
+                    idle = True
+                assert texts(await memories(memory)) == ["late"]
 
     run(test())
 

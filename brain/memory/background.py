@@ -21,9 +21,12 @@ VECTORS_SECONDS = 60.0
 LOOK_SECONDS = (1.0, 60.0)
 IDLE_SECONDS = 0.2
 """How often is looked whether a turn began, which the model is left to at once."""
+PATIENCE_SECONDS = 60.0
+"""After so long without a moment in which no turn runs, one piece of work is done beside them."""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 TRIES = 3
-"""After so many failures with one conversation alone, the user's words are kept instead of a summary."""
+"""After so many failures with one conversation alone, the user's words are kept instead of a summary; after so many
+turns that came between, it is written beside the next one."""
 _ANY = "?"
 """No model has this key, so that anything lacks its vector."""
 
@@ -34,6 +37,9 @@ class Background:
     Args:
         written: told of a user whose memory changed.
         idle: whether no turn runs.
+
+    Attributes:
+        saved: set when something may lack its vector.
     """
 
     def __init__(
@@ -52,6 +58,8 @@ class Background:
         self._written, self._idle = written, idle
         self._pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic)
         self._failures: Counter[tuple[str, str]] = Counter()
+        self._interrupted: Counter[tuple[str, str]] = Counter()
+        self._worked = time.monotonic()
         self.saved = asyncio.Event()
 
     async def embed(self) -> None:
@@ -70,8 +78,8 @@ class Background:
         least, most = LOOK_SECONDS
         pause = min(most, max(least, self._rest.total_seconds() / 10))
         while True:
-            may = self._idle() and self._pauses.over
-            if not may or not await self._safely(self._summarise_next):
+            may = self._idle() or time.monotonic() - self._worked >= PATIENCE_SECONDS
+            if not may or not self._pauses.over or not await self._safely(self._summarise_next):
                 await asyncio.sleep(pause)
 
     async def _safely(self, work: Callable[[], Awaitable[bool]]) -> bool:
@@ -101,6 +109,7 @@ class Background:
 
     async def _summarise_next(self) -> bool:
         """Takes on one conversation; whether there was one, and it went well."""
+        self._worked = time.monotonic()
         for resting in await self._shelf.resting(self._now() - self._rest, 1):
             return await self._summarise(resting)
         return False
@@ -109,8 +118,10 @@ class Background:
         about = resting.user, resting.conversation_id
         model = self._model if writes(self._model) and self._failures[about] < TRIES else None
         new_id = resting.memory.id if resting.memory else await self._new_id(resting.user)
+        work = memory_of(resting, model, new_id, self._now())
+        yields = self._idle() and self._interrupted[about] < TRIES
         try:
-            item = await self._while_idle(memory_of(resting, model, new_id, self._now()))
+            item = await (self._while_idle(work) if yields else work)
         except (ModelError, TimeoutError) as error:
             log.info("memory: a conversation could not be summarised, which is tried again: %r", error)
             self._pauses.failed()
@@ -118,6 +129,7 @@ class Background:
                 self._failures[about] += 1
             return False
         except _Busy:
+            self._interrupted[about] += 1
             return False
         try:
             await self._shelf.rested(resting, item)
@@ -126,7 +138,7 @@ class Background:
             await self._shelf.rested(resting, None)
         self._written(resting.user)
         self.saved.set()
-        del self._failures[about]
+        del self._failures[about], self._interrupted[about]
         self._pauses.went_well()
         return True
 

@@ -26,7 +26,7 @@ LATE_MOST = 3
 TEXT_LENGTH = 2000
 SHORT_LENGTH = 200
 PASSED = 6
-FLOOR_SHARE = 0.3
+FLOOR_SHARE = 0.7
 """Of the way from a wrong answer's cosine to a right one's."""
 _EXAM = (
     ("Which jewellery do I wear?", "A silver ring and a string of pearls are put on every day."),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from brain import prompts
 from brain.kept import Item
-from brain.memory.tables import ONESELF
+from brain.memory.tables import COUNTING, ONESELF
 from brain.memory.words import Known, content, telling, words
 from brain.usage import BYTES_A_TOKEN, size
 
@@ -53,7 +53,8 @@ def ranked(question: str, found: Found, *, strict: bool = True) -> list[Item]:
     asked = Asked(question)
     shares = {item.id: score / most for item, score in found.by_words if not strict or asked.fits(item)}
     width = max(found.own - found.floor, 0.05)
-    near = {item.id: (cosine - found.floor) / width for item, cosine in found.by_meaning if cosine >= found.floor}
+    by_meaning = found.by_meaning
+    near = {item.id: (cosine - found.floor) / width for item, cosine in by_meaning if cosine >= found.floor}
 
     def score(item_id: str) -> float:
         return near.get(item_id, 0.0) + WORDS_WEIGHT * shares.get(item_id, 0.0) ** 2
@@ -62,11 +63,12 @@ def ranked(question: str, found: Found, *, strict: bool = True) -> list[Item]:
 
 
 class Asked:
-    """The words of a question that tell what it is about, and whether it is about the user."""
+    """The words of a question that tell what it is about."""
 
     def __init__(self, question: str) -> None:
-        self._of_oneself = bool(ONESELF.intersection(words(question)))
-        self._telling = telling(question) or (content(question) if self._of_oneself else ())
+        of_oneself = bool(ONESELF.intersection(words(question)))
+        found = telling(question) or (content(question) if of_oneself else ())
+        self._telling = [word for word in found if word not in COUNTING]
 
     @property
     def words(self) -> str:
@@ -79,7 +81,7 @@ class Asked:
         common = asked - len(Known(there).missing(self._telling))
         if common >= (2 if asked <= LONG else 3) or SHARE * common**2 >= asked * len(there):
             return common > 0
-        return common > 0 and (asked <= FEW or (self._of_oneself and asked <= LONG))
+        return common > 0 and asked <= FEW
 
 
 def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:

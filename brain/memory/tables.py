@@ -40,6 +40,11 @@ LIGHT = _set(
     "喜 欢 歡 爱 愛 想 要 好"
 )
 """Words that two statements may share and still have nothing to do with each other."""
+COUNTING = _set(
+    "one two three four five six seven eight nine ten eleven twelve twenty hundred thousand first second third last "
+    "next once twice zwei drei vier funf sechs sieben acht neun zehn erste zweite dritte letzte nachste"
+)
+"""Words that tell of a question nothing of what it is about."""
 PEOPLE = _set(
     "sister brother mother father mom mum dad mama papa parents wife husband partner fiance fiancee girlfriend "
     "boyfriend son daughter child children kid kids baby friend friends boss colleague colleagues neighbour "
