@@ -168,10 +168,11 @@ class Builtin(Blind):
     def _most_like(self, words: Sequence[str], allowed: Sequence[str]) -> str | None:
         if not words or not allowed:
             return None
+        terms = [f'^ "{words[0]}"', *(f'"{word}"' for word in words)]  # what begins alike is asked alike
         rows = self._examples.execute(
-            "SELECT name, -bm25(examples) FROM examples WHERE examples MATCH ? AND name IN "
+            "SELECT name, -bm25(examples) FROM examples WHERE text MATCH ? AND name IN "
             f"({','.join('?' * len(allowed))}) ORDER BY bm25(examples) LIMIT ?",
-            (" OR ".join(f'"{word}"' for word in words), *allowed, VOTERS),
+            (" OR ".join(terms), *allowed, VOTERS),
         )
         votes: dict[str, float] = {}
         for rank, (name, score) in enumerate(rows, 1):
