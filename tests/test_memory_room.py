@@ -380,6 +380,8 @@ def test_a_question_may_be_asked_in_other_forms_of_the_words(fact: str, question
         ),
         ("The bins are collected on Thursday", "Which poems were collected by the brothers Grimm in their first book?"),
         ("I live in Berlin", "How many people live in Brazil?"),
+        ("The two boilers were replaced in the second week", "Which two colours are in the second flag?"),
+        ("My bicycle has the frame number WK88210", "Can I frame the photographs of our wedding with wood?"),
     ],
 )
 def test_a_word_in_common_is_not_enough_for_what_is_about_something_else(fact: str, question: str) -> None:

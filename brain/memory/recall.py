@@ -53,7 +53,7 @@ def ranked(question: str, found: Found, *, strict: bool = True) -> list[Item]:
     asked = Asked(question)
     shares = {item.id: score / most for item, score in found.by_words if not strict or asked.fits(item)}
     width = max(found.own - found.floor, 0.05)
-    by_meaning = found.by_meaning
+    by_meaning = found.by_meaning if asked.words or not strict else ()
     near = {item.id: (cosine - found.floor) / width for item, cosine in by_meaning if cosine >= found.floor}
 
     def score(item_id: str) -> float:
