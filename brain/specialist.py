@@ -176,7 +176,7 @@ class Options(TypedDict, total=False):
     tags, examples (questions it answers), version: for people and for routing. settings: a dataclass.
     needs: the extra of its package that it needs, or a function that says what is missing.
     health: a function that raises or returns what is wrong. lifespan: a context manager around the server's life.
-    forget: a function of a user and the id of a conversation, or None: drops what the specialist keeps of that, or of all.
+    forget: a function of a user and the id of a conversation, or None: drops what the specialist keeps of that, or all.
     Keyword-only parameters of these four are filled by type as well: with the settings, and for health a `Context`.
     """
 

@@ -339,7 +339,7 @@ def test_no_more_is_kept_of_an_answer_than_a_block_holds() -> None:
     class Kept(Registry):
         answers: list[Answer] = []
 
-        def keep(self, key: Hashable, answer: Answer, seconds: float) -> None:
+        def keep(self, key: tuple[str | None, Hashable], answer: Answer, seconds: float) -> None:
             self.answers.append(answer)
             super().keep(key, answer, seconds)
 
@@ -397,7 +397,7 @@ def test_parameters_that_cannot_be_made_fail_their_call(before: str) -> None:
 
 def test_whatever_fails_behind_a_specialist_fails_its_call() -> None:
     class Full(Registry):
-        def keep(self, key: Hashable, answer: Answer, seconds: float) -> None:
+        def keep(self, key: tuple[str | None, Hashable], answer: Answer, seconds: float) -> None:
             raise OSError
 
     @specialist(read_only=True, cache_seconds=60)

@@ -14,8 +14,12 @@ async def forgotten(path: Path, conversation: str | None) -> None:
         Damaged, Unreachable: when the file cannot be used.
     """
     await keeping.given_up(path, conversation)
-    if await asyncio.to_thread(path.exists):
-        await on_index(path, _emptied if conversation is None else _without, conversation)
+    if not await asyncio.to_thread(path.exists):
+        return
+    if conversation is None:
+        await on_index(path, _emptied)
+    else:
+        await on_index(path, _without, conversation)
 
 
 def _without(index: Index, conversation: str) -> None:
@@ -26,7 +30,7 @@ def _without(index: Index, conversation: str) -> None:
     index.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _emptied(index: Index, _: None) -> None:
+def _emptied(index: Index) -> None:
     """The file stays, with its counters: a number that another process still knows must never mean another passage."""
     index.db.execute("PRAGMA secure_delete = ON")
     with index.writing():
