@@ -8,10 +8,9 @@ import math
 import sqlite3
 import struct
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from heapq import nsmallest
 from operator import mul
-from typing import NamedTuple
 
 from brain.kept import Item, Kind, Near
 from brain.store import rows
@@ -21,23 +20,17 @@ from brain.store.items import of_keys
 RESCORED = 100
 USERS_MOST = 64
 """So many users' signs are kept ready."""
-
-
-class Sketch(NamedTuple):
-    """The signs of one item's vector."""
-
-    item: int
-    kind: str
-    signs: int
+Signs = Mapping[str, Mapping[int, int]]
+"""For each kind, the signs of its items' vectors: numbers alone, in which Python looks for no garbage."""
 
 
 class Sketches:
     """The signs of users' vectors, kept ready until any of their items changes. Used by one thread."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, str], tuple[int, list[Sketch]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, str], tuple[int, Signs]] = OrderedDict()
 
-    def of(self, db: sqlite3.Connection, user: int, model: str) -> list[Sketch]:
+    def of(self, db: sqlite3.Connection, user: int, model: str) -> Signs:
         """Those of one user and model."""
         ((revision,),) = db.execute("SELECT revision FROM user WHERE key = ?", (user,))
         kept = self._kept.get((user, model))
@@ -59,9 +52,9 @@ def by_meaning(
         return []
     wanted = _normalised(near.vector)
     signs = int.from_bytes(_signs(wanted), "little")
-    fitting = [sketch for sketch in sketches.of(db, number, near.model) if sketch.kind in kinds]
-    best = nsmallest(max(limit, RESCORED), fitting, key=lambda sketch: (sketch.signs ^ signs).bit_count())
-    keys = [sketch.item for sketch in best]
+    kept = sketches.of(db, number, near.model)
+    apart = (((other ^ signs).bit_count(), key) for kind in kinds for key, other in kept.get(kind, {}).items())
+    keys = [key for _, key in nsmallest(max(limit, RESCORED), apart)]
     marks = ", ".join("?" * len(keys))
     values = db.execute(f"SELECT item, value FROM vector WHERE model = ? AND item IN ({marks})", (near.model, *keys))
     cosines = {key: sum(map(mul, wanted, _unpacked(value))) for key, value in values if len(value) == 2 * len(wanted)}
@@ -96,9 +89,12 @@ def embed(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, 
             db.execute("UPDATE user SET revision = revision + 1 WHERE key = ?", (row[1],))
 
 
-def _read(db: sqlite3.Connection, user: int, model: str) -> list[Sketch]:
+def _read(db: sqlite3.Connection, user: int, model: str) -> Signs:
     found = db.execute("SELECT item, kind, signs FROM vector WHERE user = ? AND model = ?", (user, model))
-    return [Sketch(item, kind, int.from_bytes(signs, "little")) for item, kind, signs in found]
+    read: dict[str, dict[int, int]] = {}
+    for item, kind, signs in found:
+        read.setdefault(kind, {})[item] = int.from_bytes(signs, "little")
+    return read
 
 
 def _normalised(vector: Sequence[float]) -> Sequence[float]:
