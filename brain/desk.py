@@ -91,8 +91,9 @@ class Desk:
 
     def recall(self, exchanges: Iterable[Exchange]) -> None:
         """Looks whether any of what was said before came from strangers."""
-        parts = (part for exchange in exchanges for part in exchange.parts)
-        self.outside = self.outside or any(isinstance(part, Called) and part.outside for part in parts)
+        for exchange in exchanges:
+            called = (part.outside for part in exchange.parts if isinstance(part, Called))
+            self.outside = self.outside or exchange.outside or any(called)
 
     def from_outside(self, name: str, outcome: Outcome) -> bool:
         """Whether the block of a call may hold strangers' words. Of failures, only a refusal is in a specialist's."""

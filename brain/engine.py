@@ -250,7 +250,8 @@ class Engine:
 
     def _turn(self, ask: Ask, held: Conversation, model: AnyModel, filing: Filing | None) -> Turn:
         settings = self.settings
-        view = None if ask.user is None else self.memory.view(ask.user, held.id, partial(_said, held))
+        message_id = held.begun.question_id if held.begun is not None and filing is not None else None
+        view = None if ask.user is None else self.memory.view(ask.user, held.id, partial(_said, held), message_id)
         return Turn(
             ask,
             held,

@@ -197,12 +197,16 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Interaction:
-    """What was said once, literally: the user's words and what was answered."""
+    """What was said once, literally: the user's words and what was answered.
+
+    `outside` says whether strangers' words may stand in the answer.
+    """
 
     conversation_id: str
     asked: datetime
     said: str
     answer: str
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

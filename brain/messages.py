@@ -94,6 +94,7 @@ class Exchange:
         model: who answered.
         tokens: what it takes of a prompt, as far as the server counted; 0 where it did not.
         recalled: the ids of the facts and memories that the model read with it.
+        outside: whether the model had read words of strangers when the answer ended: blocks, files, what was recalled.
     """
 
     question: str
@@ -111,6 +112,7 @@ class Exchange:
     model: str = field(default="", compare=False)
     tokens: int = field(default=0, compare=False)
     recalled: tuple[str, ...] = field(default=(), compare=False)
+    outside: bool = field(default=False, compare=False)
 
     @property
     def own_words(self) -> list[str]:

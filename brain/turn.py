@@ -261,7 +261,7 @@ class Turn:
             self._account.fail(error.code)
         unread = self._put_in(goes_on=False)
         last = error or self._done()
-        self.exchange.answered = datetime.now(UTC)
+        self.exchange.answered, self.exchange.outside = datetime.now(UTC), self._desk.outside
         self.exchange.outcome = last.code if isinstance(last, Error) else last.stop_reason
         return *unread, self._account.usage, last
 

@@ -187,7 +187,8 @@ async def _short_memory(call: _Call) -> Result:
         f"- {one.asked:%Y-%m-%d %H:%M} UTC, user: {_short(one.said)}\n  answer: {_short(one.answer) or '(none)'}"
         for one in found
     ]
-    return Result("\n".join(["What was said last, newest first:", *lines]))
+    text = "\n".join(["What was said last, newest first:", *lines])
+    return Result(text, outside=any(one.outside for one in found))
 
 
 _OPERATIONS: Mapping[str, Callable[[_Call], Any]] = {

@@ -121,7 +121,12 @@ def view(memory: Memory, *said: str, user: str = "ada", conversation_id: str = "
 
 
 async def talked(
-    store: SQLite, user: str, conversation_id: str, *pairs: tuple[str, str], parts: Sequence[Part] = ()
+    store: SQLite,
+    user: str,
+    conversation_id: str,
+    *pairs: tuple[str, str],
+    parts: Sequence[Part] = (),
+    outside: bool = False,
 ) -> None:
     """Files turns: what was said, and what was answered."""
     for n, (said, answer) in enumerate(pairs):
@@ -130,7 +135,7 @@ async def talked(
         exchange = Exchange(said, said=said, asked=asked, question_id=f"q{mark}", answer_id=f"m{mark}")
         record = await store.begin(user, conversation_id, exchange, [])
         exchange.parts = [*parts, Said(answer, 1)]
-        exchange.answered, exchange.outcome = asked, "complete"
+        exchange.answered, exchange.outcome, exchange.outside = asked, "complete", outside
         await store.end(record, exchange)
 
 

@@ -21,6 +21,7 @@ from brain.report import TurnReport
 from brain.sampling import Sampling
 from brain.settings import Rights, read
 from brain.turns import Run
+from specialists.memory import memory
 
 CALL = 'SPECIALIST_REQUEST[echo:{"text":"ping"}]'
 
@@ -354,6 +355,39 @@ def test_what_is_known_is_recalled_said_and_kept_with_the_question() -> None:
         found = await house.engine.store.conversation("ada", "c")
         assert found is not None
         assert [exchange.recalled for exchange in found.exchanges] == [(item.id,), ()]
+
+    housed(work)
+
+
+def test_a_fact_knows_where_it_was_said() -> None:
+    async def work(house: House) -> None:
+        house.engine.registry.add(memory)
+        house.play(['SPECIALIST_REQUEST[memory:{"operation":"save_fact","text":"I like tea"}]'], ["Saved."])
+        await house.said("Please remember that I like tea")
+        (item,) = await house.engine.memory.items("ada")
+        found = await house.engine.store.conversation("ada", "c")
+        assert found is not None
+        assert (item.conversation_id, item.message_id) == ("c", found.exchanges[0].question_id)
+
+    housed(work)
+
+
+def test_what_was_answered_behind_strangers_words_stays_from_outside() -> None:
+    async def work(house: House) -> None:
+        house.engine.registry.add(memory)
+        house.play([CALL], ["It is ping."])  # echo does not say that its words are its own
+        await house.said("One?")
+        recall = 'SPECIALIST_REQUEST[memory:{"operation":"short_memory"}]'
+        house.play([recall], ["Done."])
+        await house.said("What did we talk about?", "d")
+        house.play(["Yes."])
+        await house.said("Two?", "e")
+        outside = []
+        for conversation_id in "cde":
+            found = await house.engine.store.conversation("ada", conversation_id)
+            assert found is not None
+            outside.append(found.exchanges[0].outside)
+        assert outside == [True, True, False]
 
     housed(work)
 

@@ -339,10 +339,10 @@ def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None
 
 
 @asynccontextmanager
-async def rested(toy: Toy, *pairs: tuple[str, str], parts: Sequence[Called] = (), user: str = "ada") -> Any:
+async def rested(toy: Toy, *pairs: tuple[str, str], user: str = "ada", **more: Any) -> Any:
     """A memory in whose store a conversation rests."""
     async with kept() as (memory, store, clock):
-        await talked(store, user, "c1", *pairs, parts=parts)
+        await talked(store, user, "c1", *pairs, **more)
         clock.on(minutes=11)
         async with memory.running(toy):
             yield memory, store, clock
@@ -374,7 +374,7 @@ def test_a_later_summary_takes_the_place_of_the_earlier_one() -> None:
 def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
     async def test() -> None:
         call = Called("c1", "web", {}, "", None, "a page", (), 1, outside=True)
-        async with rested(Toy("The user plans a lunch."), LUNCH, parts=[call]) as (memory, _, _):
+        async with rested(Toy("The user plans a lunch."), LUNCH, parts=[call], outside=True) as (memory, _, _):
             (item,) = await memories(memory)
             assert item.outside
             found = await memory.recall("ada", "When is the lunch?")
@@ -384,9 +384,9 @@ def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
     run(test())
 
 
-def test_files_and_an_earlier_memory_from_outside_make_it_one() -> None:
+def test_an_earlier_memory_from_outside_makes_it_one() -> None:
     async def test() -> None:
-        exchange = Exchange("q", [Said("ok", 1)], said="what does my rental contract say", files=(1,))
+        exchange = Exchange("q", [Said("ok", 1)], said="what does my rental contract say", outside=True)
         earlier = Item("m1", "memory", "Of a page.", NOON, NOON, outside=True)
         for resting in (
             Resting("ada", "c1", "", [exchange], None, 1),

@@ -112,18 +112,22 @@ class Memory:
         ]
         return sorted(found, key=lambda item: item.updated, reverse=True) if len(found) <= ABOUT_USER_MOST else []
 
-    def view(self, user: str, conversation_id: str, said: Callable[[], Sequence[str]]) -> UserMemory:
+    def view(
+        self, user: str, conversation_id: str, said: Callable[[], Sequence[str]], message_id: str | None = None
+    ) -> UserMemory:
         """The memory of one user, for the specialists of a turn.
 
         Args:
+            message_id: of the question that is answered, if it is kept.
             said: the user's own words in this conversation, newest last.
         """
-        return UserMemory(self._items, self._recent, user, conversation_id, said)
+        return UserMemory(self._items, self._recent, user, conversation_id, message_id, said)
 
     def ended(self, user: str, conversation_id: str, exchange: Exchange) -> None:
         """A turn ended: what was said is known at once."""
         if exchange.said and exchange.asked is not None:
-            self._recent.add(user, Interaction(conversation_id, exchange.asked, exchange.said, exchange.visible))
+            said, answer = exchange.said, exchange.visible
+            self._recent.add(user, Interaction(conversation_id, exchange.asked, said, answer, exchange.outside))
 
     def forgotten(self, user: str, conversation_id: str | None = None) -> None:
         """A conversation, or all of a user, was removed from the store."""

@@ -103,8 +103,8 @@ class Items:
                 return item_id
         return secrets.token_hex(8)
 
-    def said_anew(self, item: Item, text: str, conversation_id: str | None) -> Item:
+    def said_anew(self, item: Item, text: str, conversation_id: str | None, message_id: str | None = None) -> Item:
         """The same item with another text; what it said before is kept with it."""
         now = self.now()
         was = item.was if text == item.text else (*item.was, Former(item.text, now))[-FORMER_MOST:]
-        return replace(item, text=text, updated=now, was=was, conversation_id=conversation_id, message_id=None)
+        return replace(item, text=text, updated=now, was=was, conversation_id=conversation_id, message_id=message_id)

@@ -11,7 +11,7 @@ from brain.blocks import harmless
 from brain.errors import ModelError
 from brain.kept import Item, Resting
 from brain.memory.words import content
-from brain.messages import Called, Chunk, Exchange, Message
+from brain.messages import Chunk, Exchange, Message
 from brain.sampling import UNSAID, Sampling
 from brain.scanner import Scanner
 from brain.usage import BYTES_A_TOKEN, size
@@ -74,12 +74,8 @@ async def memory_of(resting: Resting, model: Writer | None, item_id: str, now: d
         created=earlier.created if earlier else now,
         updated=now,
         conversation_id=resting.conversation_id,
-        outside=(earlier is not None and earlier.outside) or any(map(_from_outside, resting.exchanges)),
+        outside=(earlier is not None and earlier.outside) or any(exchange.outside for exchange in resting.exchanges),
     )
-
-
-def _from_outside(exchange: Exchange) -> bool:
-    return bool(exchange.files) or any(isinstance(part, Called) and part.outside for part in exchange.parts)
 
 
 def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:

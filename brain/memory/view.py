@@ -20,13 +20,24 @@ _NO_FACT = "give the fact as text, in one sentence and the user's own words"
 
 
 class UserMemory:
-    """What is kept of one user. `said`: their own words in this conversation, newest last."""
+    """What is kept of one user.
+
+    Args:
+        message_id: of the question that is answered, if it is kept.
+        said: their own words in this conversation, newest last.
+    """
 
     def __init__(
-        self, items: Items, newest: Recent, user: str, conversation_id: str, said: Callable[[], Sequence[str]]
+        self,
+        items: Items,
+        newest: Recent,
+        user: str,
+        conversation_id: str,
+        message_id: str | None,
+        said: Callable[[], Sequence[str]],
     ) -> None:
         self._items, self._newest = items, newest
-        self._user, self._conversation_id, self._said = user, conversation_id, said
+        self._user, self._conversation_id, self._message_id, self._said = user, conversation_id, message_id, said
 
     async def recent(self, most: int = 5) -> Sequence[Interaction]:
         return (await self._newest.of(self._user))[: max(0, most)]
@@ -94,7 +105,7 @@ class UserMemory:
 
     async def _new(self, kind: Kind, text: str, category: Category | None, *, mutable: bool = True) -> Item:
         now, item_id = self._items.now(), await self._items.new_id(self._user)
-        return Item(item_id, kind, text, now, now, category, mutable, self._conversation_id)
+        return Item(item_id, kind, text, now, now, category, mutable, self._conversation_id, self._message_id)
 
     async def _confirm(self, item: Item, category: Category | None, *, mutable: bool) -> Item:
         """It was said again; what was immutable stays so."""
@@ -106,7 +117,7 @@ class UserMemory:
     async def _correct(self, item: Item, text: str, category: Category | None, *, mutable: bool = True) -> Item:
         if not item.mutable:
             raise Refused(f"{_told(item)} is immutable; only the user can change it, by hand: tell them so")
-        item = self._items.said_anew(item, text, self._conversation_id)
+        item = self._items.said_anew(item, text, self._conversation_id, self._message_id)
         item = replace(item, category=category or item.category, mutable=mutable)
         await self._put(item)
         return item

@@ -196,5 +196,6 @@ def _seen(row: Sequence[Any], lapsed: bool) -> Exchange:
 
 
 def _interaction(db: sqlite3.Connection, key: int, conversation_id: str) -> Interaction:
-    ((asked, said, parts),) = db.execute("SELECT asked, said, parts FROM exchange WHERE key = ?", (key,))
-    return Interaction(conversation_id, rows.moment(asked), said, rows.visible(parts))
+    query = "SELECT asked, said, parts, outside FROM exchange WHERE key = ?"
+    ((asked, said, parts, outside),) = db.execute(query, (key,))
+    return Interaction(conversation_id, rows.moment(asked), said, rows.visible(parts), bool(outside))

@@ -72,6 +72,7 @@ class ExchangeRecord(Struct, tag="exchange", tag_field="kind", omit_defaults=Tru
     tokens: Number = 0
     files: tuple[int, ...] = ()
     recalled: tuple[str, ...] = ()
+    outside: bool = False
     before: tuple[Message, ...] = ()
     behind: tuple[Message, ...] = ()
     parts: tuple[PartRow, ...] = ()
@@ -149,6 +150,7 @@ def _exchange(row: tuple[Any, ...], conversation: str) -> ExchangeRecord:
         exchange.tokens,
         exchange.files,
         exchange.recalled,
+        exchange.outside,
         exchange.before,
         exchange.behind,
         tuple(rows.part_rows(exchange.parts)),

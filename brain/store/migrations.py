@@ -60,6 +60,7 @@ _TABLES = (
         tokens INTEGER NOT NULL DEFAULT 0,
         files TEXT NOT NULL DEFAULT '[]',
         recalled TEXT NOT NULL DEFAULT '[]',
+        outside INTEGER NOT NULL DEFAULT 0,
         said TEXT NOT NULL,
         question TEXT NOT NULL,
         before TEXT NOT NULL DEFAULT '[]',

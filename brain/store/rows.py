@@ -53,8 +53,8 @@ _names = msgspec.json.Decoder(tuple[str, ...]).decode
 _formers = msgspec.json.Decoder(tuple[Former, ...]).decode
 
 EXCHANGE = (
-    "key, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, said, question, "
-    "before, behind, parts"
+    "key, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, outside, said, "
+    "question, before, behind, parts"
 )
 ITEM = (
     "i.id, i.kind, i.text, i.created, i.updated, i.category, i.mutable, c.id, e.question_id, i.outside, i.was, "
@@ -142,6 +142,7 @@ def answer_columns(exchange: Exchange, now: int) -> dict[str, Any]:
         "outcome": exchange.outcome,
         "model": exchange.model,
         "tokens": exchange.tokens,
+        "outside": exchange.outside,
         "parts": encoded(part_rows(exchange.parts)),
         "told": is_told(exchange),
         "messages": messages_in(exchange),
@@ -165,8 +166,8 @@ def visible(parts: str) -> str:
 
 def exchange_of(row: Sequence[Any]) -> Exchange:
     """The exchange of a row of `EXCHANGE`."""
-    _, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, said, *texts = row
-    question, before, behind, parts = texts
+    _, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, outside, *texts = row
+    said, question, before, behind, parts = texts
     return Exchange(
         question,
         parts_of(_parts(parts)),
@@ -183,6 +184,7 @@ def exchange_of(row: Sequence[Any]) -> Exchange:
         model,
         tokens,
         _names(recalled),
+        bool(outside),
     )
 
 

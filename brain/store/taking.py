@@ -264,6 +264,7 @@ def _exchange_of(record: ExchangeRecord) -> Exchange:
         record.model,
         record.tokens,
         record.recalled,
+        record.outside,
     )
 
 
