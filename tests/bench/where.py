@@ -24,7 +24,7 @@ LINE = re.compile(r"^ +([\d.]+)% +(\S+)", re.MULTILINE)
 
 def where(run: Run) -> Table:
     """Shares of the processor in percent, by kind of work."""
-    table = Table("Where Brain's time goes: % of its samples", [*WHO, REST], "work")
+    table = Table("By function: % of its samples", [*WHO, REST], "work")
     target = run.bench.target("brain")
     seconds = run.less(3, 1)
     works: dict[str, Callable[[], object]] = {
