@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 BENCH = Path(__file__).parent / "bench"
@@ -93,3 +94,32 @@ def test_a_server_without_vectors_is_said_to_have_none() -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr.startswith("openai:none has no vectors")
+
+
+def cosine(one: list[float], other: list[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.wordnet
+@pytest.mark.skipif(not Path("/usr/share/wordnet").is_dir(), reason="Debian's package wordnet-base is not installed")
+def test_the_vectors_of_a_dictionary_are_measured() -> None:
+    pytest.importorskip("numpy")
+    with subprocess.Popen(
+        [sys.executable, str(BENCH / "wordnet.py"), "0"], stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            url = server.stdout.readline().strip()
+            texts = ["My doctor is on leave.", "The physicians are away.", "The doctrine holds.", "Bergen", "Bergen?"]
+            answer = httpx.post(f"{url}/embeddings", json={"model": "wordnet", "input": texts}).json()
+            doctor, physicians, doctrine, bergen, again = [one["embedding"] for one in answer["data"]]
+            assert cosine(doctor, physicians) > 0.5 > 0.2 > cosine(doctor, doctrine)
+            assert cosine(bergen, again) == pytest.approx(1, abs=1e-3)
+            command = [sys.executable, str(BENCH / "recall.py"), "--only", "german", "--others", "0", "--unexamined"]
+            command += ["--model", "openai:wordnet", "--model-url", url]
+            run = subprocess.run(command, capture_output=True, text=True, check=False)
+        finally:
+            server.kill()
+    assert run.returncode == 0, run.stderr
+    assert re.search(r"The memory's exam: openai:wordnet answers \d of 8 questions\.", run.stdout)
+    assert re.search(r"\| German: recall, meaning and words +\| 100 +\|", run.stdout)
