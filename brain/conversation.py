@@ -1,21 +1,17 @@
-"""Rooms: what a turn goes on from, and how it is kept. History may be trimmed, the running turn never.
+"""Rooms: what a turn goes on from. History may be trimmed, the running turn never.
 
 A model reads the newest exchanges that fit into the window, whole: no call is ever parted from its block. One that is
 larger than the whole window is read as what was visibly said. The window does not slide with every turn but leaps, so
 that what a model's server has of the prompt in its cache stays true for some turns.
 """
 
-import logging
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from brain import transcript
-from brain.ask import Attachment
 from brain.blocks import BLOCK_BYTES
-from brain.errors import StoreError
 from brain.kept import Conversation, Record
 from brain.messages import Exchange, Resume, Said
 from brain.usage import estimated, size
@@ -24,35 +20,6 @@ ANSWER_SHARE = 0.5
 """The part of a model's context that is left to the new question, its blocks and the answer."""
 LEAP = 3
 """By so many exchanges the window moves on."""
-
-log = logging.getLogger("brain")
-
-
-class Store(Protocol):
-    """Where conversations are kept."""
-
-    async def begin(
-        self,
-        user: str,
-        conversation_id: str,
-        question: Exchange,
-        files: Sequence[Attachment],
-        *,
-        replaces: str | None = None,
-        recent: int = 20,
-    ) -> Record:
-        """Keeps a question, and holds its conversation for the turn that answers it.
-
-        Raises:
-            BadRequest: `busy`, while another turn holds it; `not_found`, for what it is to replace; `too_large`.
-            StoreError: when it cannot be kept.
-        """
-
-    async def end(self, record: Record, exchange: Exchange) -> None:
-        """Keeps what came of it, and lets the conversation go."""
-
-    async def drop(self, record: Record) -> None:
-        """Takes the question back: its turn cannot begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,40 +34,6 @@ class Window:
     messages: int = 20
     tokens: int = 8000
     seconds: float = 3600.0
-
-
-class Filing:
-    """The place of one turn in the store; `kept` says whether it was told how the turn ended."""
-
-    def __init__(self, store: Store, record: Record) -> None:
-        self.record = record
-        self.kept = False
-        self._store = store
-
-    async def keep(self, exchange: Exchange) -> str | None:
-        """Keeps a turn that ended, however it did; what went wrong, in a sentence."""
-        try:
-            await self._store.end(self.record, exchange)
-        except StoreError as error:
-            log.error("conversation %s: an answer was not kept: %s", self.record.id, error)  # noqa: TRY400
-            self.kept = True  # as far as it can be
-            return error.message
-        self.kept = True
-        return None
-
-    async def drop(self) -> None:
-        """Takes the question back."""
-        await self._store.drop(self.record)
-
-
-def new_id() -> str:
-    """An id that nobody guesses."""
-    return f"conv{secrets.token_hex(8)}"
-
-
-def new_message_id() -> str:
-    """An id of a message."""
-    return f"m{secrets.token_hex(8)}"
 
 
 def recall(
@@ -156,7 +89,7 @@ def window(
         kept.insert(0, exchange)
     left_out = len(exchanges) - len(kept)
     leaps = left_out > 0 and len(kept) >= 2 * LEAP
-    return kept[-(first + left_out) % LEAP :] if leaps else kept
+    return kept[-(first + left_out) % LEAP :] if leaps else kept  # from the next place that is a multiple of it
 
 
 class _Room(NamedTuple):

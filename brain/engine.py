@@ -1,23 +1,21 @@
 """Rooms: what every turn needs, from the first to the last: specialists, models, what is kept. Here turns begin."""
 
 import asyncio
-import logging
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
 
 import anyio.lowlevel
 
 from brain import conversation
 from brain.ask import Ask
-from brain.conversation import Filing, Window
-from brain.errors import BadRequest, StoreError
+from brain.conversation import Window
+from brain.errors import BadRequest
+from brain.filing import ENDING_SECONDS, Filing, Filings
 from brain.forgetting import forgotten
-from brain.kept import Conversation, Recalled, Record
+from brain.kept import Conversation, Recalled
 from brain.memory import Memory
 from brain.messages import Exchange
 from brain.models import AnyModel, Opened, opened
@@ -28,14 +26,6 @@ from brain.store import opened as store_opened
 from brain.store.sqlite import SQLite
 from brain.turn import Turn
 from brain.turns import Run, Settle, Turns
-
-ENDING_SECONDS = 2.0
-"""How long a turn that was told to end may take, before the next one of its conversation is refused."""
-AGAIN_SECONDS = 0.02
-
-log = logging.getLogger("brain")
-
-T = TypeVar("T")
 
 
 class Engine:
@@ -52,11 +42,11 @@ class Engine:
         self.registry = registry
         self.store: SQLite
         self.memory: Memory
+        self.filings: Filings
         self.models: list[Opened] = []
         self.turns = Turns()
         self.leaving = False
         self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
-        self._keeping: set[asyncio.Task[Any]] = set()
         self._closing: AsyncExitStack | None = None
 
     async def open(self) -> None:
@@ -75,6 +65,7 @@ class Engine:
     async def _open(self, stack: AsyncExitStack) -> None:
         self.store = await store_opened(self.settings.store)
         stack.push_async_callback(self.store.close)
+        self.filings = Filings(self.store, self.turns, self._window.messages)
         self.memory = Memory(
             self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
         )
@@ -93,10 +84,15 @@ class Engine:
             await closing.aclose()
 
     async def _give_up(self) -> None:
-        """Ends what still runs without a reader, and waits until it is kept."""
+        """Ends what still runs, and waits until it is kept."""
+        running = self.turns.running
+        for run in running:
+            run.stop("shutdown")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_SECONDS):
+                await asyncio.gather(*(run.end() for run in running))
         await asyncio.gather(*(run.give_up() for run in self.turns.running))
-        if self._keeping:
-            await asyncio.wait(self._keeping)
+        await self.filings.kept()
         self.turns.close()
 
     def names(self) -> frozenset[str]:
@@ -138,7 +134,7 @@ class Engine:
         model = self.model(ask.model)
         ask = narrowed(ask, self.settings.rights(ask.user))
         question = held.begun if held is not None and held.begun is not None else Exchange("", said=ask.message)
-        filing = await self._filed(ask, question) if held is None or ask.conversation_id is not None else None
+        filing = await self.filings.begin(ask, question) if held is None or ask.conversation_id is not None else None
         try:
             if held is None:
                 assert filing is not None
@@ -148,7 +144,7 @@ class Engine:
             turn = self._turn(ask, held, model, filing)
         except BaseException:
             if filing is not None:
-                self._soon(filing.drop())
+                self.filings.soon(filing, None)
             raise
         if self.leaving:
             turn.stop("shutdown")
@@ -157,39 +153,9 @@ class Engine:
 
     async def window(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
         """What a model reads of a conversation before its next question."""
-        found = await self.store.conversation(user, conversation_id, limit=self._window.messages)
-        if found is None:
-            return ()
-        exchanges = [exchange for exchange in found.exchanges if exchange.outcome]
-        record = Record(0, user, conversation_id, exchanges, found.heading.messages // 2)
+        record = await self.store.told(user, conversation_id, self._window.messages)
         question = Exchange("", asked=_now())
         return conversation.recall(record, question, self._window, model.context_tokens, model.resume).exchanges
-
-    async def _filed(self, ask: Ask, question: Exchange) -> Filing:
-        """Keeps the question, and holds its conversation."""
-        user, conversation_id = ask.user or "", ask.conversation_id or conversation.new_id()
-        question.source, question.question_id = ask.source, conversation.new_message_id()
-
-        async def begin() -> Record:
-            question.asked = _now()
-            replaces = ask.replaces or (await self._begun(user, conversation_id, question) if question.parts else None)
-            return await self.store.begin(
-                user, conversation_id, question, ask.attachments, replaces=replaces, recent=self._window.messages
-            )
-
-        try:
-            record = await self._alone(ask.user, conversation_id, begin, stops=ask.barge_in)
-        except StoreError as error:
-            log.error("a question could not be kept: %s", error)  # noqa: TRY400
-            raise BadRequest(error.message, code="unavailable", status=503) from None
-        question.files = tuple(file.id for file in record.files)
-        return Filing(self.store, record)
-
-    async def _begun(self, user: str, conversation_id: str, question: Exchange) -> str | None:
-        """The same question's id, if it is kept: its answer ended with calls, which the client has answered since."""
-        found = await self.store.conversation(user, conversation_id, limit=1)
-        newest = found.exchanges[-1] if found is not None and found.exchanges else None
-        return newest.question_id if newest is not None and newest.said == question.said else None
 
     async def delete(self, user: str, conversation_id: str) -> bool:
         """Deletes a conversation, everywhere; a turn of it is stopped. Whether there was one.
@@ -199,7 +165,9 @@ class Engine:
                 forget what it keeps of it.
             StoreError: when it cannot be deleted.
         """
-        deleted = await self._alone(user, conversation_id, lambda: self.store.delete(user, conversation_id), stops=True)
+        deleted = await self.filings.alone(
+            user, conversation_id, lambda: self.store.delete(user, conversation_id), stops=True
+        )
         self.turns.forget(conversation_id, user)
         self.memory.forgotten(user, conversation_id)
         left = await forgotten(self.registry, user, conversation_id)
@@ -208,38 +176,6 @@ class Engine:
             message = f"The conversation is deleted, but what {names} kept of it is not; delete it again later."
             raise BadRequest(message, code="unavailable", status=503)
         return deleted
-
-    async def _alone(
-        self, user: str | None, conversation_id: str, work: Callable[[], Awaitable[T]], *, stops: bool
-    ) -> T:
-        """Does what no other turn of the conversation may run beside.
-
-        Args:
-            stops: whether one that runs is told to end, and given a moment for it; also one that only begins.
-        """
-        until = time.monotonic() + ENDING_SECONDS
-        while True:
-            await self._others_end(user, conversation_id, stops=stops)
-            try:
-                return await work()
-            except BadRequest as error:
-                if error.code != "busy" or not stops:
-                    raise
-                if time.monotonic() >= until:
-                    raise _elsewhere() from None
-            await asyncio.sleep(AGAIN_SECONDS)
-
-    async def _others_end(self, user: str | None, conversation_id: str, *, stops: bool) -> None:
-        """Waits for a turn of the conversation that was told to end, or is told so now."""
-        run = self.turns.newest(conversation_id, user)
-        if run is not None and stops:
-            run.stop()
-        if run is not None and run.stopped:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ENDING_SECONDS):
-                    await run.end()
-        if self._keeping:
-            await asyncio.wait(self._keeping)
 
     async def _recalled(self, ask: Ask, held: Conversation) -> Recalled:
         """What the memory has to the question, but for what the model reads of it anyway."""
@@ -266,16 +202,10 @@ class Engine:
 
     def _settled(self, exchange: Exchange, filing: Filing | None, settle: Settle, report: TurnReport) -> None:
         if filing is not None and not filing.kept:  # it was cut, and nobody could wait
-            self._soon(filing.keep(exchange))
+            self.filings.soon(filing, exchange)
         if filing is not None:
             self.memory.ended(filing.record.user, filing.record.id, exchange)
         settle(report)
-
-    def _soon(self, keeping: Coroutine[Any, Any, object]) -> None:
-        """Has something kept that nobody can wait for."""
-        task = asyncio.create_task(keeping, name="keep")
-        self._keeping.add(task)
-        task.add_done_callback(self._keeping.discard)
 
 
 def _said(held: Conversation) -> list[str]:
@@ -286,11 +216,6 @@ def _said(held: Conversation) -> list[str]:
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def _elsewhere() -> BadRequest:
-    message = "A turn of this conversation is running in another process, or does not end; try again behind its end."
-    return BadRequest(message, "conversation_id", code="busy", status=409)
 
 
 def narrowed(ask: Ask, rights: Rights) -> Ask:

@@ -1,5 +1,6 @@
 """Ground: what goes to a model (messages), what comes back from it (chunks), and what is kept of it (parts)."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -123,6 +124,16 @@ class Exchange:
     def visible(self) -> str:
         """The answer as its reader saw it."""
         return "".join(part.text for part in self.parts if isinstance(part, Said))
+
+
+def new_message_id() -> str:
+    """An id of a question or an answer, that nobody guesses."""
+    return f"m{secrets.token_hex(8)}"
+
+
+def new_conversation_id() -> str:
+    """The same of a conversation."""
+    return f"conv{secrets.token_hex(8)}"
 
 
 @dataclass(frozen=True, slots=True)

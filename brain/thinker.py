@@ -112,7 +112,7 @@ class Thinker:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Cancels what still runs, and closes all."""
+        """Ends what still runs, and closes all."""
         await self._engine.close()
 
     def register(
@@ -228,7 +228,7 @@ class Session:
         self._newest = thought
         try:
             run = await self._engine.begin(ask, "session", _settled)
-        except BadRequest:
+        except BaseException:
             self._newest = earlier
             raise
         self.conversation_id = run.conversation_id
@@ -269,6 +269,7 @@ class _Thought:
         self._tokens = 0
         self._first_token_ms: int | None = None
         self._asking: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
 
     @property
     def metrics(self) -> Metrics:
@@ -298,6 +299,8 @@ class _Thought:
                 self.state = "cancelled"
             for task in self._asking:
                 task.cancel()
+        if self._failure is not None:
+            raise self._failure
         assert isinstance(last, Done | Error)
         return self._response(run, last)
 
@@ -333,8 +336,13 @@ class _Thought:
     async def _decide(self, event: ApprovalRequired) -> None:
         assert self._callbacks.approval is not None
         assert self._run is not None
-        answer = self._callbacks.approval(event)
-        approved = await answer if isawaitable(answer) else answer
+        try:
+            answer = self._callbacks.approval(event)
+            approved = await answer if isawaitable(answer) else answer
+        except Exception as error:  # noqa: BLE001 - the program's own, raised where it can be caught
+            self._failure = error
+            self._run.stop()
+            return
         with suppress(BadRequest):  # it expired meanwhile
             self._run.decide(event.call_id, approved is True)
 

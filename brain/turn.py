@@ -21,7 +21,7 @@ from brain.desk import Desk
 from brain.errors import BadRequest, Interrupted, Interruption, ModelError
 from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStart
 from brain.kept import Conversation
-from brain.messages import Called, Exchange, Message, Said, Steered
+from brain.messages import Called, Exchange, Message, Said, Steered, new_message_id
 from brain.passes import Model, Pass
 from brain.registry import Registry
 from brain.report import State, TurnReport
@@ -80,7 +80,7 @@ class Turn:
         memory: MemoryView | None = None,
     ) -> None:
         self.id = f"t{secrets.token_hex(8)}"
-        self.message_id = f"m{secrets.token_hex(8)}"
+        self.message_id = new_message_id()
         self.exchange = conversation.begun or Exchange(question="")
         self.exchange.answer_id, self.exchange.model = self.message_id, model.name
         self.exchange.recalled = tuple(item.id for item in conversation.recalled.items)

@@ -201,6 +201,7 @@ class Turns:
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
         self._asked: dict[tuple[str | None, str], str] = {}
+        self._newest: dict[tuple[str | None, str], str] = {}  # of each conversation
         self._over: OrderedDict[str, float] = OrderedDict()
         self._beginning: dict[tuple[str | None, str], asyncio.Event] = {}
         self._sweeper: asyncio.TimerHandle | None = None
@@ -226,6 +227,7 @@ class Turns:
         """Takes on a turn, to be led."""
         settled = partial(self._settled, turn.id, settle)
         run = self._runs[turn.id] = Run(turn, ask, wire, settled, Journal() if joinable else None, survives)
+        self._newest[ask.user, turn.conversation_id] = turn.id
         if ask.request_id is not None:
             self._asked[ask.user, ask.request_id] = turn.id
         if self._sweeper is None:
@@ -268,8 +270,7 @@ class Turns:
 
     def newest(self, conversation_id: str, user: str | None) -> Run | None:
         """The newest turn of a conversation of the user's."""
-        of_it = (run for run in reversed(self._runs.values()) if run.conversation_id == conversation_id)
-        return next((run for run in of_it if run.user == user), None)
+        return self._runs.get(self._newest.get((user, conversation_id), ""))
 
     def forget(self, conversation_id: str, user: str | None) -> None:
         """Forgets the turns of a conversation that are over."""
@@ -289,6 +290,7 @@ class Turns:
         self._runs.clear()
         self._over.clear()
         self._asked.clear()
+        self._newest.clear()
 
     def _sweep(self) -> None:
         """Forgets turns that ended long ago, and makes room; once in a while, as long as there is any turn."""
@@ -314,6 +316,8 @@ class Turns:
         run = self._runs.pop(turn_id)
         if run.request_id is not None and self._asked.get((run.user, run.request_id)) == turn_id:
             del self._asked[run.user, run.request_id]
+        if self._newest.get((run.user, run.conversation_id)) == turn_id:
+            del self._newest[run.user, run.conversation_id]
         return _bytes(run)
 
 

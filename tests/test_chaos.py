@@ -29,7 +29,7 @@ from brain.sampling import UNSAID, Sampling
 CLIENTS = 1_000
 CONNECTING = 200
 """Clients that connect at once: fewer than the system lets wait."""
-LEFT_OBJECTS = 50
+LEFT_OBJECTS = CLIENTS // 2
 LEFT_BYTES = 300_000
 """What may be more behind a thousand clients than behind the thousand before: tables that grew, and no turn."""
 

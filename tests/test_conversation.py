@@ -1,6 +1,5 @@
 """The window: how much of a conversation a model reads."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,8 +11,7 @@ from playing import PNG
 
 from brain import transcript
 from brain.ask import Attachment
-from brain.conversation import Filing, Window, new_id, recall, weight, window, windowed
-from brain.errors import StoreError
+from brain.conversation import Window, recall, weight, window, windowed
 from brain.kept import Conversation, Record
 from brain.messages import Called, Exchange, Message, Part, Resume, Said, Steered
 
@@ -62,12 +60,6 @@ def test_a_new_conversation() -> None:
     found = recall(Record(1, "ada", "c"), question, Window(), 8192, "prefill")
     assert (found.id, found.exchanges, found.attachments, found.trimmed, found.rested) == ("c", [], (), 0, False)
     assert found.begun is question
-
-
-def test_ids_are_not_guessed() -> None:
-    assert new_id() != new_id()
-    assert new_id().startswith("conv")
-    assert len(new_id()) == 20
 
 
 def test_what_was_said_and_attached_is_recalled() -> None:
@@ -236,32 +228,3 @@ def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None
             assert text.count("SPECIALIST_REQUEST[echo]") == sum(isinstance(part, Called) for part in one.parts)
         roles = [message.role for message in sent]
         assert all(a != b for a, b in pairwise(roles))
-
-
-# Keeping
-
-
-class Full:
-    """A store whose disk is full."""
-
-    def __init__(self) -> None:
-        self.ended: list[Exchange] = []
-
-    async def begin(self, *args: object, **more: object) -> Record:
-        raise NotImplementedError
-
-    async def end(self, record: Record, exchange: Exchange) -> None:
-        self.ended.append(exchange)
-        raise StoreError("What was said could not be kept: the disk is full.", "ENOSPC")
-
-    async def drop(self, record: Record) -> None:
-        raise NotImplementedError
-
-
-def test_what_cannot_be_kept_is_told_in_a_sentence() -> None:
-    async def main() -> None:
-        filing = Filing(Full(), Record(1, "ada", "c"))
-        assert await filing.keep(said("Hi")) == "What was said could not be kept: the disk is full."
-        assert filing.kept
-
-    asyncio.run(main())

@@ -345,4 +345,4 @@ def test_a_client_that_takes_nothing_leaves_no_connection_behind(monkeypatch: py
             wait_until(lambda: bool(stage.server.served))
             wait_until(stage.served.closed.is_set, 5)
             wait_until(lambda: not stage.brain.server_state.connections)
-            assert not stage.brain.house.turns.running
+            wait_until(lambda: not stage.brain.house.turns.running)

@@ -168,6 +168,53 @@ def test_a_callback_that_raises_ends_the_turn_and_is_heard(play: Play) -> None:
     thought(play(["One, ", "two"]), work)
 
 
+def test_so_does_one_that_was_to_approve(play: Play) -> None:
+    async def work(one: Thinker) -> None:
+        async def fails(event: ApprovalRequired) -> bool:
+            raise RuntimeError("nobody is there")
+
+        session = one.create_session(on_approval=fails)
+        with pytest.raises(RuntimeError, match="nobody is there"):
+            await session.think("Hi")
+        assert [entry.outcome for entry in await session.context()] == ["", "cancelled"]
+
+    thought(play(["SPECIALIST_REQUEST[sends]"], ["Done."]), work)
+
+
+def test_what_still_runs_when_it_closes_is_ended_and_kept(play: Play, tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'brain.db'}"
+    model = play({"chunks": ["One, ", *["two, "] * 50], "delay_ms": 50})
+    left: list[asyncio.Task[Response]] = []
+
+    async def leaves(one: Thinker) -> None:
+        heard = asyncio.Event()
+        session = one.create_session("c", on_token=lambda text: heard.set())
+        left.append(asyncio.create_task(session.think("Hi")))
+        await heard.wait()
+
+    async def main() -> None:
+        async with thinker(model, store=store) as one:
+            await leaves(one)
+        response = await left[0]
+        assert (response.state, response.error and response.error.code) == ("error", "shutdown")
+
+    asyncio.run(main())
+
+    async def reads(one: Thinker) -> None:
+        entries = await one.create_session("c").context()
+        assert [(entry.outcome, entry.text[:5]) for entry in entries] == [("", "Hi"), ("shutdown", "One, ")]
+
+    thought(model, reads, store=store)
+
+
+def test_the_context_is_what_the_model_reads(play: Play) -> None:
+    async def work(one: Thinker) -> None:
+        await one.create_session("c").think("Hi")
+        assert await one.create_session("c").context() == []
+
+    thought(play({"chunks": [], "error": "it broke"}), work)
+
+
 def test_an_error_is_a_response(play: Play) -> None:
     async def work(one: Thinker) -> None:
         session = one.create_session()

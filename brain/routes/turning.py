@@ -16,7 +16,7 @@ from brain.events import Event
 from brain.held import Held
 from brain.house import House
 from brain.kept import Conversation
-from brain.messages import Spoken
+from brain.messages import Spoken, new_conversation_id
 from brain.rates import SOON, too_many
 from brain.report import TurnReport
 from brain.response import Encoder, Refusal, TurnResponse
@@ -62,7 +62,7 @@ def held(house: House, ask: Ask, spoken: Sequence[Spoken]) -> tuple[Ask, Convers
     """What is asked by a client that holds the history, and what it goes on from. Long histories take their time."""
     ask = narrowed(ask, house.settings.rights(ask.user))
     taken = [specialist.name for specialist in house.registry.usable(ask.specialists)]
-    ask, found = Held(ask, taken).conversation(spoken, ask.conversation_id or conversation.new_id())
+    ask, found = Held(ask, taken).conversation(spoken, ask.conversation_id or new_conversation_id())
     return ask, conversation.windowed(found, house.model(ask.model).context_tokens)
 
 

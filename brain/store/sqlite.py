@@ -129,6 +129,10 @@ class SQLite:
         self._held.discard(record.key)
         await self._database.write(lambda db: exchanges.remove(db, record.key))
 
+    async def told(self, user: str, conversation_id: str, recent: int) -> Record:
+        """What a turn that began now would be told of a conversation, but for its files."""
+        return await self._database.read(lambda db: turns.told(db, user, conversation_id, recent))
+
     # conversations
 
     async def conversations(

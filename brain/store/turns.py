@@ -62,6 +62,17 @@ def begin(
     return Record(key, user, conversation_id, told, count, _attachments(db, conversation, before), attached)
 
 
+def told(db: sqlite3.Connection, user: str, conversation_id: str, recent: int) -> Record:
+    """What a turn that began now would be told of a conversation; no key, for none is begun."""
+    query = "SELECT c.key FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?"
+    row = db.execute(query, (user, conversation_id)).fetchone()
+    if row is None:
+        return Record(0, user, conversation_id)
+    before = exchanges.span(row[0])[1]
+    found = [rows.exchange_of(row) for row in exchanges.told(db, row[0], 0, before, recent)]
+    return Record(0, user, conversation_id, found, _count(db, row[0], before))
+
+
 def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int, *, makes_room: bool) -> None:
     """Files how a question was answered. What the user said stays as it began; what was deleted meanwhile stays so."""
     row = db.execute("SELECT conversation, replaces FROM exchange WHERE key = ?", (key,)).fetchone()

@@ -200,6 +200,6 @@ def test_behind_a_file_looking_is_free_and_writing_is_asked_about(diary: Diary) 
 
 def test_which_built_in_ones_bring_strangers_words() -> None:
     found = {name: entry.specialist for name, entry in Registry().discover().items()}
-    assert sorted(name for name, one in found.items() if not one.outside) == ["calendar", "docs", "medical"]
+    assert sorted(name for name, one in found.items() if not one.outside) == ["calendar", "docs", "medical", "memory"]
     assert web.outside
-    assert sorted(name for name, one in found.items() if one.read_only is not True) == ["calendar"]
+    assert sorted(name for name, one in found.items() if one.read_only is not True) == ["calendar", "memory"]
