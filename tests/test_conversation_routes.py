@@ -493,7 +493,10 @@ def test_what_another_process_answers_is_neither_stopped_nor_deleted(
         with streaming(other.url, until="Once", json={"message": "Tell me a story", "conversation_id": "c1"}):
             found = shown(client)
             assert (found["running"], "turn_id" in found) == (True, False), "nobody can join it here"
-            elsewhere = "A turn of this conversation is running in another process, or does not end; try again when it has ended."
+            elsewhere = (
+                "A turn of this conversation is running in another process, or does not end; "
+                "try again when it has ended."
+            )
             assert refused(client.delete("/v1/conversations/c1")) == (409, "busy", elsewhere)
             assert says(server, "Stop", barge_in=True).error["message"] == elsewhere
         until_over(client)
