@@ -107,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", metavar="KIND:NAME", help="whose embeddings are measured: ollama:… or openai:…")
     parser.add_argument("--model-url", metavar="URL", help="its server, as in BRAIN_MODEL_URL")
     parser.add_argument("--unexamined", action="store_true", help="also when its vectors fail the memory's exam")
+    parser.add_argument("--floor", type=float, default=meaning.FLOOR_SHARE, help="another share than the memory's own")
     parser.add_argument("--others", type=int, default=10_000, metavar="N", help="facts beside them, once more (10,000)")
     parser.add_argument("--only", nargs="+", choices=SETS, default=list(SETS), metavar="SET", help=", ".join(SETS))
     return parser
@@ -116,6 +117,7 @@ async def measured(given: argparse.Namespace) -> Tables:
     tables = _empty(given.only)
     model = None
     if given.model:
+        meaning.FLOOR_SHARE = given.floor
         model = await _model(given.model, given.model_url)
         grade = await _graded(model, unexamined=given.unexamined)
         tables.first.notes.append(f"The memory's exam: {model.name} answers {grade.right} of 8 questions.  ")
