@@ -16,7 +16,7 @@ from brain.webpage import Page
 
 if TYPE_CHECKING:
     from brain.app import mount
-    from brain.thinker import Response, Session, Thinker
+    from brain.thinker import Thinker
 
 __all__ = [
     "Attachment",
@@ -27,9 +27,7 @@ __all__ = [
     "Refused",
     "RegistrationError",
     "Registry",
-    "Response",
     "Result",
-    "Session",
     "Specialist",
     "Thinker",
     "list_specialists",
@@ -40,7 +38,7 @@ __all__ = [
 ]
 
 
-_LAZY = {"mount": "brain.app", "Response": "brain.thinker", "Session": "brain.thinker", "Thinker": "brain.thinker"}
+_LAZY = {"mount": "brain.app", "Thinker": "brain.thinker"}
 """They come with all that a turn needs, and the app with sse_starlette, which patches uvicorn: only who asks pays."""
 
 

@@ -36,7 +36,7 @@ class Window:
     seconds: float = 3600.0
 
 
-def recall(
+def taken_up(
     record: Record, question: Exchange, room: Window, context_tokens: int | None, resume: Resume
 ) -> Conversation:
     """What was said before, as far as it fits beside the question, with which the turn begins."""

@@ -89,7 +89,7 @@ class Desk:
         """Whom the model can call in this turn."""
         return [*(specialist.name for specialist in self.registry.usable(self.ask.specialists)), *self.tools]
 
-    def recall(self, exchanges: Iterable[Exchange]) -> None:
+    def look_back(self, exchanges: Iterable[Exchange]) -> None:
         """Looks whether any of what was said before came from strangers."""
         for exchange in exchanges:
             called = (part.outside for part in exchange.parts if isinstance(part, Called))
@@ -152,7 +152,7 @@ class Desk:
         """An answer of an earlier turn that may be given again."""
         if not entry.specialist.cache_seconds:
             return None
-        return self.registry.recall(self._key(entry.specialist.name, params, attachments))
+        return self.registry.cached(self._key(entry.specialist.name, params, attachments))
 
     def keep(
         self, entry: Entry, params: Mapping[str, Any] | None, attachments: Sequence[Attachment], answer: Answer

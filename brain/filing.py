@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from brain.ask import Ask, Attachment
 from brain.errors import BadRequest, StoreError
-from brain.kept import Opened, Record
+from brain.kept import History, Record
 from brain.messages import Exchange, new_conversation_id, new_message_id
 from brain.turns import Turns
 
@@ -53,7 +53,7 @@ class Store(Protocol):
 
     async def conversation(
         self, user: str, conversation_id: str, *, before: str | None = None, limit: int = 50
-    ) -> Opened | None:
+    ) -> History | None:
         """The newest of it."""
 
 

@@ -65,7 +65,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class History:
     """A conversation as its user reads it: some of its exchanges, oldest first, and the files that came with them.
 
     Attributes:
@@ -79,7 +79,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ChatMessage:
     """One message of a conversation, as its user reads it.
 
     Attributes:
@@ -108,10 +108,10 @@ class Entry:
         return [citation for part in self.parts if isinstance(part, Called) for citation in part.citations]
 
 
-def entries(exchange: Exchange) -> tuple[Entry, Entry]:
+def chat_messages(exchange: Exchange) -> tuple[ChatMessage, ChatMessage]:
     """The two messages of an exchange."""
-    asked = Entry(exchange.question_id, "user", exchange.asked, exchange.source, exchange.said)
-    answer = Entry(
+    asked = ChatMessage(exchange.question_id, "user", exchange.asked, exchange.source, exchange.said)
+    answer = ChatMessage(
         exchange.answer_id,
         "assistant",
         exchange.answered,

@@ -221,7 +221,7 @@ class Registry(Mapping[str, Entry]):
                         stack.push_async_callback(_stop, name, life)
             yield
 
-    def recall(self, key: AnswerKey) -> Answer | None:
+    def cached(self, key: AnswerKey) -> Answer | None:
         """An answer kept under this key, if it may still be given."""
         until, answer = self._answers.get(key, (0.0, None))
         return answer if time.monotonic() < until else None

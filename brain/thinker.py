@@ -28,7 +28,7 @@ from brain.events import (
     Token,
     Usage,
 )
-from brain.kept import Entry, entries
+from brain.kept import ChatMessage, chat_messages
 from brain.registry import Registry
 from brain.report import TurnReport
 from brain.schema import Schema
@@ -239,13 +239,13 @@ class Session:
         if self._newest is not None:
             self._newest.cancel()
 
-    async def context(self) -> list[Entry]:
+    async def context(self) -> list[ChatMessage]:
         """The messages that the model reads before the next question, oldest first."""
         if self.conversation_id is None:
             return []
         model, user = self._engine.model(self._ask.model), self._ask.user or ""
         window = await self._engine.window(user, self.conversation_id, model)
-        return [entry for exchange in window for entry in entries(exchange)]
+        return [entry for exchange in window for entry in chat_messages(exchange)]
 
 
 def _settled(report: TurnReport) -> None:

@@ -106,7 +106,7 @@ class Turn:
         )
         self._desk.room = ANSWER_LENGTH
         self._desk.outside = self._desk.outside or conversation.outside
-        self._desk.recall([*conversation.exchanges, self.exchange])
+        self._desk.look_back([*conversation.exchanges, self.exchange])
         self._desk.outside = self._desk.outside or conversation.recalled.outside
         self._desk.memory = memory
         self._alarm: Alarm | None = None

@@ -11,7 +11,7 @@ from playing import PNG
 
 from brain import transcript
 from brain.ask import Attachment
-from brain.conversation import Window, recall, weight, window, windowed
+from brain.conversation import Window, taken_up, weight, window, windowed
 from brain.kept import Conversation, Record
 from brain.messages import Called, Exchange, Message, Part, Resume, Said, Steered
 
@@ -49,7 +49,7 @@ def recalled(
     exchanges: list[Exchange], room: Window, *, at: datetime = NOON, context: int | None = None
 ) -> Conversation:
     record = Record(1, "ada", "c", exchanges, len(exchanges))
-    return recall(record, Exchange("", said="Now?", asked=at), room, context, "prefill")
+    return taken_up(record, Exchange("", said="Now?", asked=at), room, context, "prefill")
 
 
 # How much
@@ -57,7 +57,7 @@ def recalled(
 
 def test_a_new_conversation() -> None:
     question = Exchange("", said="Hi", asked=NOON)
-    found = recall(Record(1, "ada", "c"), question, Window(), 8192, "prefill")
+    found = taken_up(Record(1, "ada", "c"), question, Window(), 8192, "prefill")
     assert (found.id, found.exchanges, found.attachments, found.trimmed, found.rested) == ("c", [], (), 0, False)
     assert found.begun is question
 
@@ -65,7 +65,7 @@ def test_a_new_conversation() -> None:
 def test_what_was_said_and_attached_is_recalled() -> None:
     picture = Attachment(1, "a.png", "image/png", PNG)
     record = Record(1, "ada", "c", numbered(2), 2, [picture])
-    found = recall(record, Exchange("", said="And?", asked=NOON), Window(), None, "prefill")
+    found = taken_up(record, Exchange("", said="And?", asked=NOON), Window(), None, "prefill")
     assert questions(found.exchanges) == ["Question 0?", "Question 1?"]
     assert found.attachments == (picture,)
 
@@ -108,8 +108,8 @@ def test_new_text_files_take_their_room() -> None:
     file = Attachment(1, "a.txt", "text/plain", b"x" * 4000)
     record = Record(1, "ada", "c", [said("One?", "x" * 396)], 1, files=(file,))
     question = Exchange("", said="Hi", asked=NOON)
-    assert len(recall(record, question, Window(tokens=1101), None, "prefill").exchanges) == 1
-    assert len(recall(record, question, Window(tokens=1100), None, "prefill").exchanges) == 0
+    assert len(taken_up(record, question, Window(tokens=1101), None, "prefill").exchanges) == 1
+    assert len(taken_up(record, question, Window(tokens=1100), None, "prefill").exchanges) == 0
 
 
 def test_what_clients_put_around_a_question_takes_its_room() -> None:

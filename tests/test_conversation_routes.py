@@ -17,7 +17,7 @@ from serving import Answer, Player, Process, Server, brain_served, post, script,
 
 from brain import Citation, Registry, Result, specialist
 from brain.errors import BadRequest
-from brain.kept import File, Heading, Opened
+from brain.kept import File, Heading, History
 from brain.messages import Called, Chunk, Exchange, Part, Said, Steered
 from brain.wire.native import kept
 from brain.wire.native.kept import PAGE_BYTES
@@ -38,7 +38,7 @@ WAIT = 20.0
 
 
 def opened(*exchanges: Exchange, earlier: str | None = None, turn_id: str | None = None) -> dict[str, Any]:
-    found = Opened(HEADING, exchanges, [File(1, "a.txt", "text/plain", 12)], earlier)
+    found = History(HEADING, exchanges, [File(1, "a.txt", "text/plain", 12)], earlier)
     answer: dict[str, Any] = json.loads(kept.opened(found, lambda exchange: exchange.tokens or 7, turn_id))
     return answer
 

@@ -4,7 +4,7 @@ import asyncio
 
 from brain.errors import StoreError
 from brain.filing import Filing
-from brain.kept import Opened, Record
+from brain.kept import History, Record
 from brain.messages import Exchange, new_conversation_id
 
 
@@ -30,7 +30,7 @@ class Full:
     async def drop(self, record: Record) -> None:
         raise StoreError("What was said could not be taken back.", "ENOSPC")
 
-    async def conversation(self, *args: object, **more: object) -> Opened | None:
+    async def conversation(self, *args: object, **more: object) -> History | None:
         raise NotImplementedError
 
 

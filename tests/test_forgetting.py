@@ -78,5 +78,5 @@ def test_answers_that_are_kept_for_the_user_are_forgotten_with_any_conversation(
     registry.keep(("ada", "x"), Answer("x"), 60)
     registry.keep(("bob", "x"), Answer("x"), 60)
     asyncio.run(forgotten(registry, "ada", "c1"))
-    assert registry.recall(("ada", "x")) is None
-    assert registry.recall(("bob", "x")) == Answer("x")
+    assert registry.cached(("ada", "x")) is None
+    assert registry.cached(("bob", "x")) == Answer("x")

@@ -13,7 +13,7 @@ from serving import Player as Served
 from serving import brain_served
 
 from brain.ask import Ask, Attachment, Limits, Tool
-from brain.conversation import Window, recall
+from brain.conversation import Window, taken_up
 from brain.errors import BadRequest, ModelError
 from brain.events import (
     ApprovalRequired,
@@ -495,12 +495,12 @@ def test_the_next_turn_reads_the_same(resume: Resume) -> None:
 
     async def main() -> None:
         record = Record(1, "ada", "c")
-        conversation = recall(record, Exchange("", said="Hi"), Window(), None, resume)
+        conversation = taken_up(record, Exchange("", said="Hi"), Window(), None, resume)
         model = Player(["One. ", "Two."], ["Three."], resume=resume)
         turn = turn_of(model, conversation=conversation)
         await read(turn, lambda event: turn.steer("Be short!") if at_text("One")(event) else None)
         record = Record(2, "ada", "c", [turn.exchange], 1)
-        conversation = recall(record, Exchange("", said="Bye"), Window(), None, resume)
+        conversation = taken_up(record, Exchange("", said="Bye"), Window(), None, resume)
         later = messages(model.requests[0][0].content, conversation.exchanges, resume)
         assert later == [*model.requests[-1], Message("assistant", "Three.")]
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import msgspec
 
 from brain.events import Citation, StopReason
-from brain.kept import Entry, Heading, Item, Opened, entries
+from brain.kept import ChatMessage, Heading, History, Item, chat_messages
 from brain.messages import Called, Exchange, Part, Said, Steered
 from brain.wire.bodies import encoded
 
@@ -33,7 +33,7 @@ def heading(one: Heading) -> bytes:
     return encoded(_heading(one))
 
 
-def opened(found: Opened, weight: Callable[[Exchange], int], turn_id: str | None) -> bytes:
+def opened(found: History, weight: Callable[[Exchange], int], turn_id: str | None) -> bytes:
     """A conversation with its newest messages, oldest first; of very long ones, fewer.
 
     Args:
@@ -102,7 +102,7 @@ def _part_length(part: Part) -> int:
 
 
 def _messages(exchange: Exchange, weight: Callable[[Exchange], int]) -> Iterator[dict[str, Any]]:
-    asked, answer = entries(exchange)
+    asked, answer = chat_messages(exchange)
     yield {
         **_message(asked),
         "source": asked.source,
@@ -121,7 +121,7 @@ def _messages(exchange: Exchange, weight: Callable[[Exchange], int]) -> Iterator
     }
 
 
-def _message(entry: Entry) -> dict[str, Any]:
+def _message(entry: ChatMessage) -> dict[str, Any]:
     return {"id": entry.id or None, "role": entry.role, "time": msgspec.to_builtins(entry.time)}
 
 
