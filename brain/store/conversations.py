@@ -7,7 +7,7 @@ from typing import Any
 
 from brain.ask import Source
 from brain.errors import BadRequest
-from brain.kept import File, Heading, Interaction, Opened
+from brain.kept import File, Heading, History, Interaction
 from brain.messages import Exchange
 from brain.store import exchanges, rows, turns, words
 from brain.store.migrations import EXCHANGES
@@ -50,7 +50,7 @@ def headings(db: sqlite3.Connection, user: str, text: str, before: str | None, l
 
 def opened(
     db: sqlite3.Connection, user: str, conversation_id: str, before: str | None, limit: int, now: int
-) -> Opened | None:
+) -> History | None:
     """One of them, with the newest of its exchanges that came before the one that begins with question `before`.
 
     Raises:
@@ -73,7 +73,7 @@ def opened(
     files = db.execute(
         "SELECT id, name, type, size FROM file WHERE exchange BETWEEN ? AND ? ORDER BY id", (oldest, end)
     ).fetchall()
-    return Opened(
+    return History(
         _heading(db, (*row, 0), now, ()),
         seen,
         [File(*file) for file in files],

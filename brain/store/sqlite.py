@@ -16,7 +16,7 @@ from typing import Any
 
 from brain.ask import Attachment
 from brain.errors import StoreError
-from brain.kept import Category, Counts, Heading, Interaction, Item, Kind, Near, Opened, Record, Resting
+from brain.kept import Category, Counts, Heading, History, Interaction, Item, Kind, Near, Record, Resting
 from brain.messages import Exchange
 from brain.store import conversations, copies, exchanges, items, meaning, resting, taking, turns, users
 from brain.store.database import Database
@@ -148,7 +148,7 @@ class SQLite:
 
     async def conversation(
         self, user: str, conversation_id: str, *, before: str | None = None, limit: int = 50
-    ) -> Opened | None:
+    ) -> History | None:
         """One of them, with its newest exchanges.
 
         Args:
