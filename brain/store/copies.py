@@ -160,7 +160,7 @@ def _exchange(row: tuple[Any, ...], conversation: str) -> ExchangeRecord:
 def _items(db: sqlite3.Connection, user: int | None) -> Iterator[list[dict[str, Any]]]:
     found = db.execute(
         f"SELECT {rows.ITEM}, s.question_id FROM {rows.ITEMS} LEFT JOIN conversation m ON m.memory = i.key "
-        "LEFT JOIN exchange s ON s.key = m.taken WHERE i.user = ? ORDER BY i.key",
+        "LEFT JOIN exchange s ON s.key = m.summarised_to WHERE i.user = ? ORDER BY i.key",
         (user,),
     )
     while some := found.fetchmany(TOGETHER):

@@ -97,7 +97,8 @@ def settle(db: sqlite3.Connection, conversation: int) -> None:
     db.execute(
         "UPDATE conversation SET updated = "
         "(SELECT coalesce(answered, asked) FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1), "
-        "fresh = EXISTS (SELECT 1 FROM exchange WHERE conversation = conversation.key AND told = 1 AND key > taken) "
+        "unsummarised = EXISTS "
+        "(SELECT 1 FROM exchange WHERE conversation = conversation.key AND told = 1 AND key > summarised_to) "
         "WHERE key = ?",
         (*span(conversation), conversation),
     )

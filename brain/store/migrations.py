@@ -32,15 +32,15 @@ _TABLES = (
         bytes INTEGER NOT NULL DEFAULT 0,
         messages INTEGER NOT NULL DEFAULT 0,
         memory INTEGER REFERENCES item ON DELETE SET NULL,
-        taken INTEGER NOT NULL DEFAULT 0,
-        fresh INTEGER NOT NULL DEFAULT 0,
+        summarised_to INTEGER NOT NULL DEFAULT 0,
+        unsummarised INTEGER NOT NULL DEFAULT 0,
         claimed INTEGER NOT NULL DEFAULT 0,
         title TEXT NOT NULL DEFAULT '',
         UNIQUE (user, id)
     ) STRICT""",
     "CREATE INDEX conversation_newest ON conversation (user, updated)",
     "CREATE INDEX conversation_memory ON conversation (memory) WHERE memory IS NOT NULL",
-    "CREATE INDEX conversation_resting ON conversation (updated) WHERE fresh = 1",
+    "CREATE INDEX conversation_resting ON conversation (updated) WHERE unsummarised = 1",
     """CREATE TABLE exchange (
         key INTEGER PRIMARY KEY,
         conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,

@@ -16,9 +16,11 @@ CLAIM = 300 * SECOND
 def resting(db: sqlite3.Connection, before: int, limit: int, now: int) -> list[Resting]:
     """Conversations in which nothing happened since `before`, and of which a memory is to be made; each is claimed."""
     found = db.execute(
-        "SELECT c.key, u.name, c.id, c.title, c.taken, c.memory FROM conversation c JOIN user u ON u.key = c.user "
-        "WHERE c.fresh = 1 AND c.updated < ? AND c.claimed <= ? AND NOT EXISTS "
-        "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '' AND until > ?) ORDER BY c.updated LIMIT ?",
+        "SELECT c.key, u.name, c.id, c.title, c.summarised_to, c.memory "
+        "FROM conversation c JOIN user u ON u.key = c.user "
+        "WHERE c.unsummarised = 1 AND c.updated < ? AND c.claimed <= ? AND NOT EXISTS "
+        "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '' AND until > ?) "
+        "ORDER BY c.updated LIMIT ?",
         (before, now, now, limit),
     ).fetchall()
     db.executemany("UPDATE conversation SET claimed = ? WHERE key = ?", [(now + CLAIM, row[0]) for row in found])
@@ -35,13 +37,19 @@ def rested(db: sqlite3.Connection, resting: Resting, item: Item | None) -> None:
         memory = items.put(db, resting.user, item)
         db.execute("UPDATE conversation SET memory = ? WHERE key = ?", (memory, conversation))
         db.execute("DELETE FROM item WHERE key = ? AND key <> ?", (row[0], memory))
-    db.execute("UPDATE conversation SET taken = ?, claimed = 0 WHERE key = ?", (resting.upto, conversation))
+    db.execute("UPDATE conversation SET summarised_to = ?, claimed = 0 WHERE key = ?", (resting.upto, conversation))
     exchanges.settle(db, conversation)
 
 
 def _resting(
-    db: sqlite3.Connection, key: int, user: str, conversation_id: str, title: str, taken: int, memory: int | None
+    db: sqlite3.Connection,
+    key: int,
+    user: str,
+    conversation_id: str,
+    title: str,
+    summarised_to: int,
+    memory: int | None,
 ) -> Resting:
-    newest = exchanges.told(db, key, taken, exchanges.span(key)[1], TAKEN_MOST)
+    newest = exchanges.told(db, key, summarised_to, exchanges.span(key)[1], TAKEN_MOST)
     earlier = next((item for _, item in items.of_keys(db, [] if memory is None else [memory])), None)
     return Resting(user, conversation_id, title, [rows.exchange_of(row) for row in newest], earlier, newest[-1][0])

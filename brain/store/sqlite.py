@@ -45,7 +45,7 @@ class SQLite:
         self._makes_room = path is None
         self._clock = clock
         self._owner = secrets.token_hex(8)
-        self._held: set[int] = set()
+        self._leased: set[int] = set()
         self._sketches = Sketches()
         self._leaving: set[asyncio.Task[None]] = set()
         self._prolonging: asyncio.Task[None] | None = None
@@ -110,7 +110,7 @@ class SQLite:
         except asyncio.CancelledError:
             beginning.add_done_callback(self._abandon)
             raise
-        self._held.add(record.key)
+        self._leased.add(record.key)
         return record
 
     async def end(self, record: Record, exchange: Exchange) -> None:
@@ -118,7 +118,7 @@ class SQLite:
 
         It may be called again, with more of the same.
         """
-        self._held.discard(record.key)
+        self._leased.discard(record.key)
         copied = replace(exchange, parts=list(exchange.parts))  # which may grow while it is written
         await self._database.write(
             lambda db: turns.end(db, record.key, copied, self._now(), makes_room=self._makes_room)
@@ -126,7 +126,7 @@ class SQLite:
 
     async def drop(self, record: Record) -> None:
         """Removes a question whose turn could not begin: no trace of it is left."""
-        self._held.discard(record.key)
+        self._leased.discard(record.key)
         await self._database.write(lambda db: exchanges.remove(db, record.key))
 
     async def told(self, user: str, conversation_id: str, recent: int) -> Record:
@@ -304,7 +304,7 @@ class SQLite:
         """Says every few seconds of all turns of this process that they still run."""
         while True:
             await asyncio.sleep(PROLONG_SECONDS)
-            lease, keys = Lease(self._owner, self._now()), tuple(self._held)
+            lease, keys = Lease(self._owner, self._now()), tuple(self._leased)
             if keys:
                 try:
                     await self._database.write(partial(turns.prolong, keys=keys, lease=lease), durable=False)

@@ -218,7 +218,9 @@ class _Taking:
             (self.owner, conversation_id, upto),
         ).fetchone()
         if row is not None:
-            self.db.execute("UPDATE conversation SET memory = ?, taken = ? WHERE key = ?", (memory, row[1], row[0]))
+            self.db.execute(
+                "UPDATE conversation SET memory = ?, summarised_to = ? WHERE key = ?", (memory, row[1], row[0])
+            )
             exchanges.settle(self.db, row[0])
 
     def _leave(self) -> None:

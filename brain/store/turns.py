@@ -16,7 +16,7 @@ from brain.store import exchanges, room, rows
 from brain.store.rows import SECOND
 
 LEASE = 15 * SECOND
-_HELD_NO_MORE = {"replaces": None, "until": None, "owner": None}
+_LEASED_NO_MORE = {"replaces": None, "until": None, "owner": None}
 
 
 class Lease(NamedTuple):
@@ -47,7 +47,7 @@ def begin(
     Raises:
         BadRequest: `busy`, `not_found` (what is to be replaced), or `too_large`.
     """
-    conversation = _held(db, user, conversation_id, lease)
+    conversation = _leased(db, user, conversation_id, lease)
     replaced = None if replaces is None else _named(db, conversation, replaces)
     attached = renumbered(tuple(files), after=_last_file(db, conversation))
     key = _file_question(db, conversation, question, attached, replaced, lease)
@@ -84,7 +84,7 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int, *, makes
         return
     db.execute("DELETE FROM exchange WHERE conversation = ? AND key >= ? AND key < ?", (conversation, replaced, key))
     columns = {**rows.question_columns(exchange), **rows.answer_columns(exchange, now)}
-    exchanges.update(db, key, {**columns, **_HELD_NO_MORE})
+    exchanges.update(db, key, {**columns, **_LEASED_NO_MORE})
     exchanges.measure(db, key)
     exchanges.index(db, key)
     exchanges.settle(db, conversation)
@@ -130,7 +130,7 @@ def user_key(db: sqlite3.Connection, user: str) -> int:
     return exchanges.insert(db, "user", {"name": user}) if row is None else int(row[0])
 
 
-def _held(db: sqlite3.Connection, user: str, conversation_id: str, lease: Lease) -> int:
+def _leased(db: sqlite3.Connection, user: str, conversation_id: str, lease: Lease) -> int:
     """The conversation, new or old, of which no other turn runs."""
     number = user_key(db, user)
     row = db.execute("SELECT key FROM conversation WHERE user = ? AND id = ?", (number, conversation_id)).fetchone()
@@ -169,8 +169,8 @@ def _file_question(
     """Files a question with its files; its key."""
     is_first = not exchanges.has_any(db, conversation)
     numbers = rows.encoded([file.id for file in files])
-    held = {"files": numbers, "replaces": replaced, "until": lease.until, "owner": lease.owner}
-    columns = {**rows.question_columns(question), **exchanges.asked_columns(question, lease.now), **held}
+    leased = {"files": numbers, "replaces": replaced, "until": lease.until, "owner": lease.owner}
+    columns = {**rows.question_columns(question), **exchanges.asked_columns(question, lease.now), **leased}
     key = exchanges.add(db, conversation, {**columns, "messages": rows.messages_in(question)})
     for file in files:
         exchanges.add_file(db, conversation, key, file)
@@ -182,7 +182,7 @@ def _file_question(
 
 
 def _interrupt(db: sqlite3.Connection, key: int) -> None:
-    exchanges.update(db, key, {"outcome": "interrupted", **_HELD_NO_MORE})
+    exchanges.update(db, key, {"outcome": "interrupted", **_LEASED_NO_MORE})
     exchanges.index(db, key)
 
 
