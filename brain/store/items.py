@@ -96,8 +96,13 @@ def put(db: sqlite3.Connection, user: str, item: Item) -> int:
 
 
 def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
-    """Removes an item; whether there was one."""
-    return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (known(db, user), item_id)).rowcount > 0
+    """Removes an item, and that others may contradict it; whether there was one."""
+    number = known(db, user)
+    mention = "SELECT key, against FROM item WHERE user = ? AND instr(against, ?)"
+    for key, against in db.execute(mention, (number, f'"{item_id}"')).fetchall():
+        left = [other for other in rows.decoded(against, list[str]) if other != item_id]
+        db.execute("UPDATE item SET against = ? WHERE key = ?", (rows.encoded(left), key))
+    return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
 
 
 def by_words(

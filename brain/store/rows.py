@@ -89,15 +89,15 @@ def _row_of(part: Part) -> PartRow:
     if isinstance(part, Steered):
         return SteeredRow(part.text, part.turn_pass)
     return CalledRow(
-        part.call_id,
-        part.name,
-        None if part.params is None else dict(part.params),
-        part.marker,
-        part.block,
-        part.turn_pass,
-        part.outcome,
-        tuple(part.citations),
-        part.outside,
+        call_id=part.call_id,
+        name=part.name,
+        params=None if part.params is None else dict(part.params),
+        marker=part.marker,
+        block=part.block,
+        turn_pass=part.turn_pass,
+        outcome=part.outcome,
+        citations=tuple(part.citations),
+        outside=part.outside,
     )
 
 
@@ -112,15 +112,15 @@ def _part_of(row: PartRow) -> Part:
     if isinstance(row, SteeredRow):
         return Steered(row.text, row.turn_pass)
     return Called(
-        row.call_id,
-        row.name,
-        row.params,
-        row.marker,
-        row.outcome,
-        row.block,
-        row.citations,
-        row.turn_pass,
-        row.outside,
+        call_id=row.call_id,
+        name=row.name,
+        params=row.params,
+        marker=row.marker,
+        outcome=row.outcome,
+        block=row.block,
+        citations=row.citations,
+        turn_pass=row.turn_pass,
+        outside=row.outside,
     )
 
 
@@ -169,22 +169,22 @@ def exchange_of(row: Sequence[Any]) -> Exchange:
     _, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, outside, *texts = row
     said, question, before, behind, parts = texts
     return Exchange(
-        question,
-        parts_of(_parts(parts)),
-        _messages(before),
-        _messages(behind),
-        answer_id,
-        question_id,
-        said,
-        _ids(files),
-        source,
-        moment(asked),
-        None if answered is None else moment(answered),
-        outcome,
-        model,
-        tokens,
-        _names(recalled),
-        bool(outside),
+        question=question,
+        parts=parts_of(_parts(parts)),
+        before=_messages(before),
+        behind=_messages(behind),
+        answer_id=answer_id,
+        question_id=question_id,
+        said=said,
+        files=_ids(files),
+        source=source,
+        asked=moment(asked),
+        answered=None if answered is None else moment(answered),
+        outcome=outcome,
+        model=model,
+        tokens=tokens,
+        recalled=_names(recalled),
+        outside=bool(outside),
     )
 
 
@@ -206,18 +206,18 @@ def item_columns(item: Item) -> dict[str, Any]:
 
 def item_of(row: Sequence[Any]) -> Item:
     """The item of a row of `ITEM`."""
-    number, kind, text, created, updated, category, mutable, conversation, message, outside, was, against = row
+    item_id, kind, text, created, updated, category, mutable, conversation, message, outside, was, against = row
     return Item(
-        number,
-        kind,
-        text,
-        moment(created),
-        moment(updated),
-        category,
-        bool(mutable),
-        conversation,
-        message,
-        bool(outside),
-        _formers(was),
-        _names(against),
+        id=item_id,
+        kind=kind,
+        text=text,
+        created=moment(created),
+        updated=moment(updated),
+        category=category,
+        mutable=bool(mutable),
+        conversation_id=conversation,
+        message_id=message,
+        outside=bool(outside),
+        was=_formers(was),
+        against=_names(against),
     )
