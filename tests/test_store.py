@@ -258,6 +258,36 @@ def test_who_leaves_while_it_begins_leaves_no_trace(path: Path | None) -> None:
     run(path, test)
 
 
+def test_a_question_that_cannot_be_removed_keeps_nothing_from_closing(
+    path: Path | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with kept(path) as store:
+            beginning = asyncio.create_task(store.begin("ada", "c", asked("One"), ()))
+            await asyncio.sleep(0)
+            beginning.cancel()
+            await store._database.outside(lambda db: db.execute("PRAGMA query_only = ON"))
+        with pytest.raises(RuntimeError, match="shutdown"):
+            await store.conversations("ada")
+
+    asyncio.run(main())
+    sentence = "the question of somebody who left could not be removed: "
+    assert [record.getMessage().partition("What")[0] for record in caplog.records] == [sentence]
+
+
+def test_who_leaves_at_the_end_leaves_no_trace(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with kept(tmp_path / "brain.db") as store:
+            beginning = asyncio.create_task(store.begin("ada", "c", asked("One"), ()))
+            await asyncio.sleep(0)
+            beginning.cancel()
+            await asyncio.sleep(0)
+        async with kept(tmp_path / "brain.db") as store:
+            assert await store.users() == []
+
+    asyncio.run(main())
+
+
 def test_an_end_that_nobody_waits_for_is_written(path: Path | None) -> None:
     async def test(store: SQLite) -> None:
         record = await store.begin("ada", "c", asked("One"), ())

@@ -15,7 +15,7 @@ from tempfile import SpooledTemporaryFile
 from typing import Any
 
 from brain.ask import Attachment
-from brain.errors import StoreError
+from brain.errors import BadRequest, StoreError
 from brain.kept import Category, Counts, Heading, History, Interaction, Item, Kind, Near, Record, Resting
 from brain.messages import Exchange
 from brain.store import conversations, copies, exchanges, items, meaning, resting, taking, turns, users
@@ -108,7 +108,7 @@ class SQLite:
         try:
             record = await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            beginning.add_done_callback(self._abandon)
+            self._abandon(beginning)
             raise
         self._leased.add(record.key)
         return record
@@ -294,11 +294,18 @@ class SQLite:
         return round(self._clock() * SECOND)
 
     def _abandon(self, beginning: "asyncio.Future[Record]") -> None:
-        """Drops what was begun for somebody who left meanwhile."""
-        if beginning.exception() is None:
-            leaving = asyncio.create_task(self.drop(beginning.result()))
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
+        """Drops what is begun for somebody who left meanwhile."""
+        leaving = asyncio.create_task(self._drop_late(beginning), name="leaving")
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
+    async def _drop_late(self, beginning: "asyncio.Future[Record]") -> None:
+        try:
+            await self.drop(await beginning)
+        except BadRequest:
+            return  # nothing was begun
+        except StoreError as error:
+            log.warning("the question of somebody who left could not be removed: %s", error)
 
     async def _prolong(self) -> None:
         """Says every few seconds of all turns of this process that they still run."""
