@@ -24,7 +24,7 @@ from brain.memory.recall import Asked
 from brain.memory.recent import Recent
 from brain.memory.resting import Writer
 from brain.memory.shelf import Shelf
-from brain.memory.statements import category_of, judged
+from brain.memory.statements import Verdict, category_of, judged
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
 from brain.memory.view import UserMemory
 from brain.messages import Exchange
@@ -187,13 +187,22 @@ class Memory:
         text = _by_hand(text, FACT_LENGTH)
         async with self._items.writing(user):
             verdict = await asyncio.to_thread(judged, text, *await self._items.alike(user, text))
-            now = self._now()
-            others = (verdict.corrects,) if verdict.corrects is not None else verdict.against
-            item = verdict.same or Item(await self._items.new_id(user), "fact", text, now, now)
-            category = category or item.category or category_of(text)
-            item = replace(item, text=text, updated=now, category=category, mutable=mutable)
-            await self._items.put(user, replace(item, against=tuple(other.id for other in others)))
-            return replace(item, against=tuple(other.id for other in others))
+            item = verdict.same
+            item = await self._new(user, text, verdict) if item is None else self._said_by_hand(item, text)
+            item = replace(item, category=category or item.category or category_of(text), mutable=mutable)
+            await self._items.put(user, item)
+            return item
+
+    async def _new(self, user: str, text: str, verdict: Verdict) -> Item:
+        now = self._now()
+        others = (verdict.corrects,) if verdict.corrects is not None else verdict.against
+        item = Item(await self._items.new_id(user), "fact", text, now, now)
+        return replace(item, against=tuple(other.id for other in others))
+
+    def _said_by_hand(self, item: Item, text: str) -> Item:
+        """The item with a text of the user's hand, which no message has unless it is the same."""
+        message_id = item.message_id if text == item.text else None
+        return self._items.said_anew(item, text, item.conversation_id, message_id)
 
     async def change(
         self,
@@ -231,7 +240,7 @@ class Memory:
         if text != item.text and not item.mutable and not unlocked:
             sentence = "This fact is immutable; send mutable: true with its new text, or delete it."
             raise BadRequest(sentence, "text", code="immutable", status=409)
-        return self._items.said_anew(item, text, item.conversation_id)
+        return self._said_by_hand(item, text)
 
     async def erase(self, user: str, item_id: str) -> bool:
         """Removes a fact or a memory; whether there was one."""
