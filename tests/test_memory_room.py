@@ -523,12 +523,55 @@ def test_the_user_writes_changes_and_removes_by_hand() -> None:
             clock.on(days=1)
             blue = await memory.change("ada", item.id, text="My boat is blue", mutable=True, category="personal")
             assert (blue.text, blue.mutable, blue.category, blue.created) == ("My boat is blue", True, "personal", NOON)
-            assert [former.text for former in blue.was] == ["my boat is red"]
+            assert [former.text for former in blue.was] == ["My boat is red", "my boat is red"]
             green = await memory.write("ada", "My boat is green")
             assert (green.id != item.id, green.against) == (True, (item.id,))
             assert await memory.erase("ada", item.id)
             assert not await memory.erase("ada", item.id)
             assert texts(await memory.items("ada", words="boat")) == ["My boat is green"]
+
+    run(test())
+
+
+def test_who_writes_a_known_fact_in_other_words_loses_nothing_of_it() -> None:
+    async def test() -> None:
+        async with kept() as (memory, store, clock):
+            await talked(store, "ada", "c1", ("coffee makes me nervous", "ok"))
+            (like,) = await saved(memory, "I like coffee in the morning")
+            history = await store.conversation("ada", "c1")
+            assert history is not None
+            asked = history.exchanges[0].question_id
+            mine = memory.view("ada", "c1", lambda: ("coffee makes me nervous",), asked)
+            nervous = (await mine.save("coffee makes me nervous")).item
+            clock.on(days=1)
+            again = await memory.write("ada", "coffee makes me nervous")
+            assert (again.against, again.was, again.message_id) == ((like.id,), (), asked)
+            told = await memory.write("ada", "Coffee makes the user nervous", mutable=False)
+            assert (told.id, told.text, told.against) == (nervous.id, "Coffee makes the user nervous", (like.id,))
+            assert told.was == (Former("coffee makes me nervous", NOON + timedelta(days=1)),)
+            assert (told.conversation_id, told.message_id, told.created) == ("c1", None, NOON)
+            assert await memory.item("ada", nervous.id) == told
+
+    run(test())
+
+
+def test_what_is_erased_contradicts_nothing_any_more() -> None:
+    async def test() -> None:
+        async with kept() as (memory, _, _):
+            first, second = await saved(memory, "I like coffee in the morning", "I like coffee in the evening")
+            third = (await view(memory, "coffee makes me nervous").save("coffee makes me nervous")).item
+            assert set(third.against) == {first.id, second.id}
+            (bobs,) = await saved(memory, "I like coffee", user="bob")
+            await view(memory).forget(first.id)
+            await memory.erase("bob", second.id)
+            found = await memory.item("ada", third.id)
+            assert found is not None
+            assert found.against == (second.id,)
+            await memory.erase("ada", second.id)
+            found = await memory.item("ada", third.id)
+            assert found is not None
+            assert found.against == ()
+            assert bobs.against == ()
 
     run(test())
 

@@ -98,10 +98,9 @@ def put(db: sqlite3.Connection, user: str, item: Item) -> int:
 def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
     """Removes an item, and that others may contradict it; whether there was one."""
     number = known(db, user)
-    mention = "SELECT key, against FROM item WHERE user = ? AND instr(against, ?)"
-    for key, against in db.execute(mention, (number, f'"{item_id}"')).fetchall():
-        left = [other for other in rows.decoded(against, list[str]) if other != item_id]
-        db.execute("UPDATE item SET against = ? WHERE key = ?", (rows.encoded(left), key))
+    others = "(SELECT json_group_array(value) FROM json_each(item.against) WHERE value <> ?)"
+    mention = f"UPDATE item SET against = {others} WHERE user = ? AND instr(against, ?)"
+    db.execute(mention, (item_id, number, rows.encoded(item_id)))
     return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
 
 
