@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from brain.models.builtin import Builtin
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.sampling import UNSAID, Sampling
+from brain.store.sqlite import SQLite
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -79,6 +81,7 @@ async def memories(memory: Memory, user: str = "ada", count: int = 1) -> list[It
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.memory.background.LOOK_SECONDS", (0.02, 0.02))
     monkeypatch.setattr("brain.memory.background.FIRST_PAUSE", 0.02)
+    monkeypatch.setattr("brain.memory.background.IDLE_SECONDS", 0.02)
 
 
 LUNCH = ("I plan a lunch for Nora on Sunday", "Shall I suggest a menu?")
@@ -94,14 +97,15 @@ async def with_vectors(toy: Toy, *facts: str) -> Any:
             await memory.write("ada", fact, "knowledge")
         async with memory.running(toy):
             if not toy.broken and not toy.blind:
-
-                async def embedded() -> bool:
-                    meaning = memory._items.meaning
-                    assert meaning is not None
-                    return meaning.grade is not None and not await store.lacking(meaning.grade.key, 1)
-
-                await until(embedded)
+                await until(partial(embedded, memory, store))
             yield memory
+
+
+async def embedded(memory: Memory, store: SQLite) -> bool:
+    """Whether all have their vectors."""
+    meaning = memory._items.meaning
+    assert meaning is not None
+    return meaning.grade is not None and not await store.lacking(meaning.grade.key, 1)
 
 
 def test_what_is_meant_is_recalled_although_no_word_of_it_is_said() -> None:
@@ -300,6 +304,49 @@ def test_the_key_of_a_model_does_not_depend_on_rounding() -> None:
     turned = [row[::-1] for row in rows]
     assert graded("m", rows).key == graded("m", noisy).key
     assert graded("m", rows).key != graded("m", turned).key
+
+
+def test_vectors_are_made_when_no_turn_runs() -> None:
+    async def test() -> None:
+        toy, looks, idle = Toy(), 0, False
+
+        def is_idle() -> bool:
+            nonlocal looks
+            looks += 1
+            return idle
+
+        async with kept() as (memory, store, _):
+            await memory.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.running(toy, is_idle):
+
+                async def looked(more: int = 5) -> bool:
+                    return looks >= more
+
+                await until(looked)
+                assert toy.asked == []
+                idle = True
+                await until(partial(embedded, memory, store))
+                idle = False
+                await memory.write("ada", "The bins go out.", "knowledge")
+                looks, asked = 0, len(toy.asked)
+                await until(looked)
+                assert len(toy.asked) == asked
+                idle = True
+                await until(partial(embedded, memory, store))
+
+    run(test())
+
+
+def test_where_turns_never_end_vectors_are_made_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.05)
+
+    async def test() -> None:
+        async with kept() as (memory, store, _):
+            await memory.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.running(Toy(), lambda: False):
+                await until(partial(embedded, memory, store))
+
+    run(test())
 
 
 # summaries

@@ -20,7 +20,7 @@ VECTORS_SECONDS = 60.0
 """How often is looked for what lacks a vector, when nothing was saved here."""
 LOOK_SECONDS = (1.0, 60.0)
 IDLE_SECONDS = 0.2
-"""How often is looked whether a turn began, which the model is left to at once."""
+"""How often is looked whether turns run: the model is left to them at once, until they end."""
 PATIENCE_SECONDS = 60.0
 """After so long without a moment in which no turn runs, one piece of work is done beside them."""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
@@ -59,7 +59,6 @@ class Background:
         self._pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic)
         self._failures: Counter[tuple[str, str]] = Counter()
         self._interrupted: Counter[tuple[str, str]] = Counter()
-        self._worked = time.monotonic()
         self.saved = asyncio.Event()
 
     async def embed(self) -> None:
@@ -78,9 +77,15 @@ class Background:
         least, most = LOOK_SECONDS
         pause = min(most, max(least, self._rest.total_seconds() / 10))
         while True:
-            may = self._idle() or time.monotonic() - self._worked >= PATIENCE_SECONDS
-            if not may or not self._pauses.over or not await self._safely(self._summarise_next):
+            await self._moment()
+            if not self._pauses.over or not await self._safely(self._summarise_next):
                 await asyncio.sleep(pause)
+
+    async def _moment(self) -> None:
+        """Waits for one in which no turn runs, as long as there is patience for it."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not self._idle() and time.monotonic() < until:  # noqa: ASYNC110 - turns tell nobody that they end
+            await asyncio.sleep(IDLE_SECONDS)
 
     async def _safely(self, work: Callable[[], Awaitable[bool]]) -> bool:
         """Does a piece of work; what goes wrong is logged, and ends nothing but the piece."""
@@ -94,12 +99,17 @@ class Background:
         return False
 
     async def _embed_all(self) -> bool:
-        """Nobody is asked for vectors as long as there is nothing to make any of."""
-        if not await self._shelf.lacking(_ANY, 1) or not await self._meaning.examined():
+        """Nobody is asked for vectors as long as there is nothing to make any of, nor beside turns."""
+        if self._meaning.grade is None:
+            if not await self._shelf.lacking(_ANY, 1):
+                return False
+            await self._moment()
+        if not await self._meaning.examined():
             return False
         assert self._meaning.grade is not None
         key = self._meaning.grade.key
         while rows := await self._shelf.lacking(key, BATCH):
+            await self._moment()
             vectors = await self._meaning.of([item.text for _, item in rows])
             if vectors is None:
                 return False
@@ -109,7 +119,6 @@ class Background:
 
     async def _summarise_next(self) -> bool:
         """Takes on one conversation; whether there was one, and it went well."""
-        self._worked = time.monotonic()
         for resting in await self._shelf.resting(self._now() - self._rest, 1):
             return await self._summarise(resting)
         return False
