@@ -169,7 +169,7 @@ class Engine:
             user, conversation_id, lambda: self.store.delete(user, conversation_id), stops=True
         )
         self.turns.forget(conversation_id, user)
-        self.memory.forgotten(user, conversation_id)
+        self.memory.forgotten(user)
         left = await forgotten(self.registry, user, conversation_id)
         if left:
             names = " and ".join(left)

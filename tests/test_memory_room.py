@@ -252,13 +252,13 @@ def test_what_ended_is_known_without_the_store() -> None:
     run(test())
 
 
-def test_what_is_deleted_is_gone_from_the_hot_part_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_deleted_is_gone_from_the_hot_part_at_once() -> None:
     async def test() -> None:
         async with kept() as (memory, store, _):
             await talked(store, "ada", "c1", ("first", "1"))
             assert len(await view(memory).recent(50)) == 1
             await store.delete("ada", "c1")
-            memory.forgotten("ada", "c1")
+            memory.forgotten("ada")
             assert await view(memory).recent(50) == []
 
     run(test())

@@ -87,9 +87,9 @@ class Memory:
     async def _recalled(self, user: str, message: str, present: Collection[str]) -> Recalled:
         if not await self._has_any(user):
             return Recalled()
-        found = await self._items.looked_up(user, message, Asked(message).words, ALL)
-        relevant = recall.ranked(message, found)
-        items = recall.chosen(relevant, await self._about(user), self._tokens, present)
+        asked = Asked(message)
+        found = await self._items.looked_up(user, message, asked.words, ALL)
+        items = recall.chosen(recall.ranked(found, asked), await self._about(user), self._tokens, present)
         return Recalled(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
 
     async def _has_any(self, user: str) -> bool:
@@ -129,8 +129,8 @@ class Memory:
             said, answer = exchange.said, exchange.visible
             self._recent.add(user, Interaction(conversation_id, exchange.asked, said, answer, exchange.outside))
 
-    def forgotten(self, user: str, conversation_id: str | None = None) -> None:
-        """A conversation, or all of a user, was removed from the store."""
+    def forgotten(self, user: str) -> None:
+        """Something of a user was removed from the store."""
         self._recent.forget(user)
         self._flags.pop(user, None)
 

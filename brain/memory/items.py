@@ -57,7 +57,7 @@ class Items:
         """What fits some words best."""
         question = words[:QUESTION_LENGTH]
         found = await self.looked_up(user, question, question, kinds)
-        return recall.ranked(question, found, strict=False)[: max(0, most)]
+        return recall.ranked(found)[: max(0, most)]
 
     async def alike(self, user: str, text: str) -> tuple[list[Item], set[str]]:
         """Known facts that a new one may have to do with, and the ids of those that mean something alike."""

@@ -43,17 +43,16 @@ class Found:
         object.__setattr__(self, "items", items)
 
 
-def ranked(question: str, found: Found, *, strict: bool = True) -> list[Item]:
+def ranked(found: Found, asked: "Asked | None" = None) -> list[Item]:
     """The items that belong to a question, best first. Meaning weighs more than words: it finds other wordings.
 
     Args:
-        strict: whether a single word in common may be too little, as for what nobody looked for.
+        asked: the question, where nobody looked for something: a single word in common may be too little then.
     """
     most = max((score for _, score in found.by_words), default=0.0) or 1.0
-    asked = Asked(question)
-    shares = {item.id: score / most for item, score in found.by_words if not strict or asked.fits(item)}
+    shares = {item.id: score / most for item, score in found.by_words if asked is None or asked.fits(item)}
     width = max(found.own - found.floor, 0.05)
-    by_meaning = found.by_meaning if asked.words or not strict else ()
+    by_meaning = found.by_meaning if asked is None or asked.words else ()
     near = {item.id: (cosine - found.floor) / width for item, cosine in by_meaning if cosine >= found.floor}
 
     def score(item_id: str) -> float:

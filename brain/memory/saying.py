@@ -164,7 +164,7 @@ def _agree(sentence: str, wanted: Sequence[str], sources: Sequence[Clause]) -> b
     said = [word for clause in sources for word in clause.words]
     if negated(told) != negated(said):
         return False
-    if any(not told & kind for kind in (UNREAL,) if kind.intersection(said)):
+    if not told & UNREAL and UNREAL.intersection(said):
         return False
     if not told & PAST and PAST.intersection(said) and "born" not in told:
         return False
