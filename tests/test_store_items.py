@@ -1,6 +1,7 @@
 import asyncio
 import math
 import random
+import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -175,6 +176,50 @@ def test_items_are_found_by_their_meaning(path: Path | None) -> None:
         await store.put("ada", fact("f3", "new"))
         await store.embed("m", [("ada", "f3", "new", [1.0, 0.0, 0.0])])
         assert ids(await store.by_meaning("ada", near, kinds=BOTH, limit=5)) == ["f3", "f2"]
+
+    run(path, test)
+
+
+def test_what_lacks_a_vector_is_found_whichever_models_there_were(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        for n in range(3):
+            await store.put("ada", fact(f"f{n}", f"{n}"))
+        await store.embed("m", [("ada", f"f{n}", f"{n}", [1.0, 0.0]) for n in range(3)])
+        for model in ("a", "z"):
+            assert [item.id for _, item in await store.lacking(model, 9)] == ["f0", "f1", "f2"]
+            await store.embed(model, [("ada", f"f{n}", f"{n}", [0.0, 1.0]) for n in range(2)])
+            assert [item.id for _, item in await store.lacking(model, 9)] == ["f2"]
+        assert await store.lacking("m", 9) == []
+        assert len(await store.by_meaning("ada", Near("m", [1.0, 0.0]), kinds=BOTH, limit=9)) == 3
+        await store.put("ada", fact("f1", "another"))
+        assert [[item.id for _, item in await store.lacking(model, 9)] for model in "amz"] == [
+            ["f1", "f2"], ["f1"], ["f1", "f2"]
+        ]  # fmt: skip
+        assert len(await store.lacking("a", 1)) == 1
+
+    run(path, test)
+
+
+def test_what_lacks_no_vector_is_not_looked_at(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        for n in range(300):
+            await store.put("ada", fact(f"f{n}", f"{n}"))
+        await store.embed("m", [("ada", f"f{n}", f"{n}", [1.0]) for n in range(299)])
+        steps = 0
+
+        def step() -> None:
+            nonlocal steps
+            steps += 1
+
+        def looked(db: sqlite3.Connection) -> list[tuple[str, Item]]:
+            db.set_progress_handler(step, 1)
+            try:
+                return meaning.lacking(db, "m", 32)
+            finally:
+                db.set_progress_handler(None, 1)
+
+        assert [item.id for _, item in await store._database.read(looked)] == ["f299"]
+        assert steps < 300
 
     run(path, test)
 

@@ -63,13 +63,20 @@ def by_meaning(
 
 
 def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, Item]]:
-    """Items that have no vector of this model, each with its user."""
-    found = db.execute(
-        f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user "
-        "WHERE NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = ?) ORDER BY i.key LIMIT ?",
-        (model, limit),
-    )
-    return [(row[0], rows.item_of(row[1:])) for row in found]
+    """Items that have no vector of this model, each with its user.
+
+    An item knows the model of its newest vector, so that those of this model, mostly all, are passed over in the index.
+    """
+    found: list[tuple[str, Item]] = []
+    for side in "<>":
+        some = db.execute(
+            f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user WHERE i.embedded {side} ? "
+            "AND NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = ?) "
+            "ORDER BY i.embedded, i.key LIMIT ?",
+            (model, model, limit - len(found)),
+        )
+        found += [(row[0], rows.item_of(row[1:])) for row in some]
+    return found
 
 
 def embed(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
@@ -86,7 +93,7 @@ def embed(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, 
                 "INSERT OR REPLACE INTO vector (item, user, kind, model, signs, value) VALUES (?, ?, ?, ?, ?, ?)",
                 (*row, model, _signs(value), struct.pack(f"<{len(value)}e", *value)),
             )
-            db.execute("UPDATE user SET revision = revision + 1 WHERE key = ?", (row[1],))
+            db.execute("UPDATE item SET embedded = ? WHERE key = ?", (model, row[0]))
 
 
 def _read(db: sqlite3.Connection, user: int, model: str) -> Signs:

@@ -97,6 +97,7 @@ _TABLES = (
         conversation INTEGER REFERENCES conversation ON DELETE SET NULL,
         exchange INTEGER REFERENCES exchange ON DELETE SET NULL,
         bytes INTEGER NOT NULL,
+        embedded TEXT NOT NULL DEFAULT '',
         text TEXT NOT NULL,
         was TEXT NOT NULL DEFAULT '[]',
         against TEXT NOT NULL DEFAULT '[]',
@@ -105,6 +106,7 @@ _TABLES = (
     "CREATE INDEX item_newest ON item (user, created)",
     "CREATE INDEX item_conversation ON item (conversation) WHERE conversation IS NOT NULL",
     "CREATE INDEX item_exchange ON item (exchange) WHERE exchange IS NOT NULL",
+    "CREATE INDEX item_embedded ON item (embedded)",
     """CREATE TABLE vector (
         key INTEGER PRIMARY KEY,
         user INTEGER NOT NULL,
@@ -153,6 +155,7 @@ _TRIGGERS = (
     END""",
     """CREATE TRIGGER item_said_otherwise AFTER UPDATE OF text ON item WHEN new.text <> old.text BEGIN
         DELETE FROM vector WHERE item = new.key;
+        UPDATE item SET embedded = '' WHERE key = new.key;
     END""",
     """CREATE TRIGGER item_removed AFTER DELETE ON item BEGIN
         UPDATE user SET bytes = bytes - old.bytes, revision = revision + 1 WHERE key = old.user;
