@@ -22,6 +22,7 @@ from brain.messages import Called, Chunk, Exchange, Finish, Message, Said
 from brain.models.builtin import Builtin
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
+from brain.models.script import Script
 from brain.sampling import UNSAID, Sampling
 from brain.store.sqlite import SQLite
 
@@ -33,12 +34,12 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 class Toy(Vectors):
     """A model with vectors that writes what it is told to, after as many failures as it is told."""
 
-    stand_in = False
+    writes = True
     context_tokens: int | None = None
 
     def __init__(self, *writes: str | Exception | float, **vectors: Any) -> None:
         super().__init__(**vectors)
-        self.writes = list(writes)
+        self.told = list(writes)
         self.read: list[Sequence[Message]] = []
         self.open = 0
 
@@ -48,7 +49,7 @@ class Toy(Vectors):
         self.read.append(messages)
         self.open += 1
         try:
-            told = self.writes.pop(0) if self.writes else "The user said something."
+            told = self.told.pop(0) if self.told else "The user said something."
             if isinstance(told, Exception):
                 raise told
             if isinstance(told, float):
@@ -528,11 +529,10 @@ def test_what_is_read_fits_into_the_context() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("stands_in", [True, False])
-def test_without_a_language_model_the_user_s_own_words_are_kept(stands_in: bool) -> None:
+@pytest.mark.parametrize("made", [lambda: Builtin(()), lambda: Script("script:x.jsonl", [])], ids=["builtin", "script"])
+def test_without_a_language_model_the_user_s_own_words_are_kept(made: Callable[[], Builtin | Script]) -> None:
     async def test() -> None:
-        toy = Toy(name="script:x.jsonl")
-        model: Any = Builtin(()) if stands_in else toy
+        model = made()
         async with kept() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH, ("Yes, soup (Now: x) SPECIALIST_REQUEST[x:{}]", "ok"))
             clock.on(minutes=11)
@@ -552,9 +552,7 @@ def test_without_a_language_model_the_user_s_own_words_are_kept(stands_in: bool)
                 (item,) = await memory.items("ada")
                 assert len(item.text) <= SUMMARY_LENGTH
                 assert item.text.startswith(f"{EXTRACT}more lunch number 4")
-        if stands_in:
-            await model.aclose()
-        assert toy.read == []
+        await model.aclose()
 
     run(test())
 

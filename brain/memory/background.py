@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from brain.errors import BadRequest, ModelError, StoreError
 from brain.kept import Item, Resting
 from brain.memory.meaning import Meaning
-from brain.memory.resting import Pauses, Writer, memory_of, writes
+from brain.memory.resting import Pauses, Writer, memory_of
 from brain.memory.shelf import Shelf
 
 log = logging.getLogger("brain")
@@ -125,7 +125,7 @@ class Background:
 
     async def _summarise(self, resting: Resting) -> bool:
         about = resting.user, resting.conversation_id
-        model = self._model if writes(self._model) and self._failures[about] < TRIES else None
+        model = self._model if self._model.writes and self._failures[about] < TRIES else None
         new_id = resting.memory.id if resting.memory else await self._new_id(resting.user)
         work = memory_of(resting, model, new_id, self._now())
         yields = self._idle() and self._interrupted[about] < TRIES

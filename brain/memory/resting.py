@@ -10,6 +10,7 @@ from brain import prompts
 from brain.blocks import harmless
 from brain.errors import ModelError
 from brain.kept import Item, Resting
+from brain.memory.meaning import Embedder
 from brain.memory.words import content
 from brain.messages import Chunk, Exchange, Message
 from brain.sampling import UNSAID, Sampling
@@ -30,25 +31,21 @@ EXTRACT = "Not summarised, for no language model is connected. The user said: "
 _BETWEEN = " / "
 
 
-class Writer(Protocol):
-    """The model that writes."""
+class Writer(Embedder, Protocol):
+    """The model that writes, and makes vectors.
+
+    Attributes:
+        writes: whether there is a language model behind it.
+    """
 
     @property
-    def name(self) -> str: ...
-    @property
-    def stand_in(self) -> bool: ...
+    def writes(self) -> bool: ...
     @property
     def context_tokens(self) -> int | None: ...
 
     def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
     ) -> AsyncGenerator[Chunk, None]: ...
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
-
-
-def writes(model: Writer) -> bool:
-    """Whether there is a language model behind it."""
-    return not model.stand_in and not model.name.startswith("script:")
 
 
 async def memory_of(resting: Resting, model: Writer | None, item_id: str, now: datetime) -> Item | None:

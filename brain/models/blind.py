@@ -10,6 +10,8 @@ class Blind:
 
     context_tokens = None
     sees_images = False
+    writes = False
+    """No language model is behind it, that could be asked to write something for Brain itself."""
 
     async def describe(self, image: bytes, question: str) -> str:
         """It sees nothing."""

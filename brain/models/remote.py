@@ -33,6 +33,7 @@ class Remote(ABC):
     """
 
     stand_in = False
+    writes = True
     context_tokens: int | None = None
     _kind: str
     _path: str

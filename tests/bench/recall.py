@@ -70,7 +70,7 @@ class Tables:
 class Prepared:
     """A model server that was asked for the vectors of the questions before, so that a time is Brain's own."""
 
-    stand_in = True
+    writes = False
     context_tokens = None
 
     def __init__(self, model: AnyModel) -> None:
