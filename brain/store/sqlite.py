@@ -238,6 +238,10 @@ class SQLite:
         """Gives them their vectors: user, id, the text that was embedded, vector; not if the text changed meanwhile."""
         await self._database.write(lambda db: meaning.embed(db, model, vectors), durable=False)
 
+    async def others_wrote(self) -> int:
+        """A number that is another one as soon as another process has written anything."""
+        return await self._database.outside(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
+
     async def recalls(self, user: str) -> bool:
         """Whether the user lets Brain recall; so it is until they say otherwise."""
         return await self._database.read(lambda db: users.recalls(db, user))
