@@ -1,7 +1,8 @@
 import asyncio
 import sqlite3
 import stat
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ from stores import NOON, Clock, answered, asked, fact, file, kept, memory, said,
 
 from brain.errors import BadRequest, StoreError
 from brain.events import Citation
-from brain.kept import File, Interaction
+from brain.kept import File, Interaction, Near
 from brain.messages import Called, Exchange, Message, Part, Said, Steered
 from brain.store import opened, room
 from brain.store.sqlite import SQLite
@@ -30,6 +31,10 @@ def run(path: Path | None, test: Test, clock: Clock | None = None) -> None:
             await test(store)
 
     asyncio.run(main())
+
+
+async def exported(store: SQLite) -> list[object]:
+    return [record async for record in store.export("ada")]
 
 
 def refused(error: pytest.ExceptionInfo[BadRequest]) -> tuple[str, int, str | None]:
@@ -509,6 +514,47 @@ def test_in_memory_the_longest_unused_makes_room(monkeypatch: pytest.MonkeyPatch
         assert await listed(store) == {"ada": ["a"], "eve": ["f", "g", "h"]}
 
     run(None, test)
+
+
+BY_TURNS: list[Callable[[SQLite], Awaitable[object]]] = [
+    lambda store: store.told("ada", "c", 5),
+    lambda store: store.conversation("ada", "c"),
+    lambda store: store.recent("ada", 5),
+    lambda store: store.items("ada"),
+    lambda store: store.by_words("ada", "jazz", kinds=("fact",), limit=5),
+    lambda store: store.by_meaning("ada", Near("m", [1.0]), kinds=("fact",), limit=5),
+    lambda store: store.recalls("ada"),
+]
+BY_USERS: list[Callable[[SQLite], Awaitable[object]]] = [
+    lambda store: store.conversations("ada", words="jazz"),
+    lambda store: store.items("ada", words="jazz"),
+    lambda store: store.lacking("m", 5),
+    lambda store: store.users(),
+    exported,
+]
+
+
+@pytest.mark.parametrize(("aside", "asked_for"), [(True, BY_TURNS), (False, BY_USERS)], ids=["turns", "users"])
+def test_no_turn_waits_behind_what_users_look_through(
+    tmp_path: Path, aside: bool, asked_for: Sequence[Callable[[SQLite], Awaitable[object]]]
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def long(db: sqlite3.Connection) -> bool:
+        begun.set()
+        return may_end.wait(10)
+
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", "I like jazz")
+        reading = asyncio.create_task(store._database.read(long, aside=aside))
+        assert await asyncio.to_thread(begun.wait, 10)
+        for ask in asked_for:
+            await ask(store)
+        assert not reading.done()
+        may_end.set()
+        assert await reading
+
+    run(tmp_path / "kept.db", test)
 
 
 def test_a_file_keeps_what_memory_forgets(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Wing: the file of the store, its connections and its threads. One thread writes, one reads, and no event loop waits.
+"""Wing: the file of the store, its connections and its threads, so that no event loop waits.
+
+One thread writes, one reads what turns wait for, and one what users look through, which may take longer.
 
 Every process that uses a file holds a shared lock beside it for as long as it lives. Who can have that lock alone knows
 that all others are gone, and with them their turns. SQLite's locks are those of one machine: network file systems are
@@ -61,8 +63,8 @@ class Database:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads")]
-        self._connections: list[sqlite3.Connection] = []  # that which writes, and that which reads: one in memory
+        self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads", "searches")]
+        self._connections: list[sqlite3.Connection] = []  # one for each thread; in memory only the first
         self._closing = ExitStack()
 
     async def open(self, alone: Work[None]) -> None:
@@ -78,7 +80,8 @@ class Database:
 
     async def close(self) -> None:
         """Closes it when what was begun is done."""
-        await self._on(1, lambda: None)
+        for reading in self._threads[1:]:
+            await _in(reading, lambda: None)
         await self._on(0, self._closing.close)
         for thread in self._threads:
             thread.shutdown()
@@ -100,13 +103,17 @@ class Database:
         """
         return await asyncio.shield(self.writing(work, durable=durable))
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Work[T], *, aside: bool = False) -> T:
         """Looks something up, in one consistent state.
+
+        Args:
+            aside: whether it may take long, and no turn is to wait behind it.
 
         Raises:
             StoreError: when it cannot be read.
         """
-        return await self._on(len(self._connections) - 1, partial(self._read, work))
+        thread = min(2 if aside else 1, len(self._connections) - 1)
+        return await self._on(thread, partial(self._read, self._connections[thread], work))
 
     async def walk(self, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> AsyncGenerator[T, None]:
         """Goes through what an iterator finds, in one consistent state, while others write and read."""
@@ -134,7 +141,7 @@ class Database:
             with _presence(self.path, stack) as is_alone:
                 self._connections = [_prepared(self.path, stack, alone if is_alone else None)]
             if self.path is not None:
-                self._connections.append(_reading(self.path, stack))
+                self._connections += [_reading(self.path, stack) for _ in self._threads[1:]]
             self._closing = stack.pop_all()
 
     def _write(self, work: Work[T], durable: bool) -> T:
@@ -144,9 +151,9 @@ class Database:
             with transaction(db):
                 return work(db)
 
-    def _read(self, work: Work[T]) -> T:
-        with as_store_errors(), transaction(self._connections[-1], "BEGIN"):
-            return work(self._connections[-1])
+    def _read(self, db: sqlite3.Connection, work: Work[T]) -> T:
+        with as_store_errors(), transaction(db, "BEGIN"):
+            return work(db)
 
     def _outside(self, work: Work[T]) -> T:
         with as_store_errors():

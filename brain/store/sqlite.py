@@ -144,7 +144,9 @@ class SQLite:
             words: what shall stand in the title or in one message and its answer; the last one may be begun only.
             before: the id of the last one of the page before.
         """
-        return await self._database.read(lambda db: conversations.headings(db, user, words, before, limit, self._now()))
+        return await self._database.read(
+            lambda db: conversations.headings(db, user, words, before, limit, self._now()), aside=True
+        )
 
     async def conversation(
         self, user: str, conversation_id: str, *, before: str | None = None, limit: int = 50
@@ -208,7 +210,9 @@ class SQLite:
         Args:
             before: the id of the last one of the page before.
         """
-        return await self._database.read(lambda db: items.listed(db, user, kind, category, words, before, limit))
+        return await self._database.read(
+            lambda db: items.listed(db, user, kind, category, words, before, limit), aside=bool(words)
+        )
 
     async def item(self, user: str, item_id: str) -> Item | None:
         """The one of this id."""
@@ -232,7 +236,7 @@ class SQLite:
 
     async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]:
         """Some of any user that have no vector of this model, each with its user."""
-        return await self._database.read(lambda db: meaning.lacking(db, model, limit))
+        return await self._database.read(lambda db: meaning.lacking(db, model, limit), aside=True)
 
     async def embed(self, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
         """Gives them their vectors: user, id, the text that was embedded, vector; not if the text changed meanwhile."""
@@ -292,7 +296,7 @@ class SQLite:
 
     async def users(self) -> list[str]:
         """Those of whom anything is kept."""
-        return await self._database.read(users.users)
+        return await self._database.read(users.users, aside=True)
 
     def _now(self) -> int:
         return round(self._clock() * SECOND)
