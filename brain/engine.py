@@ -201,11 +201,19 @@ class Engine:
         )
 
     def _settled(self, exchange: Exchange, filing: Filing | None, settle: Settle, report: TurnReport) -> None:
-        if filing is not None and not filing.kept:  # it was cut, and nobody could wait
-            self.filings.soon(filing, exchange)
         if filing is not None:
-            self.memory.ended(filing.record.user, filing.record.id, exchange)
+            self._remember(exchange, filing)
         settle(report)
+
+    def _remember(self, exchange: Exchange, filing: Filing) -> None:
+        user, conversation_id = filing.key
+        if not filing.kept:  # it was cut, and nobody could wait
+            keeping = self.filings.soon(filing, exchange)
+            keeping.add_done_callback(lambda _: self.memory.forgotten(user))
+        elif filing.replaces:
+            self.memory.forgotten(user)
+        else:
+            self.memory.ended(user, conversation_id, exchange)
 
 
 def _said(held: Conversation) -> list[str]:

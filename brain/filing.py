@@ -58,10 +58,18 @@ class Store(Protocol):
 
 
 class Filing:
-    """The place of one turn; `kept` says whether it was told how the turn ended."""
+    """The place of one turn.
 
-    def __init__(self, store: Store, record: Record) -> None:
+    Args:
+        replaces: whether it takes the place of earlier ones.
+
+    Attributes:
+        kept: whether it was told how the turn ended.
+    """
+
+    def __init__(self, store: Store, record: Record, *, replaces: bool = False) -> None:
         self.record = record
+        self.replaces = replaces
         self.kept = False
         self._store = store
 
@@ -113,20 +121,21 @@ class Filings:
         user, conversation_id = ask.user or "", ask.conversation_id or new_conversation_id()
         question.source, question.question_id = ask.source, new_message_id()
 
-        async def begun() -> Record:
+        async def begun() -> Filing:
             question.asked = datetime.now(UTC)
             replaces = ask.replaces or (await self._answered_in_part((user, conversation_id), question))
-            return await self._store.begin(
+            record = await self._store.begin(
                 user, conversation_id, question, ask.attachments, replaces=replaces, recent=self._recent
             )
+            return Filing(self._store, record, replaces=replaces is not None)
 
         try:
-            record = await self.alone(ask.user, conversation_id, begun, stops=ask.barge_in)
+            filing = await self.alone(ask.user, conversation_id, begun, stops=ask.barge_in)
         except StoreError as error:
             log.error("a question could not be kept: %s", error)  # noqa: TRY400
             raise BadRequest(error.message, code="unavailable", status=503) from None
-        question.files = tuple(file.id for file in record.files)
-        return Filing(self._store, record)
+        question.files = tuple(file.id for file in filing.record.files)
+        return filing
 
     async def _answered_in_part(self, key: Key, question: Exchange) -> str | None:
         """The same question's id, if it is kept: its answer ended with calls, which the client has answered since."""
@@ -168,11 +177,11 @@ class Filings:
         if keeping := self._keeping.get((user or "", conversation_id)):
             await asyncio.wait(keeping)
 
-    def soon(self, filing: Filing, exchange: Exchange | None) -> None:
+    def soon(self, filing: Filing, exchange: Exchange | None) -> asyncio.Task[Any]:
         """Has a turn kept for which nobody can wait; None takes its question back."""
-        self._do(filing.key, filing.drop() if exchange is None else filing.keep(exchange))
+        return self._do(filing.key, filing.drop() if exchange is None else filing.keep(exchange))
 
-    def _do(self, key: Key, work: Coroutine[Any, Any, object]) -> None:
+    def _do(self, key: Key, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work, name="keep")
         tasks = self._keeping.setdefault(key, set())
         tasks.add(task)
@@ -183,6 +192,7 @@ class Filings:
                 del self._keeping[key]
 
         task.add_done_callback(done)
+        return task
 
     async def kept(self) -> None:
         """Waits until all is kept that nobody waited for."""

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from brain.errors import Refused, StoreError
 from brain.kept import Interaction, Item
@@ -31,6 +32,7 @@ GROUPS = (
 )
 """Words that mean about the same, for the toy vectors: a group for each question of the exam, and two for the tests."""
 OTHERS = 50
+T = TypeVar("T")
 PLACES = {word: place for place, group in enumerate(GROUPS) for word in group.split()}
 
 
@@ -82,21 +84,35 @@ class Vectors:
 
 
 class Breakable(SQLite):
-    """A store that can be broken, and held up while it reads what was said last."""
+    """A store that can be broken, and held up behind what it reads.
+
+    Attributes:
+        reads: how often it was asked for what was said last, or for items.
+        busy: whether what writes is at something that takes long.
+    """
 
     broken = False
+    busy = False
+    reads = 0
     held: asyncio.Event | None = None
+
+    async def others_wrote(self) -> int:
+        await asyncio.sleep(30 if self.busy else 0)
+        return await super().others_wrote()
 
     async def items(self, user: str, **which: Any) -> list[Item]:
         self._check()
-        return await super().items(user, **which)
+        return await self._held_up(await super().items(user, **which))
 
     async def recent(self, user: str, limit: int) -> list[Interaction]:
         self._check()
-        newest = await super().recent(user, limit)
+        return await self._held_up(await super().recent(user, limit))
+
+    async def _held_up(self, found: list[T]) -> list[T]:
+        self.reads += 1
         if self.held is not None:
             await self.held.wait()
-        return newest
+        return found
 
     def _check(self) -> None:
         if self.broken:
@@ -104,10 +120,12 @@ class Breakable(SQLite):
 
 
 @asynccontextmanager
-async def kept(tokens: int = 400, rest: float = 600) -> AsyncIterator[tuple[Memory, Breakable, Clock]]:
-    """A memory over a store of its own."""
+async def kept(
+    tokens: int = 400, rest: float = 600, path: Path | None = None
+) -> AsyncIterator[tuple[Memory, Breakable, Clock]]:
+    """A memory over a store of its own, which is in memory without a path."""
     clock = Clock()
-    store = Breakable(None, clock=clock.seconds)
+    store = Breakable(path, clock=clock.seconds)
     await store.open()
     try:
         yield Memory(store, tokens=tokens, rest_seconds=rest, now=clock), store, clock

@@ -187,6 +187,36 @@ def test_what_was_cut_is_kept_too() -> None:
     housed(work)
 
 
+def test_what_was_said_last_is_known_as_it_is_kept() -> None:
+    async def work(house: House) -> None:
+        async def last() -> list[tuple[str, str]]:
+            found = await house.engine.memory.view("ada", "x", list).recent(50)
+            return [(one.said, one.answer) for one in found]
+
+        assert await last() == []
+        house.play(["Yes."])
+        await house.said("One?")
+        assert await last() == [("One?", "Yes.")]
+        history = await house.engine.store.conversation("ada", "c")
+        assert history is not None
+        house.play(["No."])
+        await house.said("Two?", replaces=history.exchanges[0].question_id)
+        assert await last() == [("Two?", "No.")]
+        house.play(["Well, ", WAIT])
+        batches = (await house.begin("Three?", "d")).lead()
+        async for batch in batches:
+            if getattr(batch[-1], "text", "") == "Well, ":
+                break
+        await batches.aclose()
+        await last()  # which may be too early
+        await house.engine.filings.kept()
+        assert await last() == [("Three?", "Well, "), ("Two?", "No.")]
+        await house.engine.delete("ada", "d")
+        assert await last() == [("Two?", "No.")]
+
+    housed(work)
+
+
 def test_a_turn_that_cannot_begin_leaves_no_trace() -> None:
     async def work(house: House) -> None:
         house.play(["Yes."], context_tokens=None)

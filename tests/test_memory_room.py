@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from remembering import NOON, kept, talked, texts, view
 
 from brain.errors import BadRequest, Refused, StoreError
 from brain.kept import Former, Item, Recalled
-from brain.memory import HOT_SECONDS, Memory
+from brain.memory import Memory
 from brain.memory.items import FORMER_MOST
 from brain.memory.recent import KEPT, TEXT_LENGTH
 from brain.memory.view import UserMemory
@@ -32,6 +33,12 @@ async def problem_of(work: Coroutine[Any, Any, object]) -> tuple[str | None, str
     with pytest.raises(BadRequest) as problem:
         await work
     return problem.value.field, problem.value.code, problem.value.status
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not true():  # noqa: ASYNC110 - a store that is read tells nobody
+            await asyncio.sleep(0.001)
 
 
 async def saved(memory: Memory, *facts: str, user: str = "ada") -> list[Item]:
@@ -264,15 +271,99 @@ def test_what_is_deleted_is_gone_from_the_hot_part_at_once() -> None:
     run(test())
 
 
-def test_what_another_process_said_is_seen_in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.memory.recent.HOT_SECONDS", 0.05)
+def test_what_is_deleted_while_it_is_read_is_not_shown() -> None:
+    async def test() -> None:
+        async with kept() as (memory, store, _):
+            await talked(store, "ada", "c1", ("first", "1"))
+            store.held = asyncio.Event()
+            reading = asyncio.create_task(view(memory).recent(50))
+            await until(lambda: store.reads == 1)
+            await store.delete("ada", "c1")
+            memory.forgotten("ada")
+            store.held.set()
+            assert await reading == []
+            assert await view(memory).recent(50) == []
+
+    run(test())
+
+
+def test_what_this_process_writes_leaves_the_hot_part_hot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("brain.memory.hot.UNSEEN_SECONDS", 0.0)
+
+    async def test() -> None:
+        async with kept(path=tmp_path / "brain.db") as (memory, store, _):
+            assert await view(memory).recent(50) == []
+            await talked(store, "bob", "c1", ("of bob", "1"))
+            await saved(memory, "I like tea", user="bob")
+            store.broken = True
+            assert await view(memory).recent(50) == []
+
+    run(test())
+
+
+def test_what_another_process_said_is_seen_in_a_moment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("brain.memory.hot.UNSEEN_SECONDS", 0.0)
+
+    async def test() -> None:
+        path = tmp_path / "brain.db"
+        async with kept(path=path) as (memory, _, _), kept(path=path) as (_, other, _):
+            assert await view(memory).recent(50) == []
+            await talked(other, "ada", "c1", ("elsewhere", "1"))
+            assert [one.said for one in await view(memory).recent(50)] == ["elsewhere"]
+            await other.delete("ada", "c1")
+            assert await view(memory).recent(50) == []
+
+    run(test())
+
+
+def test_what_another_process_wrote_is_looked_for_once_a_second_at_most(tmp_path: Path) -> None:
+    async def test() -> None:
+        path = tmp_path / "brain.db"
+        async with kept(path=path) as (memory, store, _), kept(path=path) as (_, other, _):
+            assert await view(memory).recent(50) == []
+            await talked(other, "ada", "c1", ("elsewhere", "1"))
+            assert await view(memory).recent(50) == []
+            assert store.reads == 1
+
+    run(test())
+
+
+def test_a_store_that_is_busy_writing_is_read_all_the_same() -> None:
+    async def test() -> None:
+        async with kept() as (memory, store, _):
+            store.busy = True
+            await talked(store, "ada", "c1", ("first", "1"))
+            for reads in (1, 2):
+                assert [one.said for one in await view(memory).recent(50)] == ["first"]
+                assert store.reads == reads
+
+    run(test())
+
+
+def test_the_hot_part_does_not_live_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.memory.hot.HOT_SECONDS", 0.0)
 
     async def test() -> None:
         async with kept() as (memory, store, _):
-            assert await view(memory).recent(50) == []
-            await talked(store, "ada", "c1", ("elsewhere", "1"))
-            await asyncio.sleep(0.06)
-            assert [one.said for one in await view(memory).recent(50)] == ["elsewhere"]
+            for reads in (1, 2):
+                await view(memory).recent(50)
+                assert store.reads == reads
+
+    run(test())
+
+
+def test_what_is_read_while_it_ends_is_there_once_and_in_its_place() -> None:
+    async def test() -> None:
+        async with kept() as (memory, store, clock):
+            await talked(store, "ada", "c1", ("first", "1"))
+            clock.on(minutes=2)
+            await talked(store, "ada", "c2", ("second", "2"))
+            assert len(await view(memory).recent(50)) == 2
+            memory.ended("ada", "c2", Exchange("q", [Said("2", 1)], said="second", asked=clock()))
+            between = NOON + timedelta(minutes=1)
+            memory.ended("ada", "c3", Exchange("q", [Said("3", 1)], said="long", asked=between))
+            assert [one.said for one in await view(memory).recent(50)] == ["second", "long", "first"]
+            assert store.reads == 1
 
     run(test())
 
@@ -312,11 +403,11 @@ def test_what_ends_while_the_store_is_read_is_not_lost() -> None:
         async with kept() as (memory, store, _):
             store.held = asyncio.Event()
             reading = asyncio.create_task(view(memory).recent())
-            await asyncio.sleep(0.05)
+            await until(lambda: store.reads == 1)
             await talked(store, "ada", "c1", ("meanwhile", "ok"))
             memory.ended("ada", "c1", Exchange("q", [Said("ok", 1)], said="meanwhile", asked=NOON))
             store.held.set()
-            assert await reading == []
+            assert [one.said for one in await reading] == ["meanwhile"]
             assert [one.said for one in await view(memory).recent()] == ["meanwhile"]
 
     run(test())
@@ -487,13 +578,35 @@ def test_a_user_may_switch_recalling_off() -> None:
     run(test())
 
 
-def test_who_has_nothing_costs_nothing_for_a_moment() -> None:
+def test_who_has_nothing_costs_nothing() -> None:
     async def test() -> None:
         async with kept() as (memory, store, _):
-            assert await memory.recall("ada", "tea?") == Recalled()
-            store.broken = True
-            assert await memory.recall("ada", "tea?") == Recalled()  # without the store, which would be logged
-            assert HOT_SECONDS == 1.0
+            for _ in range(3):
+                assert await memory.recall("ada", "tea?") == Recalled()
+            assert store.reads == 1
+
+    run(test())
+
+
+def test_the_first_fact_is_recalled_at_once_whoever_writes_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("brain.memory.hot.UNSEEN_SECONDS", 0.0)
+
+    async def test() -> None:
+        path = tmp_path / "brain.db"
+        async with kept(path=path) as (memory, store, _), kept(path=path) as (other, _, _):
+            for user, writes in (("ada", memory), ("bob", other)):
+                assert await recalled(memory, "tea?", user) == []
+                await saved(writes, "I like tea", user=user)
+                assert await recalled(memory, "tea?", user) == ["I like tea"]
+            store.held = asyncio.Event()
+            recalling = asyncio.create_task(memory.recall("eve", "tea?"))
+            reads = store.reads
+            await until(lambda: store.reads > reads)
+            await store.put("eve", Item("tea2", "fact", "I like tea", NOON, NOON, "preferences"))
+            memory._changed("eve")
+            store.held.set()
+            assert texts((await recalling).items) == ["I like tea"]
+            assert await recalled(memory, "tea?", "eve") == ["I like tea"]
 
     run(test())
 

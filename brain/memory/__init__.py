@@ -5,11 +5,9 @@ Each user's is their own: nothing here is done without saying whose.
 
 import asyncio
 import logging
-import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 import anyio
@@ -18,6 +16,7 @@ from brain.errors import BadRequest, StoreError
 from brain.kept import Category, Interaction, Item, Kind, Recalled
 from brain.memory import recall
 from brain.memory.background import Background
+from brain.memory.hot import Hot, Others
 from brain.memory.items import ALL, QUESTION_LENGTH, Items
 from brain.memory.meaning import Meaning
 from brain.memory.recall import Asked
@@ -31,21 +30,11 @@ from brain.messages import Exchange
 
 log = logging.getLogger("brain")
 
-HOT_SECONDS = 1.0
-"""How long what other processes changed may go unseen."""
 HOT_USERS = 10_000
 ABOUT_USER_MOST = 30
 """Facts about the user so few that they are told although no word of the question is in them."""
 LETTING_GO_SECONDS = 0.1
 _ABOUT_USER: Sequence[Category] = ("personal", "preferences")
-
-
-@dataclass(frozen=True, slots=True)
-class _Flags:
-    """Whether there is anything to recall for a user, as it was known lately."""
-
-    recalls: bool
-    until: float
 
 
 class Memory:
@@ -64,8 +53,9 @@ class Memory:
         self._rest_seconds = rest_seconds
         self._now = now
         self._items = Items(shelf, now, self._changed)
-        self._recent = Recent(shelf)
-        self._flags: OrderedDict[str, _Flags] = OrderedDict()
+        others = Others(shelf)
+        self._recent = Recent(shelf, others)
+        self._anything = Hot(others, self._has_any, HOT_USERS)
         self._background: Background | None = None
 
     # turns
@@ -85,7 +75,7 @@ class Memory:
             return Recalled()
 
     async def _recalled(self, user: str, message: str, present: Collection[str]) -> Recalled:
-        if not await self._has_any(user):
+        if not await self._anything.of(user):
             return Recalled()
         asked = Asked(message)
         found = await self._items.looked_up(user, message, asked.words, ALL)
@@ -93,15 +83,8 @@ class Memory:
         return Recalled(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
 
     async def _has_any(self, user: str) -> bool:
-        """Whether there is anything to recall; known for a moment, so that most turns need not ask."""
-        flags = self._flags.get(user)
-        if flags is None or time.monotonic() >= flags.until:
-            any_item = bool(await self._shelf.items(user, limit=1))
-            flags = _Flags(any_item and await self._shelf.recalls(user), time.monotonic() + HOT_SECONDS)
-            self._flags[user] = flags
-            while len(self._flags) > HOT_USERS:
-                self._flags.popitem(last=False)
-        return flags.recalls
+        """Whether there is anything to recall, and the user lets Brain do so; few turns need to ask the store."""
+        return bool(await self._shelf.items(user, limit=1)) and await self._shelf.recalls(user)
 
     async def _about(self, user: str) -> list[Item]:
         """Facts about the user, newest first, when there are few of them."""
@@ -124,15 +107,15 @@ class Memory:
         return UserMemory(self._items, self._recent, user, conversation_id, message_id, said)
 
     def ended(self, user: str, conversation_id: str, exchange: Exchange) -> None:
-        """A turn ended: what was said is known at once."""
+        """A turn ended, and is kept: what was said is known at once."""
         if exchange.said and exchange.asked is not None:
             said, answer = exchange.said, exchange.visible
             self._recent.add(user, Interaction(conversation_id, exchange.asked, said, answer, exchange.outside))
 
     def forgotten(self, user: str) -> None:
-        """Something of a user was removed from the store."""
+        """What was said by a user was changed in the store: it is read anew."""
         self._recent.forget(user)
-        self._flags.pop(user, None)
+        self._anything.forget(user)
 
     @asynccontextmanager
     async def running(self, model: Writer, idle: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
@@ -256,7 +239,7 @@ class Memory:
         self._changed(user)
 
     def _changed(self, user: str) -> None:
-        self._flags.pop(user, None)
+        self._anything.forget(user)
         if self._background is not None:
             self._background.saved.set()
 

@@ -86,14 +86,17 @@ class Items:
 
     async def put(self, user: str, item: Item) -> None:
         """Keeps an item."""
-        await self.shelf.put(user, item)
-        self._changed(user)
+        try:
+            await self.shelf.put(user, item)
+        finally:  # it is written even if nobody waits any more
+            self._changed(user)
 
     async def erase(self, user: str, item_id: str) -> bool:
         """Removes one; whether there was one."""
-        found = await self.shelf.erase(user, item_id)
-        self._changed(user)
-        return found
+        try:
+            return await self.shelf.erase(user, item_id)
+        finally:
+            self._changed(user)
 
     async def new_id(self, user: str) -> str:
         """A short id that no item of the user has: models copy short ones rightly."""

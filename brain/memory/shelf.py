@@ -10,6 +10,9 @@ from brain.kept import Category, Interaction, Item, Kind, Near, Resting
 class Shelf(Protocol):
     """Where facts, memories and conversations are kept. Its errors are `StoreError`s."""
 
+    async def others_wrote(self) -> int:
+        """A number that is another one as soon as another process has written anything."""
+
     async def recent(self, user: str, limit: int) -> list[Interaction]: ...
     async def items(
         self,
