@@ -276,8 +276,60 @@ def test_a_question_that_cannot_be_removed_keeps_nothing_from_closing(
             await store.conversations("ada")
 
     asyncio.run(main())
-    sentence = "the question of somebody who left could not be removed: "
+    sentence = "a question whose turn did not begin could not be removed: "
     assert [record.getMessage().partition("What")[0] for record in caplog.records] == [sentence]
+
+
+def test_files_are_read_while_others_write(tmp_path: Path) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def long(db: sqlite3.Connection) -> bool:
+        begun.set()
+        return may_end.wait(10)
+
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", files=[file(b"x")])
+        reading = asyncio.create_task(store._database.read(long))
+        assert await asyncio.to_thread(begun.wait, 10)
+        beginning = asyncio.create_task(store.begin("ada", "c", asked("Two", 2), ()))
+        await asyncio.sleep(0)
+        await turn(store, "eve", "c")  # behind the beginning, whose files are still to be read
+        assert not beginning.done()
+        assert [heading.running for heading in await store.conversations("ada")] == [True]
+        may_end.set()
+        assert [one.data for one in (await beginning).attachments] == [b"x"]
+        assert await reading
+
+    run(tmp_path / "kept.db", test)
+
+
+@pytest.mark.parametrize("why", ["leaves", "damaged"])
+def test_who_gets_no_files_leaves_no_trace(tmp_path: Path, why: str) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def long(db: sqlite3.Connection) -> None:
+        begun.set()
+        assert may_end.wait(10)
+        if why == "damaged":
+            db.set_authorizer(lambda *what: sqlite3.SQLITE_DENY if "file" in what else sqlite3.SQLITE_OK)
+
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", files=[file(b"x")])
+        reading = asyncio.create_task(store._database.read(long))
+        assert await asyncio.to_thread(begun.wait, 10)
+        beginning = asyncio.create_task(store.begin("ada", "c", asked("Two", 2), ()))
+        await asyncio.sleep(0)
+        await store.rename("ada", "c", "Begun")  # behind the beginning
+        if why == "leaves":
+            beginning.cancel()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError if why == "leaves" else StoreError):
+            await beginning
+        await reading
+        await asyncio.gather(*store._leaving)
+        assert [heading.running for heading in await store.conversations("ada")] == [False]
+
+    run(tmp_path / "kept.db", test)
 
 
 def test_who_leaves_at_the_end_leaves_no_trace(tmp_path: Path) -> None:

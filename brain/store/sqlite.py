@@ -22,7 +22,7 @@ from brain.store import conversations, copies, exchanges, items, meaning, restin
 from brain.store.database import Database
 from brain.store.meaning import Sketches
 from brain.store.rows import SECOND, micros
-from brain.store.turns import Lease
+from brain.store.turns import Begun, Lease
 
 log = logging.getLogger("brain")
 
@@ -93,7 +93,7 @@ class SQLite:
                 is nothing to replace; `too_large`.
         """
         lease = Lease(self._owner, self._now())
-        work = partial(
+        file = partial(
             turns.begin,
             user=user,
             conversation_id=conversation_id,
@@ -104,14 +104,17 @@ class SQLite:
             lease=lease,
             makes_room=self._makes_room,
         )
-        beginning = self._database.writing(work, durable=False)
+        beginning = self._database.writing(file, durable=False)
         try:
-            record = await asyncio.shield(beginning)
-        except asyncio.CancelledError:
+            begun = await asyncio.shield(beginning)
+            self._leased.add(begun.record.key)
+            if begun.files:
+                read = partial(turns.attachments, files=begun.files)
+                begun.record.attachments = await self._database.read(read)
+        except (asyncio.CancelledError, StoreError):
             self._abandon(beginning)
             raise
-        self._leased.add(record.key)
-        return record
+        return begun.record
 
     async def end(self, record: Record, exchange: Exchange) -> None:
         """Files the answer, as far as it came; where it was to replace others and none came, they stay.
@@ -301,19 +304,21 @@ class SQLite:
     def _now(self) -> int:
         return round(self._clock() * SECOND)
 
-    def _abandon(self, beginning: "asyncio.Future[Record]") -> None:
-        """Drops what is begun for somebody who left meanwhile."""
+    def _abandon(self, beginning: "asyncio.Future[Begun]") -> None:
+        """Drops what is begun for somebody who left meanwhile, or could not be told what it goes on from."""
         leaving = asyncio.create_task(self._drop_late(beginning), name="leaving")
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
 
-    async def _drop_late(self, beginning: "asyncio.Future[Record]") -> None:
+    async def _drop_late(self, beginning: "asyncio.Future[Begun]") -> None:
         try:
-            await self.drop(await beginning)
-        except BadRequest:
-            return  # nothing was begun
+            begun = await beginning
+        except (BadRequest, StoreError):
+            return
+        try:
+            await self.drop(begun.record)
         except StoreError as error:
-            log.warning("the question of somebody who left could not be removed: %s", error)
+            log.warning("a question whose turn did not begin could not be removed: %s", error)
 
     async def _prolong(self) -> None:
         """Says every few seconds of all turns of this process that they still run."""

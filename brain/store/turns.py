@@ -30,6 +30,13 @@ class Lease(NamedTuple):
         return self.now + LEASE
 
 
+class Begun(NamedTuple):
+    """A turn that began, and the keys of the files of the exchanges before it."""
+
+    record: Record
+    files: Sequence[int]
+
+
 def begin(
     db: sqlite3.Connection,
     user: str,
@@ -41,8 +48,8 @@ def begin(
     lease: Lease,
     *,
     makes_room: bool,
-) -> Record:
-    """Files a question and takes hold of its conversation.
+) -> Begun:
+    """Files a question and takes hold of its conversation. Its earlier files are left to be read by `attachments`.
 
     Raises:
         BadRequest: `busy`, `not_found` (what is to be replaced), or `too_large`.
@@ -59,7 +66,14 @@ def begin(
     before = key if replaced is None else replaced
     told = [rows.exchange_of(row) for row in exchanges.told(db, conversation, 0, before, recent)]
     count = _count(db, conversation, before)
-    return Record(key, user, conversation_id, told, count, _attachments(db, conversation, before), attached)
+    record = Record(key, user, conversation_id, told, count, files=attached)
+    return Begun(record, _files_before(db, conversation, before))
+
+
+def attachments(db: sqlite3.Connection, files: Sequence[int]) -> list[Attachment]:
+    """The files of these keys. Nobody can change them while a turn of their conversation runs."""
+    query = "SELECT id, name, type, data FROM file WHERE key = ?"
+    return [Attachment(*row) for key in files for row in db.execute(query, (key,))]
 
 
 def told(db: sqlite3.Connection, user: str, conversation_id: str, recent: int) -> Record:
@@ -192,7 +206,7 @@ def _count(db: sqlite3.Connection, conversation: int, before: int) -> int:
     return int(count)
 
 
-def _attachments(db: sqlite3.Connection, conversation: int, before: int) -> list[Attachment]:
-    """The files of all exchanges before, also of those that failed: who asks again means them."""
-    query = "SELECT id, name, type, data FROM file WHERE conversation = ? AND exchange < ? ORDER BY id"
-    return [Attachment(*row) for row in db.execute(query, (conversation, before))]
+def _files_before(db: sqlite3.Connection, conversation: int, before: int) -> Sequence[int]:
+    """Of all exchanges before, also of those that failed: who asks again means them."""
+    query = "SELECT key FROM file WHERE conversation = ? AND exchange < ? ORDER BY id"
+    return [key for (key,) in db.execute(query, (conversation, before))]
