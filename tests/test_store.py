@@ -568,6 +568,46 @@ def test_in_memory_the_longest_unused_makes_room(monkeypatch: pytest.MonkeyPatch
     run(None, test)
 
 
+def test_what_makes_room_in_memory_takes_its_memory_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MEMORY_USER_BYTES_MOST", 10_000)
+
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "a", files=[file(b"x" * 6_000)])
+        (resting,) = await store.resting(NOON + timedelta(days=1), 1)
+        await store.rested(resting, memory("m1", "They sent a file", conversation_id="a"))
+        await store.put("ada", fact("f1", "I send files", conversation_id="a", message_id="q1"))
+        await turn(store, "ada", "b", files=[file(b"x" * 6_000)])
+        assert [one.id for one in await store.conversations("ada")] == ["b"]
+        assert await store.items("ada") == [fact("f1", "I send files")]
+
+    run(None, test)
+
+
+def test_in_memory_conversations_make_room_for_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MEMORY_USER_BYTES_MOST", 10_000)
+    monkeypatch.setattr(room, "MEMORY_BYTES_MOST", 15_000)
+
+    async def refuses(store: SQLite, user: str, sentence: str) -> None:
+        with pytest.raises(BadRequest, match=sentence) as caught:
+            await store.put(user, fact("f2", "x" * 5_000))
+        assert refused(caught) == ("too_large", 413, "text")
+
+    async def test(store: SQLite) -> None:
+        for name in ("a", "b"):
+            await turn(store, "ada", name, files=[file(b"x" * 4_000)])
+        await store.put("ada", fact("f1", "x" * 5_000))
+        assert [one.id for one in await store.conversations("ada")] == ["b"]
+        running = await store.begin("ada", "b", asked("More", 2), ())
+        await refuses(store, "ada", "A user may keep")
+        await store.end(running, answered("Well", 2))
+        await store.put("eve", fact("f1", "x" * 9_000))
+        assert await store.conversations("ada") == []
+        await refuses(store, "bob", "There is no room left")
+        assert [[one.id for one in await store.items(user)] for user in ("ada", "eve", "bob")] == [["f1"], ["f1"], []]
+
+    run(None, test)
+
+
 BY_TURNS: list[Callable[[SQLite], Awaitable[object]]] = [
     lambda store: store.told("ada", "c", 5),
     lambda store: store.conversation("ada", "c"),

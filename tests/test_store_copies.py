@@ -208,7 +208,7 @@ def test_what_is_nested_too_deeply_is_not_taken_in() -> None:
     run(None, test)
 
 
-def test_too_much_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_is_not_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = EXCHANGE | {"said": "x" * 5_000}
 
     async def test(store: SQLite) -> None:
@@ -224,7 +224,7 @@ def test_too_much_is_not_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
         assert await store.users() == []
 
-    run(None, test)
+    run(tmp_path / "brain.db", test)
 
 
 def test_records_may_come_slowly(path: Path | None) -> None:

@@ -104,9 +104,7 @@ def delete(db: sqlite3.Connection, user: str, conversation_id: str, now: int) ->
         return False
     if turns.running(db, row[0], now):
         raise turns.busy()
-    db.execute("DELETE FROM item WHERE conversation = ? AND kind = 'memory'", (row[0],))
-    db.execute("DELETE FROM item WHERE key = (SELECT memory FROM conversation WHERE key = ?)", (row[0],))
-    db.execute("DELETE FROM conversation WHERE key = ?", (row[0],))
+    exchanges.remove_all(db, row[0])
     return True
 
 

@@ -83,7 +83,14 @@ def remove(db: sqlite3.Connection, key: int) -> None:
         settle(db, conversation)
         entitle(db, conversation)
     else:
-        db.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
+        remove_all(db, conversation)
+
+
+def remove_all(db: sqlite3.Connection, conversation: int) -> None:
+    """Removes a conversation and all that was made of it. What its user stated stays, and loses where it was said."""
+    db.execute("DELETE FROM item WHERE conversation = ? AND kind = 'memory'", (conversation,))
+    db.execute("DELETE FROM item WHERE key = (SELECT memory FROM conversation WHERE key = ?)", (conversation,))
+    db.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
 
 
 def has_any(db: sqlite3.Connection, conversation: int) -> bool:

@@ -91,7 +91,7 @@ def put(db: sqlite3.Connection, user: str, item: Item) -> int:
     terms = words.indexed(owner(number, item.kind), item.text)
     db.execute("DELETE FROM stated WHERE rowid = ?", (key,))
     db.execute("INSERT INTO stated (rowid, words) VALUES (?, ?)", (key, terms))
-    room.check_user(db, number, "text")
+    room.claim(db, number, "text", conversation=conversation)
     return int(key)
 
 

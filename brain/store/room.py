@@ -3,6 +3,7 @@
 import sqlite3
 
 from brain.errors import BadRequest
+from brain.store import exchanges
 
 MIB = 1024 * 1024
 CONVERSATION_BYTES_MOST = 64 * MIB
@@ -24,20 +25,37 @@ def check_conversation(db: sqlite3.Connection, conversation: int, field: str) ->
         raise BadRequest(sentence, field, code="too_large", status=413)
 
 
-def check_user(db: sqlite3.Connection, user: int, field: str) -> None:
-    """The same for all that a user keeps."""
-    ((size,),) = db.execute("SELECT bytes FROM user WHERE key = ?", (user,))
-    if size > USER_BYTES_MOST:
-        sentence = f"A user may keep {USER_BYTES_MOST // MIB} MiB; delete conversations that are not needed."
+def claim(db: sqlite3.Connection, user: int, field: str, *, conversation: int | None = None) -> None:
+    """Sees whether a user may keep as much as it has become. In memory, other conversations make room for it.
+
+    Args:
+        conversation: makes no room.
+
+    Raises:
+        BadRequest: `too_large`, when it is too much.
+    """
+    most = USER_BYTES_MOST
+    if in_memory(db):
+        make(db, user, conversation)
+        most = MEMORY_USER_BYTES_MOST
+    if _bytes(db, user) > most:
+        sentence = f"A user may keep {most // MIB} MiB; delete what is not needed."
         raise BadRequest(sentence, field, code="too_large", status=413)
+    if in_memory(db) and _all_bytes(db) > MEMORY_BYTES_MOST:
+        raise BadRequest("There is no room left to keep this.", field, code="too_large", status=413)
 
 
-def make(db: sqlite3.Connection, conversation: int) -> None:
+def in_memory(db: sqlite3.Connection) -> bool:
+    """Whether there is no file."""
+    ((_, _, file), *_) = db.execute("PRAGMA database_list")
+    return not file
+
+
+def make(db: sqlite3.Connection, user: int, kept: int | None) -> None:
     """Forgets the longest unused conversations as long as there is too much, but not this one, nor one that runs."""
-    ((user,),) = db.execute("SELECT user FROM conversation WHERE key = ?", (conversation,))
-    while _bytes(db, user) > MEMORY_USER_BYTES_MOST and _forget_oldest(db, conversation, user):
+    while _bytes(db, user) > MEMORY_USER_BYTES_MOST and _forget_oldest(db, kept, user):
         pass
-    while _too_much(db) and _forget_oldest(db, conversation, None):
+    while _too_much(db) and _forget_oldest(db, kept, None):
         pass
 
 
@@ -46,18 +64,23 @@ def _bytes(db: sqlite3.Connection, user: int) -> int:
     return int(size)
 
 
-def _too_much(db: sqlite3.Connection) -> bool:
+def _all_bytes(db: sqlite3.Connection) -> int:
     ((size,),) = db.execute("SELECT sum(bytes) FROM user")
+    return int(size)
+
+
+def _too_much(db: sqlite3.Connection) -> bool:
     ((conversations,),) = db.execute("SELECT count(*) FROM conversation")
-    return bool(size > MEMORY_BYTES_MOST or conversations > MEMORY_CONVERSATIONS_MOST)
+    return _all_bytes(db) > MEMORY_BYTES_MOST or conversations > MEMORY_CONVERSATIONS_MOST
 
 
-def _forget_oldest(db: sqlite3.Connection, kept: int, user: int | None) -> bool:
+def _forget_oldest(db: sqlite3.Connection, kept: int | None, user: int | None) -> bool:
     """Forgets one conversation; false when all are in use."""
-    forgotten = db.execute(
-        "DELETE FROM conversation WHERE key = "
-        "(SELECT key FROM conversation c WHERE key <> ? AND (? IS NULL OR user = ?) AND NOT EXISTS "
-        "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '') ORDER BY updated, key LIMIT 1)",
+    oldest = db.execute(
+        "SELECT key FROM conversation c WHERE key IS NOT ? AND (? IS NULL OR user = ?) AND NOT EXISTS "
+        "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '') ORDER BY updated, key LIMIT 1",
         (kept, user, user),
-    )
-    return forgotten.rowcount > 0
+    ).fetchone()
+    if oldest is not None:
+        exchanges.remove_all(db, oldest[0])
+    return oldest is not None

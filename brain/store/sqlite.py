@@ -42,7 +42,6 @@ class SQLite:
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
         self._database = Database(path)
-        self._makes_room = path is None
         self._clock = clock
         self._owner = secrets.token_hex(8)
         self._leased: set[int] = set()
@@ -102,7 +101,6 @@ class SQLite:
             replaces=replaces,
             recent=recent,
             lease=lease,
-            makes_room=self._makes_room,
         )
         beginning = self._database.writing(file, durable=False)
         try:
@@ -123,9 +121,7 @@ class SQLite:
         """
         self._leased.discard(record.key)
         copied = replace(exchange, parts=list(exchange.parts))  # which may grow while it is written
-        await self._database.write(
-            lambda db: turns.end(db, record.key, copied, self._now(), makes_room=self._makes_room)
-        )
+        await self._database.write(lambda db: turns.end(db, record.key, copied, self._now()))
 
     async def drop(self, record: Record) -> None:
         """Removes a question whose turn could not begin: no trace of it is left."""

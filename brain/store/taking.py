@@ -232,7 +232,7 @@ class _Taking:
                 self._refuse("", "the conversation before it has no exchange")
             exchanges.settle(self.db, self.key)
             room.check_conversation(self.db, self.key, f"records[{self.number - 1}]")
-            room.check_user(self.db, self.owner, f"records[{self.number - 1}]")
+            room.claim(self.db, self.owner, f"records[{self.number - 1}]", conversation=self.key)
         self.seen = {one for one in self.seen if one[0] != "file"}
         self.key = self.conversation = None
 

@@ -46,8 +46,6 @@ def begin(
     replaces: str | None,
     recent: int,
     lease: Lease,
-    *,
-    makes_room: bool,
 ) -> Begun:
     """Files a question and takes hold of its conversation. Its earlier files are left to be read by `attachments`.
 
@@ -58,11 +56,9 @@ def begin(
     replaced = None if replaces is None else _named(db, conversation, replaces)
     attached = renumbered(tuple(files), after=_last_file(db, conversation))
     key = _file_question(db, conversation, question, attached, replaced, lease)
-    if makes_room:
-        room.make(db, conversation)
-    else:
-        room.check_user(db, exchanges.user_of(db, conversation), "attachments" if files else "conversation_id")
-    room.check_conversation(db, conversation, "attachments" if files else "conversation_id")
+    field = "attachments" if files else "conversation_id"
+    room.claim(db, exchanges.user_of(db, conversation), field, conversation=conversation)
+    room.check_conversation(db, conversation, field)
     before = key if replaced is None else replaced
     told = [rows.exchange_of(row) for row in exchanges.told(db, conversation, 0, before, recent)]
     count = _count(db, conversation, before)
@@ -87,7 +83,7 @@ def told(db: sqlite3.Connection, user: str, conversation_id: str, recent: int) -
     return Record(0, user, conversation_id, found, _count(db, row[0], before))
 
 
-def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int, *, makes_room: bool) -> None:
+def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
     """Files how a question was answered. What the user said stays as it began; what was deleted meanwhile stays so."""
     row = db.execute("SELECT conversation, replaces FROM exchange WHERE key = ?", (key,)).fetchone()
     if row is None:
@@ -104,8 +100,8 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int, *, makes
     exchanges.settle(db, conversation)
     if replaced is not None:
         exchanges.entitle(db, conversation)
-    if makes_room:
-        room.make(db, conversation)
+    if room.in_memory(db):
+        room.make(db, exchanges.user_of(db, conversation), conversation)
 
 
 def prolong(db: sqlite3.Connection, keys: Sequence[int], lease: Lease) -> None:
