@@ -178,7 +178,7 @@ class Resting:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much of a user was forgotten, or taken in."""
+    """How much of a user is kept, was forgotten, or was taken in."""
 
     conversations: int = 0
     messages: int = 0

@@ -202,8 +202,8 @@ def seen(master: int, until: str) -> str:
 def test_a_yes_erases(typed: str, left: Sequence[str], store: Path) -> None:
     using(store, fill)
     with at_terminal("forget", "ada") as (master, process):
-        question = "Erase all that is kept of ada: 2 conversations, 1 fact, 1 memory, and what specialists keep? [y/N] "
-        assert seen(master, "[y/N] ") == question
+        there = "2 conversations, 4 messages, 2 files, 1 fact, 1 memory, and what specialists keep"
+        assert seen(master, "[y/N] ") == f"Erase all that is kept of ada: {there}? [y/N] "
         os.write(master, typed.encode())
         assert process.communicate(timeout=20)[0].startswith(b"Erased of ada: 2 conversations,")
         assert process.returncode == 0

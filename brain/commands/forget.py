@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from brain.commands.kept import PAGE, kept, listed, nothing_of, paged
+from brain.commands.kept import kept, listed, nothing_of
 from brain.errors import BadRequest, BrainError
 from brain.forgetting import forgotten
 from brain.kept import Counts
@@ -14,7 +14,6 @@ from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
 from brain.settings import Settings
 from brain.store import path_of
-from brain.store.sqlite import SQLite
 from brain.terminal import visible
 
 
@@ -49,14 +48,7 @@ async def _found(user: str, settings: Settings) -> _Found:
     if not _is_there(settings):
         return _Found(Counts(), ())
     async with kept(settings) as store:
-        return await _in(store, user)
-
-
-async def _in(store: SQLite, user: str) -> _Found:
-    headings = await paged(lambda before: store.conversations(user, before=before, limit=PAGE))
-    items = await paged(lambda before: store.items(user, before=before, limit=PAGE))
-    facts = sum(item.kind == "fact" for item in items)
-    return _Found(Counts(len(headings), facts=facts, memories=len(items) - facts), await store.users())
+        return _Found(await store.counted(user), await store.users())
 
 
 async def _forget(user: str, settings: Settings) -> int:

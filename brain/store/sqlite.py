@@ -255,6 +255,10 @@ class SQLite:
 
     # the whole of a user
 
+    async def counted(self, user: str) -> Counts:
+        """How much is kept of the user."""
+        return await self._database.read(lambda db: users.counted(db, user), aside=True)
+
     async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
         """All of the user as records for JSON, in one consistent state; `take_in` reads them."""
         now = self._now()

@@ -27,6 +27,19 @@ def set_recalls(db: sqlite3.Connection, user: str, on: bool) -> None:
     db.execute("UPDATE user SET recalls = ? WHERE key = ?", (on, turns.user_key(db, user)))
 
 
+def counted(db: sqlite3.Connection, user: str) -> Counts:
+    """How much is kept of a user."""
+    number = known(db, user)
+    ((conversations, messages),) = db.execute(
+        "SELECT count(*), coalesce(sum(messages), 0) FROM conversation WHERE user = ?", (number,)
+    )
+    ((files,),) = db.execute(
+        "SELECT count(*) FROM file f JOIN conversation c ON c.key = f.conversation WHERE c.user = ?", (number,)
+    )
+    items = dict(db.execute("SELECT kind, count(*) FROM item WHERE user = ? GROUP BY kind", (number,)).fetchall())
+    return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0))
+
+
 def forget(db: sqlite3.Connection, user: str, now: int) -> Counts:
     """Removes all of a user; what is left of it in the file, `scrub` removes.
 
@@ -39,7 +52,7 @@ def forget(db: sqlite3.Connection, user: str, now: int) -> Counts:
     for (conversation,) in db.execute("SELECT key FROM conversation WHERE user = ?", (number,)).fetchall():
         if turns.running(db, conversation, now):
             raise turns.busy()
-    counts = _counted(db, number)
+    counts = counted(db, user)
     db.execute("DELETE FROM item WHERE user = ?", (number,))
     db.execute("DELETE FROM conversation WHERE user = ?", (number,))
     db.execute("DELETE FROM user WHERE key = ?", (number,))
@@ -52,14 +65,3 @@ def scrub(db: sqlite3.Connection) -> None:
     """Writes the file anew without what was removed, and empties the log beside it, which others may still read."""
     db.execute("VACUUM")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _counted(db: sqlite3.Connection, user: int) -> Counts:
-    ((conversations, messages),) = db.execute(
-        "SELECT count(*), coalesce(sum(messages), 0) FROM conversation WHERE user = ?", (user,)
-    )
-    ((files,),) = db.execute(
-        "SELECT count(*) FROM file f JOIN conversation c ON c.key = f.conversation WHERE c.user = ?", (user,)
-    )
-    items = dict(db.execute("SELECT kind, count(*) FROM item WHERE user = ? GROUP BY kind", (user,)).fetchall())
-    return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0))
