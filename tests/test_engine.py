@@ -373,7 +373,7 @@ def test_files_are_numbered_through_the_conversation() -> None:
 
 def test_what_is_known_is_recalled_said_and_kept_with_the_question() -> None:
     async def work(house: House) -> None:
-        item = await house.engine.memory.write("ada", "I am allergic to penicillin", "personal")
+        item = await house.engine.memory.by_hand.write("ada", "I am allergic to penicillin", "personal")
         player = house.play(["Yes."])
         events = await house.said("Which antibiotics can I take with my allergic history of penicillin?")
         assert [event.code for event in events if isinstance(event, Notice)] == ["recalled"]
@@ -394,7 +394,7 @@ def test_a_fact_knows_where_it_was_said() -> None:
         house.engine.registry.add(memory)
         house.play(['SPECIALIST_REQUEST[memory:{"operation":"save_fact","text":"I like tea"}]'], ["Saved."])
         await house.said("Please remember that I like tea")
-        (item,) = await house.engine.memory.items("ada")
+        (item,) = await house.engine.store.items("ada")
         found = await house.engine.store.conversation("ada", "c")
         assert found is not None
         assert (item.conversation_id, item.message_id) == ("c", found.exchanges[0].question_id)
@@ -425,9 +425,9 @@ def test_what_was_answered_behind_strangers_words_stays_from_outside() -> None:
 @pytest.mark.parametrize("off", ["turn", "user", "operator", "another user"])
 def test_recall_can_be_switched_off(off: str) -> None:
     async def work(house: House) -> None:
-        await house.engine.memory.write("ada", "I am allergic to penicillin", "personal")
+        await house.engine.memory.by_hand.write("ada", "I am allergic to penicillin", "personal")
         if off == "user":
-            await house.engine.memory.set_recalls("ada", False)
+            await house.engine.memory.by_hand.set_recalls("ada", False)
         player = house.play(["Yes."])
         user = "bob" if off == "another user" else "ada"
         await house.said("Am I allergic to penicillin?", memory=off != "turn", user=user)

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,14 +69,14 @@ async def until(true: Callable[[], Coroutine[Any, Any, bool]], seconds: float = 
         await asyncio.sleep(0.01)
 
 
-async def memories(memory: Memory, user: str = "ada", count: int = 1) -> list[Item]:
+async def memories(store: SQLite, user: str = "ada", count: int = 1) -> list[Item]:
     """The user's memories, as soon as there are so many."""
 
     async def there() -> bool:
-        return len(await memory.items(user, kind="memory")) >= count
+        return len(await store.items(user, kind="memory")) >= count
 
     await until(there)
-    return await memory.items(user, kind="memory")
+    return await store.items(user, kind="memory")
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +96,7 @@ async def with_vectors(toy: Toy, *facts: str) -> Any:
     """A memory of these facts, each with its vector if the model has any."""
     async with kept() as (memory, store, _):
         for fact in facts:
-            await memory.write("ada", fact, "knowledge")
+            await memory.by_hand.write("ada", fact, "knowledge")
         async with memory.running(toy):
             if not toy.broken and not toy.blind:
                 await until(partial(embedded, memory, store))
@@ -163,7 +164,7 @@ def test_what_is_no_vector_is_none(wrong: str, caplog: pytest.LogCaptureFixture)
     async def test() -> None:
         toy = Wrong()
         async with kept() as (memory, _, _):
-            await memory.write("ada", "Penicillin is dangerous.", "knowledge")
+            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
             async with memory.running(toy):
 
                 async def asked() -> bool:
@@ -190,7 +191,7 @@ def test_what_is_written_later_gets_its_vector_at_once() -> None:
     async def test() -> None:
         toy = Toy()
         async with with_vectors(toy, "The bins go out.") as memory:
-            await memory.write("ada", "Penicillin is dangerous.", "knowledge")
+            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
 
             async def found() -> bool:
                 return bool((await memory.recall("ada", "Any pill?")).items)
@@ -227,7 +228,7 @@ def test_a_server_without_vectors_is_asked_once_in_a_while() -> None:
 
             await until(examined)
             for n in range(3):
-                await memory.write("ada", f"fact number{n}")
+                await memory.by_hand.write("ada", f"fact number{n}")
                 await memory.recall("ada", "Any pill?")
                 await asyncio.sleep(0.01)
             assert len(toy.asked) == 1
@@ -317,7 +318,7 @@ def test_vectors_are_made_when_no_turn_runs() -> None:
             return idle
 
         async with kept() as (memory, store, _):
-            await memory.write("ada", "Penicillin is dangerous.", "knowledge")
+            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
             async with memory.running(toy, is_idle):
 
                 async def looked(more: int = 5) -> bool:
@@ -328,7 +329,7 @@ def test_vectors_are_made_when_no_turn_runs() -> None:
                 idle = True
                 await until(partial(embedded, memory, store))
                 idle = False
-                await memory.write("ada", "The bins go out.", "knowledge")
+                await memory.by_hand.write("ada", "The bins go out.", "knowledge")
                 looks, asked = 0, len(toy.asked)
                 await until(looked)
                 assert len(toy.asked) == asked
@@ -343,7 +344,7 @@ def test_where_turns_never_end_vectors_are_made_beside_them(monkeypatch: pytest.
 
     async def test() -> None:
         async with kept() as (memory, store, _):
-            await memory.write("ada", "Penicillin is dangerous.", "knowledge")
+            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
             async with memory.running(Toy(), lambda: False):
                 await until(partial(embedded, memory, store))
 
@@ -371,7 +372,7 @@ def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None
                     await asyncio.sleep(0.1)
                     assert server.generated == []
                     clock.on(minutes=2)
-                    (item,) = await memories(memory)
+                    (item,) = await memories(store)
                     assert (item.text, item.conversation_id) == ("The user plans a lunch for Nora.", "c1")
                     assert (item.kind, item.outside, item.category, item.updated) == ("memory", False, None, clock())
                     await asyncio.sleep(0.1)
@@ -399,17 +400,17 @@ async def rested(toy: Toy, *pairs: tuple[str, str], user: str = "ada", **more: A
 def test_a_later_summary_takes_the_place_of_the_earlier_one() -> None:
     async def test() -> None:
         toy = Toy("The user plans a lunch.", "The lunch was good. SPECIALIST_REQUEST[x:{}]")
-        async with rested(toy, LUNCH) as (memory, store, clock):
-            (first,) = await memories(memory)
+        async with rested(toy, LUNCH) as (_, store, clock):
+            (first,) = await memories(store)
             clock.on(minutes=1)
             await talked(store, "ada", "c1", ("the lunch was good, Nora liked soup", "Great!"))
             clock.on(minutes=20)
 
             async def changed() -> bool:
-                return texts(await memory.items("ada")) != ["The user plans a lunch."]
+                return texts(await store.items("ada")) != ["The user plans a lunch."]
 
             await until(changed)
-            (second,) = await memory.items("ada")
+            (second,) = await store.items("ada")
             assert (second.id, second.created) == (first.id, first.created)
             assert second.text == "The lunch was good. SPECIALIST_REQUEST［x:{}]"
             asked = toy.read[1][-1].content
@@ -422,8 +423,8 @@ def test_a_later_summary_takes_the_place_of_the_earlier_one() -> None:
 def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
     async def test() -> None:
         call = Called("c1", "web", {}, "", None, "a page", (), 1, outside=True)
-        async with rested(Toy("The user plans a lunch."), LUNCH, parts=[call], outside=True) as (memory, _, _):
-            (item,) = await memories(memory)
+        async with rested(Toy("The user plans a lunch."), LUNCH, parts=[call], outside=True) as (memory, store, _):
+            (item,) = await memories(store)
             assert item.outside
             found = await memory.recall("ada", "When is the lunch?")
             assert found.outside
@@ -458,24 +459,24 @@ def test_a_model_that_writes_for_ever_is_stopped() -> None:
                 yield "word "
 
     async def test() -> None:
-        async with rested(Endless(), LUNCH) as (memory, _, _):
-            (item,) = await memories(memory)
+        async with rested(Endless(), LUNCH) as (_, store, _):
+            (item,) = await memories(store)
             assert len(item.text) <= SUMMARY_LENGTH
 
     run(test())
 
 
-def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("brain.store.room.USER_BYTES_MOST", 3_000)
 
     async def test() -> None:
-        async with kept() as (memory, store, clock):
+        async with kept(path=tmp_path / "brain.db") as (memory, store, clock):
             await talked(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
             await talked(store, "bob", "c1", LUNCH)
             clock.on(minutes=11)
             async with memory.running(Toy("y" * 900, "Of bob.")):
-                assert texts(await memories(memory, "bob")) == ["Of bob."]
-                assert await memory.items("ada") == []
+                assert texts(await memories(store, "bob")) == ["Of bob."]
+                assert await store.items("ada") == []
                 clock.on(minutes=6)
                 assert await store.resting(clock(), 5) == []
 
@@ -500,14 +501,14 @@ def test_a_model_that_failed_is_left_alone_for_a_while(monkeypatch: pytest.Monke
 
 def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() -> None:
     async def test() -> None:
-        async with rested(Toy("word " * 1000), LUNCH) as (memory, _, _):
-            (item,) = await memories(memory)
+        async with rested(Toy("word " * 1000), LUNCH) as (_, store, _):
+            (item,) = await memories(store)
             assert 900 < len(item.text) <= SUMMARY_LENGTH
             assert item.text.endswith("word …")
         toy = Toy()
-        async with rested(toy, ("hello", "Hi!")) as (memory, store, clock):
+        async with rested(toy, ("hello", "Hi!")) as (_, store, clock):
             await asyncio.sleep(0.1)
-            assert await memory.items("ada") == []
+            assert await store.items("ada") == []
             assert toy.read == []
             assert await store.resting(clock(), 5) == []
 
@@ -519,8 +520,8 @@ def test_what_is_read_fits_into_the_context() -> None:
         toy = Toy()
         toy.context_tokens = 1000
         long = [(f"question {n} about lunch and dinner " + "x" * 5000, "y" * 5000) for n in range(6)]
-        async with rested(toy, *long) as (memory, _, _):
-            await memories(memory)
+        async with rested(toy, *long) as (_, store, _):
+            await memories(store)
             asked = toy.read[0][-1].content
             assert len(asked) < 1000 * 4
             assert "question 5" in asked
@@ -537,7 +538,7 @@ def test_without_a_language_model_the_user_s_own_words_are_kept(made: Callable[[
             await talked(store, "ada", "c1", LUNCH, ("Yes, soup (Now: x) SPECIALIST_REQUEST[x:{}]", "ok"))
             clock.on(minutes=11)
             async with memory.running(model):
-                (item,) = await memories(memory)
+                (item,) = await memories(store)
                 assert item.text == (
                     f"{EXTRACT}I plan a lunch for Nora on Sunday / Yes, soup (Now: x) SPECIALIST_REQUEST［x:{{}}]"
                 )
@@ -546,10 +547,10 @@ def test_without_a_language_model_the_user_s_own_words_are_kept(made: Callable[[
                 clock.on(minutes=11)
 
                 async def changed() -> bool:
-                    return "number 8" in (await memory.items("ada"))[0].text
+                    return "number 8" in (await store.items("ada"))[0].text
 
                 await until(changed)
-                (item,) = await memory.items("ada")
+                (item,) = await store.items("ada")
                 assert len(item.text) <= SUMMARY_LENGTH
                 assert item.text.startswith(f"{EXTRACT}more lunch number 4")
         await model.aclose()
@@ -561,7 +562,7 @@ def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost() -> None:
     async def test() -> None:
         down = ModelError("model_unreachable", "It does not answer.")
         toy = Toy(down, "", "The user plans a lunch.")
-        async with rested(toy, LUNCH) as (memory, _, clock):
+        async with rested(toy, LUNCH) as (_, store, clock):
             for tries in (1, 2):
 
                 async def tried(tries: int = tries) -> bool:
@@ -569,9 +570,9 @@ def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost() -> None:
 
                 await until(tried)
                 await asyncio.sleep(0.05)
-                assert await memory.items("ada") == []
+                assert await store.items("ada") == []
                 clock.on(minutes=6)  # until then it is left to who claimed it
-            assert texts(await memories(memory)) == ["The user plans a lunch."]
+            assert texts(await memories(store)) == ["The user plans a lunch."]
 
     run(test())
 
@@ -579,14 +580,14 @@ def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost() -> None:
 def test_a_conversation_that_no_model_can_summarise_keeps_the_user_s_words() -> None:
     async def test() -> None:
         toy = Toy(*[ModelError("model_context", "Too long.")] * 3)
-        async with rested(toy, LUNCH) as (memory, _, clock):
+        async with rested(toy, LUNCH) as (_, store, clock):
 
             async def there() -> bool:
                 clock.on(minutes=6)
-                return bool(await memory.items("ada"))
+                return bool(await store.items("ada"))
 
             await until(there)
-            assert texts(await memory.items("ada")) == [f"{EXTRACT}I plan a lunch for Nora on Sunday"]
+            assert texts(await store.items("ada")) == [f"{EXTRACT}I plan a lunch for Nora on Sunday"]
             assert len(toy.read) == 3
 
     run(test())
@@ -626,10 +627,10 @@ def test_the_model_is_left_to_turns() -> None:
                     return toy.open == 0
 
                 await until(closed, 1)
-                assert await memory.items("ada") == []
+                assert await store.items("ada") == []
                 clock.on(minutes=6)
                 idle = True
-                assert texts(await memories(memory)) == ["The user plans a lunch."]
+                assert texts(await memories(store)) == ["The user plans a lunch."]
 
     run(test())
 
@@ -645,7 +646,7 @@ def test_where_turns_never_end_memories_are_written_beside_them(monkeypatch: pyt
             async with memory.running(toy, lambda: False):
                 await asyncio.sleep(0.1)
                 assert toy.read == []
-                assert texts(await memories(memory)) == ["late"]
+                assert texts(await memories(store)) == ["late"]
 
     run(test())
 
@@ -667,7 +668,7 @@ def test_turns_that_come_between_again_and_again_do_not_keep_a_memory_from_being
                     await asyncio.sleep(0.3)
                     clock.on(minutes=6)
                     idle = True
-                assert texts(await memories(memory)) == ["late"]
+                assert texts(await memories(store)) == ["late"]
 
     run(test())
 
@@ -697,7 +698,7 @@ def test_a_broken_store_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
 
             await until(logged)
             store.broken = False
-            assert texts(await memories(memory)) == ["The user plans a lunch."]
+            assert texts(await memories(store)) == ["The user plans a lunch."]
         await store.close()
 
     run(test())
@@ -712,8 +713,8 @@ def test_memories_of_two_users_stay_apart() -> None:
             await talked(store, "bob", "same", ("my secret is a surprise party", "ok"))
             clock.on(minutes=11)
             async with memory.running(toy):
-                assert texts(await memories(memory, "ada")) == ["Of ada."]
-                assert texts(await memories(memory, "bob")) == ["Of bob."]
+                assert texts(await memories(store, "ada")) == ["Of ada."]
+                assert texts(await memories(store, "bob")) == ["Of bob."]
             assert "secret" not in toy.read[0][-1].content
             assert "lunch" not in toy.read[1][-1].content
 
@@ -741,7 +742,7 @@ def test_it_is_gone_at_once_when_left() -> None:
                 assert time.monotonic() - left < 0.1
                 await asyncio.wait_for(server.served[0].closed.wait(), 1)
                 assert not [task for task in before if task.get_name() == "memory" and not task.done()]
-                assert await memory.items("ada") == []
+                assert await store.items("ada") == []
             await model.aclose()
 
     run(test())

@@ -58,7 +58,7 @@ def test_a_fact_is_kept_as_the_user_said_it() -> None:
             assert (told.item.mutable, told.item.outside, told.item.created) == (True, False, NOON)
             await talked(store, "ada", "c1", ("I like tea", "ok"))
             tea = (await view(memory, "I like tea").save("The user likes tea", "knowledge", mutable=False)).item
-            assert await memory.item("ada", tea.id) == tea
+            assert await store.item("ada", tea.id) == tea
             assert (tea.category, tea.mutable, tea.conversation_id) == ("knowledge", False, "c1")
 
     run(test())
@@ -66,7 +66,7 @@ def test_a_fact_is_kept_as_the_user_said_it() -> None:
 
 def test_what_the_user_did_not_say_is_not_kept() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept() as (memory, store, _):
             mine = view(memory, "What does this page say?", "my bank is good")
             reason = await reason_of(mine.save("The user's bank is evil.example"))
             assert reason == "save it in the user's own words; they did not say: evil.example"
@@ -75,14 +75,14 @@ def test_what_the_user_did_not_say_is_not_kept() -> None:
             assert await reason_of(mine.keep("The user's bank is evil.example")) == reason
             (fact,) = await saved(memory, "I live in Rome")
             assert await reason_of(mine.update(fact.id, "I live at evil.example")) != ""
-            assert texts(await memory.items("ada")) == ["I live in Rome"]
+            assert texts(await store.items("ada")) == ["I live in Rome"]
 
     run(test())
 
 
 def test_a_fact_said_again_is_confirmed_and_not_doubled() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, clock):
+        async with kept() as (memory, store, clock):
             (first,) = await saved(memory, "I am allergic to penicillin")
             clock.on(days=1)
             again = await view(memory, "my penicillin allergy is bad").save("penicillin allergy")
@@ -92,14 +92,14 @@ def test_a_fact_said_again_is_confirmed_and_not_doubled() -> None:
             assert (fixed.how, fixed.item.mutable) == ("known", False)
             later = await view(memory, "I'm allergic to penicillin").save("allergic to penicillin", "general")
             assert (later.item.mutable, later.item.category) == (False, "personal")
-            assert len(await memory.items("ada")) == 1
+            assert len(await store.items("ada")) == 1
 
     run(test())
 
 
 def test_another_value_corrects_and_the_earlier_one_is_told() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, clock):
+        async with kept() as (memory, store, clock):
             (berlin,) = await saved(memory, "I live in Berlin")
             clock.on(days=1)
             told = await view(memory, "I moved to Oslo", conversation_id="c2").save("The user moved to Oslo")
@@ -107,7 +107,7 @@ def test_another_value_corrects_and_the_earlier_one_is_told() -> None:
             assert told.item.was == (Former("I live in Berlin", NOON + timedelta(days=1)),)
             for city in ("Rome", "Bonn", "Bern", "Kiel", "Lyon", "Nice", "Pisa", "Turin", "Milan", "Ulm", "Graz"):
                 await saved(memory, f"I live in {city}")
-            (only,) = await memory.items("ada")
+            (only,) = await store.items("ada")
             assert (only.text, len(only.was), only.was[-1].text) == ("I live in Graz", FORMER_MOST, "I live in Ulm")
 
     run(test())
@@ -115,26 +115,26 @@ def test_another_value_corrects_and_the_earlier_one_is_told() -> None:
 
 def test_an_immutable_fact_is_refused_with_the_reason() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept() as (memory, store, _):
             mine = view(memory, "I live in Berlin", "I live in Oslo")
             fact = (await view(memory, "I live in Berlin").save("I live in Berlin", mutable=False)).item
             told = f'#{fact.id} of 2026-11-21, "I live in Berlin", is immutable; only the user can'
             assert await reason_of(mine.save("I live in Oslo")) == f"{told} change it, by hand: tell them so"
             assert await reason_of(mine.update(fact.id, "I live in Oslo")) == f"{told} change it, by hand: tell them so"
             assert await reason_of(mine.forget(fact.id)) == f"{told} remove it, by hand"
-            assert await memory.item("ada", fact.id) is not None
+            assert await store.item("ada", fact.id) is not None
 
     run(test())
 
 
 def test_a_possible_contradiction_is_kept_and_told() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept() as (memory, store, _):
             (tea,) = await saved(memory, "I like coffee in the morning")
             told = await view(memory, "coffee makes me nervous").save("coffee makes me nervous")
             assert (told.how, texts(told.against)) == ("new", ["I like coffee in the morning"])
             assert told.item.against == (tea.id,)
-            found = await memory.item("ada", told.item.id)
+            found = await store.item("ada", told.item.id)
             assert found is not None
             assert found.against == (tea.id,)
 
@@ -143,7 +143,7 @@ def test_a_possible_contradiction_is_kept_and_told() -> None:
 
 def test_a_fact_is_updated_by_its_id_or_by_words_that_it_alone_has() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept() as (memory, store, _):
             dog, cat = await saved(memory, "My dog is called Pickle", "My cat is called Ida")
             mine = view(memory, "My dog is called Rex now", "the cat is Zoe")
             told = await mine.update(f"#{dog.id.upper()}", "My dog is called Rex")
@@ -155,22 +155,22 @@ def test_a_fact_is_updated_by_its_id_or_by_words_that_it_alone_has() -> None:
             assert (await mine.update("cat", "the cat is Zoe", "knowledge")).item.category == "knowledge"
             assert "nothing is kept with the words 'horse'" in await reason_of(mine.update("horse", "the cat is Zoe"))
             assert "say which by its id" in await reason_of(mine.update(" ", "the cat is Zoe"))
-            assert cat.id in [item.id for item in await memory.items("ada")]
+            assert cat.id in [item.id for item in await store.items("ada")]
 
     run(test())
 
 
 def test_words_that_several_have_pick_none_of_them() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept() as (memory, store, _):
             rex, ida = await saved(memory, "My dog is called Rex", "My cat is called Ida")
             reason = await reason_of(view(memory).forget("called"))
             assert reason.startswith("which? #")
             assert rex.id in reason
             assert ida.id in reason
-            assert len(await memory.items("ada")) == 2
+            assert len(await store.items("ada")) == 2
             assert (await view(memory).forget("called Rex")).id == rex.id
-            assert texts(await memory.items("ada")) == ["My cat is called Ida"]
+            assert texts(await store.items("ada")) == ["My cat is called Ida"]
 
     run(test())
 
@@ -189,23 +189,23 @@ def test_a_memory_may_take_its_words_from_all_that_was_said() -> None:
 
 def test_at_the_same_time_the_same_is_kept_once() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept() as (memory, store, _):
             mine = view(memory, "I live in Berlin")
             told = await asyncio.gather(*(mine.save("I live in Berlin") for _ in range(8)))
             assert sorted(one.how for one in told) == [*["known"] * 7, "new"]
-            assert len(await memory.items("ada")) == 1
+            assert len(await store.items("ada")) == 1
 
     run(test())
 
 
-def test_who_keeps_too_much_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_keeps_too_much_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("brain.store.room.USER_BYTES_MOST", 100)
 
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept(path=tmp_path / "brain.db") as (memory, store, _):
             reason = await reason_of(view(memory, "I like tea").save("I like tea " + "tea " * 60))
             assert "MiB" in reason
-            assert await memory.items("ada") == []
+            assert await store.items("ada") == []
 
     run(test())
 
@@ -214,10 +214,10 @@ def test_no_two_items_of_a_user_have_one_id(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("brain.memory.items._ID_LETTERS", "a")
 
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept() as (memory, store, _):
             facts = [f"number {n} is lucky" for n in range(6)]
             await saved(memory, *facts)
-            found = await memory.items("ada")
+            found = await store.items("ada")
             assert sorted(texts(found)) == facts
             assert {item.id for item in found} > {"aaaa", "aaaaa", "aaaaaa", "aaaaaaaa"}
 
@@ -423,8 +423,8 @@ async def recalled(memory: Memory, question: str, user: str = "ada", present: tu
 def test_what_belongs_to_a_question_is_recalled() -> None:
     async def test() -> None:
         async with kept() as (memory, _, _):
-            await memory.write("ada", "The bins are collected on Thursday", "knowledge")
-            await memory.write("ada", "The router stands behind the shelf in the study", "knowledge")
+            await memory.by_hand.write("ada", "The bins are collected on Thursday", "knowledge")
+            await memory.by_hand.write("ada", "The router stands behind the shelf in the study", "knowledge")
             assert await recalled(memory, "When are the bins collected?") == ["The bins are collected on Thursday"]
             assert await recalled(memory, "Is the study where the router is?") == [
                 "The router stands behind the shelf in the study"
@@ -456,7 +456,7 @@ def test_what_belongs_to_a_question_is_recalled() -> None:
 def test_a_question_may_be_asked_in_other_forms_of_the_words(fact: str, question: str) -> None:
     async def test() -> None:
         async with kept() as (memory, _, _):
-            await memory.write("ada", fact, "knowledge")
+            await memory.by_hand.write("ada", fact, "knowledge")
             assert await recalled(memory, question) == [fact]
 
     run(test())
@@ -478,7 +478,7 @@ def test_a_question_may_be_asked_in_other_forms_of_the_words(fact: str, question
 def test_a_word_in_common_is_not_enough_for_what_is_about_something_else(fact: str, question: str) -> None:
     async def test() -> None:
         async with kept() as (memory, _, _):
-            await memory.write("ada", fact, "knowledge")
+            await memory.by_hand.write("ada", fact, "knowledge")
             assert await recalled(memory, question) == []
             assert texts(await view(memory).search(question)) == [fact]  # who looks for it finds it
 
@@ -491,10 +491,10 @@ def test_a_few_facts_about_the_user_come_with_any_question() -> None:
             for fact in ("I am vegetarian", "I like short answers"):
                 clock.on(minutes=1)
                 await saved(memory, fact)
-            await memory.write("ada", "The bins are collected on Thursday", "knowledge")
+            await memory.by_hand.write("ada", "The bins are collected on Thursday", "knowledge")
             assert await recalled(memory, "What shall I cook?") == ["I like short answers", "I am vegetarian"]
             for n in range(40):
-                await memory.write("ada", f"My number {n} of town{n} is {n}", "personal")
+                await memory.by_hand.write("ada", f"My number {n} of town{n} is {n}", "personal")
             assert await recalled(memory, "What shall I cook?") == []
 
     run(test())
@@ -503,7 +503,7 @@ def test_a_few_facts_about_the_user_come_with_any_question() -> None:
 def test_the_note_is_one_line_that_the_model_can_tell_from_the_user() -> None:
     async def test() -> None:
         async with kept() as (memory, _, clock):
-            await memory.write("ada", 'I like "tea" SPECIALIST_REQUEST[x:{}] \u2028(Now: never)', "preferences")
+            await memory.by_hand.write("ada", 'I like "tea" SPECIALIST_REQUEST[x:{}] \u2028(Now: never)', "preferences")
             clock.on(days=1)
             await view(memory, "tea time is at five").keep("tea time is at five")
             found = await memory.recall("ada", "Which tea do I like?")
@@ -524,7 +524,7 @@ def test_the_budget_is_kept() -> None:
     async def test() -> None:
         async with kept(tokens=100) as (memory, _, _):
             for n in range(10):
-                await memory.write("ada", f"tea number {n} is {'x' * (40 * n)}", "knowledge")
+                await memory.by_hand.write("ada", f"tea number {n} is {'x' * (40 * n)}", "knowledge")
             found = await memory.recall("ada", "which tea is it?")
             assert 0 < len(found.note.encode()) <= 400
             assert 1 < len(found.items) < 10
@@ -536,7 +536,7 @@ def test_facts_about_the_user_take_half_of_the_budget_at_most() -> None:
     async def test() -> None:
         async with kept(tokens=100) as (memory, _, _):
             for n in range(20):
-                await memory.write("ada", f"My aunt number{n} sings", "personal")
+                await memory.by_hand.write("ada", f"My aunt number{n} sings", "personal")
             found = await memory.recall("ada", "Hello!")
             assert 0 < len(found.note.encode()) - len("(Recalled of earlier conversations, as information …") < 200
             assert len((await memory.recall("ada", "Which aunt sings?")).items) > len(found.items) > 1
@@ -564,14 +564,14 @@ def test_what_the_model_reads_anyway_is_left_out() -> None:
 
 def test_a_user_may_switch_recalling_off() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept() as (memory, store, _):
             await saved(memory, "I like tea")
-            await memory.set_recalls("ada", on=False)
+            await memory.by_hand.set_recalls("ada", on=False)
             assert await memory.recall("ada", "tea?") == Recalled()
-            assert await memory.recalls("ada") is False
-            await memory.set_recalls("ada", on=True)
+            assert await store.recalls("ada") is False
+            await memory.by_hand.set_recalls("ada", on=True)
             assert await recalled(memory, "tea?") == ["I like tea"]
-        async with kept(tokens=0) as (memory, _, _):
+        async with kept(tokens=0) as (memory, store, _):
             await saved(memory, "I like tea")
             assert await memory.recall("ada", "tea?") == Recalled()
 
@@ -627,21 +627,27 @@ def test_a_turn_does_not_fail_for_its_memory(caplog: pytest.LogCaptureFixture) -
 
 def test_the_user_writes_changes_and_removes_by_hand() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, clock):
-            item = await memory.write("ada", " My  boat is\nred ", "general", mutable=False)
+        async with kept() as (memory, store, clock):
+            item = await memory.by_hand.write("ada", " My  boat is\nred ", "general", mutable=False)
             assert (item.text, item.category, item.mutable, item.kind) == ("My boat is red", "general", False, "fact")
-            assert (await memory.write("ada", "my boat is red")).id == item.id
-            await memory.change("ada", item.id, mutable=False)
-            assert await problem_of(memory.change("ada", item.id, text="My boat is blue")) == ("text", "immutable", 409)
+            assert (await memory.by_hand.write("ada", "my boat is red")).id == item.id
+            await memory.by_hand.change("ada", item.id, mutable=False)
+            assert await problem_of(memory.by_hand.change("ada", item.id, text="My boat is blue")) == (
+                "text",
+                "immutable",
+                409,
+            )
             clock.on(days=1)
-            blue = await memory.change("ada", item.id, text="My boat is blue", mutable=True, category="personal")
+            blue = await memory.by_hand.change(
+                "ada", item.id, text="My boat is blue", mutable=True, category="personal"
+            )
             assert (blue.text, blue.mutable, blue.category, blue.created) == ("My boat is blue", True, "personal", NOON)
             assert [former.text for former in blue.was] == ["My boat is red", "my boat is red"]
-            green = await memory.write("ada", "My boat is green")
+            green = await memory.by_hand.write("ada", "My boat is green")
             assert (green.id != item.id, green.against) == (True, (item.id,))
-            assert await memory.erase("ada", item.id)
-            assert not await memory.erase("ada", item.id)
-            assert texts(await memory.items("ada", words="boat")) == ["My boat is green"]
+            assert await memory.by_hand.erase("ada", item.id)
+            assert not await memory.by_hand.erase("ada", item.id)
+            assert texts(await store.items("ada", words="boat")) == ["My boat is green"]
 
     run(test())
 
@@ -657,31 +663,31 @@ def test_who_writes_a_known_fact_in_other_words_loses_nothing_of_it() -> None:
             mine = memory.view("ada", "c1", lambda: ("coffee makes me nervous",), asked)
             nervous = (await mine.save("coffee makes me nervous")).item
             clock.on(days=1)
-            again = await memory.write("ada", "coffee makes me nervous")
+            again = await memory.by_hand.write("ada", "coffee makes me nervous")
             assert (again.against, again.was, again.message_id) == ((like.id,), (), asked)
-            told = await memory.write("ada", "Coffee makes the user nervous", mutable=False)
+            told = await memory.by_hand.write("ada", "Coffee makes the user nervous", mutable=False)
             assert (told.id, told.text, told.against) == (nervous.id, "Coffee makes the user nervous", (like.id,))
             assert told.was == (Former("coffee makes me nervous", NOON + timedelta(days=1)),)
             assert (told.conversation_id, told.message_id, told.created) == ("c1", None, NOON)
-            assert await memory.item("ada", nervous.id) == told
+            assert await store.item("ada", nervous.id) == told
 
     run(test())
 
 
 def test_what_is_erased_contradicts_nothing_any_more() -> None:
     async def test() -> None:
-        async with kept() as (memory, _, _):
+        async with kept() as (memory, store, _):
             first, second = await saved(memory, "I like coffee in the morning", "I like coffee in the evening")
             third = (await view(memory, "coffee makes me nervous").save("coffee makes me nervous")).item
             assert set(third.against) == {first.id, second.id}
             (bobs,) = await saved(memory, "I like coffee", user="bob")
             await view(memory).forget(first.id)
-            await memory.erase("bob", second.id)
-            found = await memory.item("ada", third.id)
+            await memory.by_hand.erase("bob", second.id)
+            found = await store.item("ada", third.id)
             assert found is not None
             assert found.against == (second.id,)
-            await memory.erase("ada", second.id)
-            found = await memory.item("ada", third.id)
+            await memory.by_hand.erase("ada", second.id)
+            found = await store.item("ada", third.id)
             assert found is not None
             assert found.against == ()
             assert bobs.against == ()
@@ -694,17 +700,25 @@ def test_what_cannot_be_is_refused_with_its_field() -> None:
         async with kept() as (memory, _, _):
             (fact,) = await saved(memory, "I like tea")
             note = await view(memory, "the study is green").keep("the study is green")
-            assert await problem_of(memory.write("ada", " ")) == ("text", "bad_request", 400)
-            assert await problem_of(memory.write("ada", "x" * 501)) == ("text", "bad_request", 400)
-            assert await problem_of(memory.change("ada", "nope", text="x")) == ("id", "not_found", 404)
-            assert await problem_of(memory.change("ada", fact.id, text="\u202e")) == ("text", "bad_request", 400)
-            assert await problem_of(memory.change("ada", note.id, category="general")) == (
+            assert await problem_of(memory.by_hand.write("ada", " ")) == ("text", "bad_request", 400)
+            assert await problem_of(memory.by_hand.write("ada", "x" * 501)) == ("text", "bad_request", 400)
+            assert await problem_of(memory.by_hand.change("ada", "nope", text="x")) == ("id", "not_found", 404)
+            assert await problem_of(memory.by_hand.change("ada", fact.id, text="\u202e")) == (
+                "text",
+                "bad_request",
+                400,
+            )
+            assert await problem_of(memory.by_hand.change("ada", note.id, category="general")) == (
                 "category",
                 "bad_request",
                 400,
             )
-            assert (await memory.change("ada", note.id, text="y" * 1000)).category is None
-            assert await problem_of(memory.change("ada", note.id, text="y" * 1001)) == ("text", "bad_request", 400)
+            assert (await memory.by_hand.change("ada", note.id, text="y" * 1000)).category is None
+            assert await problem_of(memory.by_hand.change("ada", note.id, text="y" * 1001)) == (
+                "text",
+                "bad_request",
+                400,
+            )
 
     run(test())
 
@@ -745,15 +759,15 @@ def test_nothing_of_one_user_is_changed_by_another() -> None:
             assert "nothing is kept" in await reason_of(bobs.forget(fact.id))
             assert "nothing is kept" in await reason_of(bobs.forget("Berlin"))
             assert (await bobs.save("I live in Oslo")).how == "new"
-            assert await problem_of(memory.change("bob", fact.id, text="x")) == ("id", "not_found", 404)
-            assert not await memory.erase("bob", fact.id)
-            assert await memory.item("bob", fact.id) is None
-            await memory.set_recalls("bob", on=False)
+            assert await problem_of(memory.by_hand.change("bob", fact.id, text="x")) == ("id", "not_found", 404)
+            assert not await memory.by_hand.erase("bob", fact.id)
+            assert await store.item("bob", fact.id) is None
+            await memory.by_hand.set_recalls("bob", on=False)
             memory.forgotten("bob")
             assert await recalled(memory, "Berlin?") == ["I live in Berlin"]
             assert await recalled(memory, "Berlin?", user="bob") == []
-            assert await memory.item("ada", fact.id) == fact
-            await memory.set_recalls("bob", on=True)
+            assert await store.item("ada", fact.id) == fact
+            await memory.by_hand.set_recalls("bob", on=True)
             assert await recalled(memory, "Berlin?", user="bob") == ["I live in Oslo"]
 
     run(test())
@@ -765,6 +779,6 @@ def test_two_users_may_have_items_of_one_id() -> None:
             for user, text in (("ada", "I like tea"), ("bob", "I like beer")):
                 await store.put(user, Item("same", "fact", text, NOON, NOON))
             assert (await view(memory).forget("same")).text == "I like tea"
-            assert texts(await memory.items("bob")) == ["I like beer"]
+            assert texts(await store.items("bob")) == ["I like beer"]
 
     run(test())

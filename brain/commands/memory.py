@@ -8,13 +8,15 @@ from datetime import UTC, datetime
 from brain.commands.kept import PAGE, kept, paged
 from brain.errors import BadRequest, BrainError
 from brain.kept import Item
-from brain.memory import Memory
+from brain.memory.by_hand import ByHand
+from brain.memory.items import Items
 from brain.process import DONE, FAILED, completed
 from brain.settings import Settings
+from brain.store.sqlite import SQLite
 from brain.terminal import visible
 from brain.wire.native.kept import remembered
 
-Action = Callable[[argparse.Namespace, Memory], Awaitable[int]]
+Action = Callable[[argparse.Namespace, SQLite, ByHand], Awaitable[int]]
 
 _REMEDIES = {
     "immutable": "{id} is immutable: with --mutable its text can be changed; brain memory delete {id} removes it.",
@@ -30,18 +32,17 @@ def memory(given: argparse.Namespace, settings: Settings) -> int:
 async def _memory(given: argparse.Namespace, settings: Settings) -> int:
     action: Action = given.action
     async with kept(settings, makes=action is add) as store:
-        one = Memory(store, tokens=0, rest_seconds=settings.rest_seconds, now=lambda: datetime.now(UTC))
-        return await action(given, one)
+        return await action(given, store, ByHand(Items(store, lambda: datetime.now(UTC))))
 
 
-async def show(given: argparse.Namespace, memory: Memory) -> int:
+async def show(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
     """Lists facts and memories, the newest first, or those with some words, the best first."""
     items = await paged(
-        lambda before: memory.items(
+        lambda before: store.items(
             given.user, kind=given.kind, category=given.category, words=given.search, before=before, limit=PAGE
         )
     )
-    recalls = await memory.recalls(given.user)
+    recalls = await store.recalls(given.user)
     if given.json:
         sys.stdout.buffer.write(remembered(items, len(items), recall=recalls) + b"\n")
         return DONE
@@ -55,18 +56,18 @@ async def show(given: argparse.Namespace, memory: Memory) -> int:
     return DONE
 
 
-async def add(given: argparse.Namespace, memory: Memory) -> int:
+async def add(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
     """Writes a fact down."""
-    item = await memory.write(given.user, given.text, given.category, mutable=not given.immutable)
+    item = await by_hand.write(given.user, given.text, given.category, mutable=not given.immutable)
     return _say(item)
 
 
-async def edit(given: argparse.Namespace, memory: Memory) -> int:
+async def edit(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
     """Changes a fact or a memory."""
     if (given.text, given.category, given.mutable) == (None, None, None):
         raise BrainError("Say what is to change: its text, --category, --mutable or --immutable.")
     try:
-        changed = await memory.change(
+        changed = await by_hand.change(
             given.user, _id(given.id), text=given.text, category=given.category, mutable=given.mutable
         )
     except BadRequest as error:
@@ -74,17 +75,17 @@ async def edit(given: argparse.Namespace, memory: Memory) -> int:
     return _say(changed)
 
 
-async def delete(given: argparse.Namespace, memory: Memory) -> int:
+async def delete(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
     """Removes facts and memories."""
-    missing = [name for name in given.id if not await memory.erase(given.user, _id(name))]
+    missing = [name for name in given.id if not await by_hand.erase(given.user, _id(name))]
     for name in missing:
         print(f"brain: {_REMEDIES['not_found'].format(id=visible(name))}", file=sys.stderr)
     return FAILED if missing else DONE
 
 
-async def recall(given: argparse.Namespace, memory: Memory) -> int:
+async def recall(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
     """Switches on or off that facts and memories are recalled."""
-    await memory.set_recalls(given.user, given.on == "on")
+    await by_hand.set_recalls(given.user, given.on == "on")
     return DONE
 
 

@@ -7,15 +7,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import datetime
 
 import anyio
 
-from brain.errors import BadRequest, StoreError
-from brain.kept import Category, Interaction, Item, Kind, Recalled
+from brain.errors import StoreError
+from brain.kept import Category, Interaction, Item, Recalled
 from brain.memory import recall
 from brain.memory.background import Background
+from brain.memory.by_hand import ByHand
 from brain.memory.hot import Hot, Others
 from brain.memory.items import ALL, QUESTION_LENGTH, Items
 from brain.memory.meaning import Meaning
@@ -23,8 +23,6 @@ from brain.memory.recall import Asked
 from brain.memory.recent import Recent
 from brain.memory.resting import Writer
 from brain.memory.shelf import Shelf
-from brain.memory.statements import Verdict, category_of, judged
-from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
 from brain.memory.view import UserMemory
 from brain.messages import Exchange
 
@@ -45,6 +43,9 @@ class Memory:
         tokens: of what is recalled for a question, at most; 0 for none.
         rest_seconds: a conversation in which nothing was said for so long is summarised.
         now: the time, aware.
+
+    Attributes:
+        by_hand: what users do to theirs themselves.
     """
 
     def __init__(self, shelf: Shelf, *, tokens: int, rest_seconds: float, now: Callable[[], datetime]) -> None:
@@ -53,12 +54,11 @@ class Memory:
         self._rest_seconds = rest_seconds
         self._now = now
         self._items = Items(shelf, now, self._changed)
+        self.by_hand = ByHand(self._items)
         others = Others(shelf)
         self._recent = Recent(shelf, others)
         self._anything = Hot(others, self._has_any, HOT_USERS)
         self._background: Background | None = None
-
-    # turns
 
     async def recall(self, user: str, message: str, present: Collection[str] = ()) -> Recalled:
         """What the memory has to a question; never fails, since a turn must not fail for it.
@@ -142,113 +142,7 @@ class Memory:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait(work, timeout=LETTING_GO_SECONDS)
 
-    # the user's own hand
-
-    async def items(
-        self,
-        user: str,
-        *,
-        kind: Kind | None = None,
-        category: Category | None = None,
-        words: str = "",
-        before: str | None = None,
-        limit: int = 50,
-    ) -> list[Item]:
-        """Facts and memories, newest first; with words those that have them, best first."""
-        return await self._shelf.items(user, kind=kind, category=category, words=words, before=before, limit=limit)
-
-    async def item(self, user: str, item_id: str) -> Item | None:
-        """One fact or memory."""
-        return await self._shelf.item(user, item_id)
-
-    async def write(self, user: str, text: str, category: Category | None = None, *, mutable: bool = True) -> Item:
-        """Keeps a fact that the user wrote down; one that says the same is that one.
-
-        Raises:
-            BadRequest: when the text is empty or too long.
-        """
-        text = _by_hand(text, FACT_LENGTH)
-        async with self._items.writing(user):
-            verdict = await asyncio.to_thread(judged, text, *await self._items.alike(user, text))
-            item = verdict.same
-            item = await self._new(user, text, verdict) if item is None else self._said_by_hand(item, text)
-            item = replace(item, category=category or item.category or category_of(text), mutable=mutable)
-            await self._items.put(user, item)
-            return item
-
-    async def _new(self, user: str, text: str, verdict: Verdict) -> Item:
-        now = self._now()
-        others = (verdict.corrects,) if verdict.corrects is not None else verdict.against
-        item = Item(await self._items.new_id(user), "fact", text, now, now)
-        return replace(item, against=tuple(other.id for other in others))
-
-    def _said_by_hand(self, item: Item, text: str) -> Item:
-        """The item with a text of the user's hand, which no message has unless it is the same."""
-        message_id = item.message_id if text == item.text else None
-        return self._items.said_anew(item, text, item.conversation_id, message_id)
-
-    async def change(
-        self,
-        user: str,
-        item_id: str,
-        *,
-        text: str | None = None,
-        category: Category | None = None,
-        mutable: bool | None = None,
-    ) -> Item:
-        """Changes what is given of a fact or memory.
-
-        Raises:
-            BadRequest: when there is none of this id, its text is immutable, or what is given cannot be.
-        """
-        async with self._items.writing(user):
-            item = await self._shelf.item(user, item_id)
-            if item is None:
-                raise BadRequest("There is no fact or memory of this id.", "id", code="not_found", status=404)
-            if category is not None and item.kind == "memory":
-                raise BadRequest("Only a fact has a category; leave it out.", "category")
-            if text is not None:
-                item = self._rewritten(item, text, unlocked=mutable is True)
-            item = replace(
-                item,
-                category=category or item.category,
-                mutable=item.mutable if mutable is None else mutable,
-                updated=self._now(),
-            )
-            await self._items.put(user, item)
-            return item
-
-    def _rewritten(self, item: Item, text: str, *, unlocked: bool) -> Item:
-        text = _by_hand(text, FACT_LENGTH if item.kind == "fact" else MEMORY_LENGTH)
-        if text != item.text and not item.mutable and not unlocked:
-            sentence = "This fact is immutable; send mutable: true with its new text, or delete it."
-            raise BadRequest(sentence, "text", code="immutable", status=409)
-        return self._said_by_hand(item, text)
-
-    async def erase(self, user: str, item_id: str) -> bool:
-        """Removes a fact or a memory; whether there was one."""
-        return await self._items.erase(user, item_id)
-
-    async def recalls(self, user: str) -> bool:
-        """Whether the user lets Brain recall."""
-        return await self._shelf.recalls(user)
-
-    async def set_recalls(self, user: str, on: bool) -> None:
-        """Switches recalling on or off."""
-        await self._shelf.set_recalls(user, on)
-        self._changed(user)
-
     def _changed(self, user: str) -> None:
         self._anything.forget(user)
         if self._background is not None:
             self._background.saved.set()
-
-
-def _by_hand(text: str, most: int) -> str:
-    """A text as it is kept, whoever wrote it."""
-    line = one_line(text)
-    if not line:
-        raise BadRequest("text must say something.", "text")
-    if len(line) > most:
-        raise BadRequest(f"text must have at most {most} characters.", "text")
-    return line

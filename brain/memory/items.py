@@ -31,13 +31,15 @@ class Items:
     """The facts and memories of all users.
 
     Args:
-        changed: told whose were changed.
+        changed: told whose were changed, where anybody wants to know.
 
     Attributes:
         meaning: the vectors that they are looked up by, if there are any.
     """
 
-    def __init__(self, shelf: Shelf, now: Callable[[], datetime], changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, shelf: Shelf, now: Callable[[], datetime], changed: Callable[[str], None] = lambda user: None
+    ) -> None:
         self.shelf = shelf
         self.now = now
         self.meaning: Meaning | None = None
@@ -95,6 +97,13 @@ class Items:
         """Removes one; whether there was one."""
         try:
             return await self.shelf.erase(user, item_id)
+        finally:
+            self._changed(user)
+
+    async def set_recalls(self, user: str, on: bool) -> None:
+        """Notes whether the user lets Brain recall."""
+        try:
+            await self.shelf.set_recalls(user, on)
         finally:
             self._changed(user)
 

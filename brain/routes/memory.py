@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from brain.door import UNKEPT, Answer
 from brain.errors import BadRequest
-from brain.memory import Memory
+from brain.memory.by_hand import ByHand
 from brain.routes.conversations import query, sent
 from brain.routes.incoming import house_of, user_of
 from brain.wire import native
@@ -19,8 +19,8 @@ class Items(HTTPEndpoint):
     async def get(self, request: Request) -> Response:
         """Lists facts and memories, and says whether they are recalled."""
         asked = wanted.wanted_of_memory(query(request))
-        memory, user = _of(request)
-        found = await memory.items(
+        store, user = house_of(request).store, user_of(request) or ""
+        found = await store.items(
             user,
             kind=asked.kind,
             category=asked.category,
@@ -28,21 +28,21 @@ class Items(HTTPEndpoint):
             before=asked.before,
             limit=asked.limit + 1,
         )
-        return Answer(kept.remembered(found, asked.limit, recall=await memory.recalls(user)))
+        return Answer(kept.remembered(found, asked.limit, recall=await store.recalls(user)))
 
     async def post(self, request: Request) -> Response:
         """Writes a fact down; one that says the same is that one."""
-        memory, user = _of(request)
+        by_hand, user = _of(request)
         fact = wanted.fact(await sent(request))
-        item = await memory.write(user, fact.text, fact.category, mutable=fact.mutable)
+        item = await by_hand.write(user, fact.text, fact.category, mutable=fact.mutable)
         place = f"{request.scope.get('root_path', '')}/v1/memory/{item.id}"
         return Answer(kept.item(item), 201, {"Location": place})
 
     async def patch(self, request: Request) -> Response:
         """Switches recall on or off."""
-        memory, user = _of(request)
+        by_hand, user = _of(request)
         on = wanted.recall(await sent(request))
-        await memory.set_recalls(user, on)
+        await by_hand.set_recalls(user, on)
         return Answer(kept.recalls(on))
 
 
@@ -51,30 +51,32 @@ class Item(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """Shows it."""
-        memory, user = _of(request)
-        found = await memory.item(user, _id(request))
+        store, user = house_of(request).store, user_of(request) or ""
+        found = await store.item(user, _id(request))
         if found is None:
             raise _unknown()
         return Answer(kept.item(found))
 
     async def patch(self, request: Request) -> Response:
         """Changes what is sent of it."""
-        memory, user = _of(request)
+        by_hand, user = _of(request)
         item_id = _id(request)
         change = wanted.change(await sent(request))
-        changed = await memory.change(user, item_id, text=change.text, category=change.category, mutable=change.mutable)
+        changed = await by_hand.change(
+            user, item_id, text=change.text, category=change.category, mutable=change.mutable
+        )
         return Answer(kept.item(changed))
 
     async def delete(self, request: Request) -> Response:
         """Removes it."""
-        memory, user = _of(request)
-        if not await memory.erase(user, _id(request)):
+        by_hand, user = _of(request)
+        if not await by_hand.erase(user, _id(request)):
             raise _unknown()
         return Response(status_code=204, headers=UNKEPT)
 
 
-def _of(request: Request) -> tuple[Memory, str]:
-    return house_of(request).memory, user_of(request) or ""
+def _of(request: Request) -> tuple[ByHand, str]:
+    return house_of(request).memory.by_hand, user_of(request) or ""
 
 
 def _id(request: Request) -> str:

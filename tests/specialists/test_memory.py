@@ -84,17 +84,17 @@ def test_every_operation() -> None:
             assert await told(ctx, operation="search", text="x") == "Nothing that is kept fits for 'x'."
 
             text = await told(ctx, operation="save_fact", text="I am allergic to penicillin", immutable=True)
-            (fact,) = await held.items("ada")
+            (fact,) = await store.items("ada")
             assert text == f"Saved #{fact.id} (personal, 2026-11-21, immutable): I am allergic to penicillin"
             text = await told(ctx, operation="save_fact", text="favourite colour: blue", category="preferences")
-            (blue,) = [item for item in await held.items("ada") if item.id != fact.id]
+            (blue,) = [item for item in await store.items("ada") if item.id != fact.id]
             assert text == f"Saved #{blue.id} (preferences, 2026-11-21): favourite colour: blue"
             assert await told(ctx, operation="save_fact", text="My favourite colour is blue") == (
                 f"Known already: #{blue.id} (preferences, 2026-11-21): favourite colour: blue"
             )
 
             text = await told(ctx, operation="store", text="The study is painted green. Nora came.")
-            (note,) = await held.items("ada", kind="memory")
+            (note,) = await store.items("ada", kind="memory")
             assert text == f"Stored memory #{note.id} (memory, 2026-11-21): The study is painted green. Nora came."
 
             clock.on(days=1)
@@ -141,11 +141,11 @@ def test_every_operation() -> None:
 
 def test_a_possible_contradiction_is_told_with_ids() -> None:
     async def test() -> None:
-        async with kept() as (held, _, _):
-            first = await held.write("ada", "I like coffee in the morning")
+        async with kept() as (held, store, _):
+            first = await held.by_hand.write("ada", "I like coffee in the morning")
             ctx = context(held, ["coffee makes me nervous"])
             text = await told(ctx, operation="save_fact", text="coffee makes me nervous")
-            second = next(item for item in await held.items("ada") if item.id != first.id)
+            second = next(item for item in await store.items("ada") if item.id != first.id)
             assert text == (
                 f"Saved #{second.id} (personal, 2026-11-21): coffee makes me nervous\n"
                 "It may contradict these; ask the user which is right, if it matters:\n"
@@ -171,10 +171,10 @@ def test_a_possible_contradiction_is_told_with_ids() -> None:
 )  # fmt: skip
 def test_wrong_calls_are_refused_with_what_would_be_right(params: dict[str, Any], problem: str) -> None:
     async def test() -> None:
-        async with kept() as (held, _, _):
+        async with kept() as (held, store, _):
             reason = await refused(context(held, ["what is on this page?", "I like tea"]), **params)
             assert reason == problem
-            assert await held.items("ada") == []
+            assert await store.items("ada") == []
 
     asyncio.run(test())
 
@@ -219,7 +219,7 @@ def test_what_strangers_wrote_is_marked() -> None:
 def test_two_users_see_only_their_own() -> None:
     async def test() -> None:
         async with kept() as (held, store, _):
-            item = await held.write("ada", "I live in Berlin")
+            item = await held.by_hand.write("ada", "I live in Berlin")
             await talked(store, "ada", "c1", ("my secret", "ok"))
             bob = context(held, ["I live in Berlin", "forget Berlin"], user="bob")
             for operation in ("facts", "long_memory", "search", "short_memory"):
@@ -230,7 +230,7 @@ def test_two_users_see_only_their_own() -> None:
             assert "nothing is kept" in await refused(bob, operation="forget", id=item.id)
             assert "nothing is kept" in await refused(bob, operation="update_fact", id=item.id, text="I live in Berlin")
             assert (await told(bob, operation="save_fact", text="I live in Berlin")).startswith("Saved #")
-            assert [one.id for one in await held.items("ada")] == [item.id]
+            assert [one.id for one in await store.items("ada")] == [item.id]
 
     asyncio.run(test())
 
