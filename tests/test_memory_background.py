@@ -467,12 +467,11 @@ def test_a_model_that_writes_for_ever_is_stopped() -> None:
 
 
 def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("brain.store.room.USER_BYTES_MOST", 3_000)
-
     async def test() -> None:
         async with kept(path=tmp_path / "brain.db") as (memory, store, clock):
             await talked(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
             await talked(store, "bob", "c1", LUNCH)
+            monkeypatch.setattr("brain.store.room.USER_BYTES_MOST", 3_000)
             clock.on(minutes=11)
             async with memory.running(Toy("y" * 900, "Of bob.")):
                 assert texts(await memories(store, "bob")) == ["Of bob."]
