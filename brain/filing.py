@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from brain.ask import Ask, Attachment
 from brain.errors import BadRequest, StoreError
 from brain.kept import History, Record
-from brain.messages import Exchange, new_conversation_id, new_message_id
+from brain.messages import Called, Exchange, new_conversation_id, new_message_id
 from brain.turns import Turns
 
 ENDING_SECONDS = 2.0
@@ -139,11 +139,10 @@ class Filings:
 
     async def _answered_in_part(self, key: Key, question: Exchange) -> str | None:
         """The same question's id, if it is kept: its answer ended with calls, which the client has answered since."""
-        if not question.parts:
-            return None
-        found = await self._store.conversation(*key, limit=1)
+        answered = _call_ids(question)
+        found = await self._store.conversation(*key, limit=1) if answered else None
         newest = found.exchanges[-1] if found is not None and found.exchanges else None
-        return newest.question_id if newest is not None and newest.said == question.said else None
+        return newest.question_id if newest is not None and answered & _call_ids(newest) else None
 
     async def alone(
         self, user: str | None, conversation_id: str, work: Callable[[], Awaitable[T]], *, stops: bool
@@ -198,6 +197,10 @@ class Filings:
         """Waits until all is kept that nobody waited for."""
         while tasks := [task for some in self._keeping.values() for task in some]:
             await asyncio.wait(tasks)
+
+
+def _call_ids(exchange: Exchange) -> set[str]:
+    return {part.call_id for part in exchange.parts if isinstance(part, Called)}
 
 
 def _elsewhere() -> BadRequest:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from playing import PNG, WAIT, Item, Player, ask_for, echo, registry_of
 from brain.ask import Ask, Attachment, Tool
 from brain.engine import Engine, narrowed
 from brain.errors import BadRequest
-from brain.events import Done, Error, Event, Notice
+from brain.events import Done, Error, Event, Notice, ToolCall
 from brain.held import Held
 from brain.kept import Conversation
-from brain.messages import Exchange, Said, Spoken
+from brain.messages import Called, Exchange, Said, Spoken
 from brain.models import Opened
 from brain.report import TurnReport
 from brain.sampling import Sampling
@@ -331,15 +332,18 @@ def test_an_answer_that_the_client_has_begun_takes_the_place_of_its_beginning() 
     async def work(house: House) -> None:
         house.play(["Let me see. SPECIALIST_REQUEST[pay]"])
         tools = (Tool("pay"),)
-        await house.said("Pay!", "c", held=Conversation("c", begun=Exchange("", said="Pay!")), tools=tools)
+        events = await house.said("Pay!", "c", held=Conversation("c", begun=Exchange("", said="Pay!")), tools=tools)
+        (call,) = [event for event in events if isinstance(event, ToolCall)]
         assert await house.kept() == [("Pay!", "Let me see. ", "complete")]
         house.play(["Done."])
-        begun = Exchange("", [Said("Let me see. ", -9)], said="Pay!")
+        answered = Called(call.call_id, "pay", {}, "SPECIALIST_REQUEST[pay]", None, "", (), -8)
+        begun = Exchange("", [Said("Let me see. ", -9), answered], said="Pay!")
         await house.said("Pay!", "c", held=Conversation("c", begun=begun), tools=tools)
         assert await house.kept() == [("Pay!", "Let me see. Done.", "complete")]
-        begun = Exchange("", [Said("Well. ", -9)], said="Another?")
-        await house.said("Another?", "c", held=Conversation("c", begun=begun))
-        assert [said for said, *_ in await house.kept()] == ["Pay!", "Another?"]
+        other = replace(answered, call_id="call_of_another_turn")
+        begun = Exchange("", [Said("Let me see. ", -9), other], said="Pay!")
+        await house.said("Pay!", "c", held=Conversation("c", begun=begun), tools=tools)
+        assert [said for said, *_ in await house.kept()] == ["Pay!", "Pay!"], "what nobody called is no answer to it"
 
     housed(work)
 
