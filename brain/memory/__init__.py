@@ -29,9 +29,11 @@ from brain.messages import Exchange
 log = logging.getLogger("brain")
 
 HOT_USERS = 10_000
+"""Of so many is known whether there is anything to recall."""
 ABOUT_USER_MOST = 30
 """Facts about the user so few that they are told although no word of the question is in them."""
 LETTING_GO_SECONDS = 0.1
+"""How long what runs in the background may take to end."""
 _ABOUT_USER: Sequence[Category] = ("personal", "preferences")
 
 

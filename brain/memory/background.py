@@ -16,14 +16,17 @@ from brain.memory.shelf import Shelf
 log = logging.getLogger("brain")
 
 BATCH = 32
+"""Texts that get their vectors at once."""
 VECTORS_SECONDS = 60.0
 """How often is looked for what lacks a vector, when nothing was saved here."""
 LOOK_SECONDS = (1.0, 60.0)
+"""At least and at most so long passes between two looks for conversations that rest."""
 IDLE_SECONDS = 0.2
 """How often is looked whether turns run: the model is left to them at once, until they end."""
 PATIENCE_SECONDS = 60.0
 """After so long without a moment in which no turn runs, one piece of work is done beside them."""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+"""Seconds behind a failure, and behind many."""
 TRIES = 3
 """After so many failures with one conversation alone, the user's words are kept instead of a summary; after so many
 turns that came between, it is written beside the next one."""

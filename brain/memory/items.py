@@ -20,9 +20,12 @@ FACTS: Sequence[Kind] = ("fact",)
 MEMORIES: Sequence[Kind] = ("memory",)
 ALL: Sequence[Kind] = ("fact", "memory")
 CANDIDATES = 30
+"""Of what the store finds by words, and of what it finds by meaning, so many are ranked."""
 ALIKE_MOST = 60
+"""So many facts with the words of a new one are compared with it."""
 QUESTION_LENGTH = 4_000
 FORMER_MOST = 10
+"""Earlier wordings that a fact keeps."""
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _ID_LENGTHS = (4, 4, 5, 6, 8)
 

@@ -18,6 +18,7 @@ from brain.kept import Near
 log = logging.getLogger("brain")
 
 QUERY_SECONDS = 0.25
+"""How long a question waits for its vector."""
 BATCH_SECONDS = 60.0
 AGAIN_SECONDS = 300.0
 """How long a server that has no vectors is not asked again."""
@@ -25,7 +26,9 @@ LATE_MOST = 3
 """So many questions in a row whose vectors came too late; then the server is left in peace for a while."""
 TEXT_LENGTH = 2000
 SHORT_LENGTH = 200
+"""What is tried of a text that the server refuses."""
 PASSED = 6
+"""Right answers with which the exam is passed."""
 FLOOR_SHARE = 0.7
 """Of the way from a wrong answer's cosine to a right one's."""
 _EXAM = (
@@ -111,7 +114,8 @@ class Meaning:
     async def of(self, texts: Sequence[str]) -> list[list[float]] | None:
         """A vector for each text; None when the server makes none any more.
 
-        One that the server refuses even when short gets one that is near to nothing.
+        A text that the server refuses even when it is short gets a vector that is near to nothing, so that it is not
+        tried for ever. Whether it is the text or the server, a question of the exam shows, which was answered before.
         """
         vectors = await self._tried(texts)
         if vectors is not None or self.grade is None:
@@ -133,7 +137,7 @@ class Meaning:
             return None
 
     async def _embedded(self, texts: Sequence[str]) -> list[list[float]] | None:
-        """The same, and a server that fails is not asked again for a while."""
+        """A vector for each text; a server that gives none is not asked again for a while."""
         vectors = await _vectors(self._model, texts, self.grade)
         if vectors is None:
             self._rest("it gives no vectors")

@@ -12,6 +12,7 @@ from brain.usage import BYTES_A_TOKEN, size
 LONG = 12
 """Telling words of a question from which on a single one says little."""
 FEW = 2
+"""Telling words of a question up to which one in common is enough, however long the text is."""
 SHARE = 9
 """One word of three, in a text of three, says enough."""
 WORDS_WEIGHT = 0.5
@@ -19,7 +20,9 @@ WORDS_WEIGHT = 0.5
 FILL_SHARE = 0.5
 """The part of the budget for what matters without sharing a word, such as what somebody does not eat."""
 ITEM_SHARE = 0.5
+"""The part of the budget that one item may take; a longer one is cut."""
 SAID_LENGTH = 240
+"""Of the sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from brain.memory.words import Known, content
 from brain.specialist import Saved
 
 NAMED_MOST = 5
+"""So many of those that could be meant are named."""
 FOUND_MOST = 50
+"""So many are looked through for those of one category."""
 _NO_FACT = "give the fact as text, in one sentence and the user's own words"
 
 
