@@ -19,7 +19,7 @@ from brain.usage import estimated, size
 ANSWER_SHARE = 0.5
 """The part of a model's context that is left to the new question, its blocks and the answer."""
 LEAP = 3
-"""By so many exchanges the window moves on."""
+"""By so many exchanges the window moves on; by two where it holds few, and by one where it holds hardly any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,16 @@ def taken_up(
     awake = _awake(record.exchanges, question.asked, room.seconds)
     files = sum(min(size(file.text or ""), BLOCK_BYTES) for file in record.files)
     tokens = _share(room.tokens, context_tokens) - estimated(size(question.said) + files)
-    kept = window(awake, room.messages - 1, tokens, resume, record.count - len(awake))
+    first = record.count - len(awake)
+    kept = window(awake, room.messages - 1, tokens, resume, first)
+    before = window(awake[:-1], room.messages - 1, tokens, resume, first)
+    moved = len(awake) - len(kept) > max(0, len(awake) - 1 - len(before))
     return Conversation(
         record.id,
         kept,
         tuple(record.attachments),
-        trimmed=record.count - len(kept),
-        rested=len(awake) < len(record.exchanges),
+        trimmed=record.count - len(kept) if moved else 0,
+        rested=bool(record.exchanges) and not awake,
         begun=question,
     )
 
@@ -88,8 +91,8 @@ def window(
         free = _Room(free.messages - taken.messages, free.tokens - taken.tokens)
         kept.insert(0, exchange)
     left_out = len(exchanges) - len(kept)
-    leaps = left_out > 0 and len(kept) >= 2 * LEAP
-    return kept[-(first + left_out) % LEAP :] if leaps else kept  # from the next place that is a multiple of it
+    leap = LEAP if len(kept) >= 2 * LEAP else 2 if len(kept) >= LEAP else 1
+    return kept[-(first + left_out) % leap :] if left_out else kept  # from the next place that is a multiple of it
 
 
 class _Room(NamedTuple):

@@ -71,6 +71,7 @@ class Engine:
         )
         await stack.enter_async_context(self.registry.running())
         self.models = await opened(self.settings, self.registry.usable())
+        stack.callback(self._no_models)
         for one in self.models:
             stack.push_async_callback(one.model.aclose)
         await stack.enter_async_context(self.memory.running(self.models[0].model, lambda: not self.turns.running))
@@ -82,6 +83,9 @@ class Engine:
         if self._closing is not None:
             closing, self._closing = self._closing, None
             await closing.aclose()
+
+    def _no_models(self) -> None:
+        self.models = []
 
     async def _give_up(self) -> None:
         """Ends what still runs, and waits until it is kept."""
@@ -102,7 +106,7 @@ class Engine:
     def model(self, name: str | None) -> AnyModel:
         """The model of this name; the default without one."""
         if not self.models:
-            raise BadRequest("The server is not ready yet.", code="unavailable", status=503)
+            raise BadRequest("It is not open: no model is there yet, or any more.", code="unavailable", status=503)
         for wanted, one in zip(self.settings.model, self.models, strict=True):
             if name in (None, wanted, one.model.name):
                 return one.model

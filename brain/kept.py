@@ -233,8 +233,8 @@ class Conversation:
     """What a turn goes on from: what was said before, and the files that came with it.
 
     Attributes:
-        trimmed: how many of the oldest exchanges were left out.
-        rested: whether they were left out because the conversation rested for long.
+        trimmed: how many of the oldest exchanges are left out, if more than were for the question before.
+        rested: whether all are, because the conversation rested for long.
         recalled: what the memory has to the question.
         begun: what an answer is gone on with, if it was begun: the newest question with what clients put around it, and
             the calls that they answered since.

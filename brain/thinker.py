@@ -5,12 +5,12 @@ It is a thin wrapper: each `think` is one turn of the engine, kept, cancelled an
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack, get_args
 from zoneinfo import ZoneInfo
 
 from brain.ask import Ask, Attachment, Source, renumbered
@@ -68,7 +68,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What the newest `think` took so far; times in milliseconds since it began."""
+    """What the newest `think` took so far; times in milliseconds since it began, tokens of the passes that ended."""
 
     total_tokens: int = 0
     calls: int = 0
@@ -147,6 +147,8 @@ class Thinker:
             user: whose conversation it is, and whose memory is recalled.
             model: one of those on offer; the first when left out.
         """
+        if not user:
+            raise BadRequest("user must be a name.", "user")
         callbacks = _Callbacks(on_token, on_call, on_result, on_approval)
         return Session(self._engine, conversation_id, user, system, model, callbacks)
 
@@ -210,10 +212,12 @@ class Session:
             barge_in: cancels a `think` of the same conversation that still runs, instead of being refused.
 
         Raises:
-            BadRequest: when the message is empty, or another turn of the conversation runs.
+            BadRequest: when the message is empty, another turn of the conversation runs, or the thinker is closed.
         """
-        if not text.strip():
-            raise BadRequest("text is empty.", "text")
+        if not isinstance(text, str) or not text.strip():
+            raise BadRequest("text must say something.", "text")
+        if source not in get_args(Source):
+            raise BadRequest(f"source must be one of: {', '.join(get_args(Source))}.", "source")
         ask = replace(
             self._ask,
             message=text,
@@ -274,8 +278,10 @@ class _Thought:
     @property
     def metrics(self) -> Metrics:
         running = self.state not in ("complete", "cancelled", "error")
+        usage = self._run.report().usage if running and self._run is not None else None
+        tokens = self._tokens if usage is None else usage.prompt_tokens + usage.completion_tokens
         total = self._now() if running else self._took
-        return Metrics(self._tokens, len(self._calls), self._first_token_ms, total, self.state == "cancelled")
+        return Metrics(tokens, len(self._calls), self._first_token_ms, total, self.state == "cancelled")
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -289,10 +295,11 @@ class _Thought:
             run.stop()
         last: Event | None = None
         try:
-            async for batch in run.lead():
-                for event in batch:
-                    last = event
-                    await self._tell(event)
+            async with aclosing(run.lead()) as batches:
+                async for batch in batches:
+                    for event in batch:
+                        last = event
+                        await self._tell(event)
         finally:
             self._took = self._now()
             if not isinstance(last, Done | Error):

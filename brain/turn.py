@@ -276,8 +276,10 @@ class Turn:
         events: list[Event] = [TurnStart(self.id, self._conversation.id, self._model.name, "mono", self._ask.limits)]
         if self._model.stand_in:
             events.append(Notice("stand_in", "No language model is connected: a rule-based stand-in answers."))
-        if self._conversation.trimmed:
-            events.append(_rested() if self._conversation.rested else _left_out(self._conversation.trimmed))
+        if self._conversation.rested:
+            events.append(_rested())
+        elif self._conversation.trimmed:
+            events.append(_left_out(self._conversation.trimmed))
         if self._conversation.recalled.said:
             events.append(Notice("recalled", self._conversation.recalled.said))
         return events

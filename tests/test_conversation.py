@@ -76,7 +76,6 @@ def test_what_was_said_and_attached_is_recalled() -> None:
 def test_messages_are_counted_with_the_question(messages: int, kept: list[int]) -> None:
     found = recalled(numbered(10)[7:], Window(messages=messages))
     assert questions(found.exchanges) == [f"Question {n}?" for n in kept]
-    assert found.trimmed == 3 - len(kept)
 
 
 @pytest.mark.parametrize(("tokens", "kept"), [(31, 3), (30, 2), (21, 2), (20, 1), (11, 1), (10, 0)])
@@ -167,6 +166,25 @@ def test_the_window_leaps_so_that_what_servers_keep_of_a_prompt_stays_true() -> 
     assert firsts == [0, 3, 3, 3, 6, 6, 6, 9, 9, 9, 12, 12, 12]
 
 
+@pytest.mark.parametrize(
+    ("messages", "leaps"),
+    [
+        (9, [0, 2, 2, 4, 4, 6, 6, 8]),
+        (7, [2, 2, 4, 4, 6, 6, 8, 8]),
+        (5, [2, 3, 4, 5, 6, 7, 8, 9]),
+        (3, list(range(3, 11))),
+    ],
+)
+def test_a_small_window_leaps_less_far(messages: int, leaps: list[int]) -> None:
+    kept = [window(numbered(count), messages - 1, 8000, "prefill") for count in range(4, 12)]
+    assert [int(exchanges[0].question[9:-1]) for exchanges in kept] == leaps
+
+
+def test_it_is_told_when_the_window_leaps() -> None:
+    told = [recalled(numbered(count), Window()).trimmed for count in range(8, 17)]
+    assert told == [0, 0, 3, 0, 0, 6, 0, 0, 9]
+
+
 def test_it_leaps_to_the_same_places_when_only_the_newest_are_known() -> None:
     for count in range(20, 40):
         newest = numbered(count)[-20:]
@@ -182,14 +200,14 @@ def test_it_leaps_to_the_same_places_when_only_the_newest_are_known() -> None:
 def test_behind_a_long_rest_the_model_begins_anew(seconds: int, kept: int) -> None:
     exchanges = [said("One?", "1.", at=NOON), said("Two?", "2.", at=NOON)]
     found = recalled(exchanges, Window(), at=NOON + timedelta(seconds=seconds))
-    assert (len(found.exchanges), found.trimmed, found.rested) == (kept, 2 - kept, kept == 0)
+    assert (len(found.exchanges), found.trimmed, found.rested) == (kept, 0, kept == 0)
 
 
 def test_what_was_said_behind_the_rest_is_read() -> None:
     evening = NOON + timedelta(hours=6)
     exchanges = [said("One?", "1.", at=NOON), said("Two?", "2.", at=evening)]
     found = recalled(exchanges, Window(), at=evening + timedelta(minutes=1))
-    assert (questions(found.exchanges), found.trimmed, found.rested) == (["Two?"], 1, True)
+    assert (questions(found.exchanges), found.trimmed, found.rested) == (["Two?"], 0, False)
 
 
 # Whatever was said

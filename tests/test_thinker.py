@@ -162,8 +162,9 @@ def test_a_callback_that_raises_ends_the_turn_and_is_heard(play: Play) -> None:
         with pytest.raises(RuntimeError, match="the screen is gone"):
             await session.think("Hi")
         assert session.state == "cancelled"
-        await asyncio.sleep(0.05)
-        assert [entry.outcome for entry in await session.context()] == ["", "cancelled"]
+        session = one.create_session(session.conversation_id)
+        assert (await session.think("Again")).state == "complete"
+        assert [entry.outcome for entry in await session.context()] == ["", "cancelled", "", "complete"]
 
     thought(play(["One, ", "two"]), work)
 
@@ -323,12 +324,40 @@ def test_two_at_once_are_never_mixed(play: Play) -> None:
 def test_a_refused_think_leaves_the_session_as_it_was(play: Play) -> None:
     async def work(one: Thinker) -> None:
         session = one.create_session()
-        for text in ("", " \n"):
-            with pytest.raises(BadRequest, match="text is empty"):
-                await session.think(text)
+        for text in ("", " \n", 5):
+            with pytest.raises(BadRequest, match="text must say something"):
+                await session.think(text)  # type: ignore[arg-type]
+        with pytest.raises(BadRequest, match="source must be one of: chat, voice, api"):
+            await session.think("Hi", "fax")  # type: ignore[arg-type]
+        with pytest.raises(BadRequest, match="user must be a name"):
+            one.create_session(user="")
         assert session.state == "idle"
 
     thought(play(["Hello!"]), work)
+
+
+def test_what_is_closed_thinks_no_more(play: Play) -> None:
+    async def main() -> None:
+        one = thinker(play(["Hello!"]))
+        async with one:
+            session = one.create_session()
+        with pytest.raises(BadRequest, match="It is not open"):
+            await session.think("Hi")
+
+    asyncio.run(main())
+
+
+def test_what_it_took_so_far_is_known(play: Play) -> None:
+    told: list[Metrics] = []
+
+    async def work(one: Thinker) -> None:
+        session = one.create_session(on_token=lambda text: told.append(session.metrics))
+        response = await session.think("Hi")
+        assert (told[0].total_tokens, told[0].calls) == (0, 0)
+        assert 0 < told[1].total_tokens < response.tokens
+        assert told[1].calls == 1
+
+    thought(play(["One. ", CALL], ["Two."]), work)
 
 
 def test_tools_that_bring_a_schema(play: Play) -> None:
