@@ -54,8 +54,8 @@ def reads(params: Mapping[str, Any]) -> bool:
 
 
 def needs_approval(params: Mapping[str, Any]) -> bool:
-    """What is lost is asked about."""
-    return operation_of(params) == "forget"
+    """What is lost is asked about; without a text nothing is."""
+    return operation_of(params) == "forget" and bool(str(params.get("text") or "").strip())
 
 
 @specialist(
@@ -132,9 +132,7 @@ class _Call:
         """The text, without which this operation cannot be."""
         if self.text:
             return self.text
-        if self.message:
-            return self.message
-        raise Refused(f"{operation} needs text")
+        raise Refused(f"{operation} needs text: the user's words of it")
 
     @property
     def words(self) -> str:
@@ -159,7 +157,8 @@ async def _store(call: _Call) -> Result:
 
 
 async def _forget(call: _Call) -> Result:
-    which = call.which or _FORGET.sub("", call.wanted("forget"), count=1)
+    words = _FORGET.sub("", call.wanted("forget"), count=1)  # also beside an id: who approves is to read what goes
+    which = call.which or words
     return Result(f"Forgotten: {_line(await call.memory.forget(which))}")
 
 

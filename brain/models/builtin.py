@@ -209,14 +209,14 @@ def _filled(parameters: Mapping[str, Any], asked: str) -> dict[str, Any]:
         if value is not None:
             values[name] = value
     free = [name for name in parameters.get("properties", {}) if name in _FREE_TEXT]
-    return values if values or required or not free else {free[0]: _text(free[0], asked)}
+    only_chosen = all(_choices(schema) for name, schema in parameters.get("properties", {}).items() if name in values)
+    return values if not only_chosen or required or not free else {**values, free[0]: _text(free[0], asked)}
 
 
 def _value(name: str, schema: Mapping[str, Any], asked: str, *, required: bool) -> Any:
     word = name.partition("_")[0]
-    options = [option for option in (schema, *schema.get("anyOf", ())) if isinstance(option, Mapping)]
-    kinds = {option.get("type") for option in options}
-    choices = [choice for option in options for choice in option.get("enum", ())]
+    kinds = {option.get("type") for option in _options(schema)}
+    choices = _choices(schema)
     for choice in choices:
         if isinstance(choice, str) and choice not in _COMMON and re.search(rf"\b{re.escape(choice)}\b", asked, re.I):
             return choice
@@ -234,6 +234,14 @@ def _value(name: str, schema: Mapping[str, Any], asked: str, *, required: bool) 
     if "string" in kinds and required and not choices:
         return _text(name, asked)
     return None
+
+
+def _options(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [option for option in (schema, *schema.get("anyOf", ())) if isinstance(option, Mapping)]
+
+
+def _choices(schema: Mapping[str, Any]) -> list[Any]:
+    return [choice for option in _options(schema) for choice in option.get("enum", ())]
 
 
 def _text(name: str, asked: str) -> str:
