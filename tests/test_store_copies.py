@@ -262,6 +262,7 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path) -> None:
         await store.embed("m", [("ada", "f1", "I play the xylofon", [1.0])])
         assert await store.counted("ada") == Counts(conversations=29, messages=58, files=29, facts=1)
         assert await store.forget("ada") == Counts(conversations=29, messages=58, files=29, facts=1)
+        await store.scrub()
         assert (bytes_of("xylofon"), bytes_of("ada")) == (0, 0)
         assert bytes_of("trombon") > 1_000
         assert (await store.users(), await store.conversations("ada"), await store.items("ada")) == (["eve"], [], [])

@@ -1,8 +1,8 @@
 """Wing: the tables, version by version. A file of an older version is brought up to date, a newer one is refused.
 
 An exchange's key begins with that of its conversation, so that a conversation lies in one piece and is read in one go.
-Counts are kept by triggers: whatever adds or removes a row, they fit. The words of each user are terms of their own in
-the indexes (see `words.py`).
+Counts are kept by triggers: whatever adds or removes a row, they fit; so is noted that something was removed. The words
+of each user are terms of their own in the indexes (see `words.py`).
 """
 
 import sqlite3
@@ -118,6 +118,8 @@ _TABLES = (
         UNIQUE (item, model)
     ) STRICT""",
     "CREATE INDEX vector_signs ON vector (user, model, item, kind, signs)",
+    "CREATE TABLE leftover (removed INTEGER NOT NULL, swept INTEGER NOT NULL) STRICT",
+    "INSERT INTO leftover (removed, swept) VALUES (0, 0)",
 )
 
 _TOKENS = "tokenize = 'porter unicode61 remove_diacritics 2'"
@@ -139,6 +141,7 @@ _TRIGGERS = (
         UPDATE conversation SET bytes = bytes - old.bytes, messages = messages - old.messages
         WHERE key = old.key >> {EXCHANGES};
         DELETE FROM said WHERE rowid = old.key;
+        UPDATE leftover SET removed = removed + 1;
     END""",
     """CREATE TRIGGER conversation_grown AFTER UPDATE OF bytes ON conversation BEGIN
         UPDATE user SET bytes = bytes + new.bytes - old.bytes WHERE key = new.user;
@@ -146,6 +149,10 @@ _TRIGGERS = (
     f"""CREATE TRIGGER conversation_removed AFTER DELETE ON conversation BEGIN
         UPDATE user SET bytes = bytes - old.bytes WHERE key = old.user;
         DELETE FROM said WHERE rowid = old.key << {EXCHANGES};
+        UPDATE leftover SET removed = removed + 1;
+    END""",
+    """CREATE TRIGGER conversation_renamed AFTER UPDATE OF title ON conversation WHEN old.title <> '' BEGIN
+        UPDATE leftover SET removed = removed + 1;
     END""",
     """CREATE TRIGGER item_added AFTER INSERT ON item BEGIN
         UPDATE user SET bytes = bytes + new.bytes, revision = revision + 1 WHERE key = new.user;
@@ -156,10 +163,12 @@ _TRIGGERS = (
     """CREATE TRIGGER item_said_otherwise AFTER UPDATE OF text ON item WHEN new.text <> old.text BEGIN
         DELETE FROM vector WHERE item = new.key;
         UPDATE item SET embedded = '' WHERE key = new.key;
+        UPDATE leftover SET removed = removed + 1;
     END""",
     """CREATE TRIGGER item_removed AFTER DELETE ON item BEGIN
         UPDATE user SET bytes = bytes - old.bytes, revision = revision + 1 WHERE key = old.user;
         DELETE FROM stated WHERE rowid = old.key;
+        UPDATE leftover SET removed = removed + 1;
     END""",
 )
 

@@ -20,6 +20,7 @@ from brain.kept import Category, Counts, Heading, History, Interaction, Item, Ki
 from brain.messages import Exchange
 from brain.store import conversations, copies, exchanges, items, meaning, resting, taking, turns, users
 from brain.store.database import Database
+from brain.store.leftovers import Leftovers
 from brain.store.meaning import Sketches
 from brain.store.rows import SECOND, micros
 from brain.store.turns import Begun, Lease
@@ -27,6 +28,8 @@ from brain.store.turns import Begun, Lease
 log = logging.getLogger("brain")
 
 PROLONG_SECONDS = 5.0
+CLOSING_SECONDS = 2.0
+"""For traces of what was deleted; another process goes on with those that are left."""
 
 
 class SQLite:
@@ -47,7 +50,8 @@ class SQLite:
         self._leased: set[int] = set()
         self._sketches = Sketches()
         self._leaving: set[asyncio.Task[None]] = set()
-        self._prolonging: asyncio.Task[None] | None = None
+        self._leftovers = Leftovers(self._database)
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
         """Opens it.
@@ -56,16 +60,20 @@ class SQLite:
             StoreError: naming the file and what to do, for whoever runs the server.
         """
         await self._database.open(turns.interrupt_all)
-        self._prolonging = asyncio.create_task(self._prolong(), name="leases")
+        self._tasks.append(asyncio.create_task(self._prolong(), name="leases"))
+        if self._database.path is not None:
+            self._tasks.append(asyncio.create_task(self._leftovers.sweep_for_ever(), name="leftovers"))
 
     async def close(self) -> None:
         """Closes it when all that was begun is done."""
-        if self._prolonging is not None:
-            self._prolonging.cancel()
+        for task in self._tasks:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._prolonging
-            self._prolonging = None
+                await task
         await asyncio.gather(*self._leaving)
+        if self._tasks and self._database.path is not None:
+            await self._leftovers.sweep(CLOSING_SECONDS)
+        self._tasks.clear()
         await self._database.close()
 
     # turns
@@ -288,14 +296,21 @@ class SQLite:
                 raise
 
     async def forget(self, user: str) -> Counts:
-        """Removes all of the user, from the file, too.
+        """Removes all of the user. Traces may stay in the file until `scrub`.
 
         Raises:
             BadRequest: `busy`, while a turn of theirs runs.
         """
-        counts = await self._database.write(lambda db: users.forget(db, user, self._now()))
-        await self._database.outside(users.scrub)
-        return counts
+        return await self._database.write(lambda db: users.forget(db, user, self._now()))
+
+    async def scrub(self) -> None:
+        """Removes the traces of all that was deleted. For as long as the file is written anew, nobody else can write.
+
+        Raises:
+            StoreError: when some are left, for want of room or because others use the file.
+        """
+        if self._database.path is not None:
+            await self._leftovers.scrub()
 
     async def users(self) -> list[str]:
         """Those of whom anything is kept."""

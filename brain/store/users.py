@@ -41,7 +41,7 @@ def counted(db: sqlite3.Connection, user: str) -> Counts:
 
 
 def forget(db: sqlite3.Connection, user: str, now: int) -> Counts:
-    """Removes all of a user; what is left of it in the file, `scrub` removes.
+    """Removes all of a user, but for what `leftovers.py` removes.
 
     Raises:
         BadRequest: `busy`, while a turn of the user's runs.
@@ -56,12 +56,4 @@ def forget(db: sqlite3.Connection, user: str, now: int) -> Counts:
     db.execute("DELETE FROM item WHERE user = ?", (number,))
     db.execute("DELETE FROM conversation WHERE user = ?", (number,))
     db.execute("DELETE FROM user WHERE key = ?", (number,))
-    for index in ("said", "stated"):
-        db.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
     return counts
-
-
-def scrub(db: sqlite3.Connection) -> None:
-    """Writes the file anew without what was removed, and empties the log beside it, which others may still read."""
-    db.execute("VACUUM")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
