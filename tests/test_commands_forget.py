@@ -4,11 +4,12 @@ import asyncio
 import os
 import pty
 import select
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from brain.ask import Attachment
 from brain.cli import run
 from brain.kept import Item
 from brain.messages import Exchange, Said
+from brain.store import leftovers
 from brain.store.sqlite import SQLite
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -111,7 +113,7 @@ def test_all_of_one_user_is_erased_from_the_files_too(store: Path, capsys: pytes
     using(store, fill)
     assert b"xylophone" in bytes_of(store.parent)
     assert run(["forget", "ada", "--yes"]) == 0
-    told = "Erased of ada: 2 conversations, 4 messages, 2 files, 1 fact, 1 memory, and what specialists keep.\n"
+    told = "Erased of ada: 2 conversations, 4 messages, 2 files, 1 fact, 1 memory.\n"
     assert capsys.readouterr() == (told, "")
     left = bytes_of(store.parent)
     assert (b"xylophone" in left, b"ada" in left, left.count(b"zeppelin answered")) == (False, False, 2)
@@ -130,10 +132,32 @@ def test_one_that_cannot_forget_is_named_and_can_be_told_again(
     using(store, fill)
     (keepers / "keepers.py").write_text(KEEPERS + STUBBORN)
     assert run(["forget", "ada", "--yes"]) == 1
-    assert capsys.readouterr().err.endswith("brain: mule could not forget what it keeps of ada; try again\n")
+    assert capsys.readouterr().err.endswith("brain: mule could not forget what it keeps of ada; run it again\n")
     (keepers / "keepers.py").write_text(KEEPERS)
     assert run(["forget", "ada", "--yes"]) == 1, "nothing of ada is in the store any more"
     assert (keepers / "told.txt").read_text() == "ada None\nada None\n"
+
+
+def test_what_cannot_be_scrubbed_is_erased_all_the_same_and_is_when_it_is_run_again(
+    store: Path, keepers: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftovers, "SCRUB_PATIENCE_SECONDS", 0.01)
+    using(store, fill)
+    with closing(sqlite3.connect(store, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM user").fetchall()
+        assert run(["forget", "ada", "--yes"]) == 1
+        assert b"xylophone" in bytes_of(store.parent)
+    out, err = capsys.readouterr()
+    assert out == "Erased of ada: 2 conversations, 4 messages, 2 files, 1 fact, 1 memory.\n"
+    assert err == (
+        "brain: what is erased has left traces in the free space of the file, which are still there: "
+        "Somebody reads what is kept; run it again\n"
+    )
+    assert (keepers / "told.txt").read_text() == "ada None\n"
+    assert run(["forget", "ada", "--yes"]) == 1, "nothing of ada is in the store any more"
+    assert capsys.readouterr() == ("", "Nothing is kept of ada. Of whom something is: ben.\n")
+    assert b"xylophone" not in bytes_of(store.parent)
 
 
 def test_of_whom_nothing_is_kept_says_so_and_names_the_others(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from brain.commands.kept import kept, listed, nothing_of
-from brain.errors import BadRequest, BrainError
+from brain.errors import BadRequest, BrainError, StoreError
 from brain.forgetting import forgotten
 from brain.kept import Counts
 from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
 from brain.settings import Settings
 from brain.store import path_of
+from brain.store.sqlite import SQLite
 from brain.terminal import visible
 
 
@@ -52,28 +53,53 @@ async def _found(user: str, settings: Settings) -> _Found:
 
 
 async def _forget(user: str, settings: Settings) -> int:
+    """Rows first, then what specialists keep, then the traces of the rows in the file: each is done whatever became of
+    those behind it."""
     registry = Registry(settings).discover()
-    found = await _erased(user, settings)
-    failed = await forgotten(registry, user)
-    if user in found.users:
-        print(f"Erased of {visible(user)}: {listed(found.counts)}, and what specialists keep.")
-    else:
-        print(visible(nothing_of(user, found.users)), file=sys.stderr)
-    for name in failed:
-        print(f"brain: {name} could not forget what it keeps of {visible(user)}; try again", file=sys.stderr)
-    return FAILED if failed or user not in found.users else DONE
-
-
-async def _erased(user: str, settings: Settings) -> _Found:
     if not _is_there(settings):
-        return _Found(Counts(), ())
+        print(visible(nothing_of(user, ())), file=sys.stderr)
+        await _forgotten(registry, user)
+        return FAILED
     async with kept(settings) as store:
-        users = await store.users()
-        try:
-            return _Found(await store.forget(user), users)
-        except BadRequest:
-            sentence = f"A turn of {user} is running; wait for its end, or stop it. Nothing was erased."
-            raise BrainError(sentence) from None
+        is_known = await _erased(store, user)
+        is_forgotten = await _forgotten(registry, user)
+        is_scrubbed = await _scrubbed(store)
+    return DONE if is_known and is_forgotten and is_scrubbed else FAILED
+
+
+async def _erased(store: SQLite, user: str) -> bool:
+    """Erases the rows of a user; whether there were any."""
+    users = await store.users()
+    try:
+        counts = await store.forget(user)
+    except BadRequest:
+        sentence = f"A turn of {user} is running; wait for its end, or stop it. Nothing was erased."
+        raise BrainError(sentence) from None
+    if user in users:
+        print(f"Erased of {visible(user)}: {listed(counts)}.", flush=True)
+    else:
+        print(visible(nothing_of(user, users)), file=sys.stderr)
+    return user in users
+
+
+async def _forgotten(registry: Registry, user: str) -> bool:
+    """Has specialists forget what they keep of a user; whether all could."""
+    failed = await forgotten(registry, user)
+    for name in failed:
+        print(f"brain: {name} could not forget what it keeps of {visible(user)}; run it again", file=sys.stderr)
+    return not failed
+
+
+async def _scrubbed(store: SQLite) -> bool:
+    """Removes the traces of what was erased, now or earlier; whether all could be."""
+    try:
+        await store.scrub()
+    except StoreError as error:
+        reason = error.message.rstrip(".").partition(";")[0]
+        sentence = "what is erased has left traces in the free space of the file, which are still there"
+        print(f"brain: {sentence}: {reason}; run it again", file=sys.stderr)
+        return False
+    return True
 
 
 def _is_there(settings: Settings) -> bool:
