@@ -122,8 +122,8 @@ class MemoryView(Protocol):
             Refused: when the user did not say it.
         """
 
-    async def forget(self, which: str) -> Item:
-        """Removes a fact or a memory that is named as in `update`; what it was.
+    async def forget(self, which: str, words: str = "") -> Item:
+        """Removes a fact or a memory that is named as in `update`, and has these words; what it was.
 
         Raises:
             Refused: as `update`.

@@ -158,8 +158,7 @@ async def _store(call: _Call) -> Result:
 
 async def _forget(call: _Call) -> Result:
     words = _FORGET.sub("", call.wanted("forget"), count=1)  # also beside an id: who approves is to read what goes
-    which = call.which or words
-    return Result(f"Forgotten: {_line(await call.memory.forget(which))}")
+    return Result(f"Forgotten: {_line(await call.memory.forget(call.which or words, words))}")
 
 
 async def _facts(call: _Call) -> Result:

@@ -85,9 +85,11 @@ class UserMemory:
             await self._put(item)
             return item
 
-    async def forget(self, which: str) -> Item:
+    async def forget(self, which: str, words: str = "") -> Item:
         async with self._items.writing(self._user):
             item = await self._one(which, ALL)
+            if Known(content(item.text)).missing(content(words)):
+                raise Refused(f"{_told(item)} does not say that; give its own words, or the id of what says it")
             if not item.mutable:
                 raise Refused(f"{_told(item)} is immutable; only the user can remove it, by hand")
             await self._items.erase(self._user, item.id)
