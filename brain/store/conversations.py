@@ -42,8 +42,8 @@ def headings(db: sqlite3.Connection, user: str, text: str, before: str | None, l
         found = db.execute(
             f"WITH hit AS (SELECT rowid >> {EXCHANGES} AS conversation, max(rowid) AS at FROM said WHERE said MATCH ? "
             f"GROUP BY 1) SELECT {_HEADING}, hit.at FROM hit JOIN conversation c ON c.key = hit.conversation "
-            "WHERE (c.updated, c.key) < (?, ?) ORDER BY c.updated DESC, c.key DESC LIMIT ?",
-            (_match(db, number, wanted), *page, limit),
+            "WHERE c.user = ? AND (c.updated, c.key) < (?, ?) ORDER BY c.updated DESC, c.key DESC LIMIT ?",
+            (_match(db, number, wanted), number, *page, limit),
         ).fetchall()
     return [_heading(db, row, now, wanted) for row in found]
 
@@ -162,7 +162,11 @@ def _match(db: sqlite3.Connection, user: int, wanted: Sequence[str]) -> str:
     single = [words.query((owner,), word) for word in wanted[:-1]]
     single.append(words.query((owner,), wanted[-1], begun=True))
     all_of_them = " AND ".join(single)
-    met = db.execute("SELECT 1 FROM said WHERE said MATCH ? LIMIT 1", (all_of_them,)).fetchone()
+    met = db.execute(
+        f"SELECT 1 FROM said CROSS JOIN conversation c ON c.key = said.rowid >> {EXCHANGES} "
+        "WHERE said MATCH ? AND c.user = ? LIMIT 1",
+        (all_of_them, user),
+    ).fetchone()
     return all_of_them if met else " OR ".join(single)
 
 

@@ -118,29 +118,33 @@ def by_words(
     owners = [owner(number, kind) for kind in kinds]
     weights: defaultdict[int, float] = defaultdict(float)
     for word in words.searched(text):
-        exact = _hits(db, words.query(owners, word))
+        exact = _hits(db, number, words.query(owners, word))
         begun = words.stem(word)
-        alike = _hits(db, words.query(owners, begun, begun=True)) - exact if begun != word else set()
+        alike = _hits(db, number, words.query(owners, begun, begun=True)) - exact if begun != word else set()
         for hits, share in ((exact, 1.0), (alike, ALIKE_SHARE)):
             weight = share * math.log(1 + (count - len(hits) + 0.5) / (len(hits) + 0.5))
             for key in hits:
                 weights[key] += weight
     best = nlargest(max(limit, RANKED_MOST), weights, key=weights.__getitem__)
-    scored = [(item, weights[key] * _shortness(item.text)) for key, item in of_keys(db, best)]
+    scored = [(item, weights[key] * _shortness(item.text)) for key, item in of_keys(db, number, best)]
     scored.sort(key=lambda pair: -pair[1])
     return scored[:limit]
 
 
-def _hits(db: sqlite3.Connection, query: str) -> set[int]:
-    return {key for (key,) in db.execute("SELECT rowid FROM stated WHERE stated MATCH ?", (query,))}
+def _hits(db: sqlite3.Connection, user: int, query: str) -> set[int]:
+    found = db.execute(
+        "SELECT i.key FROM stated CROSS JOIN item i ON i.key = stated.rowid WHERE stated MATCH ? AND i.user = ?",
+        (query, user),
+    )
+    return {key for (key,) in found}
 
 
-def of_keys(db: sqlite3.Connection, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
-    """The items of these keys, in their order, each with its key."""
+def of_keys(db: sqlite3.Connection, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
+    """The user's items of these keys, in their order, each with its key."""
     marks = ", ".join("?" * len(keys))
-    found = db.execute(f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE i.key IN ({marks})", tuple(keys)).fetchall()
-    items = {row[0]: rows.item_of(row[1:]) for row in found}
-    return ((key, items[key]) for key in keys)
+    query = f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.key IN ({marks})"
+    items = {row[0]: rows.item_of(row[1:]) for row in db.execute(query, (user, *keys))}
+    return ((key, items[key]) for key in keys if key in items)
 
 
 def owner(user: int, kind: Kind) -> str:

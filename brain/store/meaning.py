@@ -56,10 +56,13 @@ def by_meaning(
     apart = (((other ^ signs).bit_count(), key) for kind in kinds for key, other in kept.get(kind, {}).items())
     keys = [key for _, key in nsmallest(max(limit, RESCORED), apart)]
     marks = ", ".join("?" * len(keys))
-    values = db.execute(f"SELECT item, value FROM vector WHERE model = ? AND item IN ({marks})", (near.model, *keys))
+    values = db.execute(
+        f"SELECT item, value FROM vector WHERE user = ? AND model = ? AND item IN ({marks})",
+        (number, near.model, *keys),
+    )
     cosines = {key: sum(map(mul, wanted, _unpacked(value))) for key, value in values if len(value) == 2 * len(wanted)}
     nearest = sorted(cosines, key=lambda key: -cosines[key])[:limit]
-    return [(item, cosines[key]) for key, item in of_keys(db, nearest)]
+    return [(item, cosines[key]) for key, item in of_keys(db, number, nearest)]
 
 
 def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, Item]]:

@@ -16,7 +16,7 @@ CLAIM = 300 * SECOND
 def resting(db: sqlite3.Connection, before: int, limit: int, now: int) -> list[Resting]:
     """Conversations in which nothing happened since `before`, and of which a memory is to be made; each is claimed."""
     found = db.execute(
-        "SELECT c.key, u.name, c.id, c.title, c.summarised_to, c.memory "
+        "SELECT c.key, c.user, u.name, c.id, c.title, c.summarised_to, c.memory "
         "FROM conversation c JOIN user u ON u.key = c.user "
         "WHERE c.unsummarised = 1 AND c.updated < ? AND c.claimed <= ? AND NOT EXISTS "
         "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '' AND until > ?) "
@@ -44,6 +44,7 @@ def rested(db: sqlite3.Connection, resting: Resting, item: Item | None) -> None:
 def _resting(
     db: sqlite3.Connection,
     key: int,
+    number: int,
     user: str,
     conversation_id: str,
     title: str,
@@ -51,5 +52,5 @@ def _resting(
     memory: int | None,
 ) -> Resting:
     newest = exchanges.told(db, key, summarised_to, exchanges.span(key)[1], TAKEN_MOST)
-    earlier = next((item for _, item in items.of_keys(db, [] if memory is None else [memory])), None)
+    earlier = next((item for _, item in items.of_keys(db, number, [] if memory is None else [memory])), None)
     return Resting(user, conversation_id, title, [rows.exchange_of(row) for row in newest], earlier, newest[-1][0])

@@ -2,6 +2,9 @@
 
 Each word has its user's number and a letter before it: the words of different users, and those of conversations, facts
 and memories, are different terms of the index. So no search sees, counts or passes over anything of somebody else.
+
+Terms are spelt in `a` to `z` and digits alone. About other letters SQLite and Python do not agree, and one that SQLite
+takes for a space would end the term: what stands behind it would be a term of whomever it says.
 """
 
 import re
@@ -18,6 +21,7 @@ STEM_SHARE, STEMMED_LEAST = 0.65, 6
 _CJK = "\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])[^\W_])+")
 _IS_CJK = re.compile(f"[{_CJK}]").match
+_FOREIGN = re.compile("[^0-9a-z]")
 _STOP = frozenset({
     "a", "aber", "about", "all", "als", "also", "am", "an", "and", "any", "are", "as", "at", "auch", "auf", "aus",
     "be", "been", "bei", "bin", "bist", "but", "by", "can", "could", "da", "das", "dass", "dein", "dem", "den",
@@ -77,4 +81,16 @@ def _words(text: str) -> Iterator[str]:
 
 def _terms(owner: str, word: str) -> Iterator[str]:
     """A word is one term, but each character of a script that puts no spaces between words is one of its own."""
-    return (f"{owner}{part}" for part in (word if _IS_CJK(word) else (word,)))
+    return (f"{owner}{_spelt(part)}" for part in (word if _IS_CJK(word) else (_folded(word),)))
+
+
+def _folded(word: str) -> str:
+    """A word without case and accents."""
+    if word.isascii():
+        return word.lower()
+    return "".join(one for one in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(one))
+
+
+def _spelt(part: str) -> str:
+    """Any other letter by its number."""
+    return _FOREIGN.sub(lambda letter: f"x{ord(letter[0]):x}", part)
