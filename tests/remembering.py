@@ -3,21 +3,23 @@
 import asyncio
 import re
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from stores import Clock, opened
+
 from brain.errors import Refused, StoreError
-from brain.kept import Interaction, Item
+from brain.kept import Interaction, Item, Resting
 from brain.memory import Memory
 from brain.memory.view import UserMemory
 from brain.messages import Exchange, Part, Said
 from brain.store.sqlite import SQLite
 
-NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 GROUPS = (
     "jewellery wear silver ring string pearls",
     "vote election ballot liberals",
@@ -36,20 +38,18 @@ T = TypeVar("T")
 PLACES = {word: place for place, group in enumerate(GROUPS) for word in group.split()}
 
 
-@dataclass
-class Clock:
-    """The time, which a test moves on."""
+class Standing(Clock):
+    """The same, which stands still until a test moves it on."""
 
-    at: datetime = NOON
+    def __init__(self) -> None:
+        super().__init__(look=0.0)
 
-    def __call__(self) -> datetime:
-        return self.at
-
-    def seconds(self) -> float:
-        return self.at.timestamp()
+    @property
+    def time(self) -> datetime:
+        return datetime.fromtimestamp(self.now, UTC)
 
     def on(self, **by: float) -> None:
-        self.at += timedelta(**by)
+        self.now += timedelta(**by).total_seconds()
 
 
 @dataclass
@@ -88,13 +88,30 @@ class Breakable(SQLite):
 
     Attributes:
         reads: how often it was asked for what was said last, or for items.
+        looks: how often it was looked for what rests, or lacks a vector.
         busy: whether what writes is at something that takes long.
     """
 
     broken = False
     busy = False
-    reads = 0
     held: asyncio.Event | None = None
+
+    def __init__(self, path: Path | None, **more: Any) -> None:
+        super().__init__(path, **more)
+        self.reads = 0
+        self.looks = Counter[str]()
+
+    async def resting(self, before: datetime, limit: int) -> list[Resting]:
+        self._check()
+        found = await super().resting(before, limit)
+        self.looks["resting"] += 1
+        return found
+
+    async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]:
+        self._check()
+        found = await super().lacking(model, limit)
+        self.looks["lacking"] += 1
+        return found
 
     async def others_wrote(self) -> int:
         await asyncio.sleep(30 if self.busy else 0)
@@ -120,17 +137,26 @@ class Breakable(SQLite):
 
 
 @asynccontextmanager
-async def kept(
+async def remembered(
     tokens: int = 400, rest: float = 600, path: Path | None = None
-) -> AsyncIterator[tuple[Memory, Breakable, Clock]]:
+) -> AsyncIterator[tuple[Memory, Breakable, Standing]]:
     """A memory over a store of its own, which is in memory without a path."""
-    clock = Clock()
-    store = Breakable(path, clock=clock.seconds)
-    await store.open()
-    try:
-        yield Memory(store, tokens=tokens, rest_seconds=rest, now=clock), store, clock
-    finally:
-        await store.close()
+    clock = Standing()
+    async with opened(Breakable(path, clock=clock)) as store:
+        yield Memory(store, tokens=tokens, rest_seconds=rest, now=lambda: clock.time), store, clock
+
+
+async def until(true: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Waits until something is so, which nothing tells of by itself."""
+    async with asyncio.timeout(5):
+        while not (is_so if isinstance(is_so := true(), bool) else await is_so):  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+async def looked(store: Breakable, what: str, times: int = 2) -> None:
+    """Waits until the background has looked so often; of two looks the second began behind this call."""
+    end = store.looks[what] + times
+    await until(lambda: store.looks[what] >= end)
 
 
 def view(memory: Memory, *said: str, user: str = "ada", conversation_id: str = "c1") -> UserMemory:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from brain.ask import Attachment
 from brain.kept import Item, Record
@@ -12,6 +12,7 @@ from brain.messages import Exchange, Part, Said
 from brain.store.sqlite import SQLite
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+S = TypeVar("S", bound=SQLite)
 
 
 class Clock:
@@ -27,13 +28,18 @@ class Clock:
 
 
 @asynccontextmanager
-async def kept(path: Path | None, clock: Clock | None = None) -> AsyncIterator[SQLite]:
-    store = SQLite(path, clock=clock or Clock())
+async def opened(store: S) -> AsyncIterator[S]:
     await store.open()
     try:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def kept(path: Path | None, clock: Clock | None = None) -> AsyncIterator[SQLite]:
+    async with opened(SQLite(path, clock=clock or Clock())) as store:
+        yield store
 
 
 def asked(words: str, number: int | str = 1, **more: Any) -> Exchange:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remembering import NOON, Breakable, Clock, Vectors, kept, talked, texts, view
+from remembering import Vectors, looked, remembered, talked, texts, until, view
 from servers import OllamaServer, OpenAIServer, Pass, Thought, Wait
+from stores import NOON
 
 from brain.errors import ModelError
 from brain.events import Citation
@@ -62,11 +63,21 @@ class Toy(Vectors):
             self.open -= 1
 
 
-async def until(true: Callable[[], Coroutine[Any, Any, bool]], seconds: float = 5) -> None:
-    end = time.monotonic() + seconds
-    while not await true():
-        assert time.monotonic() < end, "it did not come"
-        await asyncio.sleep(0.01)
+class Idle:
+    """Says whether no turn runs, and keeps how often it was asked."""
+
+    def __init__(self, idle: bool = True) -> None:
+        self.idle = idle
+        self.looks = 0
+
+    def __call__(self) -> bool:
+        self.looks += 1
+        return self.idle
+
+    async def looked(self) -> None:
+        """Waits until it was asked several times more."""
+        end = self.looks + 5
+        await until(lambda: self.looks >= end)
 
 
 async def memories(store: SQLite, user: str = "ada", count: int = 1) -> list[Item]:
@@ -94,7 +105,7 @@ LUNCH = ("I plan a lunch for Nora on Sunday", "Shall I suggest a menu?")
 @asynccontextmanager
 async def with_vectors(toy: Toy, *facts: str) -> Any:
     """A memory of these facts, each with its vector if the model has any."""
-    async with kept() as (memory, store, _):
+    async with remembered() as (memory, store, _):
         for fact in facts:
             await memory.by_hand.write("ada", fact, "knowledge")
         async with memory.running(toy):
@@ -152,6 +163,8 @@ def test_facts_that_mean_nearly_the_same_may_contradict() -> None:
 
 @pytest.mark.parametrize("wrong", ["fewer", "shorter", "endless numbers", "none"])
 def test_what_is_no_vector_is_none(wrong: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
     class Wrong(Toy):
         async def embed(self, texts: Sequence[str]) -> list[list[float]]:
             found = await super().embed(texts)
@@ -163,15 +176,10 @@ def test_what_is_no_vector_is_none(wrong: str, caplog: pytest.LogCaptureFixture)
 
     async def test() -> None:
         toy = Wrong()
-        async with kept() as (memory, _, _):
+        async with remembered() as (memory, _, _):
             await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
             async with memory.running(toy):
-
-                async def asked() -> bool:
-                    return bool(toy.asked)
-
-                await until(asked)
-                await asyncio.sleep(0.02)
+                await until(lambda: "words alone count: toy: it gives no vectors" in caplog.text)
                 assert texts((await memory.recall("ada", "Penicillin?")).items) == ["Penicillin is dangerous."]
 
     run(test())
@@ -201,16 +209,13 @@ def test_what_is_written_later_gets_its_vector_at_once() -> None:
     run(test())
 
 
-def test_vectors_that_mean_nothing_are_not_used() -> None:
+def test_vectors_that_mean_nothing_are_not_used(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
     async def test() -> None:
         toy = Toy(blind=True)
         async with with_vectors(toy, "Penicillin is dangerous.") as memory:
-
-            async def examined() -> bool:
-                return bool(toy.asked)
-
-            await until(examined)
-            await asyncio.sleep(0.05)
+            await until(lambda: "the vectors of toy tell nothing" in caplog.text)
             assert (await memory.recall("ada", "Any pill?")).items == ()
             assert texts((await memory.recall("ada", "Penicillin?")).items) == ["Penicillin is dangerous."]
             assert [len(one) for one in toy.asked] == [16]
@@ -221,17 +226,16 @@ def test_vectors_that_mean_nothing_are_not_used() -> None:
 def test_a_server_without_vectors_is_asked_once_in_a_while() -> None:
     async def test() -> None:
         toy = Toy(broken=True)
-        async with with_vectors(toy, "Penicillin is dangerous.") as memory:
-
-            async def examined() -> bool:
-                return bool(toy.asked)
-
-            await until(examined)
-            for n in range(3):
-                await memory.by_hand.write("ada", f"fact number{n}")
-                await memory.recall("ada", "Any pill?")
-                await asyncio.sleep(0.01)
-            assert len(toy.asked) == 1
+        async with remembered() as (memory, store, _):
+            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.running(toy):
+                await until(lambda: bool(toy.asked))
+                for n in range(3):
+                    looking = asyncio.create_task(looked(store, "lacking", 1))
+                    await memory.by_hand.write("ada", f"fact number{n}")
+                    await looking
+                    await memory.recall("ada", "Any pill?")
+                assert len(toy.asked) == 1
 
     run(test())
 
@@ -239,9 +243,11 @@ def test_a_server_without_vectors_is_asked_once_in_a_while() -> None:
 def test_nobody_is_asked_for_vectors_of_nothing() -> None:
     async def test() -> None:
         toy = Toy()
-        async with kept() as (memory, _, _), memory.running(toy):
+        async with remembered() as (memory, store, _), memory.running(toy):
             await memory.recall("ada", "Any pill?")
-            await asyncio.sleep(0.05)
+            await until(lambda: store.looks["lacking"] == 1)
+            await memory.by_hand.set_recalls("ada", on=True)  # so that it is looked again
+            await until(lambda: store.looks["lacking"] == 2)
             assert toy.asked == []
 
     run(test())
@@ -310,30 +316,20 @@ def test_the_key_of_a_model_does_not_depend_on_rounding() -> None:
 
 def test_vectors_are_made_when_no_turn_runs() -> None:
     async def test() -> None:
-        toy, looks, idle = Toy(), 0, False
-
-        def is_idle() -> bool:
-            nonlocal looks
-            looks += 1
-            return idle
-
-        async with kept() as (memory, store, _):
+        toy, idle = Toy(), Idle(False)
+        async with remembered() as (memory, store, _):
             await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.running(toy, is_idle):
-
-                async def looked(more: int = 5) -> bool:
-                    return looks >= more
-
-                await until(looked)
+            async with memory.running(toy, idle):
+                await idle.looked()
                 assert toy.asked == []
-                idle = True
+                idle.idle = True
                 await until(partial(embedded, memory, store))
-                idle = False
+                idle.idle = False
                 await memory.by_hand.write("ada", "The bins go out.", "knowledge")
-                looks, asked = 0, len(toy.asked)
-                await until(looked)
+                asked = len(toy.asked)
+                await idle.looked()
                 assert len(toy.asked) == asked
-                idle = True
+                idle.idle = True
                 await until(partial(embedded, memory, store))
 
     run(test())
@@ -343,7 +339,7 @@ def test_where_turns_never_end_vectors_are_made_beside_them(monkeypatch: pytest.
     monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.05)
 
     async def test() -> None:
-        async with kept() as (memory, store, _):
+        async with remembered() as (memory, store, _):
             await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
             async with memory.running(Toy(), lambda: False):
                 await until(partial(embedded, memory, store))
@@ -364,18 +360,18 @@ def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None
         )
         async with (OpenAIServer if kind == "openai" else OllamaServer)(told) as server:
             model = (OpenAI if kind == "openai" else Ollama)("m", server.url)
-            async with kept() as (memory, store, clock):
+            async with remembered() as (memory, store, clock):
                 call = Called("c1", "web", {}, "MARKER", None, "BLOCK of a page", (Citation("1", "t"),), 1)
                 await talked(store, "ada", "c1", LUNCH, ("Yes, soup", "Soup it is."), parts=[call])
                 clock.on(minutes=9)
                 async with memory.running(model):
-                    await asyncio.sleep(0.1)
+                    await looked(store, "resting")
                     assert server.generated == []
                     clock.on(minutes=2)
                     (item,) = await memories(store)
                     assert (item.text, item.conversation_id) == ("The user plans a lunch for Nora.", "c1")
-                    assert (item.kind, item.outside, item.category, item.updated) == ("memory", False, None, clock())
-                    await asyncio.sleep(0.1)
+                    assert (item.kind, item.outside, item.category, item.updated) == ("memory", False, None, clock.time)
+                    await looked(store, "resting")
                 (body,) = server.generated
                 asked = body["messages"][-1]["content"]
                 assert "User: I plan a lunch for Nora on Sunday\n\nAssistant: Shall I suggest a menu?" in asked
@@ -390,7 +386,7 @@ def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None
 @asynccontextmanager
 async def rested(toy: Toy, *pairs: tuple[str, str], user: str = "ada", **more: Any) -> Any:
     """A memory in whose store a conversation rests."""
-    async with kept() as (memory, store, clock):
+    async with remembered() as (memory, store, clock):
         await talked(store, user, "c1", *pairs, **more)
         clock.on(minutes=11)
         async with memory.running(toy):
@@ -428,7 +424,7 @@ def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
             assert item.outside
             found = await memory.recall("ada", "When is the lunch?")
             assert found.outside
-            assert "memory of 2026-11-21, in parts of strangers: " in found.note
+            assert "memory of 2026-03-01, in parts of strangers: " in found.note
 
     run(test())
 
@@ -468,7 +464,7 @@ def test_a_model_that_writes_for_ever_is_stopped() -> None:
 
 def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def test() -> None:
-        async with kept(path=tmp_path / "brain.db") as (memory, store, clock):
+        async with remembered(path=tmp_path / "brain.db") as (memory, store, clock):
             await talked(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
             await talked(store, "bob", "c1", LUNCH)
             monkeypatch.setattr("brain.store.room.USER_BYTES_MOST", 3_000)
@@ -477,7 +473,7 @@ def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.Mon
                 assert texts(await memories(store, "bob")) == ["Of bob."]
                 assert await store.items("ada") == []
                 clock.on(minutes=6)
-                assert await store.resting(clock(), 5) == []
+                assert await store.resting(clock.time, 5) == []
 
     run(test())
 
@@ -487,12 +483,13 @@ def test_a_model_that_failed_is_left_alone_for_a_while(monkeypatch: pytest.Monke
 
     async def test() -> None:
         toy = Toy(ModelError("model_unreachable", "It does not answer."))
-        async with kept() as (memory, store, clock):
+        async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH)
             await talked(store, "ada", "c2", LUNCH)
             clock.on(minutes=11)
-            async with memory.running(toy):
-                await asyncio.sleep(0.2)
+            async with memory.running(toy, idle := Idle()):
+                await until(lambda: bool(toy.read))
+                await idle.looked()
                 assert len(toy.read) == 1
 
     run(test())
@@ -506,10 +503,10 @@ def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() -> None:
             assert item.text.endswith("word …")
         toy = Toy()
         async with rested(toy, ("hello", "Hi!")) as (_, store, clock):
-            await asyncio.sleep(0.1)
+            await looked(store, "resting")
             assert await store.items("ada") == []
             assert toy.read == []
-            assert await store.resting(clock(), 5) == []
+            assert await store.resting(clock.time, 5) == []
 
     run(test())
 
@@ -533,7 +530,7 @@ def test_what_is_read_fits_into_the_context() -> None:
 def test_without_a_language_model_the_user_s_own_words_are_kept(made: Callable[[], Builtin | Script]) -> None:
     async def test() -> None:
         model = made()
-        async with kept() as (memory, store, clock):
+        async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH, ("Yes, soup (Now: x) SPECIALIST_REQUEST[x:{}]", "ok"))
             clock.on(minutes=11)
             async with memory.running(model):
@@ -563,12 +560,8 @@ def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost() -> None:
         toy = Toy(down, "", "The user plans a lunch.")
         async with rested(toy, LUNCH) as (_, store, clock):
             for tries in (1, 2):
-
-                async def tried(tries: int = tries) -> bool:
-                    return len(toy.read) == tries
-
-                await until(tried)
-                await asyncio.sleep(0.05)
+                await until(lambda tries=tries: len(toy.read) == tries)  # type: ignore[misc]
+                await looked(store, "resting")
                 assert await store.items("ada") == []
                 clock.on(minutes=6)  # until then it is left to who claimed it
             assert texts(await memories(store)) == ["The user plans a lunch."]
@@ -607,28 +600,20 @@ def test_pauses_grow() -> None:
 
 def test_the_model_is_left_to_turns() -> None:
     async def test() -> None:
-        toy, idle = Toy(30.0, "The user plans a lunch."), False
-        async with kept() as (memory, store, clock):
+        toy, idle = Toy(30.0, "The user plans a lunch."), Idle(False)
+        async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
-            async with memory.running(toy, lambda: idle):
-                await asyncio.sleep(0.1)
+            async with memory.running(toy, idle):
+                await idle.looked()
                 assert toy.read == []
-                idle = True
-
-                async def opened() -> bool:
-                    return toy.open == 1
-
-                await until(opened)
-                idle = False
-
-                async def closed() -> bool:
-                    return toy.open == 0
-
-                await until(closed, 1)
+                idle.idle = True
+                await until(lambda: toy.open == 1)
+                idle.idle = False
+                await until(lambda: toy.open == 0)
                 assert await store.items("ada") == []
                 clock.on(minutes=6)
-                idle = True
+                idle.idle = True
                 assert texts(await memories(store)) == ["The user plans a lunch."]
 
     run(test())
@@ -638,67 +623,53 @@ def test_where_turns_never_end_memories_are_written_beside_them(monkeypatch: pyt
     monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.2)
 
     async def test() -> None:
-        toy = Toy(0.5)
-        async with kept() as (memory, store, clock):
+        toy, looks = Toy(0.1), list[bool]()
+
+        def idle() -> bool:
+            looks.append(not toy.read)
+            return False
+
+        async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
-            async with memory.running(toy, lambda: False):
-                await asyncio.sleep(0.1)
-                assert toy.read == []
+            async with memory.running(toy, idle):
                 assert texts(await memories(store)) == ["late"]
+        assert sum(looks) > 3  # before it was written
 
     run(test())
 
 
 def test_turns_that_come_between_again_and_again_do_not_keep_a_memory_from_being_written() -> None:
     async def test() -> None:
-        toy, idle = Toy(30.0, 30.0, 30.0, 0.5), True
-        async with kept() as (memory, store, clock):
+        toy, idle = Toy(30.0, 30.0, 30.0, 0.2), Idle()
+        async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
-            async with memory.running(toy, lambda: idle):
-                for tries in (1, 2, 3, 4):
-
-                    async def opened(tries: int = tries) -> bool:
-                        return len(toy.read) == tries
-
-                    await until(opened)
-                    idle = False
-                    await asyncio.sleep(0.3)
+            async with memory.running(toy, idle):
+                for _ in range(3):
+                    await until(lambda: toy.open == 1)
+                    idle.idle = False
+                    await until(lambda: toy.open == 0)
                     clock.on(minutes=6)
-                    idle = True
+                    idle.idle = True
+                await until(lambda: toy.open == 1)
+                idle.idle = False
                 assert texts(await memories(store)) == ["late"]
+        assert len(toy.read) == 4
 
     run(test())
 
 
 def test_a_broken_store_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Breakable):
-        async def resting(self, *args: Any) -> Any:
-            self._check()
-            return await super().resting(*args)
-
-        async def lacking(self, *args: Any) -> Any:
-            self._check()
-            return await super().lacking(*args)
-
     async def test() -> None:
-        clock = Clock()
-        store = Broken(None, clock=clock.seconds)
-        await store.open()
-        memory = Memory(store, tokens=400, rest_seconds=600, now=clock)
-        await talked(store, "ada", "c1", LUNCH)
-        clock.on(minutes=11)
-        store.broken = True
-        async with memory.running(Toy("The user plans a lunch.")):
-
-            async def logged() -> bool:
-                return "What is kept cannot be read" in caplog.text
-
-            await until(logged)
-            store.broken = False
-            assert texts(await memories(store)) == ["The user plans a lunch."]
-        await store.close()
+        async with remembered() as (memory, store, clock):
+            await talked(store, "ada", "c1", LUNCH)
+            clock.on(minutes=11)
+            store.broken = True
+            async with memory.running(Toy("The user plans a lunch.")):
+                await until(lambda: caplog.text.count("What is kept cannot be read") >= 2)
+                store.broken = False
+                assert texts(await memories(store)) == ["The user plans a lunch."]
 
     run(test())
 
@@ -706,7 +677,7 @@ def test_a_broken_store_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
 def test_memories_of_two_users_stay_apart() -> None:
     async def test() -> None:
         toy = Toy("Of ada.", "Of bob.")
-        async with kept() as (memory, store, clock):
+        async with remembered() as (memory, store, clock):
             await talked(store, "ada", "same", LUNCH)
             clock.on(seconds=1)
             await talked(store, "bob", "same", ("my secret is a surprise party", "ok"))
@@ -727,7 +698,7 @@ def test_it_is_gone_at_once_when_left() -> None:
     async def test() -> None:
         async with OpenAIServer(Pass(["The user ", Wait(30), "late"])) as server:
             model = OpenAI("m", server.url)
-            async with kept() as (memory, store, clock):
+            async with remembered() as (memory, store, clock):
                 await talked(store, "ada", "c1", LUNCH)
                 clock.on(minutes=11)
                 async with memory.running(model):

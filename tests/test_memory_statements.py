@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from remembering import NOON
+from stores import NOON
 
 from brain.kept import Category, Item
 from brain.memory.statements import Single, category_of, judged, single

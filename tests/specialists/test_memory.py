@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from remembering import NOON, kept, talked, view
+from remembering import remembered, talked, view
 from specialist_calls import Eyes
+from stores import NOON
 
 from brain import Context
 from brain.ask import Limits
@@ -70,7 +71,7 @@ async def refused(ctx: Context, **params: Any) -> str:
 
 def test_every_operation() -> None:
     async def test() -> None:
-        async with kept() as (held, store, clock):
+        async with remembered() as (held, store, clock):
             said = [
                 "I am allergic to penicillin",
                 "My favourite colour is blue",
@@ -85,55 +86,57 @@ def test_every_operation() -> None:
 
             text = await told(ctx, operation="save_fact", text="I am allergic to penicillin", immutable=True)
             (fact,) = await store.items("ada")
-            assert text == f"Saved #{fact.id} (personal, 2026-11-21, immutable): I am allergic to penicillin"
+            assert text == f"Saved #{fact.id} (personal, 2026-03-01, immutable): I am allergic to penicillin"
             text = await told(ctx, operation="save_fact", text="favourite colour: blue", category="preferences")
             (blue,) = [item for item in await store.items("ada") if item.id != fact.id]
-            assert text == f"Saved #{blue.id} (preferences, 2026-11-21): favourite colour: blue"
+            assert text == f"Saved #{blue.id} (preferences, 2026-03-01): favourite colour: blue"
             assert await told(ctx, operation="save_fact", text="My favourite colour is blue") == (
-                f"Known already: #{blue.id} (preferences, 2026-11-21): favourite colour: blue"
+                f"Known already: #{blue.id} (preferences, 2026-03-01): favourite colour: blue"
             )
 
             text = await told(ctx, operation="store", text="The study is painted green. Nora came.")
             (note,) = await store.items("ada", kind="memory")
-            assert text == f"Stored memory #{note.id} (memory, 2026-11-21): The study is painted green. Nora came."
+            assert text == f"Stored memory #{note.id} (memory, 2026-03-01): The study is painted green. Nora came."
 
             clock.on(days=1)
             red = context(held, ["my favourite colour is red"])
             assert await told(red, operation="update_fact", id=f"#{blue.id}", text="My favourite colour is red") == (
-                f"Corrected: #{blue.id} (preferences, 2026-11-22): My favourite colour is red\n"
-                'It was "favourite colour: blue" until 2026-11-22.'
+                f"Corrected: #{blue.id} (preferences, 2026-03-02): My favourite colour is red\n"
+                'It was "favourite colour: blue" until 2026-03-02.'
             )
             assert await told(ctx, operation="facts") == (
                 "Facts that the user stated:\n"
-                f"- #{blue.id} (preferences, 2026-11-22): My favourite colour is red "
-                '(was "favourite colour: blue" until 2026-11-22)\n'
-                f"- #{fact.id} (personal, 2026-11-21, immutable): I am allergic to penicillin"
+                f"- #{blue.id} (preferences, 2026-03-02): My favourite colour is red "
+                '(was "favourite colour: blue" until 2026-03-02)\n'
+                f"- #{fact.id} (personal, 2026-03-01, immutable): I am allergic to penicillin"
             )
             assert await told(ctx, operation="facts", category="personal") == (
                 f"Facts that the user stated:\n"
-                f"- #{fact.id} (personal, 2026-11-21, immutable): I am allergic to penicillin"
+                f"- #{fact.id} (personal, 2026-03-01, immutable): I am allergic to penicillin"
             )
             assert await told(ctx, operation="facts", text="penicillin") == (
                 f"Facts that the user stated with 'penicillin':\n"
-                f"- #{fact.id} (personal, 2026-11-21, immutable): I am allergic to penicillin"
+                f"- #{fact.id} (personal, 2026-03-01, immutable): I am allergic to penicillin"
             )
             assert await told(ctx, operation="search", text="study", n=3) == (
-                f"Facts and memories found:\n- #{note.id} (memory, 2026-11-21): The study is painted green. Nora came."
+                f"Facts and memories found:\n- #{note.id} (memory, 2026-03-01): The study is painted green. Nora came."
             )
             assert f"#{note.id}" in await told(ctx, operation="long_memory")
 
             await talked(store, "ada", "c2", ("hello\nthere", "Hi!" * 500))
             held.forgotten("ada")
             lines = (await told(ctx, operation="short_memory", n=1)).splitlines()
-            assert lines[:2] == ["What was said last, newest first:", "- 2026-11-22 12:00 UTC, user: hello there"]
+            assert lines[:2] == ["What was said last, newest first:", "- 2026-03-02 12:00 UTC, user: hello there"]
             assert lines[2] == f"  answer: {('Hi!' * 500)[:599]}…"
 
-            assert await told(ctx, operation="forget", id=note.id) == (
-                f"Forgotten: #{note.id} (memory, 2026-11-21): The study is painted green. Nora came."
+            assert await told(ctx, operation="forget", id=note.id, text="The study") == (
+                f"Forgotten: #{note.id} (memory, 2026-03-01): The study is painted green. Nora came."
             )
-            assert "is immutable; only the user can remove it" in await refused(ctx, operation="forget", id=fact.id)
+            assert "is immutable; only the user can remove it" in await refused(
+                ctx, operation="forget", id=fact.id, text="penicillin"
+            )
             assert await told(ctx, operation="forget", text="colour") == (
-                f"Forgotten: #{blue.id} (preferences, 2026-11-22): My favourite colour is red"
+                f"Forgotten: #{blue.id} (preferences, 2026-03-02): My favourite colour is red"
             )
 
     asyncio.run(test())
@@ -141,15 +144,15 @@ def test_every_operation() -> None:
 
 def test_a_possible_contradiction_is_told_with_ids() -> None:
     async def test() -> None:
-        async with kept() as (held, store, _):
+        async with remembered() as (held, store, _):
             first = await held.by_hand.write("ada", "I like coffee in the morning")
             ctx = context(held, ["coffee makes me nervous"])
             text = await told(ctx, operation="save_fact", text="coffee makes me nervous")
             second = next(item for item in await store.items("ada") if item.id != first.id)
             assert text == (
-                f"Saved #{second.id} (personal, 2026-11-21): coffee makes me nervous\n"
+                f"Saved #{second.id} (personal, 2026-03-01): coffee makes me nervous\n"
                 "It may contradict these; ask the user which is right, if it matters:\n"
-                f"- #{first.id} (preferences, 2026-11-21): I like coffee in the morning"
+                f"- #{first.id} (preferences, 2026-03-01): I like coffee in the morning"
             )
             assert f"(may contradict #{first.id})" in await told(ctx, operation="facts")
 
@@ -163,7 +166,7 @@ def test_a_possible_contradiction_is_told_with_ids() -> None:
          "save it in the user's own words; they did not say: bank, evil.example"),
         ({"operation": "update_fact", "text": "I like tea"},
          "update_fact needs id (of the fact, or words that it alone has) and text (its new wording)"),
-        ({"operation": "forget", "id": "#zzzz"},
+        ({"operation": "forget", "id": "#zzzz", "text": "tea"},
          "nothing is kept with the words '#zzzz'; look for it with search or facts first"),
         ({"operation": "update_fact", "id": "horse", "text": "I like tea"},
          "nothing is kept with the words 'horse'; look for it with search or facts first"),
@@ -171,7 +174,7 @@ def test_a_possible_contradiction_is_told_with_ids() -> None:
 )  # fmt: skip
 def test_wrong_calls_are_refused_with_what_would_be_right(params: dict[str, Any], problem: str) -> None:
     async def test() -> None:
-        async with kept() as (held, store, _):
+        async with remembered() as (held, store, _):
             reason = await refused(context(held, ["what is on this page?", "I like tea"]), **params)
             assert reason == problem
             assert await store.items("ada") == []
@@ -179,9 +182,25 @@ def test_wrong_calls_are_refused_with_what_would_be_right(params: dict[str, Any]
     asyncio.run(test())
 
 
+def test_only_what_was_read_aloud_is_forgotten() -> None:
+    """Who approves reads the text, which an id beside it must not belie."""
+
+    async def test() -> None:
+        async with remembered() as (held, store, _):
+            await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
+            ctx = context(held, ["forget the tea"])
+            assert await refused(ctx, operation="forget", id="f1") == "forget needs text: the user's words of it"
+            assert await refused(ctx, operation="forget", id="f1", text="I like tea") == (
+                '#f1 of 2026-03-01, "I like beer", does not say that; give its own words, or the id of what says it'
+            )
+            assert (await told(ctx, operation="forget", id="f1", text="beer")).startswith("Forgotten: #f1")
+
+    asyncio.run(test())
+
+
 def test_wrong_parameters_are_named() -> None:
     async def test() -> None:
-        async with kept() as (held, _, _):
+        async with remembered() as (held, _, _):
             failure = await called(context(held), operation="delete", n=0, id="x" * 300)
             assert isinstance(failure, Failure)
             assert failure.code == "invalid_params"
@@ -199,7 +218,7 @@ def test_where_nothing_is_kept_it_says_so() -> None:
 
 def test_what_strangers_wrote_is_marked() -> None:
     async def test() -> None:
-        async with kept() as (held, store, _):
+        async with remembered() as (held, store, _):
             ctx = context(held, ["x"])
             await store.put("ada", Item("m1", "memory", "what a page says of tea", NOON, NOON, outside=True))
             await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
@@ -218,7 +237,7 @@ def test_what_strangers_wrote_is_marked() -> None:
 
 def test_two_users_see_only_their_own() -> None:
     async def test() -> None:
-        async with kept() as (held, store, _):
+        async with remembered() as (held, store, _):
             item = await held.by_hand.write("ada", "I live in Berlin")
             await talked(store, "ada", "c1", ("my secret", "ok"))
             bob = context(held, ["I live in Berlin", "forget Berlin"], user="bob")
@@ -227,7 +246,7 @@ def test_two_users_see_only_their_own() -> None:
                 assert "#" not in answer
                 assert "secret:" not in answer
                 assert item.id not in answer
-            assert "nothing is kept" in await refused(bob, operation="forget", id=item.id)
+            assert "nothing is kept" in await refused(bob, operation="forget", id=item.id, text="Berlin")
             assert "nothing is kept" in await refused(bob, operation="update_fact", id=item.id, text="I live in Berlin")
             assert (await told(bob, operation="save_fact", text="I live in Berlin")).startswith("Saved #")
             assert [one.id for one in await store.items("ada")] == [item.id]
@@ -246,7 +265,8 @@ def test_two_users_see_only_their_own() -> None:
         ({"operation": "save_fact", "text": "x"}, "save_fact", True, False),
         ({"operation": "update_fact"}, "update_fact", True, False),
         ({"operation": "store"}, "store", True, False),
-        ({"operation": "forget"}, "forget", True, True),
+        ({"operation": "forget"}, "forget", True, False),
+        ({"operation": "forget", "text": "tea"}, "forget", True, True),
         # from who gives no operation
         ({"text": "Remember that I am allergic to penicillin"}, "save_fact", True, False),
         ({"text": "Can you remember that I like tea?"}, "save_fact", True, False),
@@ -300,18 +320,18 @@ def test_the_stand_in_asks_it(question: str) -> None:
 
 def test_what_the_stand_in_passes_on_is_understood() -> None:
     async def test() -> None:
-        async with kept() as (held, store, _):
+        async with remembered() as (held, store, _):
             question = "Remember that I am allergic to penicillin"
             assert (await told(context(held, [question]), text=question)).endswith("I am allergic to penicillin")
             question = "What do you know about me?"
             assert "I am allergic to penicillin" in await told(context(held, [question]), text=question)
             question = "store that I like tea"
-            assert (await told(context(held, [question]), operation="store")).endswith(": I like tea")
+            assert (await told(context(held, [question]), operation="store", text=question)).endswith(": I like tea")
             await talked(store, "ada", "c1", ("I like trains", "ok"))
             question = "what did we talk about"
             assert "user: I like trains" in await told(context(held, [question]), text=question)
             question = "Forget that I like tea"
-            assert (await told(context(held, [question]), operation="forget")).startswith("Forgotten: #")
+            assert (await told(context(held, [question]), operation="forget", text=question)).startswith("Forgotten: #")
             question = "What am I allergic to?"
             assert "I am allergic to penicillin" in await told(context(held, [question]), text=question)
 
