@@ -185,7 +185,7 @@ class Engine:
         """What the memory has to the question, but for what the model reads of it anyway."""
         if not ask.memory or ask.user is None:
             return Recalled()
-        present = {item for exchange in held.exchanges for item in exchange.recalled}
+        present = {name for one in held.exchanges for name in (*one.recalled, one.question_id)}
         return await self.memory.recall(ask.user, ask.message, present)
 
     def _turn(self, ask: Ask, held: Conversation, model: AnyModel, filing: Filing | None) -> Turn:

@@ -402,6 +402,11 @@ def test_a_fact_knows_where_it_was_said() -> None:
         found = await house.engine.store.conversation("ada", "c")
         assert found is not None
         assert (item.conversation_id, item.message_id) == ("c", found.exchanges[0].question_id)
+        player = house.play(["Yes."])
+        await house.said("What do I like, tea?")
+        assert "Recalled" not in player.requests[0][-1].content, "the model reads the message itself"
+        await house.said("What do I like, tea?", "d")
+        assert "I like tea" in player.requests[1][-1].content
 
     housed(work)
 

@@ -66,7 +66,7 @@ class Memory:
         """What the memory has to a question; never fails, since a turn must not fail for it.
 
         Args:
-            present: ids of what the model reads anyway.
+            present: ids of items and of messages that the model reads anyway.
         """
         if self._tokens <= 0:
             return Recalled()

@@ -93,7 +93,8 @@ def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, pr
     taken: dict[str, Item] = {}
     for item, of_fill in (*((item, False) for item in relevant), *((item, True) for item in about_user)):
         cost = size(prompts.recalled(item, _most(tokens)))
-        if item.id in taken or item.id in present or cost > (min(room, fill) if of_fill else room):
+        known = item.id in taken or item.id in present or item.message_id in present
+        if known or cost > (min(room, fill) if of_fill else room):
             continue
         taken[item.id] = item
         room -= cost
