@@ -69,10 +69,18 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
         say(f"vectors of {DIMENSIONS} numbers: {time.perf_counter() - began:.1f} s")
         await measure(store)
         say(f"{path.stat().st_size / 1e6:.0f} MB")
-        began = time.perf_counter()
-        await store.forget("eve")
-        say(f"one user forgotten: {time.perf_counter() - began:.1f} s")
+        await timed("a conversation deleted", store.delete("ada", "c1"))
+        await timed("its traces swept", store._leftovers.sweep())
+        await timed("one user forgotten", store.forget("eve"))
+        await timed("the file scrubbed", store.scrub())
+        say(f"{path.stat().st_size / 1e6:.0f} MB")
         await store.close()
+
+
+async def timed(what: str, work: Awaitable[Any]) -> None:
+    began = time.perf_counter()
+    await work
+    say(f"{what}: {time.perf_counter() - began:.2f} s")
 
 
 async def measure(store: SQLite) -> None:
