@@ -271,6 +271,23 @@ def test_vectors_that_come_late_are_not_waited_for() -> None:
     run(test())
 
 
+def test_questions_at_once_wait_no_longer_for_vectors_and_count_as_one() -> None:
+    async def test() -> None:
+        toy = Toy()
+        async with with_vectors(toy, "Penicillin is dangerous.") as memory:
+            toy.delay = 5.0
+            began = time.monotonic()
+            found = await asyncio.gather(*(memory.recall("ada", "Is penicillin a pill?") for _ in range(30)))
+            assert time.monotonic() - began < 0.5
+            assert {texts(one.items)[0] for one in found} == {"Penicillin is dangerous."}
+            asked = len(toy.asked)
+            toy.delay = 0.0
+            await memory.recall("ada", "Is penicillin a pill?")
+            assert len(toy.asked) == asked + 1
+
+    run(test())
+
+
 def test_a_text_that_a_server_refuses_does_not_hold_up_the_others() -> None:
     class Picky(Toy):
         async def embed(self, texts: Sequence[str]) -> list[list[float]]:

@@ -318,7 +318,7 @@ def test_embed() -> None:
         answers = {"POST /api/embed": (200, {"embeddings": [[0.5, 1], [2, 3]]})}
         async with OllamaServer(answers=answers) as server, model_of(server) as model:
             assert await model.embed(["a", "b"]) == [[0.5, 1.0], [2.0, 3.0]]
-            assert server.asked[0].body["input"] == ["a", "b"]
+            assert server.asked[0].body == {"model": "m", "input": ["a", "b"]}
 
     asyncio.run(main())
 

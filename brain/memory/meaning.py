@@ -76,6 +76,7 @@ class Meaning:
         self._model = model
         self._not_before = 0.0
         self._late = 0
+        self._late_at = 0.0
         self._told = False
         self.grade: Grade | None = None
 
@@ -99,17 +100,24 @@ class Meaning:
         """The vector of a question, if it comes at once; words must do without."""
         if not self.usable or self.grade is None:
             return None
+        asked = time.monotonic()
         try:
             async with asyncio.timeout(QUERY_SECONDS):
                 vectors = await self._embedded([text[:TEXT_LENGTH]])
         except TimeoutError:
-            self._late += 1
-            if self._late >= LATE_MOST:
-                self._late = 0
-                self._rest("its vectors come too late")
+            self._came_late(asked)
             return None
         self._late = 0
         return Near(self.grade.key, vectors[0]) if vectors else None
+
+    def _came_late(self, asked: float) -> None:
+        """Those of questions that were asked at once count once: the server may have been busy for a moment."""
+        if asked < self._late_at:
+            return
+        self._late, self._late_at = self._late + 1, time.monotonic()
+        if self._late >= LATE_MOST:
+            self._late = 0
+            self._rest("its vectors come too late")
 
     async def of(self, texts: Sequence[str]) -> list[list[float]] | None:
         """A vector for each text; None when the server makes none any more.

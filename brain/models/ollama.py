@@ -1,4 +1,4 @@
-"""Wing: Ollama. The ollama package lists and embeds; the stream of tokens is read here, a read at a time."""
+"""Wing: Ollama. The ollama package lists; the stream of tokens is read here, a read at a time."""
 
 import asyncio
 import base64
@@ -47,6 +47,10 @@ class _Shown(msgspec.Struct):
     model_info: dict[str, Any] | None = None
 
 
+class _Embedded(msgspec.Struct):
+    embeddings: list[list[float]]
+
+
 _OPTIONS = {
     "max_tokens": "num_predict",
     "temperature": "temperature",
@@ -62,6 +66,7 @@ _LEVELS: Mapping[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "
 
 _decoder = msgspec.json.Decoder(_Line)
 _show_decoder = msgspec.json.Decoder(_Shown)
+_embedded_decoder = msgspec.json.Decoder(_Embedded)
 
 
 class Ollama(Remote):
@@ -75,13 +80,14 @@ class Ollama(Remote):
     _thinks = True
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text."""
+        """One vector a text; not by the ollama package, whose clients take longer to be made than to be answered."""
+        asked = {"model": self._embeddings, "input": list(texts)}
         try:
-            async with client(self._url, self._headers) as ollama:
-                found = await _ask(ollama.embed(self._embeddings, list(texts)))
+            with failing():
+                response = await self._http.post("/api/embed", json=asked, timeout=ASK_SECONDS)
+            return read(response.content, _embedded_decoder).embeddings
         except ModelError:
             raise Refused("the model server has no embeddings for this model") from None
-        return [list(vector) for vector in found.embeddings]
 
     async def _learn(self) -> str:
         shown = await _shown(self._http, self._model)
