@@ -139,6 +139,7 @@ def test_a_copy_is_of_one_moment_and_holds_nobody_up(tmp_path: Path) -> None:
     run(tmp_path / "brain.db", test)
 
 
+EARLY, LATE = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"
 HEAD = {"kind": "brain", "version": 1}
 C = {"kind": "conversation", "id": "c", "title": "T", "created": "2026-01-01T00:00:00Z"}
 FILE = {"kind": "file", "conversation": "c", "id": 1, "name": "a", "type": "t", "data": "eA=="}
@@ -181,7 +182,13 @@ FACT = {
         ([HEAD, C, EXCHANGE | {"parts": [{"kind": "said"}]}], "records[2].parts[0]", "missing required field `text`"),
         ([HEAD, FACT | {"type": "rumour"}], "records[1].type", "rumour"),
         ([HEAD, FACT, FACT], "records[2].id", "two records of this item"),
-        ([HEAD, FACT | {"was": [{"text": "t", "until": "2026-01-01T00:00:00"}]}], "records[1].was", "offset"),
+        ([HEAD, FACT | {"was": [{"text": "t", "until": "2026-01-01T00:00:00"}]}], "records[1].was[0].until", "offset"),
+        ([HEAD, FACT | {"was": [{"text": "t", "until": EARLY}]}], "records[1].was[0].until", "between 1970 and 2199"),
+        ([HEAD, FACT | {"created": EARLY}], "records[1].created", "between 1970 and 2199"),
+        ([HEAD, FACT | {"updated": LATE}], "records[1].updated", "between 1970 and 2199"),
+        ([HEAD, C | {"created": LATE}], "records[1].created", "between 1970 and 2199"),
+        ([HEAD, C, EXCHANGE | {"asked": EARLY}], "records[2].asked", "between 1970 and 2199"),
+        ([HEAD, C, EXCHANGE | {"answered": LATE}], "records[2].answered", "between 1970 and 2199"),
         ([HEAD, C | {"title": "\ud800"}], "records[1]", "UTF-8 cannot carry"),
     ],
 )

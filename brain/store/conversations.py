@@ -67,7 +67,7 @@ def opened(
         "ORDER BY key DESC LIMIT ?",
         (now, first, end, limit),
     ).fetchall()
-    seen = [_seen(row[:-1], row[-1]) for row in reversed(newest)]
+    seen = list(rows.readable(_seen, reversed(newest)))
     oldest = newest[-1][0] if newest else first
     more = db.execute("SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? LIMIT 1", (first, oldest - 1)).fetchone()
     files = db.execute(
@@ -77,7 +77,7 @@ def opened(
         _heading(db, (*row, 0), now, ()),
         seen,
         [File(*file) for file in files],
-        seen[0].question_id if more else None,
+        newest[-1][rows.QUESTION_ID] if more else None,
     )
 
 
@@ -191,9 +191,10 @@ def _found(db: sqlite3.Connection, at: int, title: str, wanted: Sequence[str]) -
     return words.found(title if row is None else f"{row[0]}\n{rows.visible(row[1])}", wanted)
 
 
-def _seen(row: Sequence[Any], lapsed: bool) -> Exchange:
+def _seen(row: Sequence[Any]) -> Exchange:
     """An exchange as its user sees it; what runs without a process was interrupted."""
-    exchange = rows.exchange_of(row)
+    *columns, lapsed = row
+    exchange = rows.exchange_of(columns)
     return replace(exchange, outcome="interrupted") if lapsed else exchange
 
 

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from brain.ask import Source
 from brain.kept import Category, Former, Kind
-from brain.messages import Message
+from brain.messages import Exchange, Message
 from brain.store import rows, users
 from brain.store.conversations import known
 from brain.store.exchanges import span
@@ -26,6 +26,7 @@ TOGETHER = 32
 Id = Annotated[str, Meta(min_length=1, max_length=200)]
 Line = Annotated[str, Meta(max_length=1000)]
 Time = Annotated[datetime, Meta(tz=True)]
+"""From 1970 to 2199, as `taking.py` sees to."""
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 
 
@@ -129,12 +130,11 @@ def _exchanges(db: sqlite3.Connection, conversation: int, name: str) -> Iterator
     query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key"
     found = db.execute(query, span(conversation))
     while some := found.fetchmany(TOGETHER):
-        yield _plain([_exchange(row, name) for row in some])
+        yield _plain([_exchange(one, name) for one in rows.readable(rows.exchange_of, some)])
 
 
-def _exchange(row: tuple[Any, ...], conversation: str) -> ExchangeRecord:
+def _exchange(exchange: Exchange, conversation: str) -> ExchangeRecord:
     """One that runs is, as far as the record goes, interrupted."""
-    exchange = rows.exchange_of(row)
     assert exchange.asked is not None
     return ExchangeRecord(
         conversation=conversation,
@@ -164,7 +164,7 @@ def _items(db: sqlite3.Connection, user: int | None) -> Iterator[list[dict[str, 
         (user,),
     )
     while some := found.fetchmany(TOGETHER):
-        yield _plain([_item(row) for row in some])
+        yield _plain(list(rows.readable(_item, some)))
 
 
 def _item(row: tuple[Any, ...]) -> ItemRecord:

@@ -180,14 +180,17 @@ def transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Itera
 
 @contextmanager
 def as_store_errors() -> Iterator[None]:
-    """Errors of SQLite as ours, in words that tell nothing of where things are."""
+    """Errors of SQLite as ours, in words that tell nothing of where things are.
+
+    What SQLite itself says of an error may quote what was kept or looked for; its name does not.
+    """
     try:
         yield
     except sqlite3.ProgrammingError:
         raise
     except sqlite3.Error as error:
         sentence = _SENTENCES.get(_code(error), "What is kept cannot be used.")
-        raise StoreError(sentence, str(error)) from error
+        raise StoreError(sentence, getattr(error, "sqlite_errorname", type(error).__name__)) from None
 
 
 @contextmanager
@@ -263,6 +266,7 @@ def _connected(path: Path | None) -> sqlite3.Connection:
         path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     try:
+        db.text_factory = _text
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = ON")
         db.execute("PRAGMA temp_store = MEMORY")
@@ -272,3 +276,8 @@ def _connected(path: Path | None) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _text(kept: bytes) -> str:
+    """A text, also where it was damaged."""
+    return kept.decode(errors="replace")

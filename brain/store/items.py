@@ -5,6 +5,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
+from itertools import islice
 from typing import Any
 
 from brain.errors import BadRequest
@@ -21,7 +22,7 @@ SATURATION, LENGTH_SHARE, LENGTH_USUAL = 1.2, 0.75, 12
 ALIKE_SHARE = 0.5
 """What a word counts that only begins like the one looked for, as `allergic` like `allergies`."""
 
-_NEWEST = "ORDER BY i.created DESC, i.key DESC LIMIT ?"
+_NEWEST = "ORDER BY i.created DESC, i.key DESC"
 
 
 def listed(
@@ -52,9 +53,9 @@ def listed(
     found = db.execute(
         f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND (i.created, i.key) < (?, ?) "
         f"AND (? IS NULL OR i.kind = ?) AND (? IS NULL OR i.category = ?) {_NEWEST}",
-        (number, *page, kind, kind, category, category, limit),
+        (number, *page, kind, kind, category, category),
     )
-    return [rows.item_of(row) for row in found]
+    return list(islice(rows.readable(rows.item_of, found), limit))
 
 
 def one(db: sqlite3.Connection, user: str, item_id: str) -> Item | None:
@@ -143,8 +144,12 @@ def of_keys(db: sqlite3.Connection, user: int, keys: Sequence[int]) -> Iterator[
     """The user's items of these keys, in their order, each with its key."""
     marks = ", ".join("?" * len(keys))
     query = f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.key IN ({marks})"
-    items = {row[0]: rows.item_of(row[1:]) for row in db.execute(query, (user, *keys))}
+    items = dict(rows.readable(_keyed, db.execute(query, (user, *keys))))
     return ((key, items[key]) for key in keys if key in items)
+
+
+def _keyed(row: Sequence[Any]) -> tuple[int, Item]:
+    return row[0], rows.item_of(row[1:])
 
 
 def owner(user: int, kind: Kind) -> str:

@@ -53,4 +53,5 @@ def _resting(
 ) -> Resting:
     newest = exchanges.told(db, key, summarised_to, exchanges.span(key)[1], TAKEN_MOST)
     earlier = next((item for _, item in items.of_keys(db, number, [] if memory is None else [memory])), None)
-    return Resting(user, conversation_id, title, [rows.exchange_of(row) for row in newest], earlier, newest[-1][0])
+    said = list(rows.readable(rows.exchange_of, newest))
+    return Resting(user, conversation_id, title, said, earlier, newest[-1][0])

@@ -1,18 +1,46 @@
-"""Wing: exchanges and items as rows, and back. Times are whole microseconds since 1970, in UTC."""
+"""Wing: exchanges and items as rows, and back. Times are whole microseconds since 1970, in UTC.
 
-from collections.abc import Iterable, Sequence
+A row that is damaged is an error for who asks for it alone; where others stand beside it, they are read without it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from brain.errors import StoreError
 from brain.events import CallCode, Citation
 from brain.kept import Former, Item
 from brain.messages import Called, Exchange, Message, Part, Said, Steered
 
+log = logging.getLogger("brain")
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 SECOND = 1_000_000
+LATEST = (datetime(2200, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND - 1
+"""No clock that is right tells a later time, nor one before `EPOCH`."""
+
+T = TypeVar("T")
+
+
+class Damaged(StoreError):
+    """A row that cannot be read: its table and key, and nothing of what stands in it."""
+
+    def __init__(self, row: str) -> None:
+        super().__init__("What is kept is damaged.", row)
+        self.row = row
+
+
+def readable(made: Callable[[Any], T], found: Iterable[Any]) -> Iterator[T]:
+    """What is made of rows. One that is damaged is left out, and the log says which."""
+    for row in found:
+        try:
+            yield made(row)
+        except Damaged as damaged:
+            log.warning("%s is damaged, and left out", damaged.row)
 
 
 class SaidRow(msgspec.Struct, tag="said", tag_field="kind"):
@@ -56,6 +84,7 @@ EXCHANGE = (
     "key, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, outside, said, "
     "question, before, behind, parts"
 )
+QUESTION_ID = 5
 ITEM = (
     "i.id, i.kind, i.text, i.created, i.updated, i.category, i.mutable, c.id, e.question_id, i.outside, i.was, "
     "i.against"
@@ -69,8 +98,8 @@ def micros(moment: datetime) -> int:
 
 
 def moment(kept: int) -> datetime:
-    """A time that was kept."""
-    return EPOCH + timedelta(microseconds=kept)
+    """A time that was kept; the nearest that a clock tells."""
+    return EPOCH + timedelta(microseconds=min(max(kept, 0), LATEST))
 
 
 def encoded(value: Any) -> str:
@@ -160,12 +189,27 @@ def messages_in(exchange: Exchange) -> int:
 
 
 def visible(parts: str) -> str:
-    """The text of an answer, of its parts as they are kept."""
-    return "".join(part.text for part in _parts(parts) if isinstance(part, SaidRow))
+    """The text of an answer, of its parts as they are kept; none where they are damaged."""
+    try:
+        found = _parts(parts)
+    except msgspec.MsgspecError:
+        return ""
+    return "".join(part.text for part in found if isinstance(part, SaidRow))
 
 
 def exchange_of(row: Sequence[Any]) -> Exchange:
-    """The exchange of a row of `EXCHANGE`."""
+    """The exchange of a row of `EXCHANGE`.
+
+    Raises:
+        Damaged: when it cannot be read.
+    """
+    try:
+        return _exchange_of(row)
+    except msgspec.MsgspecError:
+        raise Damaged(f"exchange {row[0]}") from None
+
+
+def _exchange_of(row: Sequence[Any]) -> Exchange:
     _, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, outside, *texts = row
     said, question, before, behind, parts = texts
     return Exchange(
@@ -205,7 +249,18 @@ def item_columns(item: Item) -> dict[str, Any]:
 
 
 def item_of(row: Sequence[Any]) -> Item:
-    """The item of a row of `ITEM`."""
+    """The item of a row of `ITEM`.
+
+    Raises:
+        Damaged: when it cannot be read.
+    """
+    try:
+        return _item_of(row)
+    except msgspec.MsgspecError:
+        raise Damaged(f"item {row[0]}") from None
+
+
+def _item_of(row: Sequence[Any]) -> Item:
     item_id, kind, text, created, updated, category, mutable, conversation, message, outside, was, against = row
     return Item(
         id=item_id,

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import IO, Any, NoReturn
 
 import msgspec
@@ -159,6 +160,7 @@ class _Taking:
 
     def _begin(self, record: ConversationRecord) -> None:
         self._once("conversation", record.id)
+        self._checked("created", record.created)
         self.conversation, self.named, self.key = record.id, record.named, None
         there = self.db.execute("SELECT 1 FROM conversation WHERE user = ? AND id = ?", (self.owner, record.id))
         if there.fetchone() is None:
@@ -178,6 +180,8 @@ class _Taking:
 
     def _exchange(self, record: ExchangeRecord) -> None:
         self._belongs(record.conversation)
+        self._checked("asked", record.asked)
+        self._checked("answered", record.answered)
         if not self.loose.issuperset(record.files):
             self._refuse("files", "there is no such file before it, or another exchange has it")
         self.loose.difference_update(record.files)
@@ -200,8 +204,10 @@ class _Taking:
 
     def _item(self, record: ItemRecord) -> None:
         self._once("item", record.id)
-        if any(former.until.tzinfo is None for former in record.was):
-            self._refuse("was", "its times must have an offset from UTC")
+        self._checked("created", record.created)
+        self._checked("updated", record.updated)
+        for place, former in enumerate(record.was):
+            self._checked(f"was[{place}].until", former.until)
         if items.one(self.db, self.user, record.id) is not None:
             return
         item = _item_of(record)
@@ -244,6 +250,13 @@ class _Taking:
         if (kind, name) in self.seen:
             self._refuse("id", f"there are two records of this {kind}")
         self.seen.add((kind, name))
+
+    def _checked(self, where: str, time: datetime | None) -> None:
+        """Looks whether a time is one that a clock tells."""
+        if time is not None and time.tzinfo is None:
+            self._refuse(where, "it must have an offset from UTC")
+        if time is not None and not 0 <= rows.micros(time) <= rows.LATEST:
+            self._refuse(where, "it must lie between 1970 and 2199, in UTC")
 
     def _refuse(self, where: str, reason: str) -> NoReturn:
         raise _problem(self.number, where, reason)

@@ -60,7 +60,7 @@ def begin(
     room.claim(db, exchanges.user_of(db, conversation), field, conversation=conversation)
     room.check_conversation(db, conversation, field)
     before = key if replaced is None else replaced
-    told = [rows.exchange_of(row) for row in exchanges.told(db, conversation, 0, before, recent)]
+    told = list(rows.readable(rows.exchange_of, exchanges.told(db, conversation, 0, before, recent)))
     count = _count(db, conversation, before)
     record = Record(key, user, conversation_id, told, count, files=attached)
     return Begun(record, _files_before(db, conversation, before))
@@ -79,7 +79,7 @@ def told(db: sqlite3.Connection, user: str, conversation_id: str, recent: int) -
     if row is None:
         return Record(0, user, conversation_id)
     before = exchanges.span(row[0])[1]
-    found = [rows.exchange_of(row) for row in exchanges.told(db, row[0], 0, before, recent)]
+    found = list(rows.readable(rows.exchange_of, exchanges.told(db, row[0], 0, before, recent)))
     return Record(0, user, conversation_id, found, _count(db, row[0], before))
 
 
