@@ -318,6 +318,44 @@ def test_the_exam_tells_vectors_of_words_from_others() -> None:
     run(test())
 
 
+def test_what_an_exam_told_serves_later_processes_until_theirs() -> None:
+    class Slow(Toy):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            if len(texts) > 1:
+                self.asked.append(list(texts))
+                await asyncio.sleep(30)
+            return await super().embed(texts)
+
+    async def test() -> None:
+        async with remembered() as (memory, store, clock):
+            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.running(Toy()):
+                await until(partial(embedded, memory, store))
+            for model, found in ((Slow(), ["Penicillin is dangerous."]), (Slow(name="other"), [])):
+                later = Memory(store, tokens=400, rest_seconds=600, now=lambda: clock.time)
+                async with later.running(model):
+                    assert texts((await later.recall("ada", "Any pill?")).items) == found
+                    await until(lambda model=model: any(len(asked) == 16 for asked in model.asked))  # type: ignore[misc]
+
+    run(test())
+
+
+def test_a_model_that_is_another_one_by_now_is_found_out() -> None:
+    async def test() -> None:
+        async with remembered() as (memory, store, clock):
+            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.running(Toy()):
+                await until(partial(embedded, memory, store))
+            later = Memory(store, tokens=400, rest_seconds=600, now=lambda: clock.time)
+            async with later.running(Toy(blind=True)):
+                meaning = later._items.meaning
+                assert meaning is not None
+                await until(lambda: meaning.sat)
+                assert (await later.recall("ada", "Any pill?")).items == ()
+
+    run(test())
+
+
 def test_no_question_of_the_exam_can_be_answered_by_words() -> None:
     shared = [set(content(question)) & set(content(answer)) for question, answer in _EXAM]
     assert shared == [set()] * 8

@@ -127,7 +127,8 @@ class Memory:
             model: what writes summaries and makes vectors.
             idle: whether no turn runs; meanwhile the model is left alone.
         """
-        self._items.meaning = meaning = Meaning(model)
+        self._items.meaning = meaning = Meaning(model, self._shelf)
+        await self._taken_up(meaning)
         self._background = background = Background(
             self._shelf, model, meaning, self._rest_seconds, self._now, self._items.new_id, self._changed, idle
         )
@@ -143,6 +144,12 @@ class Memory:
                 task.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.wait(work, timeout=LETTING_GO_SECONDS)
+
+    async def _taken_up(self, meaning: Meaning) -> None:
+        try:
+            await meaning.take_up()
+        except StoreError as error:
+            log.warning("memory: what is known of vectors cannot be read: %s", error)
 
     def _changed(self, user: str) -> None:
         self._anything.forget(user)

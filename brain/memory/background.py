@@ -103,7 +103,7 @@ class Background:
 
     async def _embed_all(self) -> bool:
         """Nobody is asked for vectors as long as there is nothing to make any of, nor beside turns."""
-        if self._meaning.grade is None:
+        if not self._meaning.sat:
             if not await self._shelf.lacking(_ANY, 1):
                 return False
             await self._moment()

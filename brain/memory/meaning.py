@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from brain.kept import Near
 
 log = logging.getLogger("brain")
@@ -42,6 +44,9 @@ _EXAM = (
     ("What do I give to charity?", "A donation goes to orphans every Christmas."),
 )  # fmt: skip
 
+_EDITION = hashlib.blake2b(repr((_EXAM, FLOOR_SHARE)).encode(), digest_size=4).hexdigest()
+"""Names the exam, whose results say nothing of another one."""
+
 
 class Embedder(Protocol):
     """What makes vectors."""
@@ -69,11 +74,26 @@ class Grade:
     floor: float
 
 
-class Meaning:
-    """The vectors of one model."""
+class Exams(Protocol):
+    """Where is kept how exams went, whatever process they were sat in."""
 
-    def __init__(self, model: Embedder) -> None:
+    async def exam(self, name: str) -> str | None: ...
+    async def set_exam(self, name: str, result: str) -> None: ...
+
+
+class Meaning:
+    """The vectors of one model.
+
+    Attributes:
+        grade: what is known of them, from this process or an earlier one.
+        sat: whether the exam was sat in this process: another model may serve under the name by now.
+    """
+
+    def __init__(self, model: Embedder, exams: Exams | None = None) -> None:
         self._model = model
+        self._exams = exams
+        self._exam_name = f"{model.name} {_EDITION}"
+        self.sat = False
         self._not_before = 0.0
         self._late = 0
         self._late_at = 0.0
@@ -85,13 +105,21 @@ class Meaning:
         """Whether the exam is passed, and the server not left in peace."""
         return self.grade is not None and self.grade.right >= PASSED and time.monotonic() >= self._not_before
 
+    async def take_up(self) -> None:
+        """Goes by an earlier exam until there is a new one: a process may end before that."""
+        result = await self._exams.exam(self._exam_name) if self._exams is not None else None
+        if result is not None:
+            self.grade = msgspec.json.decode(result, type=Grade)
+
     async def examined(self) -> bool:
         """Has the model sit the exam, once; whether its vectors can be used now."""
-        if self.grade is None and time.monotonic() >= self._not_before:
-            answers = await self._embedded([text for pair in _EXAM for text in pair])
+        if not self.sat and time.monotonic() >= self._not_before:
+            answers = await self._embedded([text for pair in _EXAM for text in pair], None)
             if answers is None:
                 return False
-            self.grade = await asyncio.to_thread(graded, self._model.name, answers)
+            self.grade, self.sat = await asyncio.to_thread(graded, self._model.name, answers), True
+            if self._exams is not None:
+                await self._exams.set_exam(self._exam_name, msgspec.json.encode(self.grade).decode())
             told = "count" if self.usable else "tell nothing, so that words alone count"
             log.info("memory: the vectors of %s %s", self._model.name, told)
         return self.usable
@@ -103,7 +131,7 @@ class Meaning:
         asked = time.monotonic()
         try:
             async with asyncio.timeout(QUERY_SECONDS):
-                vectors = await self._embedded([text[:TEXT_LENGTH]])
+                vectors = await self._embedded([text[:TEXT_LENGTH]], self.grade)
         except TimeoutError:
             self._came_late(asked)
             return None
@@ -129,7 +157,7 @@ class Meaning:
         if vectors is not None or self.grade is None:
             return vectors
         found = [await self._alone(text, self.grade.size) for text in texts]
-        if await self._embedded([_EXAM[0][0]]) is None:
+        if await self._embedded([_EXAM[0][0]], self.grade) is None:
             return None
         return found
 
@@ -144,9 +172,9 @@ class Meaning:
         except TimeoutError:
             return None
 
-    async def _embedded(self, texts: Sequence[str]) -> list[list[float]] | None:
-        """A vector for each text; a server that gives none is not asked again for a while."""
-        vectors = await _vectors(self._model, texts, self.grade)
+    async def _embedded(self, texts: Sequence[str], grade: Grade | None) -> list[list[float]] | None:
+        """A vector for each text, like those of the grade; a server that gives none is not asked again for a while."""
+        vectors = await _vectors(self._model, texts, grade)
         if vectors is None:
             self._rest("it gives no vectors")
         return vectors

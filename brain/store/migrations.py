@@ -118,6 +118,7 @@ _TABLES = (
         UNIQUE (item, model)
     ) STRICT""",
     "CREATE INDEX vector_signs ON vector (user, model, item, kind, signs)",
+    "CREATE TABLE exam (name TEXT PRIMARY KEY, result TEXT NOT NULL) STRICT",
     "CREATE TABLE leftover (removed INTEGER NOT NULL, swept INTEGER NOT NULL) STRICT",
     "INSERT INTO leftover (removed, swept) VALUES (0, 0)",
 )

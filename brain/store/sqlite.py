@@ -18,7 +18,7 @@ from brain.ask import Attachment
 from brain.errors import BadRequest, StoreError
 from brain.kept import Category, Counts, Heading, History, Interaction, Item, Kind, Near, Record, Resting
 from brain.messages import Exchange
-from brain.store import conversations, copies, exchanges, items, meaning, resting, taking, turns, users
+from brain.store import conversations, copies, exams, exchanges, items, meaning, resting, taking, turns, users
 from brain.store.database import Database
 from brain.store.leftovers import Leftovers
 from brain.store.meaning import Sketches
@@ -248,6 +248,14 @@ class SQLite:
     async def embed(self, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
         """Gives them their vectors: user, id, the text that was embedded, vector; not if the text changed meanwhile."""
         await self._database.write(lambda db: meaning.embed(db, model, vectors), durable=False)
+
+    async def exam(self, name: str) -> str | None:
+        """How the vectors of a model did in an exam, as `set_exam` kept it."""
+        return await self._database.read(lambda db: exams.exam(db, name))
+
+    async def set_exam(self, name: str, result: str) -> None:
+        """Keeps it; of no user."""
+        await self._database.write(lambda db: exams.set_exam(db, name, result), durable=False)
 
     async def others_wrote(self) -> int:
         """A number that is another one as soon as another process has written anything."""
