@@ -10,7 +10,9 @@ import struct
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from heapq import nsmallest
+from itertools import islice
 from operator import mul
+from typing import Any
 
 from brain.kept import Item, Kind, Near
 from brain.store import rows
@@ -75,11 +77,15 @@ def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, I
         some = db.execute(
             f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user WHERE i.embedded {side} ? "
             "AND NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = ?) "
-            "ORDER BY i.embedded, i.key LIMIT ?",
-            (model, model, limit - len(found)),
+            "ORDER BY i.embedded, i.key",
+            (model, model),
         )
-        found += [(row[0], rows.item_of(row[1:])) for row in some]
+        found += islice(rows.readable(_owned, some), limit - len(found))
     return found
+
+
+def _owned(row: Sequence[Any]) -> tuple[str, Item]:
+    return row[0], rows.item_of(row[1:])
 
 
 def embed(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
