@@ -320,9 +320,11 @@ def test_the_exam_tells_vectors_of_words_from_others() -> None:
 
 def test_what_an_exam_told_serves_later_processes_until_theirs() -> None:
     class Slow(Toy):
+        exams = 0
+
         async def embed(self, texts: Sequence[str]) -> list[list[float]]:
             if len(texts) > 1:
-                self.asked.append(list(texts))
+                self.exams += 1
                 await asyncio.sleep(30)
             return await super().embed(texts)
 
@@ -333,9 +335,12 @@ def test_what_an_exam_told_serves_later_processes_until_theirs() -> None:
                 await until(partial(embedded, memory, store))
             for model, found in ((Slow(), ["Penicillin is dangerous."]), (Slow(name="other"), [])):
                 later = Memory(store, tokens=400, rest_seconds=600, now=lambda: clock.time)
-                async with later.running(model):
+                async with later.running(model, idle := Idle(False)):
                     assert texts((await later.recall("ada", "Any pill?")).items) == found
-                    await until(lambda model=model: any(len(asked) == 16 for asked in model.asked))  # type: ignore[misc]
+                    await idle.looked()
+                    assert model.exams == 0
+                    idle.idle = True
+                    await until(lambda model=model: model.exams == 1)  # type: ignore[misc]
 
     run(test())
 

@@ -193,6 +193,20 @@ def test_at_the_same_time_the_same_is_kept_once() -> None:
     run(test())
 
 
+def test_nothing_is_erased_while_a_new_fact_is_compared_with_it() -> None:
+    async def test() -> None:
+        async with remembered() as (memory, store, _):
+            (tea,) = await saved(memory, "I like tea")
+            async with memory._items.writing("ada"):
+                erasing = asyncio.create_task(memory.by_hand.erase("ada", tea.id))
+                await asyncio.sleep(0)
+                await store.set_recalls("bob", True)  # the store writes in the order of the calls
+                assert await store.item("ada", tea.id) == tea
+            assert await erasing
+
+    run(test())
+
+
 def test_who_keeps_too_much_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("brain.store.room.USER_BYTES_MOST", 100)
 
