@@ -31,7 +31,16 @@ from brain.sampling import UNSAID, Sampling
 from brain.settings import Settings, read
 
 T = TypeVar("T")
-ITS_OWN = ("serve", "_say_farewell", "_prolong", "sweep_for_ever", ".embed", ".summarise", "_shutdown_watcher", "LifespanOn.main")
+ITS_OWN = (
+    "serve",
+    "_say_farewell",
+    "_prolong",
+    "sweep_for_ever",
+    ".embed",
+    ".summarise",
+    "_shutdown_watcher",
+    "LifespanOn.main",
+)
 
 
 class Server(uvicorn.Server):
