@@ -201,7 +201,7 @@ def test_nothing_is_erased_while_a_new_fact_is_compared_with_it() -> None:
                 erasing = asyncio.create_task(memory.by_hand.erase("ada", tea.id))
                 await asyncio.sleep(0)
                 await store.set_recalls("bob", True)  # the store writes in the order of the calls
-                assert await store.item("ada", tea.id) == tea
+                assert await store.item("ada", tea.id) is not None
             assert await erasing
 
     run(test())
