@@ -12,7 +12,7 @@ from stores import NOON, Clock, asked, fact, kept, memory, said, turn
 
 from brain.errors import BadRequest
 from brain.kept import Former, Item, Kind, Near
-from brain.store import meaning
+from brain.store import items, meaning
 from brain.store.sqlite import SQLite
 
 BOTH: Sequence[Kind] = ("fact", "memory")
@@ -368,3 +368,17 @@ def test_users_say_whether_they_are_recalled(path: Path | None) -> None:
         assert await store.recalls("ada")
 
     run(path, test)
+
+
+def test_who_keeps_much_is_not_searched_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(items, "WORDS_MOST", 2)
+    monkeypatch.setattr(items, "HITS_MOST", 3)
+
+    async def test(store: SQLite) -> None:
+        for number, text in enumerate(["oak", "elm oak", "elm oak ash", "oak", "oak", "oak"]):
+            await store.put("ada", fact(f"f{number}", text))
+        await store.put("eve", fact("e", "ash"))
+        assert sorted(ids(await store.by_words("ada", "fir oak elm ash", kinds=BOTH, limit=9))) == ["f1", "f2"]
+        assert sorted(ids(await store.by_words("ada", "oak", kinds=BOTH, limit=9))) == ["f3", "f4", "f5"]
+
+    run(None, test)

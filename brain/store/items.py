@@ -4,7 +4,8 @@ import math
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import nlargest
+from functools import cache, partial
+from heapq import nlargest, nsmallest
 from itertools import islice
 from typing import Any
 
@@ -16,6 +17,8 @@ from brain.store.conversations import conversation_key, known
 KINDS: Sequence[Kind] = ("fact", "memory")
 RANKED_MOST = 200
 """So many are ranked by words before they are listed."""
+WORDS_MOST, HITS_MOST = 12, 1000
+"""So many words of a text are looked for, and so many items with each: who keeps much is not searched for longer."""
 SATURATION, LENGTH_SHARE, LENGTH_USUAL = 1.2, 0.75, 12
 """BM25's k1 and b, and the length in words of a usual fact."""
 
@@ -117,11 +120,12 @@ def by_words(
         return []
     ((count,),) = db.execute("SELECT count(*) FROM item WHERE user = ?", (number,))
     owners = [owner(number, kind) for kind in kinds]
+    hits_of = cache(partial(_hits, db, number))
     weights: defaultdict[int, float] = defaultdict(float)
-    for word in words.searched(text):
-        exact = _hits(db, number, words.query(owners, word))
+    for word in _rarest(db, owners, words.searched(text)):
+        exact = hits_of(words.query(owners, word))
         begun = words.stem(word)
-        alike = _hits(db, number, words.query(owners, begun, begun=True)) - exact if begun != word else set()
+        alike = hits_of(words.query(owners, begun, begun=True)) - exact if begun != word else frozenset[int]()
         for hits, share in ((exact, 1.0), (alike, ALIKE_SHARE)):
             weight = share * math.log(1 + (count - len(hits) + 0.5) / (len(hits) + 0.5))
             for key in hits:
@@ -132,12 +136,31 @@ def by_words(
     return scored[:limit]
 
 
-def _hits(db: sqlite3.Connection, user: int, query: str) -> set[int]:
+def _rarest(db: sqlite3.Connection, owners: Sequence[str], found: Sequence[str]) -> list[str]:
+    """The words that tell most, in a question of many: those that stand in the fewest items, but in one at least."""
+    counts = {}
+    for word in found:
+        there = _count(db, words.query(owners, word)) or _count(db, words.query(owners, words.stem(word), begun=True))
+        if there:
+            counts[word] = there
+    return nsmallest(WORDS_MOST, counts, key=counts.__getitem__)
+
+
+def _count(db: sqlite3.Connection, query: str) -> int:
+    """In how many items a word stands, up to a bound."""
+    counted = "SELECT count(*) FROM (SELECT 1 FROM stated WHERE stated MATCH ? LIMIT ?)"
+    ((count,),) = db.execute(counted, (query, 2 * HITS_MOST))
+    return int(count)
+
+
+def _hits(db: sqlite3.Connection, user: int, query: str) -> frozenset[int]:
+    """The newest items of a user in which a word stands."""
     found = db.execute(
-        "SELECT i.key FROM stated CROSS JOIN item i ON i.key = stated.rowid WHERE stated MATCH ? AND i.user = ?",
-        (query, user),
+        "SELECT i.key FROM stated CROSS JOIN item i ON i.key = stated.rowid WHERE stated MATCH ? AND i.user = ? "
+        "ORDER BY stated.rowid DESC LIMIT ?",
+        (query, user, HITS_MOST),
     )
-    return {key for (key,) in found}
+    return frozenset(key for (key,) in found)
 
 
 def of_keys(db: sqlite3.Connection, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
