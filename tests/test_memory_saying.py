@@ -4,8 +4,17 @@ import time
 
 import pytest
 
-from brain.memory.saying import LETTERS_READ, MESSAGES_READ, objection, plain
+from brain.memory.saying import (
+    CLAUSES_MOST,
+    LETTERS_READ,
+    MESSAGES_READ,
+    WORDS_MOST,
+    WORDS_TOGETHER_MOST,
+    objection,
+    plain,
+)
 from brain.memory.texts import one_line
+from brain.memory.words import content
 
 SAID = [
     # the user's words, and the third person that models write
@@ -131,16 +140,60 @@ def test_only_so_much_is_looked_through() -> None:
     assert objection("I like tea", ["x" * LETTERS_READ + " I like tea"]) != ""
 
 
+HAN = content("".join(chr(0x4E00 + n) for n in range(600)))[:480]
+LIKE = [f"lik{a}{b}e" for a in "bcdfghjklm" for b in "bcdfgh"]
+
+
 @pytest.mark.parametrize(
-    "repeated", ["a ", "remember that ", "a, ", "? ", "…", "```\n", "> ", "不", "I like tea. ", "who "]
+    "repeated",
+    [
+        *(
+            "a ",
+            "remember that ",
+            "please ",
+            "a, ",
+            "? ",
+            "…",
+            "```\n",
+            "> ",
+            "\n",
+            " \n",
+            "不",
+            "I like tea. ",
+            "who ",
+        ),
+        *("\ufdfa", "n't", "1st ", "a. ", "what a ", "I doubt not ", "，".join(HAN), " ".join(LIKE), ", ".join(LIKE)),
+    ],
 )
-def test_no_message_takes_long(repeated: str) -> None:
-    messages = [repeated * (LETTERS_READ // len(repeated))] * 20
-    fact = " ".join(f"word{n}" for n in range(60))
-    began = time.process_time()
-    objection(fact, messages)
-    objection(fact, messages, together=True)
-    assert time.process_time() - began < 1
+@pytest.mark.parametrize("together", [False, True])
+def test_no_message_takes_long(repeated: str, together: bool) -> None:
+    messages = [(repeated * LETTERS_READ)[:LETTERS_READ]] * 20
+    facts = [
+        " ".join(f"word{n}" for n in range(60)),
+        " ".join(LIKE),
+        "".join(HAN[:60]),
+        ". ".join(LIKE),
+        repeated[:500],
+    ]
+    for fact in facts:
+        began = time.process_time()
+        objection(fact, messages, together=together)
+        assert time.process_time() - began < 0.2
+
+
+def test_a_fact_has_only_so_many_words() -> None:
+    message = ", ".join(HAN)
+    assert objection("".join(HAN[:WORDS_MOST]), ["".join(HAN[:WORDS_MOST])]) == ""
+    assert objection("".join(HAN[: WORDS_MOST + 1]), [message]) == "say it in fewer of the user's words"
+    assert objection("".join(HAN[: WORDS_TOGETHER_MOST + 1]), [message], together=True) != ""
+
+
+def test_only_so_many_clauses_are_looked_at() -> None:
+    said = ["I like tea"]
+    assert objection("I like tea", ["tea. " * (CLAUSES_MOST - 1) + "I like tea"]) == ""
+    assert objection("I like tea", ["tea. " * CLAUSES_MOST + "I like tea"]) != ""
+    assert objection("I like tea", [*said, "tea. " * CLAUSES_MOST]) != ""
+    assert objection("I like tea", [*said, "hm. " * CLAUSES_MOST]) == ""
 
 
 @pytest.mark.parametrize(

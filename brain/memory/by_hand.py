@@ -1,10 +1,10 @@
 """Rooms: the user's own hand in the memory. Nothing is compared with what they said; they may change all of it."""
 
-import asyncio
 from dataclasses import replace
 
 from brain.errors import BadRequest
 from brain.kept import Category, Item
+from brain.memory.aside import aside
 from brain.memory.items import Items
 from brain.memory.statements import Verdict, category_of, judged
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
@@ -24,7 +24,7 @@ class ByHand:
         """
         text = _line(text, FACT_LENGTH)
         async with self._items.writing(user):
-            verdict = await asyncio.to_thread(judged, text, *await self._items.alike(user, text))
+            verdict = await aside(judged, text, *await self._items.alike(user, text))
             item = verdict.same
             item = await self._new(user, text, verdict) if item is None else self._said(item, text)
             item = replace(item, category=category or item.category or category_of(text), mutable=mutable)

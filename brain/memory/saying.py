@@ -1,41 +1,48 @@
 """Rooms: whether a user said what is to be kept of them. Pure; only their own words count, whoever repeats them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from itertools import islice
+from operator import or_
 
 import regex
 
-from brain.memory.tables import ONESELF, OTHERS, PAST, STOP, UNREAL
-from brain.memory.words import Known, alike, content, negated, words
+from brain.memory.tables import NEGATIONS, ONESELF, OTHERS, PAST, STOP, UNREAL
+from brain.memory.words import Known, content, words
 
 MESSAGES_READ = 100
 LETTERS_READ = 8_000
 """Of one message; more of it was hardly said, but pasted."""
-LETTERS_MOST = 60_000
+LETTERS_MOST = 24_000
 """Of all messages, the newest first."""
+CLAUSES_MOST = 500
+"""Of all messages; what comes behind was hardly said either."""
+WORDS_MOST = 60
+"""That tell something, in a fact."""
+WORDS_TOGETHER_MOST = 150
 NAMED = 8
 _SHOWN = 160
 
-_POLITE = r"(?:(?:hey|hi|ok|okay|so|well|and|also|please|now|brain|bitte|und)\b\W+)*"
+_POLITE = r"(?:(?:hey|hi|ok|okay|so|well|and|also|please|now|brain|bitte|und)\b\W{1,8}+){0,8}+"
 _ASKING = (
     r"(?:(?:can|could|would|will) you (?:please )?|i(?:['’]d| would) like you to |i want you to "
     r"|(?:you|du) (?:should|must|have to|need to|can|solltest|musst) )?"
 )
 _KEEPING = (
-    r"(?:(?:(?:always |please )*(?:remember|note|know|keep in mind|bear in mind|save|store|memori[sz]e|write down"
+    r"(?:(?:(?:always |please ){0,4}+(?:remember|note|know|keep in mind|bear in mind|save|store|memori[sz]e|write down"
     r"|make a note|take (?:a )?note)"
     r"|(?:never|do not|don['’]?t)(?: ever)? forget"
     r"|merke? dir|denke? daran|vergiss (?:bitte )?nicht|behalte|notiere?(?: dir)?|speichere?)\b"
-    r"(?: (?:down|it|this|the fact|for (?:me|later|the future)|bitte))*)"
+    r"(?: (?:down|it|this|the fact|for (?:me|later|the future)|bitte)){0,4}+)"
 )
 _PREAMBLE = regex.compile(
-    rf"^\W*{_POLITE}{_ASKING}{_KEEPING}\s*(?P<marked>[:,]?\s*(?:that|dass)\b|:|,|of\b)?\s*", regex.IGNORECASE
+    rf"^\W{{0,40}}+{_POLITE}{_ASKING}{_KEEPING}\s*+(?P<marked>[:,]?\s*+(?:that|dass)\b|:|,|of\b)?\s*+", regex.IGNORECASE
 )
 _KEEP_CJK = regex.compile(
     r"(?:请|請)?(?:记住|記住|记得|記得|别忘了|別忘了|不要忘记|不要忘記)|(?:こと)?を?(?:覚えておいて|覚えて|忘れないで)(?:ください)?|기억해\s?(?:줘|주세요)?"
 )
-PASTED = regex.compile(r"^(?:```|~~~).*?(?:^(?:```|~~~)[^\n]*$|\Z)|^\s*>[^\n]*$", regex.DOTALL | regex.MULTILINE)
+PASTED = regex.compile(r"^(?:```|~~~).*?(?:^(?:```|~~~)[^\n]*$|\Z)|^[^\S\n]*+>[^\n]*$", regex.DOTALL | regex.MULTILINE)
 _SENTENCE = regex.compile(r"[^.!?…。！？；;\n]*(?:[.!?…](?=\S)[^.!?…。！？；;\n]*)*[.!?…。！？；;\n]*")
 _CLAUSE = regex.compile(
     r",\s+|，|\s[-–—]+\s|[()]"
@@ -66,8 +73,56 @@ class Clause:
         return words(self.text)
 
     @cached_property
-    def known(self) -> Known:
-        return Known(word for word in self.words if word not in STOP)
+    def distinct(self) -> frozenset[str]:
+        return frozenset(self.words)
+
+
+class Wanted:
+    """The words of a text that tell something, which are looked for among others; a set of them is a number's bits.
+
+    Nothing is compared with everything: a word is looked up once, whoever says it how often.
+
+    Attributes:
+        heard: by each of them, what was found that is like it.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.words = content(text)
+        self.heard = {word: set[str]() for word in self.words}
+        self._known = Known(self.words)
+        self._bits = {word: 1 << n for n, word in enumerate(self.words)}
+        self._seen: dict[str, int] = {}
+
+    def of(self, word: str) -> int:
+        """Which ones a word is."""
+        found = self._seen.get(word)
+        if found is None:
+            like = self._known.like(word) if word not in STOP else ()
+            for one in like:
+                self.heard[one].add(word)
+            found = self._seen[word] = self.all(like)
+        return found
+
+    def all(self, words: Iterable[str]) -> int:
+        """These, of the wanted ones."""
+        return sum(self._bits[word] for word in words)
+
+    def lacking(self, found: int) -> list[str]:
+        """The others."""
+        return [word for word, bit in self._bits.items() if not found & bit]
+
+
+class Heard:
+    """A clause, with which of the wanted words it has in which place."""
+
+    def __init__(self, clause: Clause, wanted: Wanted) -> None:
+        self.clause = clause
+        self.places = [wanted.of(word) for word in clause.words]
+        self.all = _union(self.places)
+
+
+def _union(found: Iterable[int]) -> int:
+    return reduce(or_, found, 0)
 
 
 def plain(text: str) -> str:
@@ -83,22 +138,37 @@ def objection(text: str, messages: Sequence[str], *, together: bool = False) -> 
         messages: the user's own, newest last. The newest that has all of its words decides.
         together: whether the words may come from several of them.
     """
-    wanted = content(text)
-    if not wanted:
+    wanted = Wanted(text)
+    if not wanted.words:
         return "it says nothing; give the whole sentence, in the user's own words"
-    pools = [clauses(message) for message in _newest(messages)]
-    pools = [[clause for pool in reversed(pools) for clause in pool]] if together else pools
-    lacking, asked = list(wanted), ""
-    for pool in pools:
-        unsaid = Known(word for clause in pool for word in clause.words).missing(wanted)
+    if len(wanted.words) > (WORDS_TOGETHER_MOST if together else WORDS_MOST):
+        return "say it in fewer of the user's words"
+    lacking, asked = list(wanted.words), ""
+    for pool in _pools(wanted, messages, together=together):
+        unsaid = wanted.lacking(_union(heard.all for heard in pool))
         if unsaid:
             lacking = min(lacking, unsaid, key=len)
             continue
-        problem, only_asked = _problem(text, pool)
+        problem, only_asked = _problem(text, wanted, pool)
         if not only_asked:
             return problem
         asked = asked or problem
     return asked or f"save it in the user's own words; they did not say: {', '.join(lacking[:NAMED])}"
+
+
+def _pools(wanted: Wanted, messages: Sequence[str], *, together: bool) -> Iterator[list[Heard]]:
+    """What is said in each message that has any of the words, newest first; or in all of them, as one."""
+    room, pools = CLAUSES_MOST, list[list[Heard]]()
+    for message in _newest(messages):
+        if not any(map(wanted.of, words(message[:LETTERS_READ]))):
+            continue
+        pool = [Heard(clause, wanted) for clause in islice(clauses(message), room)]
+        room -= len(pool)
+        pools.append(pool)
+        if not together:
+            yield pool
+    if together:
+        yield [heard for pool in reversed(pools) for heard in pool]
 
 
 def _newest(messages: Sequence[str]) -> Iterator[str]:
@@ -111,83 +181,80 @@ def _newest(messages: Sequence[str]) -> Iterator[str]:
         yield message
 
 
-def clauses(message: str) -> list[Clause]:
+def clauses(message: str) -> Iterator[Clause]:
     """What a message says, piece by piece; what is marked as quoted or as code was not said."""
-    found = []
-    for sentence in _SENTENCE.findall(PASTED.sub("\n", message[:LETTERS_READ])):
-        whole = sentence.strip()
+    for found in _SENTENCE.finditer(PASTED.sub("\n", message[:LETTERS_READ])):
+        whole = found[0].strip()
         asking = whole.rstrip("\"'”’)").endswith(("?", "？", "吗", "か"))
         keeping = _PREAMBLE.match(whole)
         pieces = [piece.strip() for piece in _CLAUSE.split(plain(whole) if keeping else _KEEP_CJK.sub("", whole))]
         pieces = [piece for piece in pieces if piece]
         told = keeping is not None and keeping["marked"] is not None
-        found += [Clause(piece, not told and _asks(piece, asking, alone=len(pieces) == 1)) for piece in pieces]
-    return found
+        for piece in pieces:
+            yield Clause(piece, not told and _asks(piece, asking, alone=len(pieces) == 1))
 
 
 def _asks(piece: str, asking: bool, *, alone: bool) -> bool:
     return (asking and alone) or _INVERTED.match(" ".join(words(piece))) is not None
 
 
-def _problem(text: str, pool: Sequence[Clause]) -> tuple[str, bool]:
+def _problem(text: str, wanted: Wanted, pool: Sequence[Heard]) -> tuple[str, bool]:
     """What is wrong with a text whose words are all there, and whether only that it was asked."""
     for sentence in _SENTENCE.findall(text):
-        wanted = content(sentence)
-        if not wanted:
+        own = content(sentence)
+        if not own:
             continue
-        sources = _sources(wanted, pool)
-        if any(clause.asks for clause in sources):
+        sources = _sources(wanted.all(own), pool)
+        if any(heard.clause.asks for heard in sources):
             return f"they asked that, and did not say it: {_quoted(sources)}", True
-        if not _agree(sentence, wanted, sources):
+        if not _agree(sentence, own, wanted, sources):
             return f"the user said it differently: {_quoted(sources)}; save it as they said it", False
     return "", False
 
 
-def _sources(wanted: Sequence[str], pool: Sequence[Clause]) -> list[Clause]:
+def _sources(own: int, pool: Sequence[Heard]) -> list[Heard]:
     """The clauses that the words come from: the newest statement that has all of them, else as few as can be."""
-    whole = [clause for clause in pool if not clause.known.missing(wanted)]
+    whole = [heard for heard in pool if not own & ~heard.all]
     if whole:
-        return [next((clause for clause in reversed(whole) if not clause.asks), whole[-1])]
-    found, left = list[Clause](), list(wanted)
+        return [next((heard for heard in reversed(whole) if not heard.clause.asks), whole[-1])]
+    newest_first, found, left = range(len(pool) - 1, -1, -1), list[int](), own
     while left:
-        best = max(reversed(pool), key=lambda clause: len(left) - len(clause.known.missing(left)))
-        if len(rest := best.known.missing(left)) == len(left):
+        best = max(newest_first, key=lambda n: (left & pool[n].all).bit_count())
+        if not left & pool[best].all:
             break
         found.append(best)
-        left = rest
-    return sorted(found, key=pool.index)
+        left &= ~pool[best].all
+    return [pool[n] for n in sorted(found)]
 
 
-def _agree(sentence: str, wanted: Sequence[str], sources: Sequence[Clause]) -> bool:
+def _agree(sentence: str, own: Sequence[str], wanted: Wanted, sources: Sequence[Heard]) -> bool:
     """Whether a sentence leaves nothing out that turns what was said round, or is about somebody else."""
     told = frozenset(words(sentence))
-    said = [word for clause in sources for word in clause.words]
-    if negated(told) != negated(said):
+    said = frozenset[str]().union(*(heard.clause.distinct for heard in sources))
+    if NEGATIONS.isdisjoint(told) != NEGATIONS.isdisjoint(said):
         return False
-    if not told & UNREAL and UNREAL.intersection(said):
+    if not told & UNREAL and UNREAL & said:
         return False
-    if not told & PAST and PAST.intersection(said) and "born" not in told:
+    if not told & PAST and PAST & said and "born" not in told:
         return False
-    if any(_ended_otherwise(word, said) for word in wanted):
+    if any(_ended_otherwise(word, wanted.heard[word] & said) for word in own):
         return False
-    return bool(told & OTHERS) or not any(_of_another(wanted, clause) for clause in sources)
+    return bool(told & OTHERS) or not any(_of_another(wanted.all(own), heard) for heard in sources)
 
 
-def _ended_otherwise(word: str, said: Sequence[str]) -> bool:
+def _ended_otherwise(word: str, found: Collection[str]) -> bool:
     """Whether a verb was said only in another tense: `lived` is not `lives`."""
-    found = [other for other in said if alike(word, other)]
     return word not in found and all(other.endswith("ed") != word.endswith("ed") for other in found)
 
 
-def _of_another(wanted: Sequence[str], clause: Clause) -> bool:
+def _of_another(own: int, heard: Heard) -> bool:
     """Whether a clause is about somebody else: who is named before its first word, with nothing of oneself behind."""
-    known = Known(wanted)
-    first = next((n for n, word in enumerate(clause.words) if word in known), 0)
-    before = clause.words[:first]
+    first = next((n for n, found in enumerate(heard.places) if found & own), 0)
+    before = heard.clause.words[:first]
     last = max((n for n, word in enumerate(before) if word in OTHERS), default=-1)
     return last >= 0 and not ONESELF.intersection(before[last:])
 
 
-def _quoted(sources: Sequence[Clause]) -> str:
-    text = ", ".join(clause.text for clause in sources)
+def _quoted(sources: Sequence[Heard]) -> str:
+    text = ", ".join(heard.clause.text for heard in sources)
     return f'"{text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"}"'

@@ -8,6 +8,7 @@ import regex
 from brain.kept import Category, Item
 from brain.memory.saying import plain
 from brain.memory.tables import ARTICLES, PEOPLE, PERSONAL, PREFERRING
+from brain.memory.texts import FACT_LENGTH
 from brain.memory.words import Known, content, negated, same, telling, words
 
 NEAR = 0.6
@@ -115,7 +116,7 @@ def queries(text: str) -> Iterator[str]:
 def single(text: str) -> Single | None:
     """The one-valued statement that a fact makes, if it makes one."""
     said = plain(text).strip(" .!。！")
-    if _AGAIN.search(said):
+    if len(said) > FACT_LENGTH or _AGAIN.search(said):
         return None
     for slot, pattern in _CJK_PATTERNS:
         if match := pattern.fullmatch(said):

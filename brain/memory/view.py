@@ -1,11 +1,11 @@
 """Rooms: the memory of one user in one conversation, as a specialist has it. Only what the user said can be kept."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from brain.errors import BadRequest, Refused
 from brain.kept import Category, Interaction, Item, Kind
+from brain.memory.aside import aside
 from brain.memory.items import ALL, FACTS, MEMORIES, Items
 from brain.memory.recent import Recent
 from brain.memory.saying import objection, plain
@@ -62,7 +62,7 @@ class UserMemory:
         text = await self._checked(text, FACT_LENGTH)
         async with self._items.writing(self._user):
             known, near = await self._items.alike(self._user, text)
-            verdict = await asyncio.to_thread(judged, text, known, near)
+            verdict = await aside(judged, text, known, near)
             if verdict.same is not None:
                 return Saved(await self._confirm(verdict.same, category, mutable=mutable), "known")
             if verdict.corrects is not None:
@@ -102,7 +102,7 @@ class UserMemory:
             raise Refused(_NO_FACT)
         if len(line) > most:
             raise Refused(f"a text has at most {most} characters; say it in fewer of the user's words")
-        problem = await asyncio.to_thread(objection, line, list(self._said()), together=together)
+        problem = await aside(objection, line, list(self._said()), together=together)
         if problem:
             raise Refused(problem)
         return line

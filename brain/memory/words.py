@@ -22,7 +22,6 @@ _WORD = regex.compile(
     regex.V1,
 )
 _ORDINAL = regex.compile(r"^(\d+)(?:st|nd|rd|th)$")
-_CJK = regex.compile(r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]")
 _FILLERS = regex.compile(
     r"用户|用戶|使用者|ユーザー|사용자|非常|でした|ました|である|です|ます|입니다|이에요|예요|습니다"
 )
@@ -31,12 +30,16 @@ _ENDINGS = frozenset(["", "s", "es", "e", "ed", "d", "ing", "y", "ies", "ied", "
 _LONG_ENDINGS = _ENDINGS | frozenset(
     ["n", "en", "er", "em", "et", "t", "st", "te", "ten", "es", "ens", "ern", "ian", "c"]
 )
+_GROWS, _GROWS_ALWAYS = 2, 60
+"""How much longer a text may be when it is folded, times and characters: there are signs that become eighteen letters."""
 _LONG = 4
+_ENDING_LENGTH = 1 + max(map(len, _LONG_ENDINGS))
+"""With a letter that is doubled."""
 
 
 def words(text: str) -> tuple[str, ...]:
     """All words of a text in their order, folded: case, accents, widths, ordinals and short forms."""
-    text = unicodedata.normalize("NFKC", text).casefold()
+    text = unicodedata.normalize("NFKC", text)[: _GROWS * len(text) + _GROWS_ALWAYS].casefold()
     text = _HIDDEN.sub(lambda hidden: " " if hidden[0].isspace() else "", text)
     text = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", text)))
     text = _SHORTENED.sub(lambda short: _SHORT[short[1]], _OWNED.sub("", _FILLERS.sub(" ", text)))
@@ -61,30 +64,25 @@ def negated(found: Iterable[str]) -> bool:
 
 def alike(one: str, other: str) -> bool:
     """Whether two words are the same but for how they end: `live` and `lives`, `allergy` and `allergic`."""
-    if one == other:
-        return True
-    if not (one.isalpha() and other.isalpha()) or _CJK.match(one) or _CJK.match(other):
-        return False
-    common = _common(one, other)
-    if common < _LONG - 1:
-        return False
-    endings = _LONG_ENDINGS if common >= _LONG else _ENDINGS
-    return _ending(one, common) in endings and _ending(other, common) in endings
+    return not set(stems(one)).isdisjoint(stems(other))
 
 
-def _common(one: str, other: str) -> int:
-    common = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        common += 1
-    return common
+def stems(word: str) -> list[str]:
+    """What a word may begin with so that the rest is only an ending; the word itself, where it is short or has signs.
+
+    Few of each word: words are compared by looking these up, and never each with each.
+    """
+    length = len(word)
+    if length < _LONG or not word.isalpha():
+        return [word]
+    found = range(max(_LONG - 1, length - _ENDING_LENGTH), length)
+    return [word, *(word[:n] for n in found if _ending(word, n) in (_LONG_ENDINGS if n >= _LONG else _ENDINGS))]
 
 
-def _ending(word: str, common: int) -> str:
+def _ending(word: str, begun: int) -> str:
     """What comes behind the beginning, without a letter that is doubled: `preferred`."""
-    ending = word[common:]
-    return ending[1:] if len(ending) > 1 and ending[0] == word[common - 1] else ending
+    ending = word[begun:]
+    return ending[1:] if len(ending) > 1 and ending[0] == word[begun - 1] else ending
 
 
 class Known:
@@ -93,10 +91,15 @@ class Known:
     def __init__(self, found: Iterable[str]) -> None:
         self._begun: dict[str, list[str]] = {}
         for word in dict.fromkeys(found):
-            self._begun.setdefault(word[: _LONG - 1], []).append(word)
+            for stem in stems(word):
+                self._begun.setdefault(stem, []).append(word)
 
     def __contains__(self, word: str) -> bool:
-        return any(alike(word, other) for other in self._begun.get(word[: _LONG - 1], ()))
+        return any(stem in self._begun for stem in stems(word))
+
+    def like(self, word: str) -> set[str]:
+        """Those that are like a word."""
+        return {other for stem in stems(word) for other in self._begun.get(stem, ())}
 
     def missing(self, wanted: Sequence[str]) -> list[str]:
         """Those of the wanted words that are not there."""
