@@ -13,10 +13,11 @@ import sqlite3
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from brain.errors import StoreError
 from brain.store.migrations import Strange, check, migrate
@@ -29,6 +30,8 @@ Work = Callable[[sqlite3.Connection], T]
 
 BUSY_SECONDS = 30.0
 """How long one process waits for another that writes."""
+SHARE = 2
+"""So many reads of one user wait for a thread at a time."""
 CACHE_KIB = 16_384
 JOURNAL_BYTES = 64 * 1024 * 1024
 """How much of the write-ahead log stays on the disk when it is not in use."""
@@ -65,6 +68,7 @@ class Database:
         self.path = path
         self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads", "searches")]
         self._connections: list[sqlite3.Connection] = []  # one for each thread; in memory only the first
+        self._shares: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
         self._closing = ExitStack()
 
     async def open(self, alone: Work[None]) -> None:
@@ -103,17 +107,22 @@ class Database:
         """
         return await asyncio.shield(self.writing(work, durable=durable))
 
-    async def read(self, work: Work[T], *, aside: bool = False) -> T:
+    async def read(self, work: Work[T], *, user: str | None = None, aside: bool = False) -> T:
         """Looks something up, in one consistent state.
 
         Args:
+            user: for whom. Of one user's, few wait for a thread at a time: others come before the rest of them.
             aside: whether it may take long, and no turn is to wait behind it.
 
         Raises:
             StoreError: when it cannot be read.
         """
         thread = min(2 if aside else 1, len(self._connections) - 1)
-        return await self._on(thread, partial(self._read, self._connections[thread], work))
+        async with self._share(user, thread):
+            return await self._on(thread, partial(self._read, self._connections[thread], work))
+
+    def _share(self, user: str | None, thread: int) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if user is None else self._shares.setdefault((user, thread), asyncio.Semaphore(SHARE))
 
     async def walk(self, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> AsyncGenerator[T, None]:
         """Goes through what an iterator finds, in one consistent state, while others write and read."""

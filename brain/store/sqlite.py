@@ -138,7 +138,7 @@ class SQLite:
 
     async def told(self, user: str, conversation_id: str, recent: int) -> Record:
         """What a turn that began now would be told of a conversation, but for its files."""
-        return await self._database.read(lambda db: turns.told(db, user, conversation_id, recent))
+        return await self._database.read(lambda db: turns.told(db, user, conversation_id, recent), user=user)
 
     # conversations
 
@@ -152,7 +152,7 @@ class SQLite:
             before: the id of the last one of the page before.
         """
         return await self._database.read(
-            lambda db: conversations.headings(db, user, words, before, limit, self._now()), aside=True
+            lambda db: conversations.headings(db, user, words, before, limit, self._now()), user=user, aside=True
         )
 
     async def conversation(
@@ -164,7 +164,7 @@ class SQLite:
             before: the id of a question, before which they stand.
         """
         return await self._database.read(
-            lambda db: conversations.opened(db, user, conversation_id, before, limit, self._now())
+            lambda db: conversations.opened(db, user, conversation_id, before, limit, self._now()), user=user
         )
 
     async def rename(self, user: str, conversation_id: str, title: str) -> Heading | None:
@@ -183,7 +183,7 @@ class SQLite:
 
     async def recent(self, user: str, limit: int) -> list[Interaction]:
         """What was said last in any conversation, newest first."""
-        return await self._database.read(lambda db: conversations.recent(db, user, limit))
+        return await self._database.read(lambda db: conversations.recent(db, user, limit), user=user)
 
     # conversations that rest
 
@@ -218,12 +218,12 @@ class SQLite:
             before: the id of the last one of the page before.
         """
         return await self._database.read(
-            lambda db: items.listed(db, user, kind, category, words, before, limit), aside=bool(words)
+            lambda db: items.listed(db, user, kind, category, words, before, limit), user=user, aside=bool(words)
         )
 
     async def item(self, user: str, item_id: str) -> Item | None:
         """The one of this id."""
-        return await self._database.read(lambda db: items.one(db, user, item_id))
+        return await self._database.read(lambda db: items.one(db, user, item_id), user=user)
 
     async def put(self, user: str, item: Item) -> None:
         """Writes one, in the place of the user's own of the same id if there is one."""
@@ -235,11 +235,13 @@ class SQLite:
 
     async def by_words(self, user: str, words: str, *, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
         """Those in which any of the words stand, best first; the more, rarer words in a shorter text, the higher."""
-        return await self._database.read(lambda db: items.by_words(db, user, words, kinds, limit))
+        return await self._database.read(lambda db: items.by_words(db, user, words, kinds, limit), user=user)
 
     async def by_meaning(self, user: str, near: Near, *, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
         """Those whose vectors are nearest, best first, with their cosines."""
-        return await self._database.read(lambda db: meaning.by_meaning(db, self._sketches, user, near, kinds, limit))
+        return await self._database.read(
+            lambda db: meaning.by_meaning(db, self._sketches, user, near, kinds, limit), user=user
+        )
 
     async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]:
         """Some of any user that have no vector of this model, each with its user."""
@@ -263,7 +265,7 @@ class SQLite:
 
     async def recalls(self, user: str) -> bool:
         """Whether the user lets Brain recall; so it is until they say otherwise."""
-        return await self._database.read(lambda db: users.recalls(db, user))
+        return await self._database.read(lambda db: users.recalls(db, user), user=user)
 
     async def set_recalls(self, user: str, on: bool) -> None:
         """Notes whether they do."""
@@ -273,7 +275,7 @@ class SQLite:
 
     async def counted(self, user: str) -> Counts:
         """How much is kept of the user."""
-        return await self._database.read(lambda db: users.counted(db, user), aside=True)
+        return await self._database.read(lambda db: users.counted(db, user), user=user, aside=True)
 
     async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
         """All of the user as records for JSON, in one consistent state; `take_in` reads them."""
