@@ -30,8 +30,8 @@ _ENDINGS = frozenset(["", "s", "es", "e", "ed", "d", "ing", "y", "ies", "ied", "
 _LONG_ENDINGS = _ENDINGS | frozenset(
     ["n", "en", "er", "em", "et", "t", "st", "te", "ten", "es", "ens", "ern", "ian", "c"]
 )
-_GROWS, _GROWS_ALWAYS = 2, 60
-"""How much longer a text may be when it is folded, times and characters: there are signs that become eighteen letters."""
+_GROWS = 200
+"""Characters by which a text may be longer when it is folded: there are signs that become eighteen letters."""
 _LONG = 4
 _ENDING_LENGTH = 1 + max(map(len, _LONG_ENDINGS))
 """With a letter that is doubled."""
@@ -39,7 +39,7 @@ _ENDING_LENGTH = 1 + max(map(len, _LONG_ENDINGS))
 
 def words(text: str) -> tuple[str, ...]:
     """All words of a text in their order, folded: case, accents, widths, ordinals and short forms."""
-    text = unicodedata.normalize("NFKC", text)[: _GROWS * len(text) + _GROWS_ALWAYS].casefold()
+    text = unicodedata.normalize("NFKC", text)[: len(text) + _GROWS].casefold()
     text = _HIDDEN.sub(lambda hidden: " " if hidden[0].isspace() else "", text)
     text = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", text)))
     text = _SHORTENED.sub(lambda short: _SHORT[short[1]], _OWNED.sub("", _FILLERS.sub(" ", text)))
