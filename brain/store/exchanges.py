@@ -17,9 +17,10 @@ _TEXTS = ("said", "question", "before", "behind", "parts", "recalled", "files")
 
 
 def add(db: sqlite3.Connection, conversation: int, columns: Mapping[str, Any]) -> int:
-    """Adds an exchange behind the others of its conversation; its key."""
+    """Adds an exchange behind the others of its conversation, which was last used when it was asked; its key."""
     ((last,),) = db.execute(
-        "UPDATE conversation SET last = last + 1 WHERE key = ? RETURNING last", (conversation,)
+        "UPDATE conversation SET last = last + 1, updated = ? WHERE key = ? RETURNING last",
+        (columns["asked"], conversation),
     ).fetchall()
     key: int = conversation << EXCHANGES | last
     insert(db, "exchange", {"key": key, "conversation": conversation, **columns})
@@ -56,8 +57,13 @@ def add_file(db: sqlite3.Connection, conversation: int, exchange: int | None, fi
     insert(db, "file", {"conversation": conversation, "exchange": exchange, **columns})
 
 
+def size_of(columns: Mapping[str, Any], files: Sequence[Attachment]) -> int:
+    """What an exchange takes that is added with these columns and files, in bytes."""
+    return sum(len(columns.get(column, "[]").encode()) for column in _TEXTS) + sum(len(file.data) for file in files)
+
+
 def measure(db: sqlite3.Connection, key: int) -> None:
-    """Counts what an exchange takes."""
+    """Counts what an exchange takes by now."""
     texts = " + ".join(f"length(CAST({column} AS BLOB))" for column in _TEXTS)
     db.execute(
         f"UPDATE exchange SET bytes = {texts} "
@@ -117,8 +123,11 @@ def entitle(db: sqlite3.Connection, conversation: int) -> None:
     ((first, said),) = db.execute(query, (4 * TITLE_LENGTH, *span(conversation)))
     files = db.execute("SELECT name FROM file WHERE exchange = ? ORDER BY id", (first,)).fetchall()
     title = title_of(said) or title_of(" ".join(name for (name,) in files))
-    row = db.execute("SELECT 1 FROM conversation WHERE key = ? AND NOT named AND title <> ?", (conversation, title))
-    if row.fetchone() is not None:
+    row = db.execute("SELECT title FROM conversation WHERE key = ? AND NOT named AND title <> ?", (conversation, title))
+    former = row.fetchone()
+    if former == ("",) and title_of(said):  # found by its first exchange, whose words these are
+        db.execute("UPDATE conversation SET title = ? WHERE key = ?", (title, conversation))
+    elif former is not None:
         name(db, conversation, title)
 
 

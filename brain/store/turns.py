@@ -54,11 +54,16 @@ def begin(
     """
     conversation = _leased(db, user, conversation_id, lease)
     replaced = None if replaces is None else _named(db, conversation, replaces)
-    attached = renumbered(tuple(files), after=_last_file(db, conversation))
+    is_first = not exchanges.has_any(db, conversation)
+    attached = renumbered(tuple(files), after=0 if is_first else _last_file(db, conversation))
     key = _file_question(db, conversation, question, attached, replaced, lease)
+    if is_first:
+        exchanges.entitle(db, conversation)
     field = "attachments" if files else "conversation_id"
     room.claim(db, exchanges.user_of(db, conversation), field, conversation=conversation)
     room.check_conversation(db, conversation, field)
+    if is_first:
+        return Begun(Record(key, user, conversation_id, files=attached), ())
     before = key if replaced is None else replaced
     told = list(rows.readable(rows.exchange_of, exchanges.told(db, conversation, 0, before, recent)))
     count = _count(db, conversation, before)
@@ -92,7 +97,10 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
     if replaced is not None and not exchange.parts:
         exchanges.remove(db, key)
         return
-    db.execute("DELETE FROM exchange WHERE conversation = ? AND key >= ? AND key < ?", (conversation, replaced, key))
+    if replaced is not None:
+        db.execute(
+            "DELETE FROM exchange WHERE conversation = ? AND key >= ? AND key < ?", (conversation, replaced, key)
+        )
     columns = {**rows.question_columns(exchange), **rows.answer_columns(exchange, now)}
     exchanges.update(db, key, {**columns, **_LEASED_NO_MORE})
     exchanges.measure(db, key)
@@ -177,17 +185,13 @@ def _file_question(
     lease: Lease,
 ) -> int:
     """Files a question with its files; its key."""
-    is_first = not exchanges.has_any(db, conversation)
     numbers = rows.encoded([file.id for file in files])
     leased = {"files": numbers, "replaces": replaced, "until": lease.until, "owner": lease.owner}
     columns = {**rows.question_columns(question), **exchanges.asked_columns(question, lease.now), **leased}
-    key = exchanges.add(db, conversation, {**columns, "messages": rows.messages_in(question)})
+    counts = {"messages": rows.messages_in(question), "bytes": exchanges.size_of(columns, files)}
+    key = exchanges.add(db, conversation, {**columns, **counts})
     for file in files:
         exchanges.add_file(db, conversation, key, file)
-    exchanges.measure(db, key)
-    exchanges.settle(db, conversation)
-    if is_first:
-        exchanges.entitle(db, conversation)
     return key
 
 
