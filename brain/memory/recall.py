@@ -1,14 +1,20 @@
 """Rooms: which facts and memories belong to a question. Pure; nothing that is not to the point comes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from brain import prompts
 from brain.kept import Item
 from brain.memory.tables import COUNTING, ONESELF
-from brain.memory.words import Known, content, telling, words
+from brain.memory.texts import MEMORY_LENGTH
+from brain.memory.words import Wanted, content, telling, union, words
 from brain.usage import BYTES_A_TOKEN, size
 
+WORDS_MOST = 40
+"""Of a question, the longest."""
+ITEM_WORDS_MOST = 200
+LETTERS_MOST = 12_000
+"""Of all items that have a word of the question, best first: more than are ever told."""
 LONG = 12
 """Telling words of a question from which on a single one says little."""
 FEW = 2
@@ -53,7 +59,8 @@ def ranked(found: Found, asked: "Asked | None" = None) -> list[Item]:
         asked: the question, where nobody looked for something: a single word in common may be too little then.
     """
     most = max((score for _, score in found.by_words), default=0.0) or 1.0
-    shares = {item.id: score / most for item, score in found.by_words if asked is None or asked.fits(item)}
+    by_words = found.by_words if asked is None else _fitting(found.by_words, asked)
+    shares = {item.id: score / most for item, score in by_words}
     width = max(found.own - found.floor, 0.05)
     by_meaning = found.by_meaning if asked is None or asked.words else ()
     near = {item.id: (cosine - found.floor) / width for item, cosine in by_meaning if cosine >= found.floor}
@@ -64,13 +71,25 @@ def ranked(found: Found, asked: "Asked | None" = None) -> list[Item]:
     return [found.items[item_id] for item_id in sorted({**near, **shares}, key=score, reverse=True)]
 
 
+def _fitting(by_words: Sequence[tuple[Item, float]], asked: "Asked") -> Iterator[tuple[Item, float]]:
+    room = LETTERS_MOST
+    for item, score in by_words:
+        room -= min(len(item.text), MEMORY_LENGTH)
+        if room < 0:
+            return
+        if asked.fits(item):
+            yield item, score
+
+
 class Asked:
     """The words of a question that tell what it is about."""
 
     def __init__(self, question: str) -> None:
-        of_oneself = bool(ONESELF.intersection(words(question)))
-        found = telling(question) or (content(question) if of_oneself else ())
-        self._telling = [word for word in found if word not in COUNTING]
+        found = telling(question) or (content(question) if ONESELF.intersection(words(question)) else ())
+        said = [word for word in found if word not in COUNTING]
+        longest = set(sorted(said, key=len, reverse=True)[:WORDS_MOST])
+        self._telling = [word for word in said if word in longest]
+        self._wanted = Wanted(self._telling)
 
     @property
     def words(self) -> str:
@@ -79,8 +98,8 @@ class Asked:
 
     def fits(self, item: Item) -> bool:
         """Whether an item has enough of them: several, or a good part of those of both."""
-        there, asked = content(item.text), len(self._telling)
-        common = asked - len(Known(there).missing(self._telling))
+        there, asked = content(item.text[:MEMORY_LENGTH])[:ITEM_WORDS_MOST], len(self._telling)
+        common = union(map(self._wanted.of, there)).bit_count()
         if common >= (2 if asked <= LONG else 3) or SHARE * common**2 >= asked * len(there):
             return common > 0
         return common > 0 and asked <= FEW

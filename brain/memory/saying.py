@@ -1,15 +1,14 @@
 """Rooms: whether a user said what is to be kept of them. Pure; only their own words count, whoever repeats them."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import islice
-from operator import or_
 
 import regex
 
-from brain.memory.tables import NEGATIONS, ONESELF, OTHERS, PAST, STOP, UNREAL
-from brain.memory.words import Known, content, words
+from brain.memory.tables import NEGATIONS, ONESELF, OTHERS, PAST, UNREAL
+from brain.memory.words import Wanted, content, union, words
 
 MESSAGES_READ = 100
 LETTERS_READ = 8_000
@@ -77,52 +76,13 @@ class Clause:
         return frozenset(self.words)
 
 
-class Wanted:
-    """The words of a text that tell something, which are looked for among others; a set of them is a number's bits.
-
-    Nothing is compared with everything: a word is looked up once, whoever says it how often.
-
-    Attributes:
-        heard: by each of them, what was found that is like it.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.words = content(text)
-        self.heard = {word: set[str]() for word in self.words}
-        self._known = Known(self.words)
-        self._bits = {word: 1 << n for n, word in enumerate(self.words)}
-        self._seen: dict[str, int] = {}
-
-    def of(self, word: str) -> int:
-        """Which ones a word is."""
-        found = self._seen.get(word)
-        if found is None:
-            like = self._known.like(word) if word not in STOP else ()
-            for one in like:
-                self.heard[one].add(word)
-            found = self._seen[word] = self.all(like)
-        return found
-
-    def all(self, words: Iterable[str]) -> int:
-        """These, of the wanted ones."""
-        return sum(self._bits[word] for word in words)
-
-    def lacking(self, found: int) -> list[str]:
-        """The others."""
-        return [word for word, bit in self._bits.items() if not found & bit]
-
-
 class Heard:
     """A clause, with which of the wanted words it has in which place."""
 
     def __init__(self, clause: Clause, wanted: Wanted) -> None:
         self.clause = clause
         self.places = [wanted.of(word) for word in clause.words]
-        self.all = _union(self.places)
-
-
-def _union(found: Iterable[int]) -> int:
-    return reduce(or_, found, 0)
+        self.all = union(self.places)
 
 
 def plain(text: str) -> str:
@@ -138,14 +98,14 @@ def objection(text: str, messages: Sequence[str], *, together: bool = False) -> 
         messages: the user's own, newest last. The newest that has all of its words decides.
         together: whether the words may come from several of them.
     """
-    wanted = Wanted(text)
+    wanted = Wanted(content(text))
     if not wanted.words:
         return "it says nothing; give the whole sentence, in the user's own words"
     if len(wanted.words) > (WORDS_TOGETHER_MOST if together else WORDS_MOST):
         return "say it in fewer of the user's words"
     lacking, asked = list(wanted.words), ""
     for pool in _pools(wanted, messages, together=together):
-        unsaid = wanted.lacking(_union(heard.all for heard in pool))
+        unsaid = wanted.lacking(union(heard.all for heard in pool))
         if unsaid:
             lacking = min(lacking, unsaid, key=len)
             continue

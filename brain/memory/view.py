@@ -11,7 +11,7 @@ from brain.memory.recent import Recent
 from brain.memory.saying import objection, plain
 from brain.memory.statements import category_of, judged
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
-from brain.memory.words import Known, content
+from brain.memory.words import Wanted, content, union
 from brain.specialist import Saved
 
 NAMED_MOST = 5
@@ -88,7 +88,7 @@ class UserMemory:
     async def forget(self, which: str, words: str = "") -> Item:
         async with self._items.writing(self._user):
             item = await self._one(which, ALL)
-            if Known(content(item.text)).missing(content(words)):
+            if not _with_all([item], Wanted(content(words))):
                 raise Refused(f"{_told(item)} does not say that; give its own words, or the id of what says it")
             if not item.mutable:
                 raise Refused(f"{_told(item)} is immutable; only the user can remove it, by hand")
@@ -142,12 +142,18 @@ class UserMemory:
         if not wanted:
             raise Refused("say which by its id, such as #k7m2, or by words that it alone has")
         found = await self._items.with_words(self._user, which, kinds)
-        found = [item for item in found if not Known(content(item.text)).missing(wanted)]
+        found = await aside(_with_all, found, Wanted(wanted))
         if len(found) == 1:
             return found[0]
         if not found:
             raise Refused(f"nothing is kept with the words {which[:80]!r}; look for it with search or facts first")
         raise Refused(f"which? {'; '.join(map(_told, found[:NAMED_MOST]))}")
+
+
+def _with_all(items: Sequence[Item], wanted: Wanted) -> list[Item]:
+    """Those that have all of these words."""
+    there = ((item, union(map(wanted.of, content(item.text[:MEMORY_LENGTH])))) for item in items)
+    return [item for item, found in there if not wanted.lacking(found)]
 
 
 def _told(item: Item) -> str:
