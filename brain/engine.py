@@ -186,7 +186,7 @@ class Engine:
         if not ask.memory or ask.user is None:
             return Recalled()
         present = {name for one in held.exchanges for name in (*one.recalled, one.question_id)}
-        return await self.memory.recall(ask.user, ask.message, present)
+        return await self.memory.recall(ask.user, ask.message, present, held.id if held.rested else None)
 
     def _turn(self, ask: Ask, held: Conversation, model: AnyModel, filing: Filing | None) -> Turn:
         settings = self.settings

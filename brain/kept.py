@@ -11,6 +11,8 @@ from brain.messages import Called, Exchange, Part
 
 Category = Literal["personal", "preferences", "knowledge", "general"]
 Kind = Literal["fact", "memory"]
+NOTE_OPENS = "(Recalled of earlier conversations, "
+"""How the line of a question begins that tells the model what is recalled for it; nobody else can write it."""
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Notice, ToolCall
 from brain.held import Held
 from brain.kept import Conversation
+from brain.kept import Item as Kept
 from brain.messages import Called, Exchange, Said, Spoken
 from brain.models import Opened
 from brain.report import TurnReport
@@ -309,6 +311,41 @@ def test_twenty_at_once_are_never_mixed() -> None:
         )
 
     housed(work)
+
+
+def test_what_was_forgotten_is_read_in_no_earlier_question_either() -> None:
+    async def work(house: House) -> None:
+        item = await house.engine.memory.by_hand.write("ada", "I am allergic to penicillin", "personal")
+        player = house.play(["Yes."])
+        await house.said("Am I allergic to penicillin?")
+        assert "I am allergic to penicillin" in player.requests[0][-1].content
+        assert await house.engine.memory.by_hand.erase("ada", item.id)
+        await house.said("And now?")
+        read = "".join(message.content for message in player.requests[1])
+        assert "Am I allergic to penicillin?" in read
+        assert "I am allergic to penicillin" not in read
+        assert "Recalled" not in read
+
+    housed(work)
+
+
+def test_a_conversation_that_rested_goes_on_with_its_memory() -> None:
+    async def work(house: House) -> None:
+        house.play(["Yes."])
+        await house.said("Let us plan a trip to Rome")
+        (resting,) = await house.engine.store.resting(datetime.now(UTC) + timedelta(hours=1), 1)
+        now = datetime.now(UTC)
+        memory = Kept("m1", "memory", "They plan a trip to Rome.", now, now, conversation_id="c")
+        await house.engine.store.rested(resting, memory)
+        house.engine.memory.forgotten("ada")  # what was known to be there
+        await asyncio.sleep(0.06)
+        player = house.play(["Yes."])
+        await house.said("Go on")
+        assert "They plan a trip to Rome." in player.requests[0][-1].content
+        await house.said("Go on", "d")
+        assert "They plan a trip to Rome." not in player.requests[1][-1].content
+
+    housed(work, CONTEXT_SECONDS="0.05")
 
 
 # Who holds the history

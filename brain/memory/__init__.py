@@ -62,26 +62,32 @@ class Memory:
         self._anything = Hot(others, self._has_any, HOT_USERS)
         self._background: Background | None = None
 
-    async def recall(self, user: str, message: str, present: Collection[str] = ()) -> Recalled:
+    async def recall(
+        self, user: str, message: str, present: Collection[str] = (), rested: str | None = None
+    ) -> Recalled:
         """What the memory has to a question; never fails, since a turn must not fail for it.
 
         Args:
             present: ids of items and of messages that the model reads anyway.
+            rested: the conversation that goes on with it behind a long rest, of which the model reads nothing else.
         """
         if self._tokens <= 0:
             return Recalled()
         try:
-            return await self._recalled(user, message[:QUESTION_LENGTH], present)
+            return await self._recalled(user, message[:QUESTION_LENGTH], present, rested)
         except StoreError as error:
             log.warning("memory: nothing could be recalled: %s", error)
             return Recalled()
 
-    async def _recalled(self, user: str, message: str, present: Collection[str]) -> Recalled:
+    async def _recalled(self, user: str, message: str, present: Collection[str], rested: str | None) -> Recalled:
         if not await self._anything.of(user):
             return Recalled()
         asked = Asked(message)
         found = await self._items.looked_up(user, message, asked.words, ALL)
-        items = recall.chosen(recall.ranked(found, asked), await self._about(user), self._tokens, present)
+        first = await self._shelf.memory_of(user, rested) if rested is not None else None
+        ranked = [item for item in recall.ranked(found, asked) if first is None or item.id != first.id]
+        relevant = ranked if first is None else [first, *ranked]
+        items = recall.chosen(relevant, await self._about(user), self._tokens, present)
         return Recalled(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
 
     async def _has_any(self, user: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import regex
 
+from brain.kept import NOTE_OPENS
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.models.blind import Blind
 from brain.sampling import UNSAID, Sampling
@@ -31,7 +32,7 @@ _EDGE = re.compile(
     r"|\[/SPECIALIST_RESULT\]|\(End of attachment \d{1,9}\)"
     r"|\[SPECIALIST_ERROR: (?P<failed>\S+) failed - (?P<reason>.*)\]"
     r"|\(Attached, by image_id: (?P<files>.*)\)|\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\)|\(Spoken, .{1,200}\)"
-    r"|\(Recalled of earlier conversations, .*\))$",
+    rf"|{re.escape(NOTE_OPENS)}.*\))$",
     re.MULTILINE,
 )
 """A line with which a note of Brain begins or ends, or that is one. Whoever writes a message may forge them."""

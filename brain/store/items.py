@@ -1,6 +1,7 @@
 """Wing: facts and memories: written, read, and found by words."""
 
 import math
+import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +11,8 @@ from itertools import islice
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.kept import Category, Item, Kind
-from brain.store import room, rows, turns, words
+from brain.kept import NOTE_OPENS, Category, Item, Kind
+from brain.store import exchanges, room, rows, turns, words
 from brain.store.conversations import conversation_key, known
 
 KINDS: Sequence[Kind] = ("fact", "memory")
@@ -25,6 +26,7 @@ SATURATION, LENGTH_SHARE, LENGTH_USUAL = 1.2, 0.75, 12
 ALIKE_SHARE = 0.5
 """What a word counts that only begins like the one looked for, as `allergic` like `allergies`."""
 
+_NOTE = re.compile(rf"^{re.escape(NOTE_OPENS)}.*\n*", re.MULTILINE)
 _NEWEST = "ORDER BY i.created DESC, i.key DESC"
 
 
@@ -69,6 +71,15 @@ def one(db: sqlite3.Connection, user: str, item_id: str) -> Item | None:
     return None if row is None else rows.item_of(row)
 
 
+def memory_of(db: sqlite3.Connection, user: str, conversation_id: str) -> Item | None:
+    """What sums up a conversation."""
+    number = known(db, user)
+    which = "(SELECT memory FROM conversation WHERE user = ? AND id = ?)"
+    query = f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.key = {which}"
+    row = db.execute(query, (number, number, conversation_id)).fetchone()
+    return None if row is None else rows.item_of(row)
+
+
 def put(db: sqlite3.Connection, user: str, item: Item) -> int:
     """Writes an item, in the place of that of the same id if there is one; its key.
 
@@ -100,12 +111,25 @@ def put(db: sqlite3.Connection, user: str, item: Item) -> int:
 
 
 def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
-    """Removes an item, and that others may contradict it; whether there was one."""
+    """Removes an item, that others may contradict it, and where models were told of it; whether there was one."""
     number = known(db, user)
+    _untell(db, number, item_id)
     others = "(SELECT json_group_array(value) FROM json_each(item.against) WHERE value <> ?)"
     mention = f"UPDATE item SET against = {others} WHERE user = ? AND instr(against, ?)"
     db.execute(mention, (item_id, number, rows.encoded(item_id)))
     return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
+
+
+def _untell(db: sqlite3.Connection, user: int | None, item_id: str) -> None:
+    """Takes the note out of the questions for which the item was recalled: later turns would read it again."""
+    told = db.execute(
+        "SELECT e.key, e.question FROM conversation c JOIN exchange e ON e.conversation = c.key "
+        "WHERE c.user = ? AND e.recalled <> '[]' AND instr(e.recalled, ?)",
+        (user, rows.encoded(item_id)),
+    ).fetchall()
+    for key, question in told:
+        exchanges.update(db, key, {"question": _NOTE.sub("", question, count=1), "recalled": "[]"})
+        exchanges.measure(db, key)
 
 
 def by_words(

@@ -70,6 +70,7 @@ _TABLES = (
     "CREATE INDEX exchange_question ON exchange (conversation, question_id)",
     "CREATE INDEX exchange_answer ON exchange (conversation, answer_id)",
     "CREATE INDEX exchange_source ON exchange (conversation, source)",
+    "CREATE INDEX exchange_recalled ON exchange (conversation) WHERE recalled <> '[]'",
     "CREATE INDEX exchange_told ON exchange (conversation, key) WHERE told = 1",
     "CREATE INDEX exchange_running ON exchange (conversation, until) WHERE outcome = ''",
     """CREATE TABLE file (

@@ -225,6 +225,10 @@ class SQLite:
         """The one of this id."""
         return await self._database.read(lambda db: items.one(db, user, item_id), user=user)
 
+    async def memory_of(self, user: str, conversation_id: str) -> Item | None:
+        """What sums up one of the user's conversations."""
+        return await self._database.read(lambda db: items.memory_of(db, user, conversation_id), user=user)
+
     async def put(self, user: str, item: Item) -> None:
         """Writes one, in the place of the user's own of the same id if there is one."""
         await self._database.write(lambda db: items.put(db, user, item))
@@ -285,7 +289,9 @@ class SQLite:
                 for record in piece:
                     yield record
 
-    async def take_in(self, user: str, records: AsyncIterable[Any] | Iterable[Any]) -> Counts:
+    async def take_in(
+        self, user: str, records: AsyncIterable[Any] | Iterable[Any], harmless: taking.Harmless
+    ) -> Counts:
         """Takes in the records of an export, all or none; what is there already, by its id, is left as it is.
 
         Raises:
@@ -296,7 +302,7 @@ class SQLite:
             await taking.spool(records, spooled)
             spooled.seek(0)
             lines = taking.until(left, spooled)
-            taken = self._database.writing(lambda db: taking.take_in(db, user, lines))
+            taken = self._database.writing(lambda db: taking.take_in(db, user, lines, harmless))
             try:
                 return await asyncio.shield(taken)
             except asyncio.CancelledError:
