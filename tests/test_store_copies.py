@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from stores import NOON, asked, fact, file, kept, memory, said, turn
 
+from brain import copied
 from brain.errors import BadRequest
 from brain.events import Citation
-from brain.kept import Counts, Former
+from brain.kept import Counts, Former, History
 from brain.messages import Called, Said, Steered
 from brain.store import room, taking
 from brain.store.sqlite import SQLite
@@ -35,8 +36,12 @@ async def records(store: SQLite, user: str) -> list[dict[str, Any]]:
     return [json.loads(json.dumps(record)) async for record in store.export(user)]
 
 
+MARKER = 'SPECIALIST_REQUEST[web:{"q":["Köln"]}]'
+BLOCK = "[SPECIALIST_RESULT: web]\nIt rains.\n[/SPECIALIST_RESULT]"
+
+
 async def fill(store: SQLite, user: str) -> None:
-    called = Called("c1", "web", {"q": ["Köln"]}, "MARKER", None, "block", (Citation("1", "T", "u"),), 1, True)
+    called = Called("c1", "web", {"q": ["Köln"]}, MARKER, None, BLOCK, (Citation("1", "T", "u"),), 1, True)
     await turn(store, user, "c", "I like jazz", [Said("Fine ", 1), called, Steered("so", 2)], files=[file(b"\xff\x00")])
     await turn(store, user, "d", "Failed", [], outcome="model_failed")
     await store.rename(user, "d", "Mine")
@@ -62,9 +67,10 @@ def test_a_copy_is_all_there_is(path: Path | None, tmp_path: Path) -> None:
         assert "eve" not in json.dumps(copy)
         async with kept(tmp_path / "other.db") as other:
             whole = Counts(conversations=2, messages=3, files=1, facts=1, memories=1)
-            assert await other.take_in("bob", copy) == whole
-            assert await other.take_in("bob", copy) == Counts()
-            assert (await records(other, "bob"))[1:] == copy[1:]
+            assert await other.take_in("bob", copy, copied) == whole
+            assert await other.take_in("bob", copy, copied) == Counts()
+            as_strange = [one | {"outside": True} if one["kind"] == "exchange" else one for one in copy]
+            assert (await records(other, "bob"))[1:] == as_strange[1:]
             before, after = await store.conversations("ada"), await other.conversations("bob")
             assert [(h.id, h.title, h.updated, h.messages) for h in after] == [
                 (h.id, h.title, h.updated, h.messages) for h in before
@@ -88,7 +94,7 @@ def test_what_is_there_is_left_as_it_is(path: Path | None) -> None:
         await store.put("ada", fact("f1", "I like rock"))
         await store.delete("ada", "d")
         await store.set_recalls("ada", True)
-        assert await store.take_in("ada", copy) == Counts(conversations=1, messages=1)
+        assert await store.take_in("ada", copy, copied) == Counts(conversations=1, messages=1)
         assert [one[0] for one in await said(store, "ada", "c")] == ["I like jazz", "More"]
         assert [one.text for one in await store.items("ada", kind="fact")] == ["I like rock"]
 
@@ -100,7 +106,7 @@ def test_a_turn_that_runs_is_copied_as_interrupted(path: Path | None) -> None:
         await store.begin("ada", "c", asked("Well"), ())
         copy = await records(store, "ada")
         assert [record["outcome"] for record in copy if record["kind"] == "exchange"] == ["interrupted"]
-        await store.take_in("bob", copy)
+        await store.take_in("bob", copy, copied)
         assert await said(store, "bob", "c") == [("Well", "", "interrupted")]
 
     run(path, test)
@@ -111,9 +117,9 @@ def test_a_copy_of_nobody(path: Path | None) -> None:
         copy = await records(store, "nobody")
         assert [record["kind"] for record in copy] == ["brain", "preferences"]
         await store.set_recalls("ada", False)
-        assert await store.take_in("ada", copy) == Counts()
+        assert await store.take_in("ada", copy, copied) == Counts()
         assert not await store.recalls("ada")
-        await store.take_in("bob", copy)
+        await store.take_in("bob", copy, copied)
         assert await store.recalls("bob")
 
     run(path, test)
@@ -195,7 +201,7 @@ FACT = {
 def test_what_is_wrong_is_named_and_nothing_is_taken_in(copy: list[Any], field: str, says: str) -> None:
     async def test(store: SQLite) -> None:
         with pytest.raises(BadRequest) as caught:
-            await store.take_in("ada", copy)
+            await store.take_in("ada", copy, copied)
         assert (caught.value.status, caught.value.field) == (400, field)
         assert says in str(caught.value)
         assert await store.users() == []
@@ -210,7 +216,7 @@ def test_what_is_nested_too_deeply_is_not_taken_in() -> None:
 
     async def test(store: SQLite) -> None:
         with pytest.raises(BadRequest, match="nested too deeply"):
-            await store.take_in("ada", [HEAD, {"kind": nested}])
+            await store.take_in("ada", [HEAD, {"kind": nested}], copied)
 
     run(None, test)
 
@@ -223,12 +229,14 @@ def test_too_much_is_not_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             with monkeypatch.context() as patch:
                 patch.setattr(constant, records_before, 4_000)
                 with pytest.raises(BadRequest) as caught:
-                    await store.take_in("ada", [HEAD, C, large])
+                    await store.take_in("ada", [HEAD, C, large], copied)
                 assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
-        monkeypatch.setattr(taking, "SPOOLED_MOST", 4_000)
-        with pytest.raises(BadRequest) as caught:
-            await store.take_in("ada", [HEAD, C, large])
-        assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
+        for name in ("LINE_MOST", "SPOOLED_MOST"):
+            with monkeypatch.context() as patch:
+                patch.setattr(taking, name, 4_000)
+                with pytest.raises(BadRequest) as caught:
+                    await store.take_in("ada", [HEAD, C, large], copied)
+                assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
         assert await store.users() == []
 
     run(tmp_path / "brain.db", test)
@@ -243,7 +251,7 @@ def test_records_may_come_slowly(path: Path | None) -> None:
             await going_on.wait()
             yield FACT
 
-        taking_in = asyncio.create_task(store.take_in("ada", slowly()))
+        taking_in = asyncio.create_task(store.take_in("ada", slowly(), copied))
         await asyncio.sleep(0.01)
         await turn(store, "eve", "c")
         going_on.set()
@@ -292,3 +300,41 @@ def test_who_is_being_answered_is_not_forgotten(path: Path | None) -> None:
         assert await store.users() == []
 
     run(path, test)
+
+
+def test_ids_that_nobody_could_ask_for_become_others_always_the_same() -> None:
+    odd = [
+        HEAD,
+        C | {"id": "a/b c"},
+        EXCHANGE | {"conversation": "a/b c", "question_id": ""},
+        EXCHANGE | {"conversation": "a/b c", "question_id": "Q 1", "answer_id": ""},
+        EXCHANGE | {"conversation": "a/b c"},
+        EXCHANGE | {"conversation": "a/b c"},
+        FACT | {"id": "A"},
+        FACT | {"id": "f2", "against": ["A"], "conversation": "a/b c", "message": "Q 1"},
+    ]
+
+    async def test(store: SQLite) -> None:
+        counts = Counts(conversations=1, messages=4, facts=2)
+        assert [await store.take_in("ada", odd, copied) for _ in range(2)] == [counts, Counts()]
+        (heading,) = await store.conversations("ada")
+        assert heading.id == "x0af99a6091695385"
+        assert len({page.exchanges[0].question_id for page in await pages(store, heading.id)}) == 4
+        second, first = await store.items("ada")
+        assert (first.id, second.against) == ("x559aead08264d579", (first.id,))
+        assert (second.conversation_id, second.message_id) == (heading.id, "x53aeb28579b498b0")
+
+    run(None, test)
+
+
+async def pages(store: SQLite, conversation_id: str) -> list[History]:
+    """A conversation, exchange by exchange, newest first."""
+    found, before = list[History](), None
+    while True:
+        page = await store.conversation("ada", conversation_id, before=before, limit=1)
+        assert page is not None
+        assert len(found) < 10
+        found.append(page)
+        before = page.earlier
+        if before is None:
+            return found

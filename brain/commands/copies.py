@@ -13,17 +13,19 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontex
 from pathlib import Path
 from typing import IO, Any
 
+from brain import copied
 from brain.commands.kept import kept, listed, nothing_of
 from brain.errors import BadRequest, BrainError
 from brain.kept import Counts
 from brain.process import DONE, completed
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
+from brain.store.taking import LINE_MOST
 from brain.terminal import visible
 from brain.wire.bodies import encoded, loose
 
-LINE_BYTES = 128 * 1024 * 1024
-"""Longer than any line of an export: a file of a conversation has 16 MiB, an exchange less than 64."""
+COMMAS_MOST = 500_000
+"""More than any line has: with each comma comes a value, and a value of a byte takes much more memory than that."""
 DEPTH = 72
 """Levels of a line: what a call may have in its parameters, and where these stand in an exchange."""
 PIECE_BYTES = 1024 * 1024
@@ -105,7 +107,7 @@ def _pipe(source: IO[bytes], into: IO[bytes]) -> None:
 async def _take_in(copy: "_Copy", settings: Settings) -> int:
     async with kept(settings, makes=True) as store, _telling(copy.state):
         try:
-            new = await store.take_in(copy.user, copy.records())
+            new = await store.take_in(copy.user, copy.records(), copied)
         except BadRequest as error:
             raise BrainError(copy.located(error)) from None
     there = Counts(
@@ -200,7 +202,7 @@ def _lines(path: Path, name: str, piped: IO[bytes]) -> Iterator[tuple[int, dict[
     number, is_empty = 0, True
     try:
         with nullcontext(piped) if path == STANDARD_INPUT else path.open("rb") as file:
-            while line := file.readline(LINE_BYTES + 1):
+            while line := file.readline(LINE_MOST + 1):
                 number += 1
                 if line.strip():
                     is_empty = False
@@ -212,7 +214,9 @@ def _lines(path: Path, name: str, piped: IO[bytes]) -> Iterator[tuple[int, dict[
 
 
 def _record(line: bytes, place: str) -> dict[str, Any]:
-    record = loose(line, LINE_BYTES, place, DEPTH)
+    if line.count(b",") > COMMAS_MOST:
+        raise BrainError(f"{place}: this holds more than a line of an export.")
+    record = loose(line, LINE_MOST, place, DEPTH)
     if not isinstance(record, dict):
         raise BrainError(f"{place}: this must be an object.")
     return record

@@ -1,20 +1,22 @@
 """Wing: takes in what `copies.py` gave away, all of it or nothing. Nothing in it is trusted."""
 
 import asyncio
+import hashlib
+import re
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import AsyncIterable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, Protocol
 
 import msgspec
 
 from brain.ask import Attachment
 from brain.errors import BadRequest
 from brain.kept import Counts, Item
-from brain.messages import Exchange
+from brain.messages import Exchange, new_message_id
 from brain.store import exchanges, items, room, rows, turns, users
 from brain.store.copies import (
     TOGETHER,
@@ -30,6 +32,12 @@ from brain.store.copies import (
 
 IN_MEMORY_MOST = 16 * room.MIB
 SPOOLED_MOST = 2 * 1024 * room.MIB
+LINE_MOST = 24 * room.MIB
+"""Longer than any record: a file of a conversation has 16 MiB, in base64."""
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What the routes take for an id."""
+_ITEM_ID = re.compile(r"[a-z0-9]{1,64}")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AnyRecord).decode
@@ -50,6 +58,9 @@ async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) ->
             line = _encode(record)
         except (UnicodeEncodeError, RecursionError) as error:
             raise _problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
+        if len(line) > LINE_MOST:
+            sentence = f"Record {number}: a record may have {LINE_MOST // room.MIB} MiB."
+            raise BadRequest(sentence, f"records[{number - 1}]", code="too_large", status=413)
         if file.tell() + len(line) > SPOOLED_MOST:
             sentence = f"Record {number}: no more than {SPOOLED_MOST // room.MIB} MiB can be taken in at once."
             raise BadRequest(sentence, f"records[{number - 1}]", code="too_large", status=413)
@@ -81,13 +92,23 @@ def until(left: threading.Event, lines: Iterable[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def take_in(db: sqlite3.Connection, user: str, lines: Iterable[bytes]) -> Counts:
+class Harmless(Protocol):
+    """Makes of what comes what a model may read, whoever wrote it."""
+
+    def exchange(self, one: Exchange, /) -> Exchange:
+        """An exchange."""
+
+    def item(self, one: Item, /) -> Item:
+        """A fact or a memory."""
+
+
+def take_in(db: sqlite3.Connection, user: str, lines: Iterable[bytes], harmless: Harmless) -> Counts:
     """Takes in all records, one a line; what is there already is left as it is.
 
     Raises:
         BadRequest: naming the record and the field that cannot be taken in.
     """
-    taking = _Taking(db, user)
+    taking = _Taking(db, user, harmless)
     for taking.number, line in enumerate(lines, 1):
         taking.take(_read(taking.number, line))
     return taking.end()
@@ -115,11 +136,13 @@ class _Taking:
 
     db: sqlite3.Connection
     user: str
+    harmless: Harmless
     number: int = 0
     key: int | None = None
     conversation: str | None = None
     named: bool = False
     loose: set[int] = field(default_factory=set)
+    messages: set[str] = field(default_factory=set)
     seen: set[tuple[str, str]] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -162,10 +185,11 @@ class _Taking:
         self._once("conversation", record.id)
         self._checked("created", record.created)
         self.conversation, self.named, self.key = record.id, record.named, None
-        there = self.db.execute("SELECT 1 FROM conversation WHERE user = ? AND id = ?", (self.owner, record.id))
+        conversation_id = _own(record.id, _ID)
+        there = self.db.execute("SELECT 1 FROM conversation WHERE user = ? AND id = ?", (self.owner, conversation_id))
         if there.fetchone() is None:
             created = rows.micros(record.created)
-            columns = {"user": self.owner, "id": record.id, "created": created, "updated": created}
+            columns = {"user": self.owner, "id": conversation_id, "created": created, "updated": created}
             self.key = exchanges.insert(self.db, "conversation", {**columns, "named": record.named})
             exchanges.name(self.db, self.key, record.title)
             self.counts["conversations"] += 1
@@ -186,7 +210,18 @@ class _Taking:
             self._refuse("files", "there is no such file before it, or another exchange has it")
         self.loose.difference_update(record.files)
         if self.key is not None:
-            self._add(self.key, _exchange_of(record))
+            asked = self._message(record.question_id) or new_message_id()
+            exchange = replace(_exchange_of(record), question_id=asked, answer_id=self._message(record.answer_id))
+            self._add(self.key, self.harmless.exchange(exchange))
+
+    def _message(self, given: str) -> str:
+        """The id of a message, if it has any: one by which no other message of its conversation goes."""
+        if not given:
+            return ""
+        own = _own(given, _ID)
+        own = own if own not in self.messages else new_message_id()
+        self.messages.add(own)
+        return own
 
     def _add(self, conversation: int, exchange: Exchange) -> None:
         asked = exchanges.asked_columns(exchange, 0)
@@ -208,13 +243,13 @@ class _Taking:
         self._checked("updated", record.updated)
         for place, former in enumerate(record.was):
             self._checked(f"was[{place}].until", former.until)
-        if items.one(self.db, self.user, record.id) is not None:
+        item = self.harmless.item(_item_of(record))
+        if items.one(self.db, self.user, item.id) is not None:
             return
-        item = _item_of(record)
         key = items.put(self.db, self.user, item)
         self.counts["facts" if item.kind == "fact" else "memories"] += 1
-        if record.upto is not None and record.conversation is not None:
-            self._link(key, record.conversation, record.upto)
+        if record.upto is not None and item.conversation_id is not None:
+            self._link(key, item.conversation_id, _own(record.upto, _ID))
 
     def _link(self, memory: int, conversation_id: str, upto: str) -> None:
         """Notes that a memory is the summary of a conversation that came with it."""
@@ -240,6 +275,7 @@ class _Taking:
             room.check_conversation(self.db, self.key, f"records[{self.number - 1}]")
             room.claim(self.db, self.owner, f"records[{self.number - 1}]", conversation=self.key)
         self.seen = {one for one in self.seen if one[0] != "file"}
+        self.messages.clear()
         self.key = self.conversation = None
 
     def _belongs(self, conversation: str) -> None:
@@ -262,6 +298,11 @@ class _Taking:
         raise _problem(self.number, where, reason)
 
 
+def _own(given: str, fitting: re.Pattern[str]) -> str:
+    """An id as we give them; of one that is none, always the same."""
+    return given if fitting.fullmatch(given) else f"x{hashlib.sha256(given.encode()).hexdigest()[:16]}"
+
+
 def _exchange_of(record: ExchangeRecord) -> Exchange:
     return Exchange(
         question=record.question,
@@ -271,30 +312,30 @@ def _exchange_of(record: ExchangeRecord) -> Exchange:
         answer_id=record.answer_id,
         question_id=record.question_id,
         said=record.said,
-        files=record.files,
+        files=tuple(dict.fromkeys(record.files)),
         source=record.source,
         asked=record.asked,
         answered=record.answered,
         outcome=record.outcome,
         model=record.model,
         tokens=record.tokens,
-        recalled=record.recalled,
+        recalled=tuple(_own(one, _ITEM_ID) for one in record.recalled),
         outside=record.outside,
     )
 
 
 def _item_of(record: ItemRecord) -> Item:
     return Item(
-        id=record.id,
+        id=_own(record.id, _ITEM_ID),
         kind=record.type,
         text=record.text,
         created=record.created,
         updated=record.updated,
         category=record.category,
         mutable=record.mutable,
-        conversation_id=record.conversation,
-        message_id=record.message,
+        conversation_id=None if record.conversation is None else _own(record.conversation, _ID),
+        message_id=None if record.message is None else _own(record.message, _ID),
         outside=record.outside,
         was=record.was,
-        against=record.against,
+        against=tuple(_own(one, _ITEM_ID) for one in record.against),
     )

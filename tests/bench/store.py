@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from brain import copied
 from brain.kept import Kind, Near
 from brain.messages import Exchange, Said
 from brain.store.sqlite import SQLite
@@ -59,7 +60,7 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
         await store.open()
         began = time.perf_counter()
         for user in ("ada", "eve"):
-            await store.take_in(user, records(messages, facts))
+            await store.take_in(user, records(messages, facts), copied)
         say(
             f"{messages} messages and {facts} facts of each of two users, taken in: {time.perf_counter() - began:.1f} s"
         )

@@ -1,0 +1,62 @@
+"""Core: what comes in a copy of what was kept, made harmless: it looks like our own, but nothing says who wrote it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from brain import blocks, prompts
+from brain.blocks import harmless
+from brain.kept import Item
+from brain.messages import Called, Exchange, Message, Part, Said, Steered
+from brain.tools import callable_name
+
+
+def exchange(one: Exchange) -> Exchange:
+    """An exchange of which a model reads what was said and found, and nothing that tells it what to do."""
+    return replace(
+        one,
+        question=harmless(one.question),
+        before=_said(one.before),
+        behind=_said(one.behind),
+        parts=[_part(part) for part in one.parts],
+        tokens=0,
+        outside=True,
+    )
+
+
+def item(one: Item) -> Item:
+    """A fact or a memory, with what it said before."""
+    was = tuple(replace(former, text=harmless(former.text)) for former in one.was)
+    return replace(one, text=harmless(one.text), was=was)
+
+
+def _said(some: Iterable[Message]) -> tuple[Message, ...]:
+    """What was said, without instructions."""
+    return tuple(Message(one.role, harmless(one.content)) for one in some if one.role != "system")
+
+
+def _part(part: Part) -> Part:
+    if isinstance(part, Said):
+        return replace(part, text=harmless(part.text))
+    if isinstance(part, Steered):
+        return replace(part, text=harmless(part.text))
+    name = callable_name(part.name)
+    marker = prompts.marker(name, part.params or {}, "bracket") if part.marker else ""
+    return replace(part, name=name, marker=marker, block=_block(name, part))
+
+
+def _block(name: str, part: Called) -> str:
+    """The block of a call, made anew of what stands in it."""
+    if not part.block:
+        return ""
+    if part.outcome is None:
+        text = _inside(part.block, blocks.result_block(part.name, "\0"))
+        return blocks.result_block(name, blocks.result_text(text))
+    reason = _inside(part.block, blocks.error_block(part.name, "\0"))
+    return blocks.error_block(name, blocks.reason_text(reason))
+
+
+def _inside(block: str, empty: str) -> str:
+    """What stands in a block; all of it where it is none."""
+    (begin, end), block = empty.split("\0"), block.strip("\n")
+    is_one = block.startswith(begin) and block.endswith(end) and len(block) >= len(begin) + len(end)
+    return block[len(begin) : len(block) - len(end)] if is_one else block
