@@ -72,12 +72,14 @@ class History:
 
     Attributes:
         earlier: the id of the oldest question here, before which there are more; None when there are none.
+        size: about how many bytes the exchanges take.
     """
 
     heading: Heading
     exchanges: Sequence[Exchange]
     files: Sequence[File]
     earlier: str | None
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from brain.errors import BadRequest
 from brain.kept import File, Heading, History
 from brain.messages import Called, Chunk, Exchange, Part, Said, Steered
 from brain.wire.native import kept
-from brain.wire.native.kept import PAGE_BYTES
 from brain.wire.native.wanted import (
     Wanted,
     title,
@@ -170,18 +169,6 @@ def test_an_answer_that_is_being_written_has_no_id_and_no_time_yet() -> None:
 
 def questions(answer: Mapping[str, Any]) -> list[str]:
     return [message["id"] for message in answer["messages"] if message["role"] == "user"]
-
-
-def test_long_conversations_come_in_more_parts() -> None:
-    half = Said("x" * (PAGE_BYTES // 2), 1)
-    answer = opened(exchange(1), exchange(2, half), exchange(3, half), earlier="q1")
-    assert (questions(answer), answer["earlier"]) == (["q3"], "q3")
-    answer = opened(exchange(1, half), exchange(2, half), exchange(3))
-    assert (questions(answer), answer["earlier"]) == (["q2", "q3"], "q2")
-    answer = opened(exchange(1), exchange(2, half, half, half))
-    assert (questions(answer), answer["earlier"]) == (["q2"], "q2")
-    answer = opened(exchange(1), exchange(2), earlier="q1")
-    assert (questions(answer), answer["earlier"]) == (["q1", "q2"], "q1")
 
 
 def test_what_no_utf_8_can_hold_is_replaced() -> None:

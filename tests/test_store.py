@@ -4,6 +4,7 @@ import stat
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from brain.errors import BadRequest, StoreError
 from brain.events import Citation
 from brain.kept import File, Interaction, Near
 from brain.messages import Called, Exchange, Message, Part, Said, Steered
-from brain.store import opened, room
+from brain.store import conversations, opened, room
 from brain.store.sqlite import SQLite
 
 Test = Callable[[SQLite], Awaitable[None]]
@@ -746,3 +747,26 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
         asyncio.run(fill())
     assert str(caught.value) == f"{path} is damaged; put a copy in its place that is whole, or name another file."
+
+
+def test_long_conversations_are_read_in_more_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "PAGE_BYTES", 4000)
+    in_params = Called("c1", "web", {"q": "ß" * 800}, "", None, "", (), 1)
+    cited = replace(in_params, params={}, citations=(Citation("1", "T", "u" * 1600),))
+
+    async def test(store: SQLite) -> None:
+        answers: list[list[Part]] = [[in_params], [Said("short", 1)], [cited], [in_params], [in_params] * 3]
+        for number, answer in enumerate(answers):
+            await turn(store, "ada", "c", answer=answer, number=number)
+        seen, before = list[list[str]](), None
+        while len(seen) < 9:
+            page = await store.conversation("ada", "c", before=before)
+            assert page is not None
+            assert 1600 < page.size < 6000
+            seen.append([one.question_id for one in page.exchanges])
+            before = page.earlier
+            if before is None:
+                break
+        assert seen == [["q4"], ["q1", "q2", "q3"], ["q0"]]
+
+    run(None, test)

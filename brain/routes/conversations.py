@@ -11,7 +11,7 @@ from brain.door import UNKEPT, Answer
 from brain.errors import BadRequest
 from brain.house import House
 from brain.routes.chat import single
-from brain.routes.incoming import house_of, kind, limited, user_of
+from brain.routes.incoming import house_of, kind, large, limited, user_of
 from brain.wire import native
 from brain.wire.native import kept, wanted
 
@@ -37,7 +37,8 @@ class Conversation(HTTPEndpoint):
             raise _unknown()
         run = house.turns.newest(conversation_id, user)
         joined = run is not None and not run.over and run.journal is not None
-        return Answer(kept.opened(found, weight, run.id if run is not None and joined else None))
+        turn_id = run.id if run is not None and joined else None
+        return Answer(await large(found.size, lambda: kept.opened(found, weight, turn_id)))
 
     async def patch(self, request: Request) -> Response:
         """Gives it a title."""

@@ -57,7 +57,12 @@ def kind(request: Request) -> str:
 
 async def read(body: bytes, made: Callable[[], T]) -> T:
     """What is made of a body: of a large one in a thread, one after the other, for others have their turn meanwhile."""
-    if len(body) <= LARGE_BYTES:
+    return await large(len(body), made)
+
+
+async def large(size: int, made: Callable[[], T]) -> T:
+    """The same of anything that takes so many bytes, such as an answer."""
+    if size <= LARGE_BYTES:
         return made()
     return await asyncio.get_running_loop().run_in_executor(_reading, made)
 

@@ -12,6 +12,8 @@ from brain.messages import Exchange
 from brain.store import exchanges, rows, turns, words
 from brain.store.migrations import EXCHANGES
 
+PAGE_BYTES = 4 * 1024 * 1024
+"""About how much of a conversation is read at once; its exchanges are whole."""
 SOURCES: Sequence[Source] = ("chat", "voice", "api")
 
 _HEADING = "c.key, c.id, c.title, c.created, c.updated, c.messages"
@@ -53,6 +55,8 @@ def opened(
 ) -> History | None:
     """One of them, with the newest of its exchanges that came before the one that begins with question `before`.
 
+    Of very long exchanges fewer are read.
+
     Raises:
         BadRequest: when it has no such question.
     """
@@ -62,11 +66,7 @@ def opened(
     first, end = exchanges.span(row[0])
     if before is not None:
         end = _question(db, row[0], before) - 1
-    newest = db.execute(
-        f"SELECT {rows.EXCHANGE}, outcome = '' AND until <= ? FROM exchange WHERE key BETWEEN ? AND ? "
-        "ORDER BY key DESC LIMIT ?",
-        (now, first, end, limit),
-    ).fetchall()
+    newest, size = _page(db, first, end, limit, now)
     seen = list(rows.readable(_seen, reversed(newest)))
     oldest = newest[-1][0] if newest else first
     more = db.execute("SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? LIMIT 1", (first, oldest - 1)).fetchone()
@@ -78,7 +78,25 @@ def opened(
         seen,
         [File(*file) for file in files],
         newest[-1][rows.QUESTION_ID] if more else None,
+        size,
     )
+
+
+def _page(db: sqlite3.Connection, first: int, end: int, limit: int, now: int) -> tuple[list[Any], int]:
+    """The rows of the newest exchanges that fit into one answer, one at least, newest first; and what they take."""
+    taken = " + ".join(f"length(CAST({column} AS BLOB))" for column in ("said", "question", "parts"))
+    found = db.execute(
+        f"SELECT {taken}, {rows.EXCHANGE}, outcome = '' AND until <= ? FROM exchange WHERE key BETWEEN ? AND ? "
+        "ORDER BY key DESC LIMIT ?",
+        (now, first, end, limit),
+    )
+    newest, size = list[Any](), 0
+    for length, *row in found:
+        if newest and size + length > PAGE_BYTES:
+            break
+        newest.append(row)
+        size += length
+    return newest, size
 
 
 def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, now: int) -> Heading | None:

@@ -7,11 +7,8 @@ import msgspec
 
 from brain.events import Citation, StopReason
 from brain.kept import ChatMessage, Heading, History, Item, chat_messages
-from brain.messages import Called, Exchange, Part, Said, Steered
+from brain.messages import Exchange, Part, Said, Steered
 from brain.wire.bodies import encoded
-
-PAGE_BYTES = 4 * 1024 * 1024
-"""About how much of a conversation one answer holds; its exchanges are whole."""
 
 _STOPPED: frozenset[str] = frozenset(get_args(StopReason))
 _STATES: Mapping[str, str] = {"": "running", "cancelled": "cancelled", "interrupted": "interrupted"}
@@ -34,7 +31,7 @@ def heading(one: Heading) -> bytes:
 
 
 def opened(found: History, weight: Callable[[Exchange], int], turn_id: str | None) -> bytes:
-    """A conversation with its newest messages, oldest first; of very long ones, fewer.
+    """A conversation with its newest messages, oldest first.
 
     Args:
         weight: how many tokens an exchange takes.
@@ -42,15 +39,13 @@ def opened(found: History, weight: Callable[[Exchange], int], turn_id: str | Non
     """
     head = _heading(found.heading)
     del head["messages"]
-    exchanges = _fitting(found.exchanges)
-    left_out = len(exchanges) < len(found.exchanges)
     return encoded(
         {
             **head,
             **({} if turn_id is None else {"turn_id": turn_id}),
-            "messages": [message for exchange in exchanges for message in _messages(exchange, weight)],
+            "messages": [message for exchange in found.exchanges for message in _messages(exchange, weight)],
             "files": msgspec.to_builtins(found.files),
-            "earlier": exchanges[0].question_id if left_out else found.earlier,
+            "earlier": found.earlier,
         }
     )
 
@@ -81,24 +76,6 @@ def _heading(one: Heading) -> dict[str, Any]:
     if not one.found:
         del found["found"]
     return found
-
-
-def _fitting(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
-    """The newest of them that fit into one answer, one at least."""
-    room = PAGE_BYTES
-    for place in range(len(exchanges) - 1, -1, -1):
-        room -= _length(exchanges[place])
-        if room < 0:
-            return exchanges[min(place + 1, len(exchanges) - 1) :]
-    return exchanges
-
-
-def _length(exchange: Exchange) -> int:
-    return len(exchange.said) + sum(_part_length(part) for part in exchange.parts)
-
-
-def _part_length(part: Part) -> int:
-    return len(part.block) + len(part.marker) if isinstance(part, Called) else len(part.text)
 
 
 def _messages(exchange: Exchange, weight: Callable[[Exchange], int]) -> Iterator[dict[str, Any]]:
