@@ -6,7 +6,7 @@ import pytest
 from stores import NOON
 
 from brain.kept import Category, Item
-from brain.memory.statements import Single, category_of, judged, single
+from brain.memory.statements import Single, category_of, judged, of_one_subject, single
 from brain.memory.words import alike
 
 
@@ -113,6 +113,35 @@ def test_what_a_new_fact_is_to_a_known_one(known: str, new: str, verdict: str) -
     found = judged(new, [fact(known)])
     told = "same" if found.same else "corrects" if found.corrects else "against" if found.against else "none"
     assert told == verdict
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "about_the_same"),
+    [
+        ("I live in Berlin", "I moved to Oslo", True),
+        ("My name is Robert", "Call me Bob", True),
+        ("favourite colour: blue", "My favourite colour is red", True),
+        ("My car is red", "My car is a blue Volvo", True),
+        ("My sister lives in Bergen", "My sister lives in Oslo", True),
+        ("The meeting is on Monday", "The meeting is on Tuesday", True),
+        ("I have 2 cats", "I have three cats", True),
+        ("My cat is called Ida", "the cat is Zoe", True),
+        ("Nora came", "Nora left", True),
+        ("I am allergic to nuts", "I'm not allergic to nuts any more", True),
+        ("I am allergic to nuts", "I am allergic to nuts and eggs", True),
+        ("Ich mag Kaffee", "Ich mag keinen Kaffee", True),
+        ("我住在北京", "我住在上海", True),
+        ("I am allergic to penicillin", "Summarise this page", False),
+        ("I am allergic to penicillin", "I am allergic to nuts", False),
+        ("I am vegetarian", "I live in Oslo", False),
+        ("I like coffee", "I like tea", False),
+        ("I work at Acme", "I work as a nurse", False),
+        ("My name is Robert", "My favourite colour is red", False),
+        ("5", "7", False),
+    ],
+)
+def test_a_correction_is_about_the_same(known: str, new: str, about_the_same: bool) -> None:
+    assert of_one_subject(new, known) is about_the_same
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ ALIKE_MOST = 60
 """So many facts with the words of a new one are compared with it."""
 QUESTION_LENGTH = 4_000
 FORMER_MOST = 10
+"""With the first, which no number of corrections loses."""
 """Earlier wordings that a fact keeps."""
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _ID_LENGTHS = (4, 4, 5, 6, 8)
@@ -121,5 +122,7 @@ class Items:
     def said_anew(self, item: Item, text: str, conversation_id: str | None, message_id: str | None = None) -> Item:
         """The same item with another text; what it said before is kept with it."""
         now = self.now()
-        was = item.was if text == item.text else (*item.was, Former(item.text, now))[-FORMER_MOST:]
-        return replace(item, text=text, updated=now, was=was, conversation_id=conversation_id, message_id=message_id)
+        if text != item.text:
+            first, *later = *item.was, Former(item.text, now)
+            item = replace(item, was=(first, *later[-FORMER_MOST + 1 :]))
+        return replace(item, text=text, updated=now, conversation_id=conversation_id, message_id=message_id)

@@ -7,7 +7,7 @@ import regex
 
 from brain.kept import Category, Item
 from brain.memory.saying import plain
-from brain.memory.tables import ARTICLES, PEOPLE, PERSONAL, PREFERRING
+from brain.memory.tables import ARTICLES, NEGATIONS, PEOPLE, PERSONAL, PREFERRING, STOP, USER, VALUES
 from brain.memory.texts import FACT_LENGTH
 from brain.memory.words import Known, content, negated, same, telling, words
 
@@ -126,6 +126,30 @@ def single(text: str) -> Single | None:
         if match := pattern.fullmatch(folded):
             return _made(slot, match)
     return None
+
+
+def of_one_subject(text: str, known: str) -> bool:
+    """Whether a text can be a correction of a known one: it is about the same, whatever else it says of it."""
+    new, old = single(text), single(known)
+    if new is not None and old is not None and new.slot == old.slot:
+        return True
+    if (subject := _subject(known)) and subject in Known([_subject(text)]):
+        return True
+    value = old.value if old is not None else ()
+    about = [word for word in content(known) if not (word in value or word in VALUES or word.isdigit())]
+    common = len(about) - len(Known(content(text)).missing(about))
+    unknown = old is None  # so that one of the words is the value
+    return (unknown or new is None) and common > 0 and 2 * common >= len(about) + unknown
+
+
+def _subject(text: str) -> str:
+    """What a text is about, by its first word that tells something; empty when it is the user."""
+    for word in words(text):
+        if word in USER:
+            return ""
+        if word not in STOP and word not in NEGATIONS:
+            return word
+    return ""
 
 
 def category_of(text: str) -> Category:

@@ -45,6 +45,15 @@ COUNTING = _set(
     "next once twice zwei drei vier funf sechs sieben acht neun zehn erste zweite dritte letzte nachste"
 )
 """Words that tell of a question nothing of what it is about."""
+TIMES = _set(
+    "today tomorrow yesterday monday tuesday wednesday thursday friday saturday sunday january february march april "
+    "may june july august september october november december heute morgen gestern montag dienstag mittwoch "
+    "donnerstag freitag samstag sonntag januar februar marz mai juni juli oktober dezember"
+)
+VALUES = TIMES | COUNTING
+"""What a fact can say anew of the same."""
+USER = _set("i we ich wir user users nutzer benutzer 我 私 僕 俺 나 저 내")
+"""Who states a fact."""
 PEOPLE = _set(
     "sister brother mother father mom mum dad mama papa parents wife husband partner fiance fiancee girlfriend "
     "boyfriend son daughter child children kid kids baby friend friends boss colleague colleagues neighbour "

@@ -9,7 +9,7 @@ from brain.memory.aside import aside
 from brain.memory.items import ALL, FACTS, MEMORIES, Items
 from brain.memory.recent import Recent
 from brain.memory.saying import objection, plain
-from brain.memory.statements import category_of, judged
+from brain.memory.statements import category_of, judged, of_one_subject
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
 from brain.memory.words import Wanted, content, union
 from brain.specialist import Saved
@@ -76,6 +76,9 @@ class UserMemory:
         text = await self._checked(text, FACT_LENGTH)
         async with self._items.writing(self._user):
             item = await self._one(which, FACTS)
+            if item.mutable and not await aside(of_one_subject, text, item.text):
+                remedy = f"save this as a fact of its own, or forget #{item.id} first"
+                raise Refused(f"{_told(item)} says something else; {remedy}")
             return Saved(await self._correct(item, text, category), "corrected")
 
     async def keep(self, text: str) -> Item:
