@@ -134,6 +134,7 @@ def test_a_turn_whose_process_is_gone_was_interrupted(path: Path | None) -> None
         clock.now += 10
         with pytest.raises(BadRequest):
             await store.begin("ada", "c", asked("Two", 2), ())
+        store._leased.clear()
         clock.now += 10
         assert await said(store, "ada", "c") == [("One", "", "interrupted")]
         assert [heading.running for heading in await store.conversations("ada")] == [False]
@@ -157,6 +158,58 @@ def test_turns_that_run_are_prolonged(path: Path | None, monkeypatch: pytest.Mon
             await asyncio.sleep(0.05)
         with pytest.raises(BadRequest):
             await store.begin("ada", "c", asked("Two", 2), ())
+
+    run(path, test, clock)
+
+
+def test_a_clock_that_is_set_forward_ends_no_turn_of_this_process(path: Path | None) -> None:
+    clock = Clock()
+
+    async def test(store: SQLite) -> None:
+        record = await store.begin("ada", "c", asked("One"), ())
+        clock.now += 20
+        for trying in (store.begin("ada", "c", asked("Two", 2), ()), store.delete("ada", "c"), store.forget("ada")):
+            with pytest.raises(BadRequest) as caught:
+                await trying
+            assert caught.value.code == "busy"
+        await store.end(record, answered("Well", 1))
+        await turn(store, "ada", "c", "Two", "Well", number=2)
+        assert [one[2] for one in await said(store, "ada", "c")] == ["complete", "complete"]
+
+    run(path, test, clock)
+
+
+def test_a_clock_that_is_set_back_does_not_keep_what_a_dead_process_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brain.store.sqlite.PROLONG_SECONDS", 0.01)
+    clock = Clock(look=0)
+
+    async def test(store: SQLite) -> None:
+        await store.begin("ada", "c", asked("One"), ())
+        store._leased.clear()  # its process is gone, and this one lives on
+        clock.now -= 7200
+        await asyncio.sleep(0.1)
+        with pytest.raises(BadRequest):
+            await store.begin("ada", "c", asked("Two", 2), ())
+        clock.now += 16
+        await store.begin("ada", "c", asked("Two", 2), ())
+
+    run(tmp_path / "kept.db", test, clock)
+
+
+def test_who_comes_late_still_replaces_what_it_was_to_replace(path: Path | None) -> None:
+    clock = Clock()
+
+    async def test(store: SQLite) -> None:
+        for number in (1, 2):
+            await turn(store, "ada", "c", f"old {number}", number=number)
+        late = await store.begin("ada", "c", asked("edited", 3), (), replaces="q2")
+        store._leased.clear()
+        clock.now += 20
+        await turn(store, "ada", "c", "meanwhile", number=4)
+        await store.end(late, answered("Well", 3))
+        assert [one[0] for one in await said(store, "ada", "c")] == ["old 1", "edited", "meanwhile"]
 
     run(path, test, clock)
 

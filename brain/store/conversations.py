@@ -111,7 +111,7 @@ def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, 
     return _heading(db, (*row, 0), now, ())
 
 
-def delete(db: sqlite3.Connection, user: str, conversation_id: str, now: int) -> bool:
+def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns.Lease) -> bool:
     """Removes a conversation and all that was made of it. What its user stated stays, and loses where it was said.
 
     Raises:
@@ -120,7 +120,7 @@ def delete(db: sqlite3.Connection, user: str, conversation_id: str, now: int) ->
     row = _row(db, user, conversation_id)
     if row is None:
         return False
-    if turns.running(db, row[0], now):
+    if turns.running(db, row[0], lease):
         raise turns.busy()
     exchanges.remove_all(db, row[0])
     return True

@@ -99,7 +99,7 @@ class SQLite:
             BadRequest: `busy` while another turn of the conversation runs, in whatever process; `not_found` where there
                 is nothing to replace; `too_large`.
         """
-        lease = Lease(self._owner, self._now())
+        lease = self._lease()
         file = partial(
             turns.begin,
             user=user,
@@ -179,7 +179,7 @@ class SQLite:
         Raises:
             BadRequest: `busy`, while a turn of it runs.
         """
-        return await self._database.write(lambda db: conversations.delete(db, user, conversation_id, self._now()))
+        return await self._database.write(lambda db: conversations.delete(db, user, conversation_id, self._lease()))
 
     async def recent(self, user: str, limit: int) -> list[Interaction]:
         """What was said last in any conversation, newest first."""
@@ -317,7 +317,7 @@ class SQLite:
         Raises:
             BadRequest: `busy`, while a turn of theirs runs.
         """
-        return await self._database.write(lambda db: users.forget(db, user, self._now()))
+        return await self._database.write(lambda db: users.forget(db, user, self._lease()))
 
     async def scrub(self) -> None:
         """Removes the traces of all that was deleted. For as long as the file is written anew, nobody else can write.
@@ -331,6 +331,9 @@ class SQLite:
     async def users(self) -> list[str]:
         """Those of whom anything is kept."""
         return await self._database.read(users.users, aside=True)
+
+    def _lease(self) -> Lease:
+        return Lease(self._owner, self._now(), frozenset(self._leased))
 
     def _now(self) -> int:
         return round(self._clock() * SECOND)
@@ -355,9 +358,12 @@ class SQLite:
         """Says every few seconds of all turns of this process that they still run."""
         while True:
             await asyncio.sleep(PROLONG_SECONDS)
-            lease, keys = Lease(self._owner, self._now()), tuple(self._leased)
-            if keys:
-                try:
-                    await self._database.write(partial(turns.prolong, keys=keys, lease=lease), durable=False)
-                except StoreError as error:
-                    log.warning("the store cannot note that turns run: %s", error)
+            try:
+                await self._renew(self._lease())
+            except StoreError as error:
+                log.warning("the store cannot note that turns run: %s", error)
+
+    async def _renew(self, lease: Lease) -> None:
+        too_long = await self._database.read(lambda db: turns.any_too_long(db, lease))
+        if lease.running or too_long:
+            await self._database.write(partial(turns.prolong, lease=lease), durable=False)

@@ -2,10 +2,13 @@
 
 An exchange that runs is the lease of its conversation. Its process prolongs it; when that is gone, the exchange counts
 as interrupted. One that takes the place of others stands behind them until it ends well.
+
+Clocks may be set while turns run. Of its own turns a process knows without one that they run. A lease that is too long was
+made by a clock that was ahead; it is cut to the length of one that begins now, and ends if nobody prolongs it.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from brain.ask import Attachment, renumbered
@@ -16,14 +19,19 @@ from brain.store import exchanges, room, rows
 from brain.store.rows import SECOND
 
 LEASE = 15 * SECOND
-_LEASED_NO_MORE = {"replaces": None, "until": None, "owner": None}
+_LEASED_NO_MORE = {"until": None, "owner": None}
 
 
 class Lease(NamedTuple):
-    """Who holds a conversation, and since when; in microseconds."""
+    """Who holds a conversation, and since when; in microseconds.
+
+    Attributes:
+        running: the keys of the owner's exchanges that run.
+    """
 
     owner: str
     now: int
+    running: Set[int] = frozenset()
 
     @property
     def until(self) -> int:
@@ -102,7 +110,7 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
             "DELETE FROM exchange WHERE conversation = ? AND key >= ? AND key < ?", (conversation, replaced, key)
         )
     columns = {**rows.question_columns(exchange), **rows.answer_columns(exchange, now)}
-    exchanges.update(db, key, {**columns, **_LEASED_NO_MORE})
+    exchanges.update(db, key, {**columns, **_LEASED_NO_MORE, "replaces": None})
     exchanges.measure(db, key)
     exchanges.index(db, key)
     exchanges.settle(db, conversation)
@@ -112,12 +120,19 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
         room.make(db, exchanges.user_of(db, conversation), conversation)
 
 
-def prolong(db: sqlite3.Connection, keys: Sequence[int], lease: Lease) -> None:
-    """Says that these still run, unless somebody else took them for ended."""
+def prolong(db: sqlite3.Connection, lease: Lease) -> None:
+    """Says that the owner's still run, unless somebody else took them for ended; and cuts leases that are too long."""
     db.executemany(
         "UPDATE exchange SET until = ? WHERE key = ? AND owner = ? AND outcome = ''",
-        [(lease.until, key, lease.owner) for key in keys],
+        [(lease.until, key, lease.owner) for key in lease.running],
     )
+    db.execute("UPDATE exchange SET until = ? WHERE outcome = '' AND until > ?", (lease.until, lease.until))
+
+
+def any_too_long(db: sqlite3.Connection, lease: Lease) -> bool:
+    """Whether any lease reaches further than one that begins now."""
+    query = "SELECT 1 FROM exchange WHERE outcome = '' AND until > ? LIMIT 1"
+    return db.execute(query, (lease.until,)).fetchone() is not None
 
 
 def interrupt_all(db: sqlite3.Connection) -> None:
@@ -126,11 +141,15 @@ def interrupt_all(db: sqlite3.Connection) -> None:
         _interrupt(db, key)
 
 
-def running(db: sqlite3.Connection, conversation: int, now: int) -> bool:
-    """Whether a turn of it runs; one whose process is gone does not, and is marked."""
+def running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
+    """Whether a turn of it runs; one whose process is gone does not, and is marked.
+
+    Args:
+        lease: of whoever asks.
+    """
     query = "SELECT key, until FROM exchange WHERE conversation = ? AND outcome = ''"
     for key, until in db.execute(query, (conversation,)).fetchall():
-        if until > now:
+        if key in lease.running or until > lease.now:
             return True
         _interrupt(db, key)
     return False
@@ -155,7 +174,7 @@ def _leased(db: sqlite3.Connection, user: str, conversation_id: str, lease: Leas
     if row is None:
         new = {"user": number, "id": conversation_id, "created": lease.now, "updated": lease.now}
         return exchanges.insert(db, "conversation", new)
-    if running(db, row[0], lease.now):
+    if running(db, row[0], lease):
         raise busy()
     return int(row[0])
 
@@ -196,6 +215,7 @@ def _file_question(
 
 
 def _interrupt(db: sqlite3.Connection, key: int) -> None:
+    """Marks it; should its answer come after all, that still takes the place of what it was to replace."""
     exchanges.update(db, key, {"outcome": "interrupted", **_LEASED_NO_MORE})
     exchanges.index(db, key)
 

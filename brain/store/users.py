@@ -40,7 +40,7 @@ def counted(db: sqlite3.Connection, user: str) -> Counts:
     return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0))
 
 
-def forget(db: sqlite3.Connection, user: str, now: int) -> Counts:
+def forget(db: sqlite3.Connection, user: str, lease: turns.Lease) -> Counts:
     """Removes all of a user, but for what `leftovers.py` removes.
 
     Raises:
@@ -50,7 +50,7 @@ def forget(db: sqlite3.Connection, user: str, now: int) -> Counts:
     if number is None:
         return Counts()
     for (conversation,) in db.execute("SELECT key FROM conversation WHERE user = ?", (number,)).fetchall():
-        if turns.running(db, conversation, now):
+        if turns.running(db, conversation, lease):
             raise turns.busy()
     counts = counted(db, user)
     db.execute("DELETE FROM item WHERE user = ?", (number,))
