@@ -3,8 +3,8 @@
 An exchange that runs is the lease of its conversation. Its process prolongs it; when that is gone, the exchange counts
 as interrupted. One that takes the place of others stands behind them until it ends well.
 
-Clocks may be set while turns run. Of its own turns a process knows without one that they run. A lease that is too long was
-made by a clock that was ahead; it is cut to the length of one that begins now, and ends if nobody prolongs it.
+Clocks may be set while turns run. Of its own turns a process knows without one that they run. A lease too long was made
+by a clock that was ahead; it is cut to the length of one that begins now, and ends if nobody prolongs it.
 """
 
 import sqlite3
