@@ -33,6 +33,7 @@ class House(Engine):
         """When the server is told to stop: ends all turns in a sentence, then those that did not listen."""
         await server_stops()
         self.leaving = True
+        self.store.hurry(SHUTDOWN_SECONDS)
         for run in self.turns.running:
             run.stop("shutdown")
         await asyncio.sleep(SHUTDOWN_SECONDS)

@@ -8,9 +8,11 @@ not supported.
 """
 
 import asyncio
+import math
 import os
 import sqlite3
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
@@ -29,7 +31,9 @@ T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 BUSY_SECONDS = 30.0
-"""How long one process waits for another that writes."""
+"""How long one process waits for another that writes: all that waits for the same one, as long together."""
+LOOK_SECONDS = 0.2
+"""How often it looks whether it may wait on."""
 SHARE = 2
 """So many reads of one user wait for a thread at a time."""
 CACHE_KIB = 16_384
@@ -70,6 +74,7 @@ class Database:
         self._connections: list[sqlite3.Connection] = []  # one for each thread; in memory only the first
         self._shares: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
         self._closing = ExitStack()
+        self._last = math.inf
 
     async def open(self, alone: Work[None]) -> None:
         """Opens it, with its tables up to date.
@@ -97,7 +102,11 @@ class Database:
             durable: whether it is on the disk at the end, as far as the disk can be believed; else it outlives this
                 process in any case, but not the machine.
         """
-        return self._on(0, partial(self._write, work, durable))
+        return self._on(0, partial(self._write, work, durable, time.monotonic() + BUSY_SECONDS))
+
+    def hurry(self, seconds: float) -> None:
+        """Lets nothing wait any longer than so many seconds for another process that writes."""
+        self._last = min(self._last, time.monotonic() + seconds)
 
     async def write(self, work: Work[T], *, durable: bool = True) -> T:
         """The same, waited for.
@@ -153,12 +162,25 @@ class Database:
                 self._connections += [_reading(self.path, stack) for _ in self._threads[1:]]
             self._closing = stack.pop_all()
 
-    def _write(self, work: Work[T], durable: bool) -> T:
+    def _write(self, work: Work[T], durable: bool, until: float) -> T:
         with as_store_errors():
             db = self._connections[0]
             db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            with transaction(db):
+            self._begin(db, until)
+            with _ended(db):
                 return work(db)
+
+    def _begin(self, db: sqlite3.Connection, until: float) -> None:
+        """Begins to write, and waits until then for another process that does."""
+        db.execute(f"PRAGMA busy_timeout = {round(LOOK_SECONDS * 1000)}")
+        while True:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= min(until, self._last):
+                    raise
+            else:
+                return
 
     def _read(self, db: sqlite3.Connection, work: Work[T]) -> T:
         with as_store_errors(), transaction(db, "BEGIN"):
@@ -166,6 +188,7 @@ class Database:
 
     def _outside(self, work: Work[T]) -> T:
         with as_store_errors():
+            self._connections[0].execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
             return work(self._connections[0])
 
 
@@ -178,6 +201,12 @@ def _in(thread: ThreadPoolExecutor, function: Callable[[], T]) -> "asyncio.Futur
 def transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
     """A transaction, undone when something is raised inside."""
     db.execute(begin)
+    with _ended(db):
+        yield
+
+
+@contextmanager
+def _ended(db: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
         db.execute("COMMIT")

@@ -29,6 +29,7 @@ log = logging.getLogger("brain")
 
 PROLONG_SECONDS = 5.0
 CLOSING_SECONDS = 2.0
+HURRY_SECONDS = 5.0
 """For traces of what was deleted; another process goes on with those that are left."""
 
 
@@ -65,7 +66,8 @@ class SQLite:
             self._tasks.append(asyncio.create_task(self._leftovers.sweep_for_ever(), name="leftovers"))
 
     async def close(self) -> None:
-        """Closes it when all that was begun is done."""
+        """Closes it when all that was begun is done, or can wait no longer for another process that writes."""
+        self.hurry(HURRY_SECONDS)
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -75,6 +77,10 @@ class SQLite:
             await self._leftovers.sweep(CLOSING_SECONDS)
         self._tasks.clear()
         await self._database.close()
+
+    def hurry(self, seconds: float) -> None:
+        """Lets nothing wait any longer than so many seconds for another process that writes: this one is to end."""
+        self._database.hurry(seconds)
 
     # turns
 
