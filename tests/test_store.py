@@ -613,11 +613,11 @@ def test_in_memory_the_longest_unused_makes_room(monkeypatch: pytest.MonkeyPatch
             await turn(store, "ada", name, files=[file(b"x" * 4_000)])
         assert await listed(store) == {"ada": ["a", "c"], "eve": ["e"]}  # her own, and not what runs
         await turn(store, "eve", "f", files=[file(b"x" * 3_000)])
-        assert await listed(store) == {"ada": ["a", "c"], "eve": ["f"]}  # the oldest of all
+        assert await listed(store) == {"ada": ["a", "c"], "eve": ["f"]}  # of who has the most
         await store.end(busy, answered("Done"))
         for name in ("g", "h"):
             await turn(store, "eve", name)
-        assert await listed(store) == {"ada": ["a"], "eve": ["f", "g", "h"]}
+        assert await listed(store) == {"ada": ["a", "c"], "eve": ["g", "h"]}
 
     run(None, test)
 
@@ -821,5 +821,22 @@ def test_long_conversations_are_read_in_more_parts(monkeypatch: pytest.MonkeyPat
             if before is None:
                 break
         assert seen == [["q4"], ["q1", "q2", "q3"], ["q0"]]
+
+    run(None, test)
+
+
+def test_in_memory_who_has_the_most_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(store: SQLite) -> None:
+        monkeypatch.setattr(room, "MEMORY_CONVERSATIONS_MOST", 4)
+        await turn(store, "ada", "old")
+        for number in range(9):
+            await turn(store, "eve", f"c{number}", number=number)
+        assert [one.id for one in await store.conversations("ada")] == ["old"]
+        assert [one.id for one in await store.conversations("eve")] == ["c8", "c7", "c6"]
+        monkeypatch.setattr(room, "MEMORY_BYTES_MOST", 10_000)
+        await turn(store, "eve", "large", "x" * 4_000)
+        await turn(store, "ada", "new", "x" * 2_000)
+        assert [one.id for one in await store.conversations("ada")] == ["new", "old"]
+        assert await store.conversations("eve") == []
 
     run(None, test)

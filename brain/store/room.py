@@ -1,4 +1,7 @@
-"""Wing: how much may be kept. On the disk, who has too much keeps no more; in memory the longest unused makes room."""
+"""Wing: how much may be kept. On the disk, who has too much keeps no more; in memory the longest unused makes room.
+
+It is that of whoever has the most, so that nobody's much drives out what others have.
+"""
 
 import sqlite3
 
@@ -55,7 +58,7 @@ def make(db: sqlite3.Connection, user: int, kept: int | None) -> None:
     """Forgets the longest unused conversations as long as there is too much, but not this one, nor one that runs."""
     while _bytes(db, user) > MEMORY_USER_BYTES_MOST and _forget_oldest(db, kept, user):
         pass
-    while _too_much(db) and _forget_oldest(db, kept, None):
+    while (heaviest := _too_much(db)) and any(_forget_oldest(db, kept, one) for one in heaviest):
         pass
 
 
@@ -69,17 +72,23 @@ def _all_bytes(db: sqlite3.Connection) -> int:
     return int(size)
 
 
-def _too_much(db: sqlite3.Connection) -> bool:
+def _too_much(db: sqlite3.Connection) -> list[int]:
+    """The users, who has the most of what there is too much of first; none when there is not."""
     ((conversations,),) = db.execute("SELECT count(*) FROM conversation")
-    return _all_bytes(db) > MEMORY_BYTES_MOST or conversations > MEMORY_CONVERSATIONS_MOST
+    query = None
+    if _all_bytes(db) > MEMORY_BYTES_MOST:
+        query = "SELECT key FROM user ORDER BY bytes DESC"
+    elif conversations > MEMORY_CONVERSATIONS_MOST:
+        query = "SELECT user FROM conversation GROUP BY user ORDER BY count(*) DESC, min(updated)"
+    return [] if query is None else [user for (user,) in db.execute(query).fetchall()]
 
 
-def _forget_oldest(db: sqlite3.Connection, kept: int | None, user: int | None) -> bool:
-    """Forgets one conversation; false when all are in use."""
+def _forget_oldest(db: sqlite3.Connection, kept: int | None, user: int) -> bool:
+    """Forgets one conversation of a user; false when all are in use."""
     oldest = db.execute(
-        "SELECT key FROM conversation c WHERE key IS NOT ? AND (? IS NULL OR user = ?) AND NOT EXISTS "
+        "SELECT key FROM conversation c WHERE key IS NOT ? AND user = ? AND NOT EXISTS "
         "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '') ORDER BY updated, key LIMIT 1",
-        (kept, user, user),
+        (kept, user),
     ).fetchone()
     if oldest is not None:
         exchanges.remove_all(db, oldest[0])
