@@ -834,8 +834,8 @@ def test_in_memory_who_has_the_most_makes_room(monkeypatch: pytest.MonkeyPatch) 
         assert [one.id for one in await store.conversations("ada")] == ["old"]
         assert [one.id for one in await store.conversations("eve")] == ["c8", "c7", "c6"]
         monkeypatch.setattr(room, "MEMORY_BYTES_MOST", 10_000)
-        await turn(store, "eve", "large", "x" * 4_000)
-        await turn(store, "ada", "new", "x" * 2_000)
+        await turn(store, "eve", "large", files=[file(b"x" * 7_000)])
+        await turn(store, "ada", "new", "x" * 1_500)
         assert [one.id for one in await store.conversations("ada")] == ["new", "old"]
         assert await store.conversations("eve") == []
 
