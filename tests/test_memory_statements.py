@@ -83,6 +83,12 @@ def fact(text: str, item_id: str = "f1") -> Item:
         ("My favourite colour is blue", "Blue is my favourite colour", "same"),
         ("I live in Berlin, Germany", "User lives in Berlin", "same"),
         ("我不喜欢咖啡", "用户不喜欢咖啡", "same"),
+        ("I lived in Paris in 2010", "In 2010 the user lived in Paris", "same"),
+        # the same words, and something else
+        ("I prefer tea to coffee", "I prefer coffee to tea", "against"),
+        ("Anna is older than Tom", "Tom is older than Anna", "against"),
+        ("I moved from Oslo to Bergen", "I moved to Oslo from Bergen", "against"),
+        ("I rarely eat meat", "I eat meat", "against"),
         # another value
         ("I live in Berlin", "I live in Oslo", "corrects"),
         ("I live in Berlin", "I moved to Oslo", "corrects"),

@@ -36,3 +36,19 @@ def test_no_number_of_corrections_loses_what_a_fact_said_first() -> None:
             assert (item.was[0].text, item.was[1].text) == ("I live in Oslo", "I live in Rome5")
 
     asyncio.run(test())
+
+
+def test_an_immutable_fact_stays_so_and_in_its_words_however_often_it_is_written() -> None:
+    async def test() -> None:
+        async with remembered() as (memory, store, _):
+            fact = await memory.by_hand.write("ada", "I prefer tea to coffee", mutable=False)
+            again = await memory.by_hand.write("ada", "The user prefers tea to coffee")
+            assert (again.id, again.text, again.mutable) == (fact.id, "I prefer tea to coffee", False)
+            other = await memory.by_hand.write("ada", "I prefer coffee to tea")
+            assert other.id != fact.id
+            assert other.against == (fact.id,)
+            said = await view(memory, "Correction: I prefer coffee to tea").save("I prefer coffee to tea")
+            assert (said.how, said.item.id) == ("known", other.id)
+            assert await store.item("ada", fact.id) == again
+
+    asyncio.run(test())

@@ -17,7 +17,7 @@ class ByHand:
         self._items = items
 
     async def write(self, user: str, text: str, category: Category | None = None, *, mutable: bool = True) -> Item:
-        """Keeps a fact; one that says the same is that one, in these words.
+        """Keeps a fact; one that says the same is that one, in these words unless it is immutable, which it stays.
 
         Raises:
             BadRequest: when the text is empty or too long, or the user keeps too much.
@@ -26,8 +26,9 @@ class ByHand:
         async with self._items.writing(user):
             verdict = await aside(judged, text, *await self._items.alike(user, text))
             item = verdict.same
-            item = await self._new(user, text, verdict) if item is None else self._said(item, text)
-            item = replace(item, category=category or item.category or category_of(text), mutable=mutable)
+            item = await self._new(user, text, verdict) if item is None else self._said_again(item, text)
+            category = category or item.category or category_of(text)
+            item = replace(item, category=category, mutable=mutable and item.mutable)
             await self._items.put(user, item)
             return item
 
@@ -76,6 +77,9 @@ class ByHand:
         others = (verdict.corrects,) if verdict.corrects is not None else verdict.against
         item = Item(await self._items.new_id(user), "fact", text, now, now)
         return replace(item, against=tuple(other.id for other in others))
+
+    def _said_again(self, item: Item, text: str) -> Item:
+        return self._said(item, text) if item.mutable else replace(item, updated=self._items.now())
 
     def _rewritten(self, item: Item, text: str, *, unlocked: bool) -> Item:
         text = _line(text, FACT_LENGTH if item.kind == "fact" else MEMORY_LENGTH)

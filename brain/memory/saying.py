@@ -3,11 +3,12 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 
 import regex
 
-from brain.memory.tables import NEGATIONS, ONESELF, OTHERS, PAST, UNREAL
+from brain.memory.order import in_order
+from brain.memory.tables import COMMANDS, COPULAS, HEDGES, LISTING, NEGATIONS, ONESELF, OTHERS, PAST, STOP, UNREAL
 from brain.memory.words import Wanted, content, union, words
 
 MESSAGES_READ = 100
@@ -22,10 +23,11 @@ WORDS_MOST = 60
 WORDS_TOGETHER_MOST = 150
 NAMED = 8
 _SHOWN = 160
+_COMMAND_LENGTH = 40
 
 _POLITE = r"(?:(?:hey|hi|ok|okay|so|well|and|also|please|now|brain|bitte|und)\b\W{1,8}+){0,8}+"
 _ASKING = (
-    r"(?:(?:can|could|would|will) you (?:please )?|i(?:['’]d| would) like you to |i want you to "
+    r"(?:(?:can|could|would|will) you (?:please )?|i(?:['’]d| would) like you to |i (?:want|need) you to "
     r"|(?:you|du) (?:should|must|have to|need to|can|solltest|musst) )?"
 )
 _KEEPING = (
@@ -43,13 +45,17 @@ _KEEP_CJK = regex.compile(
 )
 PASTED = regex.compile(r"^(?:```|~~~).*?(?:^(?:```|~~~)[^\n]*$|\Z)|^[^\S\n]*+>[^\n]*$", regex.DOTALL | regex.MULTILINE)
 _SENTENCE = regex.compile(r"[^.!?…。！？；;\n]*(?:[.!?…](?=\S)[^.!?…。！？；;\n]*)*[.!?…。！？；;\n]*")
-_CLAUSE = regex.compile(
-    r",\s+|，|\s[-–—]+\s|[()]"
-    r"|\b(?:but|because|although|though|however|while|whereas|aber|sondern|weil|obwohl)\b"
-    r"|\b(?:and|und)\b(?=\s+(?:i|i['’]\w+|my|we|our|he|she|they|you|his|her|ich|mein\w*|wir|unser\w*|sie|er)\b)"
-    r"|但是|不过|可是|でも|けど",
+_STATEMENT = regex.compile(
+    r"\s[-–—]+\s|[()]|(?<!\b(?:anything|nothing|all) )\b(?:but|sondern|aber)\b"
+    r"|\b(?:because|although|though|however|while|whereas|weil|obwohl)\b|但是|不过|可是|でも|けど",
     regex.IGNORECASE,
 )
+_CLAUSE = regex.compile(
+    r",\s+(?!(?:dass|daß|ob|that|whether)\b)|，"
+    r"|\b(?:and|und)\b(?=\s+(?:i|i['’]\w+|my|we|our|he|she|they|you|his|her|ich|mein\w*|wir|unser\w*|sie|er)\b)",
+    regex.IGNORECASE,
+)
+_COMMANDING = regex.compile(rf"^\W{{0,40}}+{_POLITE}{_ASKING}", regex.IGNORECASE)
 _INVERTED = regex.compile(
     r"(?:am|are|is|do|does|did|was|were|can|could|should|would|will|have|has|had|may) "
     r"(?:i|we|you|he|she|it|they|my|our|your|the|there|this|that)\b"
@@ -62,9 +68,15 @@ _INVERTED = regex.compile(
 
 @dataclass(frozen=True)
 class Clause:
-    """A piece of a message that says one thing, and whether it only asks."""
+    """A piece of a message that says one thing.
+
+    Attributes:
+        statement: the number of what it is a part of, together with its neighbours.
+        asks: whether it only asks for something.
+    """
 
     text: str
+    statement: int
     asks: bool
 
     @cached_property
@@ -83,6 +95,17 @@ class Heard:
         self.clause = clause
         self.places = [wanted.of(word) for word in clause.words]
         self.all = union(self.places)
+
+    def is_used_up(self, own: int) -> bool:
+        """Whether each part of a list in it has all of its words among these, or none."""
+        parts: list[list[bool]] = [[]]
+        listed = COPULAS.isdisjoint(self.clause.distinct)
+        for word, place in zip(self.clause.words, self.places, strict=True):
+            if listed and word in LISTING:
+                parts.append([])
+            elif word not in STOP and word not in NEGATIONS:
+                parts[-1].append(bool(place & own))
+        return all(any(part) == all(part) for part in parts if part)
 
 
 def plain(text: str) -> str:
@@ -109,7 +132,7 @@ def objection(text: str, messages: Sequence[str], *, together: bool = False) -> 
         if unsaid:
             lacking = min(lacking, unsaid, key=len)
             continue
-        problem, only_asked = _problem(text, wanted, pool)
+        problem, only_asked = _problem(text, wanted, pool, together=together)
         if not only_asked:
             return problem
         asked = asked or problem
@@ -142,23 +165,43 @@ def _newest(messages: Sequence[str]) -> Iterator[str]:
 
 
 def clauses(message: str) -> Iterator[Clause]:
-    """What a message says, piece by piece; what is marked as quoted or as code was not said."""
+    """What a message says, piece by piece; what is marked as quoted or as code was not said.
+
+    Nor was what stands behind `Translate:` or the like.
+    """
+    number, worked_on = 0, False
     for found in _SENTENCE.finditer(PASTED.sub("\n", message[:LETTERS_READ])):
         whole = found[0].strip()
         asking = whole.rstrip("\"'”’)").endswith(("?", "？", "吗", "か"))
         keeping = _PREAMBLE.match(whole)
-        pieces = [piece.strip() for piece in _CLAUSE.split(plain(whole) if keeping else _KEEP_CJK.sub("", whole))]
-        pieces = [piece for piece in pieces if piece]
         told = keeping is not None and keeping["marked"] is not None
-        for piece in pieces:
-            yield Clause(piece, not told and _asks(piece, asking, alone=len(pieces) == 1))
+        worked_on = worked_on or (":" in whole and not told and _commands(whole))
+        statements = [
+            _split(_CLAUSE, part) for part in _split(_STATEMENT, plain(whole) if keeping else _KEEP_CJK.sub("", whole))
+        ]
+        alone = sum(map(len, statements)) == 1
+        for pieces in statements:
+            number += 1
+            for piece in pieces:
+                yield Clause(piece, number, worked_on or (not told and _asks(piece, asking and alone)))
 
 
-def _asks(piece: str, asking: bool, *, alone: bool) -> bool:
-    return (asking and alone) or _INVERTED.match(" ".join(words(piece))) is not None
+def _split(pattern: "regex.Pattern[str]", text: str) -> list[str]:
+    pieces = [piece.strip() for piece in pattern.split(text)]
+    return [piece for piece in pieces if piece]
 
 
-def _problem(text: str, wanted: Wanted, pool: Sequence[Heard]) -> tuple[str, bool]:
+def _asks(piece: str, asking: bool) -> bool:
+    return asking or _commands(piece) or _INVERTED.match(" ".join(words(piece))) is not None
+
+
+def _commands(text: str) -> bool:
+    """Whether something is to be done, other than to be kept."""
+    first = words(_COMMANDING.sub("", text, count=1)[:_COMMAND_LENGTH])[:1]
+    return not COMMANDS.isdisjoint(first)
+
+
+def _problem(text: str, wanted: Wanted, pool: Sequence[Heard], *, together: bool) -> tuple[str, bool]:
     """What is wrong with a text whose words are all there, and whether only that it was asked."""
     for sentence in _SENTENCE.findall(text):
         own = content(sentence)
@@ -167,7 +210,7 @@ def _problem(text: str, wanted: Wanted, pool: Sequence[Heard]) -> tuple[str, boo
         sources = _sources(wanted.all(own), pool)
         if any(heard.clause.asks for heard in sources):
             return f"they asked that, and did not say it: {_quoted(sources)}", True
-        if not _agree(sentence, own, wanted, sources):
+        if not (_joined(wanted.all(own), sources, together=together) and _agree(sentence, own, wanted, sources)):
             return f"the user said it differently: {_quoted(sources)}; save it as they said it", False
     return "", False
 
@@ -177,6 +220,15 @@ def _sources(own: int, pool: Sequence[Heard]) -> list[Heard]:
     whole = [heard for heard in pool if not own & ~heard.all]
     if whole:
         return [next((heard for heard in reversed(whole) if not heard.clause.asks), whole[-1])]
+    for _, statement in groupby(reversed(pool), key=lambda heard: heard.clause.statement):
+        parts = list(statement)[::-1]
+        if not own & ~union(heard.all for heard in parts):
+            return _fewest(own, parts)
+    return _fewest(own, pool)
+
+
+def _fewest(own: int, pool: Sequence[Heard]) -> list[Heard]:
+    """Clauses that have all of the words together, the newest where several have the same."""
     newest_first, found, left = range(len(pool) - 1, -1, -1), list[int](), own
     while left:
         best = max(newest_first, key=lambda n: (left & pool[n].all).bit_count())
@@ -187,9 +239,16 @@ def _sources(own: int, pool: Sequence[Heard]) -> list[Heard]:
     return [pool[n] for n in sorted(found)]
 
 
+def _joined(own: int, sources: Sequence[Heard], *, together: bool) -> bool:
+    """Whether clauses say something together: those behind the first one leave nothing out but others of a list."""
+    one = len({heard.clause.statement for heard in sources}) == 1
+    return (one or together) and all(heard.is_used_up(own) for heard in sources[1:])
+
+
 def _agree(sentence: str, own: Sequence[str], wanted: Wanted, sources: Sequence[Heard]) -> bool:
     """Whether a sentence leaves nothing out that turns what was said round, or is about somebody else."""
-    told = frozenset(words(sentence))
+    in_turn = words(sentence)
+    told = frozenset(in_turn)
     said = frozenset[str]().union(*(heard.clause.distinct for heard in sources))
     if NEGATIONS.isdisjoint(told) != NEGATIONS.isdisjoint(said):
         return False
@@ -197,7 +256,12 @@ def _agree(sentence: str, own: Sequence[str], wanted: Wanted, sources: Sequence[
         return False
     if not told & PAST and PAST & said and "born" not in told:
         return False
+    if HEDGES.isdisjoint(told) != HEDGES.isdisjoint(said):
+        return False
     if any(_ended_otherwise(word, wanted.heard[word] & said) for word in own):
+        return False
+    places = [place for heard in sources for place in heard.places]
+    if not in_order(in_turn, [word for heard in sources for word in heard.clause.words], wanted, places):
         return False
     return bool(told & OTHERS) or not any(_of_another(wanted.all(own), heard) for heard in sources)
 

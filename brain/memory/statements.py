@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import regex
 
 from brain.kept import Category, Item
+from brain.memory.order import same
 from brain.memory.saying import plain
 from brain.memory.tables import ARTICLES, NEGATIONS, PEOPLE, PERSONAL, PREFERRING, STOP, USER, VALUES
-from brain.memory.texts import FACT_LENGTH
-from brain.memory.words import Known, content, negated, same, telling, words
+from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH
+from brain.memory.words import Known, content, negated, telling, words
 
 NEAR = 0.6
 """The part of the telling words of the shorter of two facts that both have, from which on they may contradict."""
@@ -93,13 +94,15 @@ def judged(text: str, known: Sequence[Item], near: Collection[str] = ()) -> Verd
     Args:
         near: the ids of those that mean something alike, whatever their words.
     """
+    texts = {item.id: item.text[:MEMORY_LENGTH] for item in known}
     for item in known:
-        if same(text, item.text):
+        if same(text, texts[item.id]):
             return Verdict(same=item)
+    one = single(text)
     for item in known:
-        if (verdict := _corrected(text, item)) is not None:
+        if (verdict := _corrected(text, one, item)) is not None:
             return verdict
-    shares = {item.id: _overlap(text, item.text) for item in known}
+    shares = {item.id: _overlap(text, texts[item.id]) for item in known}
     against = [item for item in known if shares[item.id] >= NEAR or item.id in near]
     against.sort(key=lambda item: -shares[item.id])
     return Verdict(against=tuple(against[:AGAINST_MOST]))
@@ -173,14 +176,18 @@ def _made(slot: str, match: "regex.Match[str]") -> Single | None:
     return Single(" ".join(sorted(name)) + described, content(match["value"]))
 
 
-def _corrected(text: str, item: Item) -> Verdict | None:
+def _corrected(text: str, first: Single | None, item: Item) -> Verdict | None:
     """Whether a new fact says another value of what a known one says, or the opposite of it."""
+    if len(item.text) > FACT_LENGTH:
+        return None
     new, old = content(text), content(item.text)
     turned = negated(words(text)) != negated(words(item.text))
     if turned and new and not Known(new).missing(old) and not Known(old).missing(new):
         return Verdict(corrects=item)
-    first, second = single(text), single(item.text)
-    if first is None or second is None or first.slot != second.slot or not first.value or turned:
+    if first is None or not first.value or turned:
+        return None
+    second = single(item.text)
+    if second is None or first.slot != second.slot:
         return None
     if not Known(second.value).missing(first.value):
         return Verdict(same=item)  # it is known, and more exactly

@@ -21,11 +21,41 @@ STOP = _set(
 )
 """Function words and pronouns, which tell nothing."""
 NEGATIONS = _set(
-    "not no never none nobody nothing neither nor without cannot hardly barely dont doesnt didnt isnt arent wasnt "
+    "not no never none nobody nothing neither nor without cannot lack lacks lacking dont doesnt didnt isnt arent wasnt "
     "werent cant wont hasnt havent wouldnt shouldnt longer anymore stopped quit nicht nichts nie niemals niemand "
     "kein keine keinen keinem keiner ohne weder aufgehort "
+    "ne pas jamais rien aucun aucune sans guere nunca nada nadie ningun ninguno ninguna tampoco sin non niente nulla "
+    "nessuno nessuna senza neanche nemmeno neppure niet geen nooit niemand niets zonder nao nem nenhum nenhuma ninguem "
+    "sem "
     "不 没 沒 無 无 未 別 别 ん ぬ 않 안 못 없 아니"
 )
+HEDGES = _set("rarely hardly seldom barely scarcely kaum selten rarement raramente nauwelijks zelden")
+"""Words that are nearly negations, and stay where they were said."""
+COMMANDS = _set(
+    "analyse analyze ask assume calculate check compare compose compute convert correct create define describe "
+    "download draft edit evaluate explain extract fetch find fix generate give imagine improve judge let list look "
+    "open paraphrase pay pretend print proofread quote rate read repeat rephrase review rewrite say search send show "
+    "simulate solve suggest summarise summarize tell transfer translate verify visit write "
+    "analysiere ubersetze uberprufe berechne beschreibe definiere entwirf erklare erstelle erzahle erzeuge fasse finde "
+    "formuliere gib korrigiere lektoriere lies nimm offne prufe sag sage schreib schreibe suche uberarbeite "
+    "uberweise vergleiche wiederhole zeig zeige zitiere"
+)
+"""Verbs in the imperative: what stands behind them is to be worked on, and was not said."""
+LEADING = _set("hey hi ok okay so well and also please now brain just then bitte und dann mal")
+COPULAS = _set("is are am was were be ist sind bin war waren est sono 是")
+"""What stands on their two sides is the same."""
+LISTING = _set("and or und oder 和 と")
+OPPOSITES = {
+    "to": _set("from out"), "into": _set("from out"), "from": _set("to into"), "in": _set("out"),
+    "out": _set("in into"),
+    "before": _set("after"), "after": _set("before"), "on": _set("off"), "off": _set("on"), "up": _set("down"),
+    "down": _set("up"), "over": _set("under"), "under": _set("over"), "for": _set("against"), "against": _set("for"),
+    "nach": _set("von aus vor"), "von": _set("nach zu"), "aus": _set("nach in"), "zu": _set("von"), "vor": _set("nach"),
+    "fur": _set("gegen"), "gegen": _set("fur"), "an": _set("aus"), "uber": _set("unter"), "unter": _set("uber"),
+}  # fmt: skip
+"""Small words, of which it tells something which one stands before a word."""
+COMPARING = _set("than als denn")
+POSSESSIVES = _set("my our mein meine meinen meinem meiner unser unsere user users")
 LIGHT = _set(
     "live lives living short shorter form sentence sentences important last once wrong schreiben geschrieben uber "
     "like likes liked love loves loved hate hates prefer prefers want wants wanted need needs know knows think "
@@ -46,9 +76,9 @@ COUNTING = _set(
 )
 """Words that tell of a question nothing of what it is about."""
 TIMES = _set(
-    "today tomorrow yesterday monday tuesday wednesday thursday friday saturday sunday january february march april "
-    "may june july august september october november december heute morgen gestern montag dienstag mittwoch "
-    "donnerstag freitag samstag sonntag januar februar marz mai juni juli oktober dezember"
+    "today tomorrow yesterday morning noon afternoon evening night monday tuesday wednesday thursday friday saturday "
+    "sunday january february march april may june july august september october november december heute morgen gestern "
+    "montag dienstag mittwoch donnerstag freitag samstag sonntag januar februar marz mai juni juli oktober dezember"
 )
 VALUES = TIMES | COUNTING
 """What a fact can say anew of the same."""
@@ -67,8 +97,9 @@ ONESELF = _set("i me my we our us mine ich mich mir mein meine meinen wir uns un
 UNREAL = _set(
     "if unless wish wishes would might maybe perhaps possibly probably almost nearly suppose supposing imagine "
     "pretend hypothetically want wants wanted hope hopes plan plans forget forgot ignore wrong false untrue joking "
-    "kidding lie used formerly former previously ago ex wenn falls ob vielleicht wahrscheinlich fast wunsche mochte "
-    "wurde ware vergiss falsch fruher ehemals wollte will "
+    "kidding lie doubt doubts guess whether deny denies refuse refuses claim claims assume assumes assuming allegedly "
+    "supposedly used formerly former previously ago ex wenn falls ob vielleicht wahrscheinlich fast bezweifle zweifle "
+    "vermute angeblich wunsche mochte wurde ware vergiss falsch fruher ehemals wollte will "
     "如 果 想 希 忘"
 )
 """Words that take something back, or say that it is not so, or no longer, or not yet."""

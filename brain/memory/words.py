@@ -28,6 +28,8 @@ _WORD_ASCII = re.compile(r"(?:(?<!\w)-(?=\d))?[a-z0-9]+(?:(?:[.@:]|(?<=\d)[,/-](
 """The same, faster, for text without other letters."""
 _HIDDEN_ASCII = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]+")
 _APOSTROPHE = re.compile(r"['’‘ʼ]")
+_IDIOM = re.compile(r"\b(?:anything but|nowhere near|far from)\b")
+"""What is a negation, and does not look like one."""
 _ORDINAL = regex.compile(r"^(\d+)(?:st|nd|rd|th)$")
 _FILLERS = regex.compile(
     r"用户|用戶|使用者|ユーザー|사용자|非常|でした|ました|である|です|ます|입니다|이에요|예요|습니다"
@@ -57,6 +59,7 @@ def words(text: str) -> tuple[str, ...]:
 def _words(text: str) -> tuple[str, ...]:
     if _APOSTROPHE.search(text):
         text = _NOT.sub(" not", _SHORTENED.sub(lambda short: _SHORT[short[1]], _OWNED.sub("", text)))
+    text = _IDIOM.sub("not", text)
     found = (_WORD_ASCII if text.isascii() else _WORD).findall(text)
     return tuple(_ORDINAL.sub(r"\1", word) if word[0].isdigit() else word for word in found)
 
@@ -166,10 +169,3 @@ class Wanted:
 
 def union(found: Iterable[int]) -> int:
     return reduce(or_, found, 0)
-
-
-def same(one: str, other: str) -> bool:
-    """Whether two texts say the same: the same words that tell something, and both or neither with a negation."""
-    first, second = content(one), content(other)
-    alike_words = not Known(first).missing(second) and not Known(second).missing(first)
-    return bool(first) and alike_words and negated(words(one)) == negated(words(other))
