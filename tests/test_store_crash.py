@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from stores import answered, asked, kept, said, turn
 
-from brain.errors import BadRequest
+from brain.errors import BadRequest, StoreError
 from brain.store import opened
 from brain.store.sqlite import SQLite
 
@@ -185,3 +185,40 @@ def test_who_starts_beside_another_leaves_its_turns_alone(tmp_path: Path) -> Non
             assert await said(store, "ada", "c") == [("runs", "done", "complete")]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("another", [False, True])
+def test_nothing_is_acknowledged_that_goes_into_a_file_that_is_gone(
+    tmp_path: Path, another: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("brain.store.sqlite.PROLONG_SECONDS", 0.01)
+    path = tmp_path / "brain.db"
+
+    async def main() -> None:
+        async with kept(path) as store:
+            record = await store.begin("ada", "c", asked("runs"), ())
+            path.unlink()
+            if another:
+                path.touch()
+            with pytest.raises(StoreError, match="deleted or moved"):
+                await store.end(record, answered("done"))
+            with pytest.raises(StoreError, match="deleted or moved"):
+                await store.begin("ada", "d", asked("runs"), ())
+            assert store.trouble == "What is kept was deleted or moved while it was in use; restart Brain."
+            await asyncio.sleep(0.1)
+
+    asyncio.run(main())
+    assert "deleted or moved" in caplog.text
+    assert str(path) not in caplog.text
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    path = tmp_path / "brain.db"
+    path.touch(0o644)
+
+    async def main() -> None:
+        async with kept(path) as store:
+            await turn(store, "ada", "c", "hello")
+
+    asyncio.run(main())
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -8,6 +8,7 @@ not supported.
 """
 
 import asyncio
+import logging
 import math
 import os
 import sqlite3
@@ -26,6 +27,8 @@ from brain.store.migrations import Strange, check, migrate
 
 if sys.platform != "win32":
     import fcntl
+
+log = logging.getLogger("brain")
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -75,6 +78,7 @@ class Database:
         self._shares: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
         self._closing = ExitStack()
         self._last = math.inf
+        self._file: os.stat_result | None = None
 
     async def open(self, alone: Work[None]) -> None:
         """Opens it, with its tables up to date.
@@ -160,11 +164,28 @@ class Database:
                 self._connections = [_prepared(self.path, stack, alone if is_alone else None)]
             if self.path is not None:
                 self._connections += [_reading(self.path, stack) for _ in self._threads[1:]]
+                self._file = self.path.stat()
             self._closing = stack.pop_all()
+
+    def check_place(self) -> None:
+        """Looks whether the file is still where it was opened: what is written to one that was deleted is lost.
+
+        Raises:
+            StoreError: when it is not.
+        """
+        if self.path is None or self._file is None:
+            return
+        try:
+            is_there = os.path.samestat(self.path.stat(), self._file)
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise StoreError("What is kept was deleted or moved while it was in use; restart Brain.")
 
     def _write(self, work: Work[T], durable: bool, until: float) -> T:
         with as_store_errors():
             db = self._connections[0]
+            self.check_place()
             db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._begin(db, until)
             with _ended(db):
@@ -259,6 +280,17 @@ def _make(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(FileNotFoundError):
+            if one.stat().st_mode & 0o077:
+                _close_to_others(one)
+
+
+def _close_to_others(path: Path) -> None:
+    try:
+        path.chmod(0o600)
+    except PermissionError:
+        log.warning("%s is open to others than its owner, and its rights cannot be changed", path)
 
 
 @contextmanager

@@ -82,6 +82,15 @@ class SQLite:
         """Lets nothing wait any longer than so many seconds for another process that writes: this one is to end."""
         self._database.hurry(seconds)
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be kept any more."""
+        try:
+            self._database.check_place()
+        except StoreError as error:
+            return error.message
+        return None
+
     # turns
 
     async def begin(
@@ -370,6 +379,7 @@ class SQLite:
                 log.warning("the store cannot note that turns run: %s", error)
 
     async def _renew(self, lease: Lease) -> None:
+        self._database.check_place()
         too_long = await self._database.read(lambda db: turns.any_too_long(db, lease))
         if lease.running or too_long:
             await self._database.write(partial(turns.prolong, lease=lease), durable=False)
