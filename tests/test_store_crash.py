@@ -213,12 +213,14 @@ def test_nothing_is_acknowledged_that_goes_into_a_file_that_is_gone(
 
 
 def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
-    path = tmp_path / "brain.db"
+    path, link = tmp_path / "brain.db", tmp_path / "link.db"
     path.touch(0o644)
+    link.symlink_to(tmp_path / "linked.db")
 
     async def main() -> None:
-        async with kept(path) as store:
-            await turn(store, "ada", "c", "hello")
+        for one in (path, link):
+            async with kept(one) as store:
+                await turn(store, "ada", "c", "hello")
 
     asyncio.run(main())
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert [one.stat().st_mode & 0o777 for one in (path, link)] == [0o600, 0o600]
