@@ -278,7 +278,8 @@ def _code(error: sqlite3.Error) -> int:
 def _make(path: Path) -> None:
     """Sees that the file is there, for its owner alone; SQLite gives the files beside it the same rights."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_CREAT | os.O_RDONLY, 0o600))  # also where a link leads
+    with suppress(FileExistsError):
+        os.close(os.open(path.resolve(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with suppress(FileNotFoundError):
             if one.stat().st_mode & 0o077:
