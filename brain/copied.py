@@ -8,6 +8,7 @@ from brain.blocks import harmless
 from brain.kept import Item
 from brain.messages import Called, Exchange, Message, Part, Said, Steered
 from brain.tools import callable_name
+from brain.unicode import seen
 
 
 def exchange(one: Exchange) -> Exchange:
@@ -25,8 +26,8 @@ def exchange(one: Exchange) -> Exchange:
 
 def item(one: Item) -> Item:
     """A fact or a memory, with what it said before."""
-    was = tuple(replace(former, text=harmless(former.text)) for former in one.was)
-    return replace(one, text=harmless(one.text), was=was)
+    was = tuple(replace(former, text=harmless(seen(former.text))) for former in one.was)
+    return replace(one, text=harmless(seen(one.text)), was=was)
 
 
 def _said(some: Iterable[Message]) -> tuple[Message, ...]:

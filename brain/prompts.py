@@ -11,6 +11,7 @@ from brain.blocks import harmless
 from brain.events import CallCode
 from brain.kept import NOTE_OPENS, Item
 from brain.specialist import Specialist
+from brain.unicode import seen
 
 CONTINUE = "Continue."
 NOBODY_TO_ASK = "it needs a person's approval, and nobody can be asked here; tell the user what to do by hand"
@@ -139,7 +140,7 @@ def clock_note(now: datetime, time_zone: str) -> str:
 
 def recalled(item: Item, most: int) -> str:
     """One fact or memory as a note tells it: what it is, of which day, and at most so many bytes of its text."""
-    text = " ".join(item.text.split())
+    text = " ".join(seen(item.text).split())
     if len(text.encode()) > most:
         text = text.encode()[:most].decode(errors="ignore").rpartition(" ")[0] + " …"
     strangers = ", in parts of strangers" if item.outside else ""

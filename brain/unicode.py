@@ -2,11 +2,35 @@
 
 import re
 
+import regex
+
 BLOCK_BYTES = 448
 """What is kept together of a text that grows: a block of it fits into what Python takes from pools of its own."""
 
 halved = re.compile("[\ud800-\udfff]").search
 """Finds a half of a character, high or low."""
+
+_JOINING = "".join(
+    rf"\p{{{script}}}"
+    for script in (
+        *("Arabic", "Syriac", "Mandaic", "Nko", "Mongolian", "Devanagari", "Bengali", "Gurmukhi", "Gujarati", "Oriya"),
+        *("Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Khmer", "Myanmar", "Tibetan", "Thai", "Lao"),
+    )
+)
+_PICTURE = r"\p{Extended_Pictographic}"
+_HIDDEN = regex.compile(
+    rf"((?<=[{_JOINING}])[\u200c\u200d]"
+    rf"|(?<=[{_PICTURE}\ufe0f\U0001f3fb-\U0001f3ff])\u200d(?={_PICTURE})|(?<=[{_PICTURE}0-9#*])\ufe0f)"
+    r"|[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}]"
+)
+"""Characters that nobody sees; in a group, those that join or part what they stand behind, or make a picture of it."""
+
+
+def seen(text: str) -> str:
+    """The text without characters that nobody sees, or that turn others round; a space for each that parts words."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _HIDDEN.sub(lambda hidden: hidden[1] or (" " if hidden[0].isspace() else ""), text)
 
 
 def joined(text: str) -> tuple[str, str]:

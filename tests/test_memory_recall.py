@@ -1,13 +1,18 @@
 """Which facts and memories belong to a question: what few words tell, in bounded time."""
 
+import asyncio
 import time
 
 import pytest
 from stores import NOON
 
-from brain.kept import Item
+from brain.kept import Item, Resting
 from brain.memory.items import CANDIDATES, QUESTION_LENGTH
-from brain.memory.recall import LETTERS_MOST, WORDS_MOST, Asked, Found, ranked
+from brain.memory.recall import LETTERS_MOST, WORDS_MOST, Asked, Found, chosen, note, ranked
+from brain.memory.resting import EXTRACT, memory_of
+from brain.messages import Exchange
+from brain.prompts import recalled
+from brain.store.exchanges import title_of
 
 ALIKE = [f"lik{a}{b}{c}" for a in "abcdefghij" for b in "abcdefghij" for c in "abcdefghijklmno"]
 
@@ -42,3 +47,24 @@ def test_no_question_takes_long(repeated: str, length: int) -> None:
     began = time.process_time()
     ranked(looked_up, Asked(text[:QUESTION_LENGTH]))
     assert time.process_time() - began < 0.05
+
+
+@pytest.mark.parametrize("tokens", [50, 100, 400, 1000])
+def test_a_note_keeps_to_its_budget_with_what_stands_between(tokens: int) -> None:
+    items = [memory("tea", f"m{n}") for n in range(500)]
+    told = note(chosen(items, [], tokens, ()), tokens)
+    longest = len(f"; {recalled(items[0], 100)}")
+    assert 4 * tokens - longest < len(told.encode()) <= 4 * tokens
+
+
+def test_nothing_that_nobody_sees_is_told() -> None:
+    assert recalled(memory("te\u202ea \U000e0041\x1b[31m"), 100) == 'memory of 2026-03-01: "tea [31m"'
+
+
+def test_no_title_and_no_summary_has_what_nobody_sees() -> None:
+    said = "I fly\u202e to \x1b]0;Oslo\x07 on\U000e0041 Monday"
+    assert title_of(said) == "I fly to ]0;Oslo on Monday"
+    exchange = Exchange(said, said=said)
+    made = asyncio.run(memory_of(Resting("ada", "c1", said, [exchange], None, 1), None, "m1", NOON))
+    assert made is not None
+    assert made.text == f"{EXTRACT}I fly to ]0;Oslo on Monday"

@@ -108,10 +108,11 @@ class Asked:
 def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:
     """Those that fit into the budget: what belongs to the question, then facts about the user, newest first."""
     room = tokens * BYTES_A_TOKEN - size(prompts.recall_note([]))
+    between = size(prompts.recall_note(["", ""])) - size(prompts.recall_note([]))
     fill = int(room * FILL_SHARE)
     taken: dict[str, Item] = {}
     for item, of_fill in (*((item, False) for item in relevant), *((item, True) for item in about_user)):
-        cost = size(prompts.recalled(item, _most(tokens)))
+        cost = size(prompts.recalled(item, _most(tokens))) + (between if taken else 0)
         known = item.id in taken or item.id in present or item.message_id in present
         if known or cost > (min(room, fill) if of_fill else room):
             continue

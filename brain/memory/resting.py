@@ -15,6 +15,7 @@ from brain.memory.words import content
 from brain.messages import Chunk, Exchange, Message
 from brain.sampling import UNSAID, Sampling
 from brain.scanner import Scanner
+from brain.unicode import seen
 from brain.usage import BYTES_A_TOKEN, size
 
 SUMMARY_SECONDS = 60.0
@@ -90,7 +91,7 @@ def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
 
 async def _written(resting: Resting, exchanges: Sequence[Exchange], model: Writer) -> str:
     said = _said(exchanges, int((model.context_tokens or CONTEXT_UNKNOWN) * BYTES_A_TOKEN * CONTEXT_SHARE))
-    request = prompts.summary_request(resting.title, resting.memory.text if resting.memory else "", said)
+    request = prompts.summary_request(seen(resting.title), resting.memory.text if resting.memory else "", said)
     messages = [Message("system", prompts.SUMMARY), Message("user", request)]
     async with asyncio.timeout(SUMMARY_SECONDS):
         text = await _answer(model.stream(messages, 0, Sampling(max_tokens=SUMMARY_TOKENS)))
@@ -122,12 +123,12 @@ async def _answer(stream: AsyncGenerator[Chunk, None]) -> str:
             if len(text) > 2 * SUMMARY_LENGTH:
                 break
     text += "".join(piece for piece in scanner.close() if isinstance(piece, str))
-    return _shortened(harmless(" ".join(text.split())), SUMMARY_LENGTH)
+    return harmless(_shortened(text, SUMMARY_LENGTH))
 
 
 def _shortened(text: str, most: int) -> str:
     """The beginning of a text in one line, up to the end of a word."""
-    line = " ".join(text[: 4 * most].split())
+    line = " ".join(seen(text[: 4 * most]).split())
     if len(line) <= most:
         return line
     cut = line[: most - 2]

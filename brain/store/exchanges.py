@@ -8,6 +8,7 @@ from brain.ask import Attachment
 from brain.messages import Exchange
 from brain.store import rows, words
 from brain.store.migrations import EXCHANGES
+from brain.unicode import seen
 
 TITLE_LENGTH = 60
 TITLE_LENGTH_MOST = 200
@@ -133,7 +134,7 @@ def entitle(db: sqlite3.Connection, conversation: int) -> None:
 
 def name(db: sqlite3.Connection, conversation: int, title: str) -> None:
     """Gives a conversation a title, of one line, by which it is found, too."""
-    line = " ".join(title.split())[:TITLE_LENGTH_MOST]
+    line = " ".join(seen(title).split())[:TITLE_LENGTH_MOST]
     terms = words.indexed(owner(user_of(db, conversation)), line)
     db.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
     db.execute("DELETE FROM said WHERE rowid = ?", (conversation << EXCHANGES,))
@@ -142,7 +143,7 @@ def name(db: sqlite3.Connection, conversation: int, title: str) -> None:
 
 def title_of(text: str) -> str:
     """The first words of a text, in one line."""
-    line = " ".join(text[: 4 * TITLE_LENGTH].split())
+    line = " ".join(seen(text[: 4 * TITLE_LENGTH]).split())
     if len(line) <= TITLE_LENGTH:
         return line
     whole, space, _ = line[:TITLE_LENGTH].rpartition(" ")
