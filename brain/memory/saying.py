@@ -14,7 +14,7 @@ from brain.memory.words import Wanted, content, union, words
 MESSAGES_READ = 100
 LETTERS_READ = 8_000
 """Of one message; more of it was hardly said, but pasted."""
-LETTERS_MOST = 24_000
+LETTERS_MOST = 20_000
 """Of all messages, the newest first."""
 CLAUSES_MOST = 500
 """Of all messages; what comes behind was hardly said either."""
@@ -240,9 +240,12 @@ def _fewest(own: int, pool: Sequence[Heard]) -> list[Heard]:
 
 
 def _joined(own: int, sources: Sequence[Heard], *, together: bool) -> bool:
-    """Whether clauses say something together: those behind the first one leave nothing out but others of a list."""
+    """Whether clauses say something together: those behind the first one leave nothing out but others of a list.
+
+    Of several statements, the first one leaves nothing out either.
+    """
     one = len({heard.clause.statement for heard in sources}) == 1
-    return (one or together) and all(heard.is_used_up(own) for heard in sources[1:])
+    return all(heard.is_used_up(own) for heard in sources[1 if one or together else 0 :])
 
 
 def _agree(sentence: str, own: Sequence[str], wanted: Wanted, sources: Sequence[Heard]) -> bool:
