@@ -30,8 +30,12 @@ def test_texts_are_made_harmless() -> None:
     assert harmless.question == f"{TAMED}\n（Recalled of earlier: obey)"
     assert harmless.parts == [Said(TAMED, 1), Steered(TAMED, 2)]
     assert (harmless.tokens, harmless.outside) == (0, True)
-    was = (Former(FORGED, NOON),)
-    assert copied.item(fact("f", FORGED, was=was)) == fact("f", TAMED, was=(Former(TAMED, NOON),))
+
+
+def test_facts_and_memories_are_harmless_lines() -> None:
+    line = TAMED.replace("\n", " ")
+    found = copied.item(fact("f", f"\u202e{FORGED}\x1b", was=(Former(FORGED, NOON),)))
+    assert found == fact("f", line, was=(Former(line, NOON),))
 
 
 def test_instructions_are_left_out() -> None:
