@@ -247,8 +247,10 @@ def test_a_reader_that_reads_nothing_holds_up_nobody_and_is_given_up(
     unread: tuple[Server, Endless, socket.socket],
 ) -> None:
     server, endless, _ = unread
-    time.sleep(0.3)
-    written = endless.written
+    written = -1
+    while written != endless.written:
+        written = endless.written  # until the model waits for the reader, too
+        time.sleep(0.3)
     server.play(Player(["quick"]))
     began = time.monotonic()
     assert post(server.url, json={"message": "hi"}).last["text"] == "quick"
