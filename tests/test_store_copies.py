@@ -14,7 +14,7 @@ from brain.errors import BadRequest
 from brain.events import Citation
 from brain.kept import Counts, Former, History
 from brain.messages import Called, Said, Steered
-from brain.store import room, taking
+from brain.store import room, spooling
 from brain.store.sqlite import SQLite
 
 
@@ -233,7 +233,7 @@ def test_too_much_is_not_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
         for name in ("LINE_MOST", "SPOOLED_MOST"):
             with monkeypatch.context() as patch:
-                patch.setattr(taking, name, 4_000)
+                patch.setattr(spooling, name, 4_000)
                 with pytest.raises(BadRequest) as caught:
                     await store.take_in("ada", [HEAD, C, large], copied)
                 assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")

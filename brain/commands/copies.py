@@ -19,8 +19,8 @@ from brain.errors import BadRequest, BrainError
 from brain.kept import Counts
 from brain.process import DONE, completed
 from brain.settings import Settings
+from brain.store.spooling import LINE_MOST
 from brain.store.sqlite import SQLite
-from brain.store.taking import LINE_MOST
 from brain.terminal import visible
 from brain.wire.bodies import encoded, loose
 

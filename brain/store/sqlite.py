@@ -18,7 +18,7 @@ from brain.ask import Attachment
 from brain.errors import BadRequest, StoreError
 from brain.kept import Category, Counts, Heading, History, Interaction, Item, Kind, Near, Record, Resting
 from brain.messages import Exchange
-from brain.store import conversations, copies, exams, exchanges, items, meaning, resting, taking, turns, users
+from brain.store import conversations, copies, exams, exchanges, items, meaning, resting, spooling, taking, turns, users
 from brain.store.database import Database
 from brain.store.leftovers import Leftovers
 from brain.store.meaning import Sketches
@@ -313,16 +313,16 @@ class SQLite:
             BadRequest: naming the record and its field.
         """
         left = threading.Event()
-        with SpooledTemporaryFile(taking.IN_MEMORY_MOST) as spooled:
-            await taking.spool(records, spooled)
+        with SpooledTemporaryFile(spooling.IN_MEMORY_MOST) as spooled:
+            await spooling.spool(records, spooled)
             spooled.seek(0)
-            lines = taking.until(left, spooled)
+            lines = spooling.until(left, spooled)
             taken = self._database.writing(lambda db: taking.take_in(db, user, lines, harmless))
             try:
                 return await asyncio.shield(taken)
             except asyncio.CancelledError:
                 left.set()
-                with suppress(taking.Left):
+                with suppress(spooling.Left):
                     await taken
                 raise
 

@@ -1,25 +1,21 @@
 """Wing: takes in what `copies.py` gave away, all of it or nothing. Nothing in it is trusted."""
 
-import asyncio
 import hashlib
 import re
 import sqlite3
-import threading
 from collections import Counter
-from collections.abc import AsyncIterable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import IO, Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import msgspec
 
 from brain.ask import Attachment
-from brain.errors import BadRequest
 from brain.kept import Counts, Item
 from brain.messages import Exchange, new_message_id
 from brain.store import exchanges, items, room, rows, turns, users
 from brain.store.copies import (
-    TOGETHER,
     VERSION,
     AnyRecord,
     ConversationRecord,
@@ -29,67 +25,13 @@ from brain.store.copies import (
     ItemRecord,
     Preferences,
 )
-
-IN_MEMORY_MOST = 16 * room.MIB
-SPOOLED_MOST = 2 * 1024 * room.MIB
-LINE_MOST = 24 * room.MIB
-"""Longer than any record: a file of a conversation has 16 MiB, in base64."""
+from brain.store.spooling import problem
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What the routes take for an id."""
 _ITEM_ID = re.compile(r"[a-z0-9]{1,64}")
 
-_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(AnyRecord).decode
-
-
-async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) -> None:
-    """Writes records down, so that no transaction has to wait for who sends them.
-
-    Raises:
-        BadRequest: for a record that is no JSON, or when there are too many.
-    """
-    number = 0
-    async for record in _each(records):
-        number += 1
-        if number % TOGETHER == 0:
-            await asyncio.sleep(0)
-        try:
-            line = _encode(record)
-        except (UnicodeEncodeError, RecursionError) as error:
-            raise _problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
-        if len(line) > LINE_MOST:
-            sentence = f"Record {number}: a record may have {LINE_MOST // room.MIB} MiB."
-            raise BadRequest(sentence, f"records[{number - 1}]", code="too_large", status=413)
-        if file.tell() + len(line) > SPOOLED_MOST:
-            sentence = f"Record {number}: no more than {SPOOLED_MOST // room.MIB} MiB can be taken in at once."
-            raise BadRequest(sentence, f"records[{number - 1}]", code="too_large", status=413)
-        file.write(line + b"\n")
-
-
-async def _each(records: AsyncIterable[Any] | Iterable[Any]) -> Any:
-    if isinstance(records, AsyncIterable):
-        async for record in records:
-            yield record
-    else:
-        for record in records:
-            yield record
-
-
-class Left(Exception):
-    """Nobody waits for it any more."""
-
-
-def until(left: threading.Event, lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines, as long as somebody waits for what becomes of them.
-
-    Raises:
-        Left: when nobody does.
-    """
-    for line in lines:
-        if left.is_set():
-            raise Left
-        yield line
 
 
 class Harmless(Protocol):
@@ -119,15 +61,10 @@ def _read(number: int, line: bytes) -> AnyRecord:
         record: AnyRecord = _decode(line)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
-        raise _problem(number, path.rstrip("`").lstrip("."), reason) from error
+        raise problem(number, path.rstrip("`").lstrip("."), reason) from error
     if number == 1 and not isinstance(record, Head):
-        raise _problem(number, "kind", 'the first record must be the head, {"kind": "brain", "version": 1}')
+        raise problem(number, "kind", 'the first record must be the head, {"kind": "brain", "version": 1}')
     return record
-
-
-def _problem(number: int, where: str, reason: str) -> BadRequest:
-    place = f"Record {number}, {where}" if where else f"Record {number}"
-    return BadRequest(f"{place}: {reason}.", f"records[{number - 1}]" + (f".{where}" if where else ""))
 
 
 @dataclass
@@ -295,7 +232,7 @@ class _Taking:
             self._refuse(where, "it must lie between 1970 and 2199, in UTC")
 
     def _refuse(self, where: str, reason: str) -> NoReturn:
-        raise _problem(self.number, where, reason)
+        raise problem(self.number, where, reason)
 
 
 def _own(given: str, fitting: re.Pattern[str]) -> str:

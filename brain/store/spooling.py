@@ -1,0 +1,74 @@
+"""Wing: what comes to be taken in, written down first, so that no transaction waits for who sends it."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterable, Iterable, Iterator
+from typing import IO, Any
+
+import msgspec
+
+from brain.errors import BadRequest
+from brain.store.copies import TOGETHER
+from brain.store.room import MIB
+
+IN_MEMORY_MOST = 16 * MIB
+SPOOLED_MOST = 2 * 1024 * MIB
+LINE_MOST = 24 * MIB
+"""Longer than any record: a file of a conversation has 16 MiB, in base64."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) -> None:
+    """Writes records down, so that no transaction has to wait for who sends them.
+
+    Raises:
+        BadRequest: for a record that is no JSON, or when there are too many.
+    """
+    number = 0
+    async for record in _each(records):
+        number += 1
+        if number % TOGETHER == 0:
+            await asyncio.sleep(0)
+        try:
+            line = _encode(record)
+        except (UnicodeEncodeError, RecursionError) as error:
+            raise problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
+        if len(line) > LINE_MOST:
+            sentence = f"Record {number}: a record may have {LINE_MOST // MIB} MiB."
+            raise BadRequest(sentence, f"records[{number - 1}]", code="too_large", status=413)
+        if file.tell() + len(line) > SPOOLED_MOST:
+            sentence = f"Record {number}: no more than {SPOOLED_MOST // MIB} MiB can be taken in at once."
+            raise BadRequest(sentence, f"records[{number - 1}]", code="too_large", status=413)
+        file.write(line + b"\n")
+
+
+async def _each(records: AsyncIterable[Any] | Iterable[Any]) -> Any:
+    if isinstance(records, AsyncIterable):
+        async for record in records:
+            yield record
+    else:
+        for record in records:
+            yield record
+
+
+class Left(Exception):
+    """Nobody waits for it any more."""
+
+
+def until(left: threading.Event, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines, as long as somebody waits for what becomes of them.
+
+    Raises:
+        Left: when nobody does.
+    """
+    for line in lines:
+        if left.is_set():
+            raise Left
+        yield line
+
+
+def problem(number: int, where: str, reason: str) -> BadRequest:
+    """What is wrong with a record, and where in it."""
+    place = f"Record {number}, {where}" if where else f"Record {number}"
+    return BadRequest(f"{place}: {reason}.", f"records[{number - 1}]" + (f".{where}" if where else ""))
