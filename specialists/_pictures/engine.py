@@ -31,10 +31,14 @@ def main() -> None:
     out = _own_stdout()
     _bounded()
     requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    bell, ring = os.pipe()
+    os.set_blocking(ring, False)
+    signal.set_wakeup_fd(ring)  # a lock would sleep on through a signal that came just before it was waited for
     signal.signal(signal.SIGTERM, _leave)
-    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    threading.Thread(target=_listen, args=(requests, ring), daemon=True).start()
     try:
         for _ in range(REQUESTS_MOST):
+            os.read(bell, 1)
             words, data = requests.get()
             write(out, *answer(words, bytes(data)))
             del data
@@ -98,10 +102,11 @@ def _exactly(stream: IO[bytes], size: int) -> bytearray:
     return data
 
 
-def _listen(requests: "queue.SimpleQueue[Message]") -> None:
+def _listen(requests: "queue.SimpleQueue[Message]", ring: int) -> None:
     with contextlib.suppress(EOFError, OSError), os.fdopen(0, "rb", buffering=0) as stdin:
         while True:
             requests.put(read(stdin))
+            os.write(ring, b"\0")
     if _has_own_group():
         os.killpg(0, signal.SIGKILL)  # with the program that it waits for, if it does
     os._exit(0)
