@@ -1,0 +1,70 @@
+// Ground: requests to the server. All other rooms ask here; a 401 lets the person sign in, and asks again.
+
+import { t } from "./texts.js";
+
+/** What the server refused, in its own words. */
+export class Refused extends Error {
+  /**
+   * @param {number} status
+   * @param {{ code?: string, message?: string, field?: string }} error
+   */
+  constructor(status, error) {
+    super(error.message ?? t("refused", { status }));
+    this.status = status;
+    this.code = error.code ?? "";
+    this.field = error.field ?? "";
+  }
+}
+
+/** The server was not reached. */
+export class Unreachable extends Error {
+  constructor() {
+    super(t("unreachable"));
+  }
+}
+
+/** @type {() => Promise<boolean>} */
+let signIn = async () => false;
+
+/**
+ * Who asks for the key when the server wants one: whether somebody signed in.
+ * @param {() => Promise<boolean>} asks
+ */
+export function signsIn(asks) {
+  signIn = asks;
+}
+
+/**
+ * @param {"GET" | "POST" | "PATCH" | "DELETE"} method
+ * @param {string} path relative to the page
+ * @param {unknown} [body] a FormData as it is, all else as JSON
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<any>} the JSON of the answer; null of an empty one
+ * @throws {Refused | Unreachable}
+ */
+export async function request(method, path, body, signal) {
+  for (;;) {
+    const response = await fetch(path, { method, ...sent(body), signal }).catch(unlessAborted);
+    if (response.status === 401 && await signIn()) continue;
+    if (!response.ok) throw new Refused(response.status, await errorIn(response));
+    return response.status === 204 ? null : response.json().catch(unlessAborted);
+  }
+}
+
+/** @param {unknown} body */
+function sent(body) {
+  if (body === undefined) return {};
+  if (body instanceof FormData) return { body };
+  return { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+}
+
+/** @param {Error} error @returns {never} */
+function unlessAborted(error) {
+  throw error.name === "AbortError" ? error : new Unreachable();
+}
+
+/** @param {Response} response */
+async function errorIn(response) {
+  const body = await response.json().catch(() => null);
+  return body?.error ?? {};
+}

@@ -1,0 +1,83 @@
+// Ground: what the page says, in the reader's language. To add one: a file beside texts/en.js, and its line here.
+
+import { en } from "../texts/en.js";
+
+/** @type {Record<string, Partial<typeof en>>} */
+const languages = { en };
+
+const language = navigator.languages.map((name) => name.split("-")[0]).find((name) => name in languages) ?? "en";
+const texts = { ...en, ...languages[language] };
+const plurals = new Intl.PluralRules(language);
+const numbers = new Intl.NumberFormat(language);
+
+/**
+ * A text with its places filled: `{name}` by `values.name`. One with several forms is chosen by `values.count`.
+ * @param {keyof typeof en} key
+ * @param {Record<string, string | number>} [values]
+ */
+export function t(key, values = {}) {
+  const found = texts[key];
+  const text = typeof found === "string" ? found : formOf(found, Number(values.count));
+  return text.replace(/\{(\w+)\}/g, (place, name) => written(values[name]) ?? place);
+}
+
+/**
+ * @param {Partial<Record<Intl.LDMLPluralRule, string>> & { other: string }} forms
+ * @param {number} count
+ */
+function formOf(forms, count) {
+  return forms[plurals.select(count)] ?? forms.other;
+}
+
+/** @param {string | number | undefined} value */
+function written(value) {
+  return typeof value === "number" ? numbers.format(value) : value;
+}
+
+/**
+ * Fills in what `index.html` leaves open.
+ * @param {ParentNode} [root]
+ */
+export function fill(root = document) {
+  document.documentElement.lang = language;
+  for (const [name, put] of Object.entries(places)) {
+    for (const node of root.querySelectorAll(`[data-${name}]`)) {
+      if (node instanceof HTMLElement) put(node, t(/** @type {keyof typeof en} */ (node.dataset[name])));
+    }
+  }
+}
+
+/** @type {Record<string, (node: HTMLElement, text: string) => void>} */
+const places = {
+  text: (node, text) => { node.textContent = text; },
+  placeholder: (node, text) => node.setAttribute("placeholder", text),
+  label: (node, text) => {
+    node.setAttribute("aria-label", text);
+    if (node instanceof HTMLButtonElement) node.title = text;
+  },
+};
+
+/**
+ * A time of day, or the day if it is another.
+ * @param {Date} time
+ */
+export function when(time) {
+  const today = time.toDateString() === new Date().toDateString();
+  return time.toLocaleString(language, today ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
+}
+
+/**
+ * How long something took, or takes.
+ * @param {number} ms
+ */
+export function span(ms) {
+  return ms < 1000 ? t("ms", { count: Math.round(ms) }) : t("seconds", { time: (ms / 1000).toFixed(1) });
+}
+
+/**
+ * @param {number} bytes
+ */
+export function size(bytes) {
+  if (bytes < 1024) return t("bytes", { count: bytes });
+  return bytes < 1048576 ? t("kib", { count: Math.ceil(bytes / 1024) }) : t("mib", { size: (bytes / 1048576).toFixed(1) });
+}
