@@ -29,12 +29,13 @@ from brain.events import (
     ToolCall,
 )
 from brain.messages import Called
+from brain.preview import shown
 from brain.prompts import HANDED_OVER, NOBODY_TO_ASK
 from brain.registry import Entry
 from brain.report import CallReport
 from brain.running import FAILED, Answer, Arguments, Failure, Outcome, prepare, run
 from brain.scanner import Call
-from brain.specialist import Context, Progress
+from brain.specialist import Progress, Result
 
 log = logging.getLogger("brain")
 
@@ -53,7 +54,10 @@ By = Literal["model", "auto"]
 
 @dataclass(slots=True)
 class _Open:
-    """A call that was taken on, until its outcome is known; `began` is set again when a person let it run."""
+    """A call that was taken on, until its outcome is known; `began` is set again when a person let it run.
+
+    `previewed` is done when it is known what a person is to be told of it.
+    """
 
     call_id: str
     name: str
@@ -72,6 +76,8 @@ class _Open:
     told: Progress | None = None
     told_at: float = 0.0
     approvals: Approvals | None = None
+    previewed: "asyncio.Future[None] | None" = None
+    preview: str | None = None
 
     def report(self, turn_began: float) -> CallReport:
         """How it stands with the call."""
@@ -86,6 +92,7 @@ class _Open:
             outcome=None if self.part is None else (self.part.outcome or "ok"),
             cached=self.cached,
             approval=None if self.approvals is None else self.approvals.of(self.call_id),
+            preview=self.preview,
         )
 
 
@@ -220,6 +227,7 @@ class Calls:
         elif not self._desk.must_ask(entry.specialist, params):
             self._begin(opened, entry, arguments, attachments)
         elif self._desk.ask.asks_person:
+            opened.previewed = asyncio.get_running_loop().create_future()
             self._spawn(opened, self._begin_if_approved(opened, entry, arguments, attachments))
         else:
             self._end(opened, Failure("declined", NOBODY_TO_ASK))
@@ -227,28 +235,56 @@ class Calls:
     async def _begin_if_approved(
         self, opened: _Open, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]
     ) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GATHERING_SECONDS):
-                await self._all_taken.wait()
+        preview = await self._preview(opened, entry, attachments)
+        if isinstance(preview, Failure):
+            self._end(opened, preview)
+            return
+        opened.preview = None if preview is None else shown(preview)
         opened.approvals = approvals = self._desk.approvals
         expires_at = approvals.open(opened.call_id)
-        self._events.put_nowait(ApprovalRequired(opened.call_id, opened.name, opened.params or {}, expires_at))
+        about = opened.call_id, opened.name, opened.params or {}
+        self._events.put_nowait(ApprovalRequired(*about, expires_at, opened.preview))
         try:
             approved = await approvals.decided(opened.call_id)
         finally:
             opened.began = time.monotonic()
         if approved:
-            self._begin(opened, entry, arguments, attachments)
+            self._begin(opened, entry, arguments, attachments, preview)
         else:
             self._end(opened, self._desk.failure("declined"))
 
-    def _begin(self, opened: _Open, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]) -> None:
+    async def _preview(self, opened: _Open, entry: Entry, attachments: Sequence[Attachment]) -> Result | Failure | None:
+        """What a call would do, once all calls of the pass have said it: a person is asked about them together."""
+        assert opened.previewed is not None
+        latest = asyncio.get_running_loop().time() + GATHERING_SECONDS
+        try:
+            preview = await self._desk.preview(entry, opened.params or {}, attachments)
+        finally:
+            opened.previewed.set_result(None)
+        if isinstance(preview, Failure):
+            return preview
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(latest):
+                await self._all_taken.wait()
+        pending = {one.previewed for one in self._open if one.previewed is not None and not one.previewed.done()}
+        if pending:
+            await asyncio.wait(pending)
+        return preview
+
+    def _begin(
+        self,
+        opened: _Open,
+        entry: Entry,
+        arguments: Arguments,
+        attachments: Sequence[Attachment],
+        approved: Result | None = None,
+    ) -> None:
         kept = self._desk.kept(entry, opened.params, attachments)
         if kept is not None:
             self._end(opened, kept, cached=True)
             return
         self._events.put_nowait(SpecialistStart(opened.call_id, opened.name, opened.params or {}, opened.by))
-        self._spawn(opened, self._answer(opened, entry, arguments, attachments))
+        self._spawn(opened, self._answer(opened, entry, arguments, attachments, approved))
 
     def _spawn(self, opened: _Open, work: Coroutine[Any, Any, None]) -> None:
         opened.task = asyncio.create_task(work, name=f"call {opened.name}")
@@ -262,11 +298,15 @@ class Calls:
             self._end(opened, FAILED)
 
     async def _answer(
-        self, opened: _Open, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]
+        self,
+        opened: _Open,
+        entry: Entry,
+        arguments: Arguments,
+        attachments: Sequence[Attachment],
+        approved: Result | None,
     ) -> None:
         seconds = self._desk.seconds_for(entry.specialist)
-        context = self._desk.context(entry, attachments, seconds)
-        provided = {**self._desk.registry.provided, **entry.provided, Context: context}
+        provided = self._desk.provided(entry, attachments, seconds, approved)
 
         def tell(progress: Progress) -> None:
             now = time.monotonic()

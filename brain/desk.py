@@ -16,11 +16,12 @@ from brain.ask import Ask, Attachment, Tool
 from brain.events import CallCode
 from brain.limits import Budget
 from brain.messages import Called, Exchange
+from brain.preview import SECONDS, preview
 from brain.registry import AnswerKey, Entry, Registry
 from brain.report import CallReport
-from brain.running import Answer, Failure, Outcome
+from brain.running import Answer, Failure, Outcome, Provided
 from brain.scanner import Call
-from brain.specialist import Context, MemoryView, ModelView, Specialist
+from brain.specialist import Context, MemoryView, ModelView, Result, Specialist
 
 KEPT_WHOLE = 65_536
 """Characters of an answer that is kept as it is."""
@@ -168,7 +169,23 @@ class Desk:
         files = tuple((a.id, a.name, len(a.data), hash(a.data)) for a in attachments)
         return self.ask.user, (identity(name, params), files, self.model.name, self.model.sees_images)
 
-    def context(self, entry: Entry, attachments: Sequence[Attachment], seconds: float) -> Context:
+    async def preview(
+        self, entry: Entry, params: Mapping[str, Any], attachments: Sequence[Attachment]
+    ) -> Result | Failure | None:
+        """What a call would do, for the person who is to approve it; a failure when it is refused unasked."""
+        seconds = min(SECONDS, self.registry.call_seconds, self.seconds_for(entry.specialist))
+        return await preview(entry.specialist, params, self.provided(entry, attachments, seconds), timeout=seconds)
+
+    def provided(
+        self, entry: Entry, attachments: Sequence[Attachment], seconds: float, approved: Result | None = None
+    ) -> Provided:
+        """What keyword-only parameters of a specialist are filled with in one call."""
+        context = self._context(entry, attachments, seconds, approved)
+        return {**self.registry.provided, **entry.provided, Context: context}
+
+    def _context(
+        self, entry: Entry, attachments: Sequence[Attachment], seconds: float, approved: Result | None
+    ) -> Context:
         """What surrounds one call."""
         return Context(
             user=self.ask.user,
@@ -181,6 +198,7 @@ class Desk:
             model=self.model,
             fetch=self.registry.fetch,
             memory=self.memory,
+            approved=approved,
         )
 
 

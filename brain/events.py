@@ -113,12 +113,16 @@ class SpecialistError:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequired:
-    """A call waits for a person to approve it, until `expires_at` (aware UTC); then it is declined."""
+    """A call waits for a person to approve it, until `expires_at` (aware UTC); then it is declined.
+
+    `text` says in a few plain lines what the call would do, where its specialist says so.
+    """
 
     call_id: str
     name: str
     params: Mapping[str, Any]
     expires_at: datetime
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,7 @@ class Registry(Mapping[str, Entry]):
         own = () if specialist.settings is None else (specialist.settings,)
         functions = {
             "": (specialist.injected, (*self.provided, *own, Context)),
+            "preview: ": (_injected(specialist.preview), (*self.provided, *own, Context)),
             "needs: ": (_injected(specialist.needs), own),
             "lifespan: ": (_injected(specialist.lifespan), own),
             "health: ": (_injected(specialist.health), (*own, Context)),

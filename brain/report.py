@@ -1,7 +1,7 @@
 """Ground: what happened in a turn, for those who look at it later: its page, the log, metrics and traces.
 
 Times are milliseconds since the turn began. No word of the user, the model or a specialist stands in it but the names
-and parameters of calls.
+and parameters of calls, and what those would do that a person was asked about.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,6 +38,7 @@ class CallReport:
     Attributes:
         by: whose it is: the model's, an attachment's (`auto`), or one that the client runs itself.
         approval: whether somebody was asked, and what came of it.
+        preview: what the person was told that it would do.
         ms: how long it took, without the wait for an approval.
     """
 
@@ -51,6 +52,7 @@ class CallReport:
     outcome: Literal["ok"] | CallCode | None
     cached: bool = False
     approval: Literal["asked", "approved", "declined", "expired"] | None = None
+    preview: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

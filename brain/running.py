@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -37,6 +37,7 @@ _given_up: dict[asyncio.Future[Any], str] = {}
 
 log = logging.getLogger("brain")
 
+T = TypeVar("T")
 OnProgress = Callable[[Progress], None]
 Provided = Mapping[type, Any]
 """What keyword-only parameters are filled with, by type."""
@@ -113,6 +114,19 @@ async def run(
 
     Returns within `LETTING_GO_SECONDS` of a cancellation, whatever the specialist does about it.
     """
+    return await bounded(specialist, arguments, provided, on_progress, _answer, timeout=timeout)
+
+
+async def bounded(
+    specialist: Specialist[..., Any],
+    arguments: Arguments,
+    provided: Provided,
+    on_progress: OnProgress,
+    read: Callable[[Any], T],
+    *,
+    timeout: float,
+) -> T | Failure:
+    """The same, with what is read of the value that the specialist's function returns; `read` may raise."""
     if list(_given_up.values()).count(specialist.name) >= GIVEN_UP_MOST:
         return BUSY
     injected = filled(specialist.injected, provided)
@@ -134,7 +148,7 @@ async def run(
     if not done_in_time:
         longest = f"{watch.seconds:g} second{'' if watch.seconds == 1 else 's'}"
         return Failure("timeout", f"it took longer than {longest}; ask for less, or go on without it")
-    return _outcome(specialist, task)
+    return _outcome(specialist, task, read)
 
 
 class _Watch:
@@ -212,9 +226,9 @@ async def _value(
     return last if value is None else value
 
 
-def _outcome(specialist: Specialist[..., Any], task: asyncio.Future[Any]) -> Outcome:
+def _outcome(specialist: Specialist[..., Any], task: asyncio.Future[Any], read: Callable[[Any], T]) -> T | Failure:
     try:
-        return _said(task)
+        return _said(task, read)
     except NoThread:
         log.warning("specialist %s: all its threads are taken by calls that were given up", specialist.name)
         return BUSY
@@ -223,23 +237,25 @@ def _outcome(specialist: Specialist[..., Any], task: asyncio.Future[Any]) -> Out
         return FAILED
 
 
-def _said(task: asyncio.Future[Any]) -> Outcome:
+def _said(task: asyncio.Future[Any], read: Callable[[Any], T]) -> T | Failure:
     try:
-        return _answer(task.result())
+        return read(task.result())
     except Refused as refusal:
-        return Failure("refused", _text(refusal.reason) if isinstance(refusal.reason, str) else "")
+        return Failure("refused", text_of(refusal.reason) if isinstance(refusal.reason, str) else "")
 
 
 def _answer(value: Any) -> Answer:
     if isinstance(value, Result):
         citations = tuple(_citation(c) for c in islice(value.citations, CITATIONS_MOST))
         more = _more(value.more) if value.more is not None else None
-        return Answer(_text(value.text), citations, more, None if value.outside is None else value.outside is not False)
+        return Answer(
+            text_of(value.text), citations, more, None if value.outside is None else value.outside is not False
+        )
     if isinstance(value, str):
-        return Answer(_text(value))
+        return Answer(text_of(value))
     if value is None:
         raise TypeError("it returned nothing")
-    return Answer(_text(msgspec.json.encode(value).decode()))
+    return Answer(text_of(msgspec.json.encode(value).decode()))
 
 
 def _more(said: Callable[[int], str]) -> Callable[[int], str]:
@@ -255,7 +271,7 @@ def _more(said: Callable[[int], str]) -> Callable[[int], str]:
     return more
 
 
-def _text(text: Any) -> str:
+def text_of(text: Any) -> str:
     """A string that is one and no subclass of a stranger's, whose methods could do anything later."""
     if not isinstance(text, str):
         raise TypeError(f"its text is a {type(text).__name__}")
@@ -270,12 +286,12 @@ def _citation(citation: Any) -> Citation:
 
 def _url(url: str | None) -> str | None:
     """An address that can be shown as a link; half of one would lead elsewhere."""
-    url = _text(url) if url else ""
+    url = text_of(url) if url else ""
     return url if url.startswith(("https://", "http://")) and len(url) <= _URL_LENGTH else None
 
 
 def _line(text: str) -> str:
-    return " ".join(_text(text).split())[:_CITATION_LENGTH]
+    return " ".join(text_of(text).split())[:_CITATION_LENGTH]
 
 
 def _tame(progress: Progress) -> Progress:
@@ -284,4 +300,4 @@ def _tame(progress: Progress) -> Progress:
         fraction = min(1.0, max(0.0, float(fraction)))
     else:
         fraction = None
-    return Progress(" ".join(_text(progress.text).split())[:_PROGRESS_LENGTH], fraction)
+    return Progress(" ".join(text_of(progress.text).split())[:_PROGRESS_LENGTH], fraction)

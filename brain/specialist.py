@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Preview = Callable[..., "Awaitable[str | Result | None] | str | Result | None"]
 Approval = Literal["never", "always"] | Callable[[Mapping[str, Any]], bool]
 
 
@@ -122,11 +123,21 @@ class MemoryView(Protocol):
             Refused: when the user did not say it.
         """
 
-    async def forget(self, which: str, words: str = "") -> Item:
-        """Removes a fact or a memory that is named as in `update`, and has these words; what it was.
+    async def meant(self, which: str, words: str = "") -> Item:
+        """The fact or memory that `forget` would remove, which stays.
 
         Raises:
-            Refused: as `update`.
+            Refused: as `forget`.
+        """
+
+    async def forget(self, which: str, words: str = "", approved: Item | None = None) -> Item:
+        """Removes a fact or a memory that is named as in `update`, and has these words; what it was.
+
+        Args:
+            approved: the one that a person was shown; no other is removed, and not if it says something else now.
+
+        Raises:
+            Refused: as `update`; when it is not the one that was approved.
         """
 
 
@@ -144,6 +155,7 @@ class Context:
         model: what the turn's model can do besides the turn.
         fetch: the guarded way to the web.
         memory: what is kept of the user; None where nothing is.
+        approved: what `preview` said of this call, which a person approved; None where it said nothing.
     """
 
     user: str | None
@@ -156,6 +168,7 @@ class Context:
     model: ModelView
     fetch: "Fetch"
     memory: MemoryView | None = None
+    approved: Result | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -168,6 +181,8 @@ class Options(TypedDict, total=False):
 
     timeout: seconds for a whole call (else CALL_SECONDS). idle_timeout: seconds without progress.
     requires_user: only for signed-in users. approval: `never`, `always`, or a function of the parameters.
+    preview: a function of the parameters that says in a few lines what the call would do, for the person who is to
+    approve it: a text, or a `Result`, which the call then has as `Context.approved`. `Refused` ends the call unasked.
     read_only: changes nothing anywhere, or a function of the parameters that says whether it does.
     outside: whether its results may hold the words of strangers (pages, files), as is assumed; behind them, a call that
     changes something and has an approval function is asked for.
@@ -177,13 +192,15 @@ class Options(TypedDict, total=False):
     needs: the extra of its package that it needs, or a function that says what is missing.
     health: a function that raises or returns what is wrong. lifespan: a context manager around the server's life.
     forget: a function of a user and the id of a conversation, or None: drops what the specialist keeps of that, or all.
-    Keyword-only parameters of these four are filled by type as well: with the settings, and for health a `Context`.
+    Keyword-only parameters of these four are filled by type as well: with the settings, and for health a `Context`;
+    those of preview like the specialist's own.
     """
 
     timeout: float
     idle_timeout: float
     requires_user: bool
     approval: Approval
+    preview: Preview
     read_only: bool | Callable[[Mapping[str, Any]], bool]
     outside: bool
     cache_seconds: float
@@ -219,6 +236,7 @@ class Specialist(Generic[P, R]):
     idle_timeout: float | None = None
     requires_user: bool = False
     approval: Approval = "never"
+    preview: Preview | None = None
     read_only: bool | Callable[[Mapping[str, Any]], bool] = False
     outside: bool = True
     cache_seconds: float = 0.0
@@ -332,6 +350,10 @@ def _made(
     approval = rest.get("approval", "never")
     if approval not in ("never", "always") and not callable(approval):
         raise RegistrationError("approval must be never, always, or a function of the parameters")
+    if "preview" in rest:
+        if approval == "never":
+            raise RegistrationError("preview is for calls that a person approves; give approval too")
+        _check_takes(rest["preview"], ({},), "preview must take the parameters as one mapping")
     for key in ("approval", "read_only"):
         if inspect.iscoroutinefunction(rest.get(key)):
             raise RegistrationError(f"{key} must be a plain function, which is not waited for")

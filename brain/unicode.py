@@ -33,6 +33,13 @@ def seen(text: str) -> str:
     return _HIDDEN.sub(lambda hidden: hidden[1] or (" " if hidden[0].isspace() else ""), text)
 
 
+def visible(text: str) -> str:
+    """The text with the number of each character that nobody sees, or that turns others round."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _HIDDEN.sub(lambda hidden: hidden[1] or f"\\u{{{ord(hidden[0]):x}}}", text)
+
+
 def joined(text: str) -> tuple[str, str]:
     """The text with pairs of halves joined, and lone ones replaced by U+FFFD.
 

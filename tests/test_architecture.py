@@ -17,8 +17,8 @@ FLOORS = {
     "Ground": "addresses alarm ask errors events http kept logs messages receiving report sampling settings spelling "
     "threads transport unicode webpage",
     "Wing": "fetching metrics models traces wire store",
-    "Core": "account blocks copied echo forgetting limits own_settings prompts question rates registry running scanner "
-    "schema sessions specialist stops syntax tools transcript usage",
+    "Core": "account blocks copied echo forgetting limits own_settings preview prompts question rates registry running "
+    "scanner schema sessions specialist stops syntax tools transcript usage",
     "Rooms": "approvals calls conversation desk engine filing held journal library memory passes thinker turn turns",
     "Roof": "app cli commands door house process protocol response routes serving terminal watch __main__",
 }

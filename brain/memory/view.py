@@ -18,6 +18,9 @@ NAMED_MOST = 5
 """So many of those that could be meant are named."""
 FOUND_MOST = 50
 """So many are looked through for those of one category."""
+_CHANGED = (
+    "what is kept was changed after the user approved this: look at it again, then ask again if it is still right"
+)
 _NO_FACT = "give the fact as text, in one sentence and the user's own words"
 
 
@@ -88,13 +91,19 @@ class UserMemory:
             await self._put(item)
             return item
 
-    async def forget(self, which: str, words: str = "") -> Item:
+    async def meant(self, which: str, words: str = "") -> Item:
+        item = await self._one(which, ALL)
+        if not _with_all([item], Wanted(content(words))):
+            raise Refused(f"{_told(item)} does not say that; give its own words, or the id of what says it")
+        if not item.mutable:
+            raise Refused(f"{_told(item)} is immutable; only the user can remove it, by hand")
+        return item
+
+    async def forget(self, which: str, words: str = "", approved: Item | None = None) -> Item:
         async with self._items.writing(self._user):
-            item = await self._one(which, ALL)
-            if not _with_all([item], Wanted(content(words))):
-                raise Refused(f"{_told(item)} does not say that; give its own words, or the id of what says it")
-            if not item.mutable:
-                raise Refused(f"{_told(item)} is immutable; only the user can remove it, by hand")
+            item = await self.meant(which, words)
+            if approved is not None and (item.id, item.text) != (approved.id, approved.text):
+                raise Refused(_CHANGED)
             await self._items.erase(self._user, item.id)
             return item
 
