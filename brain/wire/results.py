@@ -46,11 +46,13 @@ class Written:
             f"curl -X POST {self.turn_url}/approvals/{event.call_id} {key}"
             """-H 'Content-Type: application/json' -d '{"approve": true}'"""
         )
+        would = f"{event.name} would do this: {_in_line(event.text)}. " if event.text else ""
         shown, is_cut = params_shown(event.params, PARAMS_SHOWN)
+        params = _span(_TAG.sub(_TAG_IN_JSON, shown))
         whole = f" This is cut, not all that you would approve; to see the whole: `curl {key}{self.turn_url}`."
         return (
-            f"{event.name} would be called with {_span(_TAG.sub(_TAG_IN_JSON, shown))} and waits for your approval "
-            f"until {event.expires_at:%H:%M:%S} UTC.{whole if is_cut else ''} To approve it: {_span(command)}; "
+            f"{would}{event.name} would be called with {params} and waits for your approval until "
+            f"{event.expires_at:%H:%M:%S} UTC.{whole if is_cut else ''} To approve it: {_span(command)}; "
             "to decline, say false."
         )
 
@@ -82,6 +84,10 @@ def _fenced(text: str) -> str:
 def _span(text: str) -> str:
     ticks = "`" * (_longest(text) + 1)
     return f"{ticks} {text} {ticks}" if len(ticks) > 1 else f"`{text}`"
+
+
+def _in_line(text: str) -> str:
+    return _span(_without_tags(" ".join(text.split())))
 
 
 def _listed(citation: Citation) -> str:

@@ -191,11 +191,12 @@ class Encoder:
         """Its id tells with which call of which turn to go on, and behind which event."""
         call_id = self._name(event.call_id)
         shown, is_cut = params_shown(event.params, ASKED_LENGTH)
+        would = "" if event.text is None else f"{event.text}\n\n"
         whole = f" This is cut; the whole stands in the tool call, and at GET /v1/turns/{self._turn_id}."
         return {
             "id": f"{call_id}.{self._number}",
             "reason": "tool_call",
-            "message": f"May {event.name} be called with {shown}?{whole if is_cut else ''}",
+            "message": f"{would}May {event.name} be called with {shown}?{whole if is_cut else ''}",
             "toolCallId": call_id,
             "responseSchema": _ANSWER_SCHEMA,
             "expiresAt": event.expires_at.isoformat().replace("+00:00", "Z"),

@@ -227,6 +227,8 @@ class Encoder:
         if self._version == 5:
             return before + self._approval(event, "asked")
         call_id = self._id(event.call_id)
+        if event.text is not None:
+            before += _frame(type="data-preview", id=call_id, data={"toolCallId": call_id, "text": event.text})
         return before + _frame(type="tool-approval-request", approvalId=call_id, toolCallId=call_id)
 
     def _decided(self, call_id: str, *, approved: bool) -> bytes:
@@ -247,6 +249,7 @@ class Encoder:
             "params": event.params,
             "expiresAt": event.expires_at.isoformat(),
             "state": state,
+            **({} if event.text is None else {"text": event.text}),
         }
         return _frame(type="data-approval", id=self._id(event.call_id), data=data)
 
