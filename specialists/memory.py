@@ -58,9 +58,20 @@ def needs_approval(params: Mapping[str, Any]) -> bool:
     return operation_of(params) == "forget" and bool(str(params.get("text") or "").strip())
 
 
+async def preview(params: Mapping[str, Any], *, context: Context) -> Result | None:
+    """Of what is to be forgotten, its own words; what is to be kept stands in the parameters."""
+    if context.memory is None or not needs_approval(params):
+        return None
+    which, words = _to_forget(str(params.get("id") or "").strip(), str(params["text"]).strip())
+    item = await context.memory.meant(which, words)
+    kind = "fact" if item.kind == "fact" else "memory of a conversation"
+    return Result(f"Forget this {kind}, of {item.updated:%Y-%m-%d}:\n{item.text}", data=item)
+
+
 @specialist(
     requires_user=True,
     approval=needs_approval,
+    preview=preview,
     read_only=reads,
     outside=False,  # but for memories of conversations in which strangers' words stood
     timeout=10,
@@ -124,6 +135,7 @@ class _Call:
     ) -> None:
         assert context.memory is not None
         self.memory = context.memory
+        self.approved = context.approved
         self.message = context.message.strip()
         self.text, self.category, self.which, self.n, self.immutable = text, category, which, n, immutable
         self.guessed = guessed
@@ -157,8 +169,15 @@ async def _store(call: _Call) -> Result:
 
 
 async def _forget(call: _Call) -> Result:
-    words = _FORGET.sub("", call.wanted("forget"), count=1)  # also beside an id: who approves is to read what goes
-    return Result(f"Forgotten: {_line(await call.memory.forget(call.which or words, words))}")
+    which, words = _to_forget(call.which, call.wanted("forget"))
+    item = await call.memory.forget(which, words, call.approved.data if call.approved else None)
+    return Result(f"Forgotten: {_line(item)}")
+
+
+def _to_forget(which: str, text: str) -> tuple[str, str]:
+    """What is meant, and words that it must have, also beside an id: a model may mix up ids."""
+    words = _FORGET.sub("", text, count=1)
+    return which or words, words
 
 
 async def _facts(call: _Call) -> Result:
