@@ -58,3 +58,17 @@ export function button(label, act, look = {}) {
   }
   return node;
 }
+
+/**
+ * Lets a node have these children, and moves only those that stand elsewhere; the focus stays where it is.
+ * @param {Element} parent
+ * @param {Element[]} children
+ */
+export function arrange(parent, children) {
+  const focused = document.activeElement;
+  children.forEach((child, n) => {
+    if (parent.children[n] !== child) parent.insertBefore(child, parent.children[n] ?? null);
+  });
+  while (parent.children.length > children.length) parent.lastElementChild?.remove();
+  if (focused instanceof HTMLElement && focused !== document.activeElement && focused.isConnected) focused.focus();
+}

@@ -23,6 +23,15 @@ export class Unreachable extends Error {
   }
 }
 
+/**
+ * What to tell a person of an error. Those that are not of a request are thrown on.
+ * @param {unknown} error
+ */
+export function told(error) {
+  if (error instanceof Refused || error instanceof Unreachable) return error.message;
+  throw error;
+}
+
 /** @type {() => Promise<boolean>} */
 let signIn = async () => false;
 
@@ -45,7 +54,7 @@ export function signsIn(asks) {
 export async function request(method, path, body, signal) {
   for (;;) {
     const response = await fetch(path, { method, ...sent(body), signal }).catch(unlessAborted);
-    if (response.status === 401 && await signIn()) continue;
+    if (response.status === 401 && path !== "v1/session" && await signIn()) continue;
     if (!response.ok) throw new Refused(response.status, await errorIn(response));
     return response.status === 204 ? null : response.json().catch(unlessAborted);
   }

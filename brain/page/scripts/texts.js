@@ -67,6 +67,25 @@ export function when(time) {
 }
 
 /**
+ * @param {Date} time
+ */
+export function day(time) {
+  return time.toLocaleDateString(language, { dateStyle: "medium" });
+}
+
+/**
+ * The part of a list in which something of this time stands: today, yesterday, or its month.
+ * @param {Date} time
+ */
+export function period(time) {
+  const yesterday = new Date();
+  yesterday.setDate(yesterday.getDate() - 1);
+  if (time.toDateString() === new Date().toDateString()) return t("today");
+  if (time.toDateString() === yesterday.toDateString()) return t("yesterday");
+  return time.toLocaleDateString(language, { month: "long", year: "numeric" });
+}
+
+/**
  * How long something took, or takes.
  * @param {number} ms
  */

@@ -1,5 +1,8 @@
-// Ground: the chosen colours, before anything is painted. A classic script: a module would come too late.
+// Ground: colours and frame as they were chosen, before anything is painted. A classic script: a module would come too late.
 "use strict";
 
-const chosen = localStorage.getItem("theme");
+const chosen = localStorage.getItem("brain.theme");
 if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+if (matchMedia("(min-width: 48.01rem)").matches && localStorage.getItem("brain.history") !== "hidden") {
+  document.documentElement.classList.add("with-history");
+}
