@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = {
     "Ground": "addresses alarm ask errors events http kept logs messages receiving report sampling settings spelling "
     "threads transport unicode webpage",
-    "Wing": "fetching metrics models traces wire store",
+    "Wing": "fetching metrics models rendering traces wire store",
     "Core": "account blocks copied echo forgetting limits own_settings preview prompts question rates registry running "
     "scanner schema sessions specialist stops syntax tools transcript usage",
     "Rooms": "approvals calls conversation desk engine filing held journal library memory passes thinker turn turns",
@@ -43,6 +43,9 @@ OWNERS = {
     "jsonschema": {"brain.schema", "brain.specialist"},
     "prometheus_client": {"brain.metrics"},
     "opentelemetry": {"brain.traces"},
+    "markdown_it": {"brain.rendering"},
+    "nh3": {"brain.rendering"},
+    "pygments": {"brain.rendering"},
 }
 """Packages that only these modules, and the routes together, may import, so that each is a change of few files."""
 
