@@ -16,7 +16,20 @@ from brain.door import Cors, Guard, Keys, refusal
 from brain.errors import BadRequest, StoreError
 from brain.house import House
 from brain.registry import Registry
-from brain.routes import about, ag_ui, ai_sdk, chat, conversations, memory, metrics, ollama, openai, session, turns
+from brain.routes import (
+    about,
+    ag_ui,
+    ai_sdk,
+    chat,
+    conversations,
+    memory,
+    metrics,
+    ollama,
+    openai,
+    page,
+    session,
+    turns,
+)
 from brain.sessions import Keyring
 from brain.settings import Settings, read
 
@@ -74,7 +87,10 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
     cors = Middleware(Cors, settings=settings)
     app = Starlette(
         routes=[
-            Route("/", about.page),
+            Route("/", page.index),
+            Route("/page/start", page.start),
+            Route("/page/markdown", page.markdown, methods=["POST"]),
+            Route("/page/{file:path}", page.file),
             Route("/v1/chat/stream", chat.ChatStream(), methods=["GET", "POST"]),
             Route("/v1/turns", turns.create, methods=["POST"]),
             Route("/v1/turns/{id}", turns.show),
@@ -84,6 +100,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
             Route("/v1/turns/{id}/approvals/{call_id}", turns.approve, methods=["POST"]),
             Route("/v1/conversations", conversations.conversations),
             Route("/v1/conversations/{id}", conversations.Conversation),
+            Route("/v1/conversations/{id}/files/{number}", conversations.file),
             Route("/v1/memory", memory.Items),
             Route("/v1/memory/{id}", memory.Item),
             Route("/v1/chat/completions", openai.ChatCompletions(), methods=["POST"]),

@@ -21,6 +21,9 @@ from brain.unicode import well_formed
 from brain.wire import ag_ui, ai_sdk, ollama, openai
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")
+OPEN_FOLDER = "/page/"
+"""The page's files, but for what it asks the server in there."""
+PAGE_CALLS = ("/page/start", "/page/markdown")
 SESSION_PATH = "/v1/session"
 STARTED_BY_GET = ("/v1/chat/stream",)
 COOKIE = "brain_session"
@@ -276,7 +279,11 @@ def _path(scope: Scope) -> str:
 
 
 def _is_guarded(scope: Scope) -> bool:
-    return scope["type"] == "http" and _path(scope) not in OPEN_PATHS
+    return scope["type"] == "http" and not _is_open(_path(scope))
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or (path.startswith(OPEN_FOLDER) and path not in PAGE_CALLS)
 
 
 def _opens_session(scope: Scope) -> bool:

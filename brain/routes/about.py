@@ -1,14 +1,9 @@
-"""Roof: what Brain says of itself: its page, its specialists, its health."""
-
-import base64
-import hashlib
-import re
-from importlib.resources import files
+"""Roof: what Brain says of itself: its specialists, its health."""
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
-from brain.door import SAFE_HEADERS, Answer
+from brain.door import Answer
 from brain.models import trouble_of
 from brain.routes.incoming import house_of
 
@@ -23,23 +18,6 @@ async def specialists(request: Request) -> Response:
         if house.registry.allowed(name) and (own is None or name in own)
     ]
     return Answer({"specialists": allowed})
-
-
-async def page(request: Request) -> Response:
-    """`GET /`: the chat page, which may load nothing and talk to nobody else."""
-    html = files("brain").joinpath("page.html").read_text("utf-8")
-    return HTMLResponse(html, headers={**SAFE_HEADERS, "Content-Security-Policy": _policy(html)})
-
-
-def _policy(html: str) -> str:
-    def digest(tag: str) -> str:
-        bodies = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
-        return " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(b.encode()).digest()).decode()}'" for b in bodies)
-
-    return (
-        f"default-src 'none'; script-src {digest('script')}; style-src {digest('style')}; connect-src 'self'; "
-        "img-src blob: data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
 
 
 async def healthz(request: Request) -> Response:

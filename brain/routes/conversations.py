@@ -1,17 +1,21 @@
 """Roof: the conversations of a user, as they see them: listed, opened, given titles, deleted."""
 
+import hashlib
 from collections.abc import Mapping
+from urllib.parse import quote
 
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
 
+from brain.ask import Attachment, sniff
 from brain.conversation import weight
-from brain.door import UNKEPT, Answer
+from brain.door import SAFE_HEADERS, UNKEPT, Answer
 from brain.errors import BadRequest
 from brain.house import House
 from brain.routes.chat import single
 from brain.routes.incoming import house_of, kind, large, limited, user_of
+from brain.unicode import seen
 from brain.wire import native
 from brain.wire.native import kept, wanted
 
@@ -23,6 +27,11 @@ async def conversations(request: Request) -> Response:
         user_of(request) or "", words=asked.words, before=asked.before, limit=asked.limit + 1
     )
     return Answer(kept.listed(found, asked.limit))
+
+
+FILE_DIGITS = 9
+SHOWN_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""What a browser may show where it is; all else it saves. A picture in SVG is a page with scripts."""
 
 
 class Conversation(HTTPEndpoint):
@@ -55,6 +64,41 @@ class Conversation(HTTPEndpoint):
         if not await house.delete(user, conversation_id):
             raise _unknown()
         return Response(status_code=204, headers=UNKEPT)
+
+
+async def file(request: Request) -> Response:
+    """`GET /v1/conversations/{id}/files/{n}`: what was attached, as it came.
+
+    A browser asks again each time, and sends what it has: a number can become another file's when a question whose
+    answer failed is asked anew.
+    """
+    house, user, conversation_id = _named(request)
+    number: str = request.path_params["number"]
+    known = number.isascii() and number.isdecimal() and len(number) <= FILE_DIGITS
+    found = await house.store.file(user, conversation_id, int(number)) if known else None
+    if found is None:
+        raise BadRequest("There is no such file.", code="not_found", status=404)
+    tag = await large(len(found.data), lambda: f'"{hashlib.blake2b(found.data, digest_size=16).hexdigest()}"')
+    headers = {**_of_file(found), "ETag": tag}
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(found.data, headers=headers)
+
+
+def _of_file(found: Attachment) -> Mapping[str, str]:
+    """The head of an answer that is a file: its content decides what it is, not what the client called it."""
+    media_type = sniff(found.data, "")
+    shown = media_type in SHOWN_TYPES
+    name = seen(found.name)
+    plain = "".join(one if (one.isascii() and one.isalnum()) or one in "._- " else "_" for one in name)
+    where = "inline" if shown else "attachment"
+    return {
+        **SAFE_HEADERS,
+        "Content-Type": media_type if shown else "application/octet-stream",
+        "Content-Disposition": f"{where}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+        "Cache-Control": "private, no-cache",
+    }
 
 
 def query(request: Request) -> Mapping[str, str]:

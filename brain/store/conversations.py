@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from brain.ask import Source
+from brain.ask import Attachment, Source
 from brain.errors import BadRequest
 from brain.kept import File, Heading, History, Interaction
 from brain.messages import Exchange
@@ -97,6 +97,14 @@ def _page(db: sqlite3.Connection, first: int, end: int, limit: int, now: int) ->
         newest.append(row)
         size += length
     return newest, size
+
+
+def file(db: sqlite3.Connection, user: str, conversation_id: str, number: int) -> Attachment | None:
+    """A file of a conversation, by its id."""
+    row = _row(db, user, conversation_id)
+    query = "SELECT id, name, type, data FROM file WHERE conversation = ? AND id = ?"
+    found = None if row is None else db.execute(query, (row[0], number)).fetchone()
+    return None if found is None else Attachment(*found)
 
 
 def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, now: int) -> Heading | None:

@@ -182,6 +182,10 @@ class SQLite:
             lambda db: conversations.opened(db, user, conversation_id, before, limit, self._now()), user=user
         )
 
+    async def file(self, user: str, conversation_id: str, number: int) -> Attachment | None:
+        """A file of one of them, by its id."""
+        return await self._database.read(lambda db: conversations.file(db, user, conversation_id, number), user=user, aside=True)
+
     async def rename(self, user: str, conversation_id: str, title: str) -> Heading | None:
         """Gives one of them a title, which stays."""
         return await self._database.write(

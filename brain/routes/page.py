@@ -1,0 +1,132 @@
+"""Roof: the chat page: its files, what it shows first, and Markdown as HTML for it."""
+
+from importlib.metadata import version as version_of
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from brain.door import SAFE_HEADERS, Answer
+from brain.errors import BadRequest
+from brain.house import House
+from brain.models import Opened
+from brain.rendering import Block, blocks
+from brain.routes.incoming import house_of, kind, large, limited, user_of
+from brain.sessions import Keyring
+from brain.wire.attaching import ATTACHMENT_BYTES, ATTACHMENTS_MOST
+from brain.wire.bodies import BODY_BYTES, decoded, encoded
+from brain.wire.native import MESSAGE_LENGTH
+
+MARKDOWN_BYTES = 512 * 1024
+MARKDOWN_TEXTS = 200
+MARKDOWN_COST = 32
+"""Rendering takes so many times as long as reading the same: so much less of it is done between others' tokens."""
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+"""Said here, since the machine's own table may have others, by which no browser runs a script."""
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "trusted-types brain"
+)
+_files = StaticFiles(packages=[("brain", "page")])
+
+
+class SentTexts(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /page/markdown`."""
+
+    texts: list[str]
+    open: bool = False
+
+
+async def index(request: Request) -> Response:
+    """`GET /`: the page, which may load nothing and talk to nobody else."""
+    return await _file("index.html", request)
+
+
+async def file(request: Request) -> Response:
+    """`GET /page/{file}`: what belongs to it; not its HTML, whose addresses hold for `/`."""
+    name: str = request.path_params["file"]
+    if name.endswith(".html"):
+        raise HTTPException(404)
+    return await _file(name, request)
+
+
+async def _file(name: str, request: Request) -> Response:
+    media_type = _TYPES.get(PurePath(name).suffix)
+    if media_type is None:
+        raise HTTPException(404)
+    response = await _files.get_response(name, request.scope)
+    response.headers.update({**SAFE_HEADERS, "Cache-Control": "no-cache", "Content-Type": media_type})
+    if name.endswith((".html", ".svg")):
+        response.headers["Content-Security-Policy"] = _POLICY
+    return response
+
+
+async def start(request: Request) -> Response:
+    """`GET /page/start`: who is signed in, and what they may send and choose."""
+    keyring = request.app.state.keyring
+    assert isinstance(keyring, Keyring)
+    return Answer(
+        {
+            "user": user_of(request),
+            "keys": bool(keyring),
+            "models": _models(house_of(request)),
+            "limits": {
+                "files": ATTACHMENTS_MOST,
+                "file_bytes": ATTACHMENT_BYTES,
+                "body_bytes": BODY_BYTES,
+                "message_characters": MESSAGE_LENGTH,
+                "markdown_texts": MARKDOWN_TEXTS,
+                "markdown_bytes": MARKDOWN_BYTES,
+            },
+            "version": version_of("brain-sse"),
+        }
+    )
+
+
+def _models(house: House) -> list[dict[str, Any]]:
+    """Those on offer, by the names that a turn is asked with."""
+    return [
+        {
+            "name": _name(house, wanted, one),
+            "stand_in": one.model.stand_in,
+            "sees_images": one.model.sees_images,
+            "default": place == 0,
+        }
+        for place, (wanted, one) in enumerate(zip(house.settings.model, house.models, strict=True))
+    ]
+
+
+def _name(house: House, wanted: str, one: Opened) -> str:
+    """Its own name, or as it was configured where another has the same."""
+    return one.model.name if house.model(one.model.name) is one.model else wanted
+
+
+async def markdown(request: Request) -> Response:
+    """`POST /page/markdown`: texts as HTML, block by block. For the page alone: it may change with every version."""
+    if kind(request) != "application/json":
+        raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
+    body = await limited(request, MARKDOWN_BYTES).body()
+    return Answer(await large(len(body) * MARKDOWN_COST, lambda: _rendered(body)))
+
+
+def _rendered(body: bytes) -> bytes:
+    sent = decoded(body, SentTexts)
+    if len(sent.texts) > MARKDOWN_TEXTS:
+        message = f"At most {MARKDOWN_TEXTS} texts at once."
+        raise BadRequest(message, "texts", code="too_large", status=413)
+    return encoded({"texts": [[_plain(block) for block in blocks(text, still_open=sent.open)] for text in sent.texts]})
+
+
+def _plain(block: Block) -> dict[str, Any]:
+    return {"html": block.html, "end": block.end}
