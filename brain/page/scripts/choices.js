@@ -1,11 +1,28 @@
 // Room: what a person chooses for their questions: the model, the specialists that may be asked, what is recalled.
 
-/** @type {Map<string, import("./types.js").Model>} */
-const models = new Map();
+import { find, make } from "./dom.js";
+import { kept, keptHere } from "./keeping.js";
+import { allowed, startSpecialists } from "./specialists.js";
+import { t } from "./texts.js";
+
+/** @typedef {import("./types.js").Model} Model */
+
+const select = find("model", HTMLSelectElement), standIn = find("stand-in", HTMLParagraphElement);
+
+/** @type {Model[]} */
+let models = [];
 
 /** @param {import("./types.js").Start} start */
 export function startChoices(start) {
-  for (const model of start.models) models.set(model.name, model);
+  models = start.models;
+  select.replaceChildren(...models.map(option));
+  select.value = (modelNamed(kept.get("model") ?? "") ?? usual())?.name ?? "";
+  select.onchange = () => {
+    kept.put("model", select.value === usual()?.name ? null : select.value);
+    show();
+  };
+  show();
+  startSpecialists();
 }
 
 /**
@@ -13,13 +30,47 @@ export function startChoices(start) {
  * @returns {{ model?: string, specialists?: string[], memory?: boolean }}
  */
 export function chosen() {
-  return {};
+  const specialists = allowed();
+  return {
+    ...(select.value === usual()?.name ? {} : { model: select.value }),
+    ...(specialists ? { specialists } : {}),
+    ...(leavesMemoryOut() ? { memory: false } : {}),
+  };
 }
 
 /**
  * @param {string} name
- * @returns {import("./types.js").Model | undefined} undefined for one that the server does not offer any more
+ * @returns {Model | undefined} undefined for one that the server does not offer any more
  */
 export function modelNamed(name) {
-  return models.get(name);
+  return models.find((model) => model.name === name);
+}
+
+/** Whether questions of this window do without what is remembered. */
+export function leavesMemoryOut() {
+  return keptHere.get("memory") === "out";
+}
+
+/** @param {boolean} out */
+export function leaveMemoryOut(out) {
+  keptHere.put("memory", out ? "out" : null);
+}
+
+/** The model that answers when none is named. */
+function usual() {
+  return models.find((model) => model.default);
+}
+
+/** @param {Model} model */
+function option(model) {
+  const node = make("option", "", model.stand_in ? t("standInModel", { name: model.name }) : model.name);
+  node.value = model.name;
+  return node;
+}
+
+function show() {
+  const model = modelNamed(select.value);
+  standIn.hidden = !model?.stand_in;
+  standIn.textContent = model?.stand_in ? t("standIn", { name: model.name }) : "";
+  select.title = model?.name ?? "";
 }

@@ -1,4 +1,189 @@
-// Room: where a message is written.
+// Room: where a message is written, sent, put into an answer that is being written, or written anew.
+
+import { add, attached, put, startAttachments, take } from "./attachments.js";
+import { conversation } from "./conversation.js";
+import { button, find, make } from "./dom.js";
+import { keptHere } from "./keeping.js";
+import { enterSends, settings } from "./settings.js";
+import { commandKey } from "./shortcuts.js";
+import { t } from "./texts.js";
+
+/** @typedef {import("./types.js").Attached} Attached */
+
+const form = find("composer", HTMLFormElement), box = find("box", HTMLTextAreaElement);
+const problem = find("problem", HTMLParagraphElement), hint = find("hint", HTMLSpanElement);
+const send = find("send", HTMLButtonElement), stop = find("stop", HTMLButtonElement);
+const steer = find("steer", HTMLButtonElement);
+const touched = matchMedia("(pointer: coarse)").matches; // there the focus opens a keyboard over the page
+const editStrip = make("p", "editing", t("editing"), button(t("cancel"), leaveEdit, { className: "quiet" }));
+
+/**
+ * The message that is written anew, the conversation that it is of, and what stood in the box before.
+ * @type {{ replaces: string, of: string | null, message: string, files: Attached[] } | null}
+ */
+let editing = null;
+let characters = Infinity;
 
 /** @param {import("./types.js").Start} start */
-export function startComposer(start) {}
+export function startComposer({ limits }) {
+  characters = limits.message_characters;
+  startAttachments(limits, (text) => {
+    problem.textContent = text;
+    box.focus();
+  });
+  form.onsubmit = submitted;
+  box.onkeydown = keyed;
+  box.oninput = () => {
+    problem.textContent = "";
+    changed();
+  };
+  box.onpaste = pasted;
+  stop.onclick = () => conversation.stop();
+  document.addEventListener("keydown", escaped);
+  conversation.addEventListener("state", show);
+  conversation.addEventListener("compose", (event) => compose(/** @type {CustomEvent} */ (event).detail));
+  conversation.addEventListener("opened", (event) => opened(/** @type {CustomEvent} */ (event).detail));
+  settings.addEventListener("changed", show);
+  write(keptHere.get("draft") ?? "");
+  show();
+  if (!touched) box.focus();
+}
+
+/** Brings the person to the box. */
+export function focusBox() {
+  box.focus();
+}
+
+/** @param {SubmitEvent} event */
+function submitted(event) {
+  event.preventDefault();
+  if (conversation.state === "idle") sendIt();
+  else if (conversation.state === "writing") steerIt();
+}
+
+function sendIt() {
+  problem.textContent = troubleOf(box.value);
+  if (problem.textContent || !box.value.trim()) return;
+  const message = box.value, files = take(), replaces = editing?.replaces ?? null;
+  write("");
+  leaveEdit();
+  conversation.send(message, files, replaces);
+}
+
+/** @param {string} message */
+function troubleOf(message) {
+  if (!message.trim()) return attached().length ? t("needsMessage") : "";
+  return message.length > characters ? t("longMessage", { count: characters }) : "";
+}
+
+async function steerIt() {
+  const message = box.value;
+  problem.textContent = message.length > characters ? troubleOf(message) : attached().length ? t("filesLater") : "";
+  if (!message.trim() || message.length > characters) return;
+  write("");
+  if (!await conversation.steer(message)) write(joined(message, box.value)); // its turn was over
+}
+
+/** @param {KeyboardEvent} event */
+function keyed(event) {
+  if (event.key !== "Enter" || event.isComposing) return;
+  const sends = event.ctrlKey || event.metaKey || (enterSends() && !event.shiftKey);
+  if (!sends) return;
+  event.preventDefault();
+  if (!event.repeat) form.requestSubmit();
+}
+
+/** @param {KeyboardEvent} event */
+function escaped(event) {
+  if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
+  if (document.querySelector("dialog[open], :popover-open")) return;
+  if (conversation.state !== "idle") conversation.stop();
+  else if (editing) leaveEdit();
+}
+
+/** @param {ClipboardEvent} event */
+function pasted(event) {
+  const data = event.clipboardData, text = data?.getData("text/plain") ?? "";
+  if (!text && data?.files.length) { // what brings its text, too, such as cells of a table, is meant as text
+    event.preventDefault();
+    add([...data.files]);
+  } else if (text.length > characters) {
+    event.preventDefault();
+    add([new File([text], t("pastedFile"), { type: "text/plain" })]);
+    problem.textContent ||= t("pasted");
+  }
+}
+
+/**
+ * Takes a message back that could not be sent, or an earlier one to be written anew.
+ * @param {{ message: string, files?: Attached[], replaces?: string | null }} given
+ */
+function compose({ message, files = [], replaces = null }) {
+  const before = { message: box.value, files: attached() };
+  if (replaces) {
+    editing ??= { replaces, of: conversation.id, ...before };
+    editing.replaces = replaces;
+    write(message);
+    put(files);
+  } else {
+    write(joined(message, before.message));
+    put([...files, ...before.files]);
+  }
+  show();
+  box.focus();
+}
+
+/** Gives up writing an earlier message anew; what stood in the box before is there again. */
+function leaveEdit() {
+  if (!editing) return;
+  const { message, files } = editing;
+  editing = null;
+  write(message);
+  put(files);
+  show();
+  box.focus();
+}
+
+/** @param {{ id: string | null }} detail */
+function opened({ id }) {
+  if (editing && editing.of !== id) leaveEdit();
+  if (!touched && !document.activeElement?.matches("input, select, textarea, dialog *")) box.focus();
+}
+
+/** @param {string} first @param {string} then */
+function joined(first, then) {
+  return then.trim() ? `${first}\n\n${then}` : first;
+}
+
+/** @param {string} text */
+function write(text) {
+  box.value = text;
+  changed();
+}
+
+function changed() {
+  if (!editing) keptHere.put("draft", box.value || null);
+  if (!CSS.supports("field-sizing", "content")) grow();
+  show();
+}
+
+function grow() {
+  box.style.height = "auto";
+  box.style.height = `${box.scrollHeight}px`;
+}
+
+/** Shows what can be done now: to send, to stop, or to steer as soon as there is something to say. */
+function show() {
+  const idle = conversation.state === "idle", writing = conversation.state === "writing";
+  const focused = [send, stop, steer].includes(/** @type {HTMLButtonElement} */ (document.activeElement));
+  send.hidden = !idle;
+  stop.hidden = idle;
+  stop.disabled = conversation.state === "stopping";
+  steer.hidden = !writing || !box.value.trim();
+  if (focused && document.activeElement === document.body) box.focus();
+  if (!editing) editStrip.remove();
+  else if (!editStrip.isConnected) form.prepend(editStrip);
+  box.placeholder = t(writing ? "steerShort" : "messageShort");
+  box.enterKeyHint = enterSends() ? "send" : "enter";
+  hint.textContent = writing ? t("hintWriting") : enterSends() ? t("hint") : t("hintLines", { key: commandKey });
+}

@@ -15,9 +15,8 @@
  * @typedef {{ id: string, kind: "fact" | "memory", text: string, created: string, updated: string,
  *   category: Category | null, mutable: boolean, conversation_id: string | null, message_id: string | null,
  *   outside: boolean, was: { text: string, until: string }[], against: string[] }} Item
- * @typedef {{ name: string, description: string, examples: string[], auth: boolean,
- *   approval: "never" | "always" | "depends", outside: boolean, activates_on: string[], available: boolean,
- *   unavailable_reason?: string }} Specialist
+ * @typedef {{ name: string, description: string, examples: string[], approval: "never" | "always" | "depends",
+ *   activates_on: string[], available: boolean, unavailable_reason?: string }} Specialist
  */
 
 export {};

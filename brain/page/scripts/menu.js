@@ -1,0 +1,92 @@
+// Room: a button that opens a menu. A popover: Esc and a click elsewhere close it, and the focus goes back to the button.
+
+import { button, icon, make } from "./dom.js";
+
+/** @typedef {{ label: string, icon: string, act: () => void, danger?: boolean }} Entry */
+
+/**
+ * @param {string} label
+ * @param {Entry[]} entries
+ */
+export function menuButton(label, entries) {
+  /** @type {HTMLElement | null} */
+  let menu = null;
+  const opener = button(label, (event) => {
+    event.preventDefault(); // the browser would open it as well, and at no place of ours
+    menu ??= made(opener, entries, () => { menu = null; });
+    menu.togglePopover();
+    if (menu?.matches(":popover-open")) show(menu, opener);
+  }, { icon: "more", className: "quiet square" });
+  opener.setAttribute("aria-haspopup", "menu");
+  opener.setAttribute("aria-expanded", "false");
+  return opener;
+}
+
+/**
+ * @param {HTMLButtonElement} opener
+ * @param {Entry[]} entries
+ * @param {() => void} closed
+ */
+function made(opener, entries, closed) {
+  const menu = make("div", "menu", ...entries.map((entry) => item(entry, () => menu.hidePopover())));
+  menu.popover = "auto";
+  menu.setAttribute("role", "menu");
+  menu.setAttribute("aria-label", opener.getAttribute("aria-label") ?? "");
+  menu.onkeydown = (event) => move(event, menu);
+  menu.addEventListener("toggle", (event) => {
+    if (event.newState === "open") return;
+    opener.setAttribute("aria-expanded", "false");
+    menu.remove();
+    closed();
+  });
+  opener.popoverTargetElement = menu; // so that a click on the button counts as one inside
+  document.body.append(menu);
+  return menu;
+}
+
+/**
+ * @param {Entry} entry
+ * @param {() => void} close
+ */
+function item(entry, close) {
+  const node = make("button", entry.danger ? "danger" : "", icon(entry.icon), entry.label);
+  node.type = "button";
+  node.setAttribute("role", "menuitem");
+  node.tabIndex = -1;
+  node.onclick = () => {
+    close();
+    entry.act();
+  };
+  return node;
+}
+
+/**
+ * Below its button, or above it where there is no room.
+ * @param {HTMLElement} menu
+ * @param {HTMLElement} opener
+ */
+function show(menu, opener) {
+  const place = opener.getBoundingClientRect(), { offsetHeight: height, offsetWidth: width } = menu;
+  const below = place.bottom + height + 8 < innerHeight;
+  menu.style.top = `${below ? place.bottom + 4 : place.top - height - 4}px`;
+  menu.style.left = `${Math.max(8, Math.min(place.right - width, innerWidth - width - 8))}px`;
+  opener.setAttribute("aria-expanded", "true");
+  addEventListener("scroll", () => menu.isConnected && menu.hidePopover(), { capture: true, once: true });
+  focusOn(menu, 0);
+}
+
+/** @param {KeyboardEvent} event @param {HTMLElement} menu */
+function move(event, menu) {
+  const now = [...menu.children].indexOf(/** @type {Element} */ (document.activeElement));
+  const to = { ArrowDown: now + 1, ArrowUp: now - 1, Home: 0, End: -1 }[event.key];
+  if (event.key === "Tab") menu.hidePopover();
+  if (to === undefined) return;
+  event.preventDefault();
+  focusOn(menu, to);
+}
+
+/** @param {HTMLElement} menu @param {number} n counted round */
+function focusOn(menu, n) {
+  const node = menu.children[(n + menu.children.length) % menu.children.length];
+  if (node instanceof HTMLElement) node.focus();
+}

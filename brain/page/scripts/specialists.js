@@ -1,0 +1,112 @@
+// Room: which specialists may be asked, and what they are. Those that are switched off are kept, so that new ones are on.
+
+import { opened } from "./dialogs.js";
+import { button, find, make } from "./dom.js";
+import { kept } from "./keeping.js";
+import { request, told } from "./server.js";
+import { t } from "./texts.js";
+
+/** @typedef {import("./types.js").Specialist} Specialist */
+
+const opener = find("specialists-open", HTMLButtonElement);
+const count = make("span", "count");
+
+/** @type {Specialist[] | null} */
+let known = null;
+let off = new Set(names("off"));
+
+/** Loads them, and lets their button open what tells of them. */
+export function startSpecialists() {
+  opener.append(count);
+  opener.onclick = show;
+  load().catch(told); // it is tried again when somebody looks
+}
+
+/** The only names that may be called; null when all may. Until the list is there, those of the last visit. */
+export function allowed() {
+  if (!off.size) return null;
+  return known ? usable().filter(({ name }) => !off.has(name)).map(({ name }) => name) : names("on");
+}
+
+/** @returns {Promise<Specialist[]>} */
+async function load() {
+  const { specialists } = await request("GET", "v1/specialists");
+  known = specialists;
+  set([...off]);
+  return specialists;
+}
+
+const usable = () => (known ?? []).filter(({ available }) => available);
+
+/** @param {"on" | "off"} which @returns {string[]} */
+function names(which) {
+  return kept.get(`specialists.${which}`)?.split(" ").filter(Boolean) ?? [];
+}
+
+/** @param {string[]} switchedOff those that are there no more are forgotten */
+function set(switchedOff) {
+  off = new Set(switchedOff.filter((name) => known?.some((one) => one.name === name)));
+  const on = allowed();
+  kept.put("specialists.off", off.size ? [...off].join(" ") : null);
+  kept.put("specialists.on", on ? on.join(" ") : null);
+  const all = usable().length, some = on && on.length < all;
+  count.textContent = some ? t("someSpecialists", { on: on.length, all }) : "";
+  if (some) opener.setAttribute("aria-description", count.textContent);
+  else opener.removeAttribute("aria-description");
+}
+
+function show() {
+  const body = make("div", "specialists", make("p", "small", t("loading")));
+  opened(t("specialists"), [body], { className: "wide-dialog", light: true });
+  fill(body);
+}
+
+/** @param {HTMLElement} body */
+async function fill(body) {
+  const problem = await load().then(() => "", told);
+  if (problem) return body.replaceChildren(make("p", "problem", problem), button(t("tryAgain"), () => fill(body)));
+  if (!known?.length) return body.replaceChildren(make("p", "small", t("noSpecialists")));
+  const list = make("ul", "specialist-list", ...known.map(shown));
+  body.replaceChildren(make("p", "small", t("specialistsAbout")), switches(list), list);
+}
+
+/** @param {HTMLElement} list */
+function switches(list) {
+  const boxes = () => [...list.querySelectorAll("input")].filter((box) => !box.disabled);
+  const turn = (/** @type {boolean} */ on) => {
+    for (const box of boxes()) box.checked = on;
+    set(on ? [] : usable().map(({ name }) => name));
+  };
+  return make("div", "row", button(t("all"), () => turn(true)), button(t("none"), () => turn(false)));
+}
+
+/** @param {Specialist} one */
+function shown(one) {
+  const box = make("input", "switch");
+  box.type = "checkbox";
+  box.setAttribute("role", "switch");
+  box.id = `specialist-${one.name}`;
+  box.disabled = !one.available;
+  box.checked = one.available && !off.has(one.name);
+  box.onchange = () => set(box.checked ? [...off].filter((name) => name !== one.name) : [...off, one.name]);
+  const name = make("label", "specialist-name", one.name);
+  name.htmlFor = box.id;
+  const about = make("div", "specialist-about", make("p", "", one.description), ...marks(one));
+  about.id = `about-${one.name}`;
+  box.setAttribute("aria-describedby", about.id);
+  return make("li", one.available ? "specialist" : "specialist away", name, box, about);
+}
+
+/** @param {Specialist} one */
+function marks(one) {
+  const reason = one.unavailable_reason;
+  const missing = one.available ? "" : reason ? t("notAvailable", { reason }) : t("notAvailableBare");
+  const says = [
+    one.approval === "always" ? t("asksAlways") : one.approval === "depends" ? t("asksSometimes") : "",
+    one.activates_on.length ? t("runsOnFiles") : "",
+  ].filter(Boolean);
+  return [
+    ...(missing ? [make("p", "problem", missing)] : []),
+    ...(says.length ? [make("p", "small", says.join(" · "))] : []),
+  ];
+}
