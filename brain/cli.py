@@ -98,11 +98,15 @@ def _common() -> argparse.ArgumentParser:
 def _add_ask(commands: Any) -> None:
     example = 'brain ask --file scan.png "What does it say?"'
     asked = _command(commands, "ask", "Ask once, and stream the answer.", example, ask)
-    asked.add_argument("message", type=well_formed, help="what to ask")
-    asked.add_argument("--file", action="append", default=[], type=Path, metavar="F", help="attach a file (repeatable)")
+    asked.set_defaults(parser=asked)
+    asked.add_argument("message", type=well_formed, nargs="?", help="what to ask; - for standard input")
+    text = "attach a file (repeatable); - for standard input, which is attached anyway when something is piped"
+    asked.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
     asked.add_argument("--conversation", metavar="ID", help="go on with this conversation (a new one)")
     asked.add_argument("--no-memory", action="store_true", help="recall no facts and memories for it")
     asked.add_argument("--source", choices=get_args(Source), default="chat", help="how it was said (chat)")
+    asked.add_argument("--thinking", action="store_true", help="show what a model thinks before it answers")
+    asked.add_argument("--plain", action="store_true", help="bare text, as where no terminal is")
     asked.add_argument("--json", action="store_true", help="print each event as one JSON object a line")
 
 

@@ -263,14 +263,15 @@ def _places_in(label: str) -> Iterator[str]:
 
 
 @cache
-def _lexer(language: str) -> Lexer | None:
+def lexer_of(language: str) -> Lexer | None:
+    """What reads the code of a language, where that takes about as long for whatever it is given."""
     names = {alias: name for name in _HIGHLIGHTED.split() for alias in (name, *get_lexer_by_name(name).aliases)}
     return get_lexer_by_name(names[language], stripnl=False, ensurenl=False) if language in names else None
 
 
 def _coloured(code: str, language: str) -> str:
     """Code with a class for each kind of token."""
-    lexer = _lexer(language) if len(code) <= CODE_LENGTH else None
+    lexer = lexer_of(language) if len(code) <= CODE_LENGTH else None
     return _plain_code(code) if lexer is None else highlight(code.translate(_TURNS_SHOWN), lexer, _colours)
 
 

@@ -43,9 +43,10 @@ OWNERS = {
     "jsonschema": {"brain.schema", "brain.specialist"},
     "prometheus_client": {"brain.metrics"},
     "opentelemetry": {"brain.traces"},
-    "markdown_it": {"brain.rendering"},
+    "markdown_it": {"brain.rendering", "brain.terminal.markdown"},
     "nh3": {"brain.rendering"},
     "pygments": {"brain.rendering"},
+    "rich": {"brain.terminal.calls", "brain.terminal.drawing", "brain.terminal.live", "brain.terminal.markdown"},
 }
 """Packages that only these modules, and the routes together, may import, so that each is a change of few files."""
 

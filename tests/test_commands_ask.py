@@ -1,18 +1,14 @@
 """`brain ask` in a conversation: what is kept of it, how it goes on, and what is said to who reads it in a terminal."""
 
 import json
-import os
-import pty
-import select
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from screen import Terminal
 from serving import Process, script
 
 from brain.cli import run
@@ -139,34 +135,21 @@ def test_a_store_that_cannot_be_opened_stops_it(tmp_path: Path, make: Any, sente
 
 
 def in_terminal(store: str, model: str, *arguments: str) -> str:
-    """`brain ask` with standard output and error in a terminal; what is seen there, at the end."""
-    master, slave = pty.openpty()
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("BRAIN_")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "brain", "ask", "hello", "--model", model, *arguments],
-        stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env={**kept, "BRAIN_STORE": store},
-        start_new_session=True,
-    )  # fmt: skip
-    os.close(slave)
-    seen = b""
-    while select.select([master], [], [], 20)[0]:
-        try:
-            seen += os.read(master, 65536)
-        except OSError:  # the other side is closed
-            break
-    os.close(master)
-    assert process.wait(10) == 0
-    return seen.decode().replace("\r\n", "\n")
+    """`brain ask` in a terminal; what is seen there, at the end."""
+    with Terminal("ask", "hello", "--model", model, *arguments, env={"BRAIN_STORE": store}) as terminal:
+        code, seen = terminal.end()
+    assert code == 0
+    return seen
 
 
 def test_one_who_reads_it_in_a_terminal_is_told_how_to_go_on(store: Path, tmp_path: Path) -> None:
     seen = in_terminal(f"sqlite:{store}", script(tmp_path, ["Hello."]))
     ((conversation, *_),) = exchanges(store)
-    assert seen == f'Hello.\n\x1b[2mGo on with: brain ask --conversation {conversation} "…"\x1b[0m\n'
+    assert seen == f'Hello.\n\nGo on with: brain ask --conversation {conversation} "…"'
 
 
 def test_programs_and_those_who_keep_nothing_are_not(store: Path, tmp_path: Path) -> None:
     model = script(tmp_path, ["Hello."])
-    assert in_terminal("memory:", model) == "Hello.\n"
+    assert in_terminal("memory:", model) == "Hello."
     assert "Go on with" not in in_terminal(f"sqlite:{store}", model, "--json")
     assert ask(store, model) == (0, "Hello.\n", "")

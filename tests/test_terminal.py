@@ -18,7 +18,7 @@ import pytest
 from serving import script
 
 from brain.events import Done, Notice, SpecialistProgress, Token
-from brain.terminal import Terminal
+from brain.terminal.plain import Plain
 
 SPECIALISTS = '''\
 """Specialists for these tests."""
@@ -238,17 +238,17 @@ class Screen(StringIO):
 
 def test_a_model_does_not_move_the_cursor() -> None:
     answer, aside = Screen(), Screen()
-    terminal = Terminal(answer, aside)
-    terminal.show(Token("one\x1b[2J\r\x07\ttwo\x9b1A é 👩‍🚀\n"))
-    terminal.show(SpecialistProgress("c1", "\x1b[1Aup"))
-    terminal.show(Notice("steered", "line\nanother\x1b]0;title\x07"))
+    screen = Plain(answer, aside)
+    screen.show(Token("one\x1b[2J\r\x07\ttwo\x9b1A é 👩‍🚀\n"))
+    screen.show(SpecialistProgress("c1", "\x1b[1Aup"))
+    screen.show(Notice("steered", "line\nanother\x1b]0;title\x07"))
     assert answer.getvalue() == "one[2J\ttwo1A é 👩‍🚀\n"
     assert aside.getvalue() == "\033[2m  [1Aup\033[0m\n\033[2mline\nanother]0;title\033[0m\n"
 
 
 def test_a_program_gets_the_text_as_it_is() -> None:
     answer, aside = StringIO(), StringIO()
-    terminal = Terminal(answer, aside)
-    terminal.show(Token("one\x1b[2J\r\n"))
-    terminal.show(Done("cancelled", "m1", "one", 0, 1, 1, 1))
+    screen = Plain(answer, aside)
+    screen.show(Token("one\x1b[2J\r\n"))
+    screen.show(Done("cancelled", "m1", "one", 0, 1, 1, 1))
     assert (answer.getvalue(), aside.getvalue()) == ("one\x1b[2J\r\n", "(ended: cancelled)\n")

@@ -2,105 +2,92 @@
 
 import argparse
 import json
-import mimetypes
 import sys
-from contextlib import AsyncExitStack, aclosing
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from brain.ask import Ask, Attachment
+from brain.commands import stdin
+from brain.commands.asking import attached, conversation_id, person_sits, question, screen, settled, shown
 from brain.engine import Engine
 from brain.errors import BadRequest
 from brain.events import Error, Event
 from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
-from brain.report import TurnReport
-from brain.settings import LOCAL_USER, Settings
-from brain.terminal import Person, Terminal, can_be_asked
+from brain.settings import Settings
+from brain.terminal.person import Screen
 from brain.turns import Run
 from brain.unicode import well_formed
 from brain.wire import native
-from brain.wire.attaching import attachment_of
-from brain.wire.native.request import ID
+
+STDIN = "-"
 
 
 def ask(given: argparse.Namespace, settings: Settings) -> int:
     """Asks once, and streams the answer to standard output."""
-    return completed(_ask(given, settings))
+    if given.message is None:
+        given.parser.error('say what to ask: brain ask "…", or brain ask - to read it from standard input')
+    asked = _asked(given, settings)  # before the loop runs, so that Ctrl-C ends the wait for standard input
+    return completed(_ask(asked, given, settings))
 
 
-async def _ask(given: argparse.Namespace, settings: Settings) -> int:
-    asked = _asked(given, settings)
+async def _ask(asked: Ask, given: argparse.Namespace, settings: Settings) -> int:
+    shown_on = screen(sys.stdout, sys.stderr, plain=given.plain or given.json, thinks=given.thinking)
+    asked = replace(asked, asks_person=person_sits(shown_on))
     engine = Engine(settings, Registry(settings).discover())
     await engine.open()
     try:
-        run = await engine.begin(asked, "terminal", _settled, joinable=False)
+        run = await engine.begin(asked, "terminal", settled, joinable=False)
         goes_on = not given.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty()
-        return await _printed(run, as_json=given.json, asks_person=asked.asks_person, goes_on=goes_on)
+        return await _printed(run, shown_on, as_json=given.json, asks_person=asked.asks_person, goes_on=goes_on)
     finally:
         await engine.close()  # and so what was said is kept, also behind Ctrl-C
 
 
 def _asked(given: argparse.Namespace, settings: Settings) -> Ask:
-    if not given.message.strip():
-        raise BadRequest("The message is empty.", "message")
-    if given.conversation is not None and not ID.fullmatch(given.conversation):
-        raise BadRequest("--conversation must be 1 to 64 letters, digits, _ or -.", "conversation")
-    return Ask(
-        message=given.message,
-        user=LOCAL_USER,
-        limits=settings.limits,
-        syntax=settings.syntax,
-        time_zone=settings.time_zone,
-        now=datetime.now(ZoneInfo(settings.time_zone)),
-        conversation_id=given.conversation,
-        attachments=tuple(_attachment(path, n) for n, path in enumerate(given.file, 1)),
-        asks_person=can_be_asked(sys.stdin, sys.stderr),
+    conversation = conversation_id(given.conversation)
+    message = stdin.message() if given.message == STDIN else given.message
+    return replace(
+        question(settings, message, _files(given.file, is_taken=given.message == STDIN)),
+        conversation_id=conversation,
         source=given.source,
         memory=not given.no_memory,
     )
 
 
-def _attachment(path: Path, number: int) -> Attachment:
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadRequest(f"--file {path}: {error.strerror}.", "file") from None
-    claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    made = attachment_of(path.name, claimed, data, f"--file {path}")
-    return Attachment(number, made.name, made.type, made.data)
+def _files(paths: Sequence[Path], *, is_taken: bool) -> list[Attachment]:
+    """The files that were named, and standard input if it is not taken and brings anything."""
+    names = [str(path) for path in paths]
+    if names.count(STDIN) + is_taken > 1:
+        raise BadRequest("Standard input can be read once: as the message, or as one file.", "file")
+    files = [stdin.attachment() if str(path) == STDIN else attached(path, f"--file {path}") for path in paths]
+    return files if is_taken or STDIN in names else [*files, *stdin.unnamed()]
 
 
-def _settled(report: TurnReport) -> None:
-    """Nobody counts the turns of a terminal."""
-
-
-async def _printed(run: Run, *, as_json: bool, asks_person: bool, goes_on: bool) -> int:
-    printed = Terminal(sys.stdout, sys.stderr)
-    person = Person(printed, sys.stdin, run.decide) if asks_person else None
-    number = 0
-    failed = False
-    async with AsyncExitStack() as stack:
+async def _printed(run: Run, shown_on: Screen, *, as_json: bool, asks_person: bool, goes_on: bool) -> int:
+    with ExitStack() as stack:
         if goes_on:
-            stack.callback(printed.say, f'Go on with: brain ask --conversation {run.conversation_id} "…"')
-        batches = await stack.enter_async_context(aclosing(run.lead()))
-        if person is not None:
-            stack.callback(person.leave)
-        async for batch in batches:
-            for event in batch:
-                number += 1
-                failed = isinstance(event, Error)
-                if person is not None:
-                    person.hear(event)
-                if as_json:
-                    _print_line(event, f"{run.id}.{number}")
-                else:
-                    printed.show(event)
-    return FAILED if failed else DONE
+            stack.callback(_say_how_to_go_on, shown_on, run.conversation_id)
+        ended = await shown(run, shown_on, asks_person=asks_person, tell=_lines(run.id) if as_json else None)
+    return FAILED if isinstance(ended, Error) else DONE
 
 
-def _print_line(event: Event, event_id: str) -> None:
-    line: dict[str, Any] = {"event": native.EVENT_NAMES[type(event)], "id": event_id, "data": native.plain(event)}
-    print(well_formed(json.dumps(line, ensure_ascii=False)), flush=True)
+def _say_how_to_go_on(shown_on: Screen, conversation: str) -> None:
+    shown_on.say(f'Go on with: brain ask --conversation {conversation} "…"')
+    shown_on.close()
+
+
+def _lines(turn_id: str) -> Callable[[Event], None]:
+    """Prints each event as a line of JSON."""
+    numbers = count(1)
+
+    def tell(event: Event) -> None:
+        event_id = f"{turn_id}.{next(numbers)}"
+        line: dict[str, Any] = {"event": native.EVENT_NAMES[type(event)], "id": event_id, "data": native.plain(event)}
+        print(well_formed(json.dumps(line, ensure_ascii=False)), flush=True)
+
+    return tell

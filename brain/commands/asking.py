@@ -1,0 +1,127 @@
+"""Roof: what `brain ask` and `brain chat` share: how a question is made of what was typed, and its turn shown."""
+
+import mimetypes
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, aclosing
+from datetime import datetime
+from pathlib import Path
+from typing import TextIO
+from zoneinfo import ZoneInfo
+
+from brain.ask import Ask, Attachment
+from brain.errors import BadRequest
+from brain.events import Done, Error, Event
+from brain.report import TurnReport
+from brain.settings import LOCAL_USER, Settings
+from brain.terminal.keyboard import silent
+from brain.terminal.person import Person, Screen, can_be_asked
+from brain.terminal.plain import Plain
+from brain.turns import Run
+from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
+from brain.wire.native.request import ID, MESSAGE_LENGTH
+
+NARROWEST = 24
+"""Columns below which a terminal gets plain text."""
+
+
+def question(settings: Settings, message: str, files: Sequence[Attachment] = ()) -> Ask:
+    """What is asked, as whoever sits at this machine asks it.
+
+    Raises:
+        BadRequest: when it is empty or too much.
+    """
+    if not message.strip():
+        raise BadRequest("The message is empty.", "message")
+    if len(message) > MESSAGE_LENGTH:
+        sentence = f"The message has {len(message):,} characters; {MESSAGE_LENGTH:,} are the most. Attach it as a file."
+        raise BadRequest(sentence, "message", code="too_large", status=413)
+    if len(files) > ATTACHMENTS_MOST:
+        raise too_many()
+    return Ask(
+        message=message,
+        user=LOCAL_USER,
+        limits=settings.limits,
+        syntax=settings.syntax,
+        time_zone=settings.time_zone,
+        now=datetime.now(ZoneInfo(settings.time_zone)),
+        attachments=tuple(Attachment(n, file.name, file.type, file.data) for n, file in enumerate(files, 1)),
+    )
+
+
+def conversation_id(typed: str | None) -> str | None:
+    """What was typed, when it can be the id of a conversation.
+
+    Raises:
+        BadRequest: when it cannot.
+    """
+    if typed is not None and not ID.fullmatch(typed):
+        raise BadRequest("--conversation must be 1 to 64 letters, digits, _ or -.", "conversation")
+    return typed
+
+
+def attached(path: Path, said_as: str) -> Attachment:
+    """A file, read.
+
+    Raises:
+        BadRequest: naming it and what is wrong with it.
+    """
+    try:
+        data = path.expanduser().read_bytes()
+    except (OSError, RuntimeError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "There is no such home folder"
+        raise BadRequest(f"{said_as}: {problem}.", "file") from None
+    claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return attachment_of(path.name, claimed, data, said_as)
+
+
+def settled(report: TurnReport) -> None:
+    """Nobody counts the turns of a terminal."""
+
+
+def screen(answer: TextIO, aside: TextIO, *, plain: bool, thinks: bool) -> Screen:
+    """Where a turn is shown: live in a terminal that can, else as text."""
+    if plain or not can_be_live(answer):
+        return Plain(answer, aside, thinks=thinks)
+    from brain.terminal.live import Live  # with rich: who pipes does not pay for it
+
+    return Live(answer, thinks=thinks)
+
+
+def can_be_live(out: TextIO) -> bool:
+    """Whether a stream is a terminal that can move its cursor, with some room and all characters."""
+    if not out.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+        return False
+    return os.get_terminal_size(out.fileno()).columns not in range(1, NARROWEST) and out.encoding.lower() == "utf-8"
+
+
+async def shown(
+    run: Run, shown_on: Screen, *, asks_person: bool, tell: Callable[[Event], None] | None = None
+) -> Done | Error | None:
+    """Shows a turn from its beginning; how it ended.
+
+    Args:
+        asks_person: whether the person at the terminal is asked about calls.
+        tell: is told of each event instead of the screen.
+    """
+    last: Event | None = None
+    tell = tell or shown_on.show
+    with ExitStack() as stack:
+        stack.callback(shown_on.close)
+        keyboard = stack.enter_context(silent(sys.stdin)) if asks_person and not isinstance(shown_on, Plain) else None
+        person = Person(shown_on, sys.stdin, run.decide, keyboard) if asks_person else None
+        if person is not None:
+            stack.callback(person.leave)
+        async with aclosing(run.lead()) as batches:
+            async for batch in batches:
+                for last in batch:
+                    if person is not None:
+                        person.hear(last)
+                    tell(last)
+    return last if isinstance(last, Done | Error) else None
+
+
+def person_sits(shown_on: Screen) -> bool:
+    """Whether somebody can be asked: of a live screen where it is, of plain text beside it."""
+    return can_be_asked(sys.stdin, sys.stderr if isinstance(shown_on, Plain) else sys.stdout)

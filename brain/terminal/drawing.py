@@ -1,0 +1,77 @@
+"""Roof: what is drawn in a terminal, as lines of text with its colours; the one place where they are made."""
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple, TextIO
+
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
+from rich.text import Text
+from rich.theme import Theme
+
+NARROWEST = 24
+_FALLBACK = 80, 24
+_THEME = Theme({"markdown.code": "bold cyan", "markdown.h1": "bold underline", "markdown.h2": "bold"})
+"""No colours behind letters, and none that a light or a dark terminal would swallow."""
+
+
+class Line(NamedTuple):
+    """One line, as it is written; `cells` that it takes, `letters` that are no space."""
+
+    written: str
+    cells: int
+    letters: int
+
+
+BLANK = Line("", 0, 0)
+
+
+class Drawing:
+    """Draws for a terminal. Its size is asked for each time, since it may change."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._fd = out.fileno()
+        self._console = Console(file=out, force_terminal=True, highlight=False, markup=False, emoji=False, theme=_THEME)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Columns and lines of the terminal."""
+        return size_of(self._fd)
+
+    @property
+    def width(self) -> int:
+        """Columns that a line may take: one is left, or the cursor would stand between two lines."""
+        return max(self.size[0], NARROWEST) - 1
+
+    def lines(self, drawn: RenderableType, width: int | None = None) -> list[Line]:
+        """Draws something in lines that are no wider than this."""
+        width = width or self.width
+        self._console.width = width
+        options = self._console.options.update(width=width, height=None)
+        return [self._line(line) for line in self._console.render_lines(drawn, options, pad=False)]
+
+    def one(self, text: Text) -> Line:
+        """Draws a text in one line, cut where the terminal ends."""
+        text.truncate(self.width, overflow="ellipsis")
+        return self.lines(text)[0]
+
+    def _line(self, segments: Iterable[Segment]) -> Line:
+        shown = [segment for segment in segments if not segment.control]
+        while shown and not shown[-1].text.rstrip():
+            shown.pop()
+        if shown:
+            shown[-1] = Segment(shown[-1].text.rstrip(), shown[-1].style)
+        with self._console.capture() as captured:
+            self._console.print(Segments(shown), end="", soft_wrap=True)
+        text = "".join(segment.text for segment in shown)
+        return Line(captured.get(), cell_len(text), len("".join(text.split())))
+
+
+def size_of(fd: int) -> tuple[int, int]:
+    """Columns and lines of a terminal; a common size where it tells none."""
+    try:
+        columns, lines = os.get_terminal_size(fd)
+    except OSError:
+        return _FALLBACK
+    return columns or _FALLBACK[0], lines or _FALLBACK[1]

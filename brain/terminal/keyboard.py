@@ -1,0 +1,34 @@
+"""Roof: a keyboard whose letters are not shown while an answer is written, as they would stand in it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+
+class Keyboard:
+    """The keys of a terminal. What is typed is kept by the terminal for whoever reads next."""
+
+    def __init__(self, source: TextIO) -> None:
+        self._fd = source.fileno()
+
+    def echo(self, *, on: bool) -> None:
+        """Whether what is typed is shown; does nothing where the terminal is another process's to change."""
+        from termios import ECHO, TCSANOW, tcgetattr, tcsetattr
+
+        if os.tcgetpgrp(self._fd) != os.getpgrp():
+            return
+        modes = tcgetattr(self._fd)
+        modes[3] = modes[3] | ECHO if on else modes[3] & ~ECHO
+        tcsetattr(self._fd, TCSANOW, modes)
+
+
+@contextmanager
+def silent(source: TextIO) -> Iterator[Keyboard]:
+    """The keyboard of a terminal, whose letters are not shown as long as the block runs."""
+    keyboard = Keyboard(source)
+    keyboard.echo(on=False)
+    try:
+        yield keyboard
+    finally:
+        keyboard.echo(on=True)

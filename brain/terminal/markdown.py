@@ -1,0 +1,147 @@
+"""Roof: Markdown as a terminal shows it, block by block. All of a text is shown, also what is no Markdown of ours."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import ClassVar, NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich import box
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown, TableElement
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from brain.rendering import CODE_LENGTH, lexer_of
+from brain.terminal.characters import legible
+
+LEVELS_MOST = 12
+"""How deep lists and quotes may nest; deeper ones are shown as they are written."""
+CODE_INDENT = 4
+COLUMN_WIDTH = 6
+"""A table whose columns would be narrower is shown as they are written."""
+_NESTING = 100  # far above what is drawn, since the parser drops what is deeper
+
+
+class Block(NamedTuple):
+    """A part of a text that stands by itself: a paragraph, a list, a table.
+
+    Attributes:
+        first, last: its lines in the text, the last one not among them.
+    """
+
+    first: int
+    last: int
+    tokens: Sequence[Token]
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The blocks of a text; what stands between two of them is blank."""
+    blocks: list[Block] = []
+    opened: list[Token] = []
+    for token in _parser().parse(text):
+        opened.append(token)
+        if token.level == 0 and token.nesting <= 0:
+            first, last = opened[0].map or (0, 0)
+            blocks.append(Block(first, last, opened))
+            opened = []
+    return blocks
+
+
+def drawn(block: Block, source: str, *, style: str = "none") -> RenderableType:
+    """What is drawn of a block; `source` is its own text."""
+    if max(token.level for token in block.tokens) > LEVELS_MOST:
+        return Text(legible(source).rstrip(), style=style)
+    return _Markdown([*_shown(block.tokens)], style)
+
+
+def fence_of(block: Block) -> str:
+    """The line that opens a block of code; empty for what is none."""
+    token = block.tokens[0]
+    return f"{token.markup}{token.info}\n" if token.type == "fence" else ""
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """References are text: what they name may come when their place is settled."""
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING})
+    return parser.enable(["strikethrough", "table"]).disable("reference")
+
+
+def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The same, each made legible, with links that say where they lead and lines that end where they were ended."""
+    named: list[bool] = []
+    for place, token in enumerate(tokens):
+        token.content = legible(token.content)
+        token.info = legible(token.info)
+        token.attrs = {name: legible(value) if isinstance(value, str) else value for name, value in token.attrs.items()}
+        if token.type == "link_open":
+            named.append(tokens[place + 1].content.strip() not in ("", token.attrs["href"]))
+        if token.type == "link_open" and not named[-1]:
+            continue
+        if token.type == "link_close" and not named.pop():
+            continue
+        if token.type == "image":
+            token = Token("text", "", 0, content=f"{token.content or 'image'} ({token.attrs['src']})")
+        elif token.type == "softbreak":
+            token.type = "hardbreak"
+        elif token.children:
+            token.children = [*_shown(token.children)]
+        yield token
+
+
+class _Markdown(Markdown):
+    """Blocks that were parsed already, in the colours that a terminal has itself."""
+
+    def __init__(self, tokens: list[Token], style: str) -> None:
+        super().__init__("", code_theme="ansi_dark", hyperlinks=False, style=style)
+        self.parsed = tokens
+
+
+class _Code(CodeBlock):
+    """Code, set in from the text around it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip()
+        lexer = lexer_of(self.lexer_name) if len(code) <= CODE_LENGTH else None
+        text = Syntax("", lexer or "text", theme=self.theme, background_color="default", word_wrap=True).highlight(code)
+        text.rstrip()
+        text.overflow = "fold"
+        yield Padding(text, (0, 0, 0, CODE_INDENT))
+
+
+class _Heading(Heading):
+    """A heading, at the left like all others."""
+
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
+
+
+class _Table(TableElement):
+    """A table of which nothing is left out."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        header = self.header.row.cells if self.header is not None and self.header.row is not None else []
+        rows = self.body.rows if self.body is not None else []
+        if len(header) * COLUMN_WIDTH > options.max_width:
+            yield from (
+                Text(" | ").join(cell.content for cell in cells) for cells in (header, *(r.cells for r in rows))
+            )
+            return
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, style="markdown.table.border", show_edge=False)
+        for cell in header:
+            heading = cell.content.copy()
+            heading.stylize("markdown.table.header")
+            table.add_column(heading, overflow="fold", justify=cell.justify)
+        for row in rows:
+            table.add_row(*(cell.content for cell in row.cells))
+        yield table
+
+
+_Markdown.elements = Markdown.elements | {
+    "fence": _Code,
+    "code_block": _Code,
+    "heading_open": _Heading,
+    "table_open": _Table,
+}
