@@ -60,6 +60,17 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenAlong:
+    """A file of the question that is replaced, which is to be the new one's, too.
+
+    `field` is the name by which the client asked for it.
+    """
+
+    id: int
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
     """A tool that the client brought, and runs itself; `parameters` is a JSON Schema. Untrusted, like all it says."""
 
@@ -82,6 +93,7 @@ class Ask:
         must_call: whether one of the tools has to be called; a name says which.
         stop: texts at the first of which the answer ends, without it.
         replaces: the id of the stored answer that this turn takes the place of, with all behind it.
+        taken_along: files of its question, which stand before the new ones.
         request_id: the client's own, by which the turn can be joined.
         asks_person: whether somebody can be asked to approve a call; without, such a call is declined at once.
         source: how the message was said; a spoken one is answered for the ear.
@@ -106,6 +118,7 @@ class Ask:
     stop: tuple[str, ...] = ()
     sampling: Sampling = UNSAID
     replaces: str | None = None
+    taken_along: tuple[TakenAlong, ...] = ()
     request_id: str | None = None
     asks_person: bool = False
     source: Source = "chat"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
-from brain.ask import Ask, Attachment
+from brain.ask import Ask, Attachment, TakenAlong
 from brain.errors import BadRequest, StoreError
 from brain.kept import History, Record
 from brain.messages import Called, Exchange, new_conversation_id, new_message_id
@@ -36,12 +36,14 @@ class Store(Protocol):
         files: Sequence[Attachment],
         *,
         replaces: str | None = None,
+        taken_along: Sequence[TakenAlong] = (),
         recent: int = 20,
     ) -> Record:
         """Keeps a question, and holds its conversation for the turn that answers it.
 
         Raises:
-            BadRequest: `busy`, while another turn holds it; `not_found`, for what it is to replace; `too_large`.
+            BadRequest: `busy`, while another turn holds it; `not_found`, for what it is to replace; `too_large`; naming
+                a file that is to be taken along and is not there.
             StoreError: when it cannot be kept.
         """
 
@@ -125,7 +127,13 @@ class Filings:
             question.asked = datetime.now(UTC)
             replaces = ask.replaces or (await self._answered_in_part((user, conversation_id), question))
             record = await self._store.begin(
-                user, conversation_id, question, ask.attachments, replaces=replaces, recent=self._recent
+                user,
+                conversation_id,
+                question,
+                ask.attachments,
+                replaces=replaces,
+                taken_along=ask.taken_along,
+                recent=self._recent,
             )
             return Filing(self._store, record, replaces=replaces is not None)
 

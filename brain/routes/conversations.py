@@ -29,7 +29,7 @@ async def conversations(request: Request) -> Response:
     return Answer(kept.listed(found, asked.limit))
 
 
-FILE_DIGITS = 9
+FILE_DIGITS = len(str(native.FILE_ID_MOST))
 SHOWN_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """What a browser may show where it is; all else it saves. A picture in SVG is a page with scripts."""
 

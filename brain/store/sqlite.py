@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
-from brain.ask import Attachment
+from brain.ask import Attachment, TakenAlong
 from brain.errors import BadRequest, StoreError
 from brain.kept import Category, Counts, Heading, History, Interaction, Item, Kind, Near, Record, Resting
 from brain.messages import Exchange
@@ -101,6 +101,7 @@ class SQLite:
         files: Sequence[Attachment],
         *,
         replaces: str | None = None,
+        taken_along: Sequence[TakenAlong] = (),
         recent: int = 20,
     ) -> Record:
         """Files a question, and holds its conversation for the turn that answers it, until `end` or `drop`.
@@ -108,11 +109,12 @@ class SQLite:
         Args:
             replaces: the id of a message: its exchange, and all behind it, make place for this one when it ends with an
                 answer. Those before it are what the turn goes on from.
+            taken_along: files of the question that is replaced, which are this one's, too, before the new ones.
             recent: how many of these are wanted.
 
         Raises:
             BadRequest: `busy` while another turn of the conversation runs, in whatever process; `not_found` where there
-                is nothing to replace; `too_large`.
+                is nothing to replace; `too_large`; naming a file that is to be taken along and is not there.
         """
         lease = self._lease()
         file = partial(
@@ -122,6 +124,7 @@ class SQLite:
             question=question,
             files=files,
             replaces=replaces,
+            taken_along=taken_along,
             recent=recent,
             lease=lease,
         )
@@ -184,7 +187,9 @@ class SQLite:
 
     async def file(self, user: str, conversation_id: str, number: int) -> Attachment | None:
         """A file of one of them, by its id."""
-        return await self._database.read(lambda db: conversations.file(db, user, conversation_id, number), user=user, aside=True)
+        return await self._database.read(
+            lambda db: conversations.file(db, user, conversation_id, number), user=user, aside=True
+        )
 
     async def rename(self, user: str, conversation_id: str, title: str) -> Heading | None:
         """Gives one of them a title, which stays."""

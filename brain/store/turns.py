@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from brain.ask import Attachment, renumbered
+from brain.ask import Attachment, TakenAlong, renumbered
 from brain.errors import BadRequest
 from brain.kept import Record
 from brain.messages import Exchange
@@ -52,17 +52,19 @@ def begin(
     question: Exchange,
     files: Sequence[Attachment],
     replaces: str | None,
+    taken_along: Sequence[TakenAlong],
     recent: int,
     lease: Lease,
 ) -> Begun:
     """Files a question and takes hold of its conversation. Its earlier files are left to be read by `attachments`.
 
     Raises:
-        BadRequest: `busy`, `not_found` (what is to be replaced), or `too_large`.
+        BadRequest: `busy`, `not_found` (what is to be replaced), `too_large`, or naming a file to be taken along.
     """
     conversation = _leased(db, user, conversation_id, lease)
     replaced = None if replaces is None else _named(db, conversation, replaces)
     is_first = not exchanges.has_any(db, conversation)
+    files = [*(_taken_along(db, replaced, one) for one in taken_along), *files]
     attached = renumbered(tuple(files), after=0 if is_first else _last_file(db, conversation))
     key = _file_question(db, conversation, question, attached, replaced, lease)
     if is_first:
@@ -188,6 +190,15 @@ def _named(db: sqlite3.Connection, conversation: int, message_id: str) -> int:
             return int(row[0])
     message = "This conversation has no message of this id; an answer's is the message_id of its done event."
     raise BadRequest(message, "replace_from", code="not_found", status=404)
+
+
+def _taken_along(db: sqlite3.Connection, exchange: int | None, wanted: TakenAlong) -> Attachment:
+    """A file of a question, which stays that one's as well: it comes back if its answer is not replaced."""
+    query = "SELECT id, name, type, data FROM file WHERE exchange = ? AND id = ?"
+    row = db.execute(query, (exchange, wanted.id)).fetchone()
+    if row is None:
+        raise BadRequest("The question that is replaced has no file of this id.", wanted.field)
+    return Attachment(*row)
 
 
 def _last_file(db: sqlite3.Connection, conversation: int) -> int:

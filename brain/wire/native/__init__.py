@@ -2,6 +2,7 @@
 
 from brain.wire.native.answer import EVENT_NAMES, HEARTBEAT, Encoder, plain
 from brain.wire.native.request import (
+    FILE_ID_MOST,
     ID,
     MESSAGE_LENGTH,
     Sent,
@@ -16,6 +17,7 @@ from brain.wire.native.request import (
 
 __all__ = [
     "EVENT_NAMES",
+    "FILE_ID_MOST",
     "HEARTBEAT",
     "ID",
     "MESSAGE_LENGTH",

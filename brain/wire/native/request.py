@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from brain.ask import Ask, Attachment, Limits, Source, SyntaxName
+from brain.ask import Ask, Attachment, Limits, Source, SyntaxName, TakenAlong
 from brain.errors import BadRequest
 from brain.settings import Settings
 from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
@@ -18,6 +18,7 @@ from brain.wire.bodies import decoded, problem, wrong
 
 MESSAGE_LENGTH = 200_000
 NAMES_MOST = 100
+FILE_ID_MOST = 999_999_999
 COMMAS_MOST = 500_000
 """More than message and system have; values have one between them, and counting takes no time."""
 
@@ -26,12 +27,18 @@ _EVENT_ID = re.compile(r"(?P<turn>t[0-9a-f]{16})\.(?P<number>[0-9]{1,9})")
 
 
 class SentAttachment(msgspec.Struct, forbid_unknown_fields=True):
-    """A file in a JSON body: `data` in base64, or `text`."""
+    """A file in a JSON body: `data` in base64, or `text`; or the `id` of one of the question that is replaced."""
 
-    name: str
+    id: int | None = None
+    name: str | None = None
     type: str = ""
     data: str | None = None
     text: str | None = None
+
+    def __post_init__(self) -> None:
+        """Ends the reading of a body at the first that is neither, however many there are."""
+        if self.id is None and self.name is None:
+            raise ValueError("Object missing required field `name`")
 
 
 class _Attachments(msgspec.Struct):
@@ -87,12 +94,12 @@ def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -
     """
     _check_numbers(body)
     sent = decoded(body, Sent)
-    return _ask(sent, _attachments(sent), user, settings, models)
+    return _ask(sent, [], user, settings, models)
 
 
 def _check_numbers(body: bytes) -> None:
-    """Refuses what holds too many values to be read in a moment; each attachment has a name."""
-    if body.count(b'"name"') > NAMES_MOST:
+    """Refuses what holds too many values to be read in a moment; each attachment has a name or an id."""
+    if body.count(b'"name"') + body.count(b'"id"') > NAMES_MOST:
         raise too_many()
     number = body.count(b",")
     if number > COMMAS_MOST and number - bytes(decoded(body, _Attachments).attachments).count(b",") > COMMAS_MOST:
@@ -112,7 +119,7 @@ def parse_form(
         sent = msgspec.convert({name: _form_value(name, text) for name, text in form.items()}, Sent)
     except msgspec.ValidationError as error:
         raise wrong(error) from None
-    return _ask(sent, _attachments(sent) + files, user, settings, models)
+    return _ask(sent, files, user, settings, models)
 
 
 def _form_value(name: str, text: str) -> Any:
@@ -138,7 +145,7 @@ _FORM_JSON: Mapping[str, Any] = {
 }
 
 
-def _ask(sent: Sent, attachments: list[Attachment], user: str | None, settings: Settings, models: Set[str]) -> Ask:
+def _ask(sent: Sent, files: list[Attachment], user: str | None, settings: Settings, models: Set[str]) -> Ask:
     if sent.message is not None and sent.prompt is not None:
         raise BadRequest("Give either message or prompt, not both.", "prompt")
     message = sent.message if sent.message is not None else sent.prompt or ""
@@ -146,11 +153,12 @@ def _ask(sent: Sent, attachments: list[Attachment], user: str | None, settings: 
         raise BadRequest("message is missing or empty.", "message")
     if len(message) > MESSAGE_LENGTH:
         raise BadRequest(f"message may be {MESSAGE_LENGTH:,} characters long.", "message", code="too_large", status=413)
-    if len(attachments) > ATTACHMENTS_MOST:
+    if len(sent.attachments) + len(files) > ATTACHMENTS_MOST:  # before any is decoded
         raise too_many()
+    attachments = [*(_attachment(item, n) for n, item in enumerate(sent.attachments) if item.id is None), *files]
     numbered = tuple(replace(attachment, id=n) for n, attachment in enumerate(attachments, 1))
     ask = ask_without_message(sent, user, settings, models)
-    return replace(ask, message=message, attachments=numbered, asks_person=True)
+    return replace(ask, message=message, attachments=numbered, taken_along=_taken_along(sent), asks_person=True)
 
 
 def ask_without_message(sent: Sent, user: str | None, settings: Settings, models: Set[str]) -> Ask:
@@ -240,14 +248,28 @@ def event_number(event_id: str) -> tuple[str, int]:
     return found["turn"], int(found["number"])
 
 
-def _attachments(sent: Sent) -> list[Attachment]:
-    if len(sent.attachments) > ATTACHMENTS_MOST:  # before any is decoded
-        raise too_many()
-    return [_attachment(item, n) for n, item in enumerate(sent.attachments)]
+def _taken_along(sent: Sent) -> tuple[TakenAlong, ...]:
+    found: dict[int, TakenAlong] = {}
+    for position, item in enumerate(sent.attachments):
+        if item.id is None:
+            continue
+        field = f"attachments[{position}].id"
+        if sent.replace_from is None:
+            message = (
+                f"{field}: a file goes along with a question that replaces its own; send replace_from, or the data."
+            )
+            raise BadRequest(message, field)
+        if (item.name, item.type, item.data, item.text) != (None, "", None, None):
+            raise BadRequest(f"{field}: send the id of a file alone, or the file with a name.", field)
+        if item.id in found or not 1 <= item.id <= FILE_ID_MOST:
+            raise BadRequest(f"{field} must be the id of a file of the question that is replaced, each once.", field)
+        found[item.id] = TakenAlong(item.id, field)
+    return tuple(found.values())
 
 
 def _attachment(item: SentAttachment, position: int) -> Attachment:
     field = f"attachments[{position}]"
+    assert item.name is not None
     if (item.data is None) == (item.text is None):
         raise BadRequest("Give either data (base64) or text.", f"{field}.data")
     if item.text is not None:
