@@ -1,23 +1,53 @@
 // Roof: the page. Each part of it finds its own elements; here they are brought together, and started.
 
-import { fill } from "./texts.js";
 import { startChoices } from "./choices.js";
 import { startComposer } from "./composer.js";
 import { startConversation } from "./conversation.js";
+import { button, find, make } from "./dom.js";
 import { startHistory } from "./history.js";
 import { startMemory } from "./memory.js";
+import { request, told } from "./server.js";
 import { startSettings } from "./settings.js";
 import { startSigningIn } from "./signin.js";
-import { Refused, Unreachable, request } from "./server.js";
+import { fill, t } from "./texts.js";
+
+const log = find("log", HTMLElement);
+
+/** What the server says of itself and of who asks, as soon as it can be reached. @returns {Promise<import("./types.js").Start>} */
+async function asked() {
+  for (;;) {
+    try {
+      return await request("GET", "page/start");
+    } catch (error) {
+      await wished(told(error));
+    }
+  }
+}
+
+/**
+ * Shows what went wrong, until the person wants to try again.
+ * @param {string} problem
+ * @returns {Promise<void>}
+ */
+function wished(problem) {
+  return new Promise((resolve) => {
+    const again = button(t("retry"), () => {
+      log.replaceChildren();
+      resolve();
+    }, { icon: "retry", text: true });
+    const line = make("div", "error", make("p", "", problem), again);
+    line.setAttribute("role", "alert");
+    log.replaceChildren(line);
+    again.focus();
+  });
+}
 
 fill();
 startSigningIn();
-
-/** What the server says of itself and of who asks: `GET page/start`. @type {import("./types.js").Start} */
-const start = await request("GET", "page/start");
+const start = await asked();
 startSettings(start);
 startChoices(start);
-startConversation(start);
+startHistory();
+startMemory();
+startConversation();
 startComposer(start);
-startHistory(start);
-startMemory(start);

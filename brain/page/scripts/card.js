@@ -1,0 +1,209 @@
+// Room: a call of a specialist, where it happened in the answer: what it does, then what came of it.
+
+import { button, icon, make } from "./dom.js";
+import { exact, inShort, laidOut } from "./params.js";
+import { span, t } from "./texts.js";
+
+/**
+ * @typedef {import("./types.js").Citation} Citation
+ * @typedef {(approve: boolean) => Promise<string>} Decide an empty text, or what went wrong
+ */
+
+const TICK = 100; // ms
+/** @type {Set<() => void>} */
+const ticking = new Set();
+let clock = 0;
+
+/** Calls until it is told to stop. @param {() => void} tick */
+function everyTick(tick) {
+  ticking.add(tick);
+  clock ||= setInterval(() => ticking.forEach((each) => each()), TICK);
+  return () => {
+    ticking.delete(tick);
+    if (ticking.size) return;
+    clearInterval(clock);
+    clock = 0;
+  };
+}
+
+/** One call. */
+export class Card {
+  #state = make("span", "state");
+  #note = make("p", "note");
+  #bar = make("progress");
+  #inside = make("div", "inside");
+  #details;
+  #mark = make("span", "mark");
+  #quiet = () => {};
+  /** @type {HTMLElement | null} */
+  #question = null;
+
+  /**
+   * @param {string} name
+   * @param {string[]} params in their tokens
+   */
+  constructor(name, params) {
+    this.name = name;
+    const shown = params.length && params[0] !== "null" && params.join("") !== "{}" ? params : [];
+    this.#bar.setAttribute("aria-label", t("progress"));
+    this.#bar.hidden = this.#note.hidden = true;
+    this.#details = make("details", "", make("summary", "", this.#mark, make("strong", "", name),
+      make("code", "params", shown.length ? inShort(shown) : ""), this.#state, icon("open")), this.#inside);
+    this.node = make("div", "call running", this.#details, this.#note, this.#bar);
+    this.node.setAttribute("role", "group");
+    this.node.setAttribute("aria-label", name);
+    if (shown.length) this.#section(t("parameters"), make("pre", "", exact(laidOut(shown))));
+  }
+
+  get running() {
+    return this.node.matches(".running, .waiting");
+  }
+
+  start() {
+    this.#askNoMore();
+    const began = performance.now();
+    this.#turnTo("running", t("running"));
+    this.#quiet();
+    this.#quiet = everyTick(() => {
+      const time = performance.now() - began;
+      if (time >= 1000) this.#state.textContent = span(time);
+    });
+  }
+
+  /** @param {{ text?: string, fraction?: number }} progress */
+  progress({ text, fraction }) {
+    this.#tell(text ?? "");
+    this.#bar.hidden = typeof fraction !== "number";
+    if (typeof fraction === "number") this.#bar.value = Math.min(Math.max(fraction, 0), 1);
+  }
+
+  /** @param {{ text: string, citations?: Citation[], cached?: boolean, ms?: number }} result */
+  result({ text, citations = [], cached, ms }) {
+    const facts = [citations.length ? t("sources", { count: citations.length }) : "", cached ? t("cached") : "", ms === undefined ? "" : span(ms)];
+    this.#end("ok", facts.filter(Boolean).join(" · "));
+    this.#tell("");
+    if (citations.length) this.#inside.prepend(section(t("sourcesTitle"), make("ol", "citations", ...citations.map(citationItem))));
+    this.#section(t("result"), make("pre", "result", text));
+  }
+
+  /** @param {{ code: string, reason: string, ms?: number }} error */
+  error({ code, reason, ms }) {
+    const quiet = code === "declined" || code === "cancelled";
+    this.#end(quiet ? "left" : "failed", [code === "declined" ? t("declined") : "", ms ? span(ms) : ""].filter(Boolean).join(" · "));
+    this.#tell(t(quiet ? "notRun" : "couldNotRun", { name: this.name, reason }));
+    this.#section(t("code"), make("code", "", code));
+  }
+
+  /**
+   * @param {{ expires_at: string, text?: string }} asked
+   * @param {Decide} decide
+   */
+  ask({ expires_at, text }, decide) {
+    const left = make("p", "small left"), problem = make("p", "problem");
+    problem.setAttribute("role", "alert");
+    const choices = [true, false].map((approve) => button(t(approve ? "approve" : "decline"), () => answer(approve), approve ? { className: "primary" } : {}));
+    /** @param {boolean} approve */
+    const answer = async (approve) => {
+      for (const choice of choices) choice.disabled = true;
+      problem.textContent = await decide(approve);
+      for (const choice of choices) choice.disabled = !problem.textContent;
+    };
+    this.#question = make("div", "ask", ...(text ? [make("p", "what", text)] : []), make("div", "choices", ...choices, left), problem);
+    this.#details.open = true;
+    this.#details.after(this.#question);
+    this.#turnTo("waiting", t("needsApproval"));
+    this.#countDown(left, new Date(expires_at));
+  }
+
+  /** The turn ended without it. */
+  leave() {
+    if (this.running) this.#end("left", t("notFinished"));
+  }
+
+  /**
+   * @param {HTMLElement} place
+   * @param {Date} until
+   */
+  #countDown(place, until) {
+    const tick = () => {
+      const text = t("timeLeft", { time: minutes(Math.max(0, until.getTime() - Date.now())) });
+      if (place.textContent !== text) place.textContent = text;
+    };
+    this.#quiet();
+    this.#quiet = everyTick(tick);
+    tick();
+  }
+
+  #askNoMore() {
+    if (this.#question?.contains(document.activeElement)) this.#details.querySelector("summary")?.focus();
+    if (this.#question) this.#details.open = false;
+    this.#question?.remove();
+    this.#question = null;
+  }
+
+  /**
+   * @param {string} outcome
+   * @param {string} text
+   */
+  #end(outcome, text) {
+    this.#quiet();
+    this.#quiet = () => {};
+    this.#askNoMore();
+    this.#bar.hidden = true;
+    this.#turnTo(outcome, text);
+  }
+
+  /**
+   * @param {string} outcome
+   * @param {string} text
+   */
+  #turnTo(outcome, text) {
+    this.node.className = `call ${outcome}`;
+    this.#state.textContent = text;
+    this.#mark.replaceChildren(...(outcome in MARKS ? [icon(MARKS[outcome])] : []));
+  }
+
+  /** @param {string} text */
+  #tell(text) {
+    this.#note.textContent = text;
+    this.#note.hidden = !text;
+  }
+
+  /**
+   * @param {string} title
+   * @param {HTMLElement} content
+   */
+  #section(title, content) {
+    this.#inside.append(section(title, content));
+  }
+}
+
+/** @type {Record<string, string>} */
+const MARKS = { ok: "check", failed: "warning", left: "close", waiting: "question" };
+
+/**
+ * @param {string} title
+ * @param {HTMLElement} content
+ */
+function section(title, content) {
+  if (content instanceof HTMLPreElement) content.tabIndex = 0;
+  return make("div", "section", make("p", "small", title), content);
+}
+
+/** Minutes and seconds, as clocks show them. @param {number} ms */
+function minutes(ms) {
+  const seconds = Math.ceil(ms / 1000);
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+}
+
+/** @param {Citation} citation */
+function citationItem({ id, title, url }) {
+  const label = title || url || id;
+  const address = url && URL.canParse(url) ? new URL(url) : null;
+  if (!address || !["http:", "https:"].includes(address.protocol)) return make("li", "", label);
+  const link = make("a", "", label);
+  link.href = address.href;
+  link.target = "_blank";
+  link.rel = "noopener noreferrer";
+  return make("li", "", link, " ", make("span", "small", address.host));
+}

@@ -1,0 +1,138 @@
+// Room: following a turn. Its events come once each and in order, through cut networks, sleep and restarts of the server.
+
+import { Unreachable, request } from "./server.js";
+
+const NAMES = [
+  "turn_start", "token", "thinking", "specialist_start", "specialist_progress", "specialist_result", "specialist_error",
+  "approval_required", "notice", "usage", "error", "done",
+];
+const LOST_AFTER = 1200; // ms without a connection until it is worth a word
+const AGAIN = [500, 1000, 2000, 4000]; // ms until the next attempt; the last one from then on
+const ASLEEP = 20_000; // ms that a clock missed, or a page was hidden: its connection may be dead without knowing
+
+/**
+ * @typedef {{ name: string, data: any, raw: string }} TurnEvent `raw` is the JSON as it came
+ * @typedef {object} Reader
+ * @property {(event: TurnEvent) => void} event
+ * @property {(lost: boolean) => void} lost the connection is lost, or found again
+ * @property {() => void} gone the server knows nothing of the turn, or not all that is missing here
+ */
+
+/** One turn, read to its end. */
+export class Following {
+  #turn;
+  #reader;
+  #after = 0;
+  /** @type {EventSource | null} */
+  #source = null;
+  #attempts = 0;
+  #timer = 0;
+  #lostTimer = 0;
+  #lost = false;
+  #closing = new AbortController();
+
+  /**
+   * @param {string} turn
+   * @param {Reader} reader
+   */
+  constructor(turn, reader) {
+    this.#turn = turn;
+    this.#reader = reader;
+    whenAwake(() => this.#connect(), this.#closing.signal);
+    this.#connect();
+  }
+
+  /** Reads no further. The turn goes on. */
+  close() {
+    this.#closing.abort();
+    this.#source?.close();
+    clearTimeout(this.#timer);
+    clearTimeout(this.#lostTimer);
+  }
+
+  #connect() {
+    this.#source?.close();
+    clearTimeout(this.#timer);
+    const source = this.#source = new EventSource(`v1/turns/${this.#turn}/events?after=${this.#after}`);
+    source.onopen = () => this.#found();
+    for (const name of NAMES) source.addEventListener(name, (event) => this.#take(name, event));
+    source.addEventListener("error", (event) => {
+      if (!("data" in event)) this.#cut(source);
+    });
+  }
+
+  /**
+   * @param {string} name
+   * @param {Event} event
+   */
+  #take(name, event) {
+    if (!(event instanceof MessageEvent)) return;
+    const number = Number(event.lastEventId.split(".")[1]);
+    if (number <= this.#after) return;
+    this.#after = number;
+    const last = name === "done" || name === "error";
+    if (last) this.close();
+    this.#reader.event({ name, data: JSON.parse(event.data), raw: event.data });
+  }
+
+  #found() {
+    this.#attempts = 0;
+    clearTimeout(this.#lostTimer);
+    this.#lostTimer = 0;
+    if (this.#lost) this.#tell(false);
+  }
+
+  /** The browser comes back by itself from a cut connection, but not from an answer that is no stream. @param {EventSource} source */
+  #cut(source) {
+    this.#lostTimer ||= setTimeout(() => this.#tell(true), LOST_AFTER);
+    if (source.readyState === EventSource.CLOSED) this.#ask();
+  }
+
+  /** @param {boolean} lost */
+  #tell(lost) {
+    this.#lost = lost;
+    this.#reader.lost(lost);
+  }
+
+  /** Whether there is anything to come back to. */
+  async #ask() {
+    const known = await this.#known();
+    if (this.#closing.signal.aborted) return;
+    if (known === false) {
+      this.close();
+      this.#reader.gone();
+    } else {
+      this.#timer = setTimeout(() => this.#connect(), AGAIN[Math.min(this.#attempts++, AGAIN.length - 1)]);
+    }
+  }
+
+  /** @returns {Promise<boolean | null>} null when nobody could say */
+  async #known() {
+    try {
+      await request("GET", `v1/turns/${this.#turn}`, undefined, this.#closing.signal);
+      return this.#attempts < AGAIN.length; // it is there, but what is missing here may not be
+    } catch (error) {
+      if (this.#closing.signal.aborted || error instanceof Unreachable) return null;
+      return Number(/** @type {any} */ (error).status) >= 500 ? null : false;
+    }
+  }
+}
+
+/**
+ * Calls when the network came back, or the machine has slept, or the page was away for long.
+ * @param {() => void} act
+ * @param {AbortSignal} signal
+ */
+function whenAwake(act, signal) {
+  let seen = Date.now();
+  const look = () => {
+    const missed = Date.now() - seen > ASLEEP;
+    seen = Date.now();
+    if (missed) act();
+  };
+  const clock = setInterval(look, 5000);
+  signal.addEventListener("abort", () => clearInterval(clock));
+  window.addEventListener("online", act, { signal });
+  window.addEventListener("pageshow", (event) => { if (event.persisted) act(); }, { signal });
+  document.addEventListener("visibilitychange", look, { signal });
+}

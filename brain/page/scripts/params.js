@@ -1,0 +1,56 @@
+// Ground: parameters exactly as they were asked for. Who approves a call must see each character of it.
+
+/**
+ * Characters that nobody sees, or that turn others around, as their numbers.
+ * @param {string} text
+ */
+export function exact(text) {
+  return text.replace(/(?![\n ])[\p{C}\p{Z}]/gu, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
+}
+
+/**
+ * The parameters as they stand in an event's data, in their tokens: `JSON.parse` would round large numbers.
+ * @param {string} data the JSON of an event
+ * @returns {string[]} none when there are no parameters
+ */
+export function paramsIn(data) {
+  const tokens = data.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
+  let depth = 0, start = 0;
+  for (const [n, token] of tokens.entries()) {
+    if ("{[".includes(token)) depth += 1;
+    if ("}]".includes(token)) depth -= 1;
+    if (!start && depth === 1 && token === '"params"' && tokens[n + 1] === ":") start = n + 2;
+    if (start && depth === 1 && n >= start && (!"{[".includes(tokens[start]) || "}]".includes(token))) {
+      return tokens.slice(start, n + 1);
+    }
+  }
+  return [];
+}
+
+/**
+ * JSON in its tokens, a line for each value.
+ * @param {string[]} tokens
+ */
+export function laidOut(tokens) {
+  let text = "", indent = "\n";
+  for (const [n, token] of tokens.entries()) {
+    const opens = "{[".includes(token), empty = "}]".includes(tokens[n + 1] ?? " ");
+    if ("}]".includes(token)) {
+      indent = indent.slice(0, -2);
+      if (!"{[".includes(tokens[n - 1])) text += indent;
+    }
+    if (opens) indent += "  ";
+    text += token === ":" ? ": " : token;
+    if (token === "," || (opens && !empty)) text += indent;
+  }
+  return text;
+}
+
+/**
+ * The same in one line, for a glance: what stands in braces without them, words without their quotation marks.
+ * @param {string[]} tokens
+ */
+export function inShort(tokens) {
+  const inner = tokens[0] === "{" ? tokens.slice(1, -1) : tokens;
+  return exact(inner.map((token) => (token === ":" || token === "," ? `${token} ` : token)).join("").slice(0, 300));
+}

@@ -1,0 +1,35 @@
+// Ground: a conversation as the server keeps it, in the shapes that the page shows.
+
+/**
+ * @typedef {import("./types.js").Attached} Attached
+ * @typedef {{ question: any, answer: any }} Pair
+ */
+
+/**
+ * Its questions with their answers, oldest first.
+ * @param {{ messages: any[] }} found
+ * @returns {Pair[]}
+ */
+export function pairs({ messages }) {
+  return messages.filter(({ role }) => role === "user").map((question) => ({ question, answer: messages[messages.indexOf(question) + 1] }));
+}
+
+/**
+ * What was attached to a question.
+ * @param {any} found the conversation
+ * @param {any} question
+ * @returns {Attached[]}
+ */
+export function filesOf(found, question) {
+  /** @type {Map<number, any>} */
+  const files = new Map(found.files.map((/** @type {any} */ file) => [file.id, file]));
+  return question.files.flatMap((/** @type {number} */ id) => {
+    const file = files.get(id);
+    return file ? [{ ...file, file: null, preview: `v1/conversations/${encodeURIComponent(found.id)}/files/${id}` }] : [];
+  });
+}
+
+/** @param {{ parts: any[] }} message */
+export function textOf({ parts }) {
+  return parts.filter(({ type }) => type === "text").map(({ text }) => text).join("");
+}
