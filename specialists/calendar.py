@@ -16,11 +16,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import Meta
 
 from brain import Citation, Context, Refused, Result, specialist
-from specialists._calendar import slots, times
+from specialists._calendar import slots
+from specialists._calendar.asked import Asked
 from specialists._calendar.desk import CONFLICTS_SHOWN, Desk
 from specialists._calendar.expand import Window
 from specialists._calendar.folder import Folder, folder_name, writable
 from specialists._calendar.listing import Entry, iso, listed, one_line
+from specialists._calendar.plan import Plan
 from specialists._calendar.server import Server
 from specialists._calendar.store import Store
 from specialists._calendar.wishes import Wish
@@ -32,6 +34,7 @@ DAYS_MOST = 366
 FREE_MINUTES = 60
 Short = Annotated[str, Meta(max_length=500)]
 Long = Annotated[str, Meta(max_length=8000)]
+_DONE = {"create": "Created", "update": "Changed", "delete": "Deleted"}
 _SAVED_SECONDS = 1.0
 """Of the time for a call, for writing the answer."""
 
@@ -98,9 +101,26 @@ def reads(params: Mapping[str, Any]) -> bool:
     return params.get("action", "list") in ("list", "free")
 
 
+def preview(
+    params: Mapping[str, Any], *, context: Context, settings: CalendarSettings, now: datetime | None = None
+) -> Result | None:
+    """What a change would do."""
+    if reads(params):
+        return None
+    asked = Asked(**params)
+    try:
+        with _desk(context, settings, now, asked.calendar) as desk:
+            return _plan(desk, asked, asked.wish(desk, context.message)).preview()
+    except Refused:
+        if context.seconds_left < _SAVED_SECONDS:  # a server that is too slow for this: the call has more time
+            return None
+        raise
+
+
 @specialist(
     requires_user=True,
     approval=needs_approval,
+    preview=preview,
     read_only=reads,
     outside=False,  # but for results with events that others sent
     timeout=20,
@@ -148,45 +168,35 @@ def calendar(
 
     `now` is for tests; else it is the time on the user's clocks.
     """
-    clock = (now or datetime.now(UTC)).astimezone(_zone(context.time_zone))
-    asked = query if query and query.strip() == context.message.strip() else None  # from who has no words of its own
-    week = start if action in ("list", "free") and not end and times.is_week(start) else None
-    query, start, days = None if asked else query, None if week else start, times.days_in(week or asked or "", clock)
-    when = times.read(occurrence, clock, name="occurrence") if occurrence else None
-    with _desk(context, settings, clock, calendar) as desk:
-        clocks_only = times.alone(start) or times.alone(end)
-        event = desk.begins(event_id, when) if action == "update" and event_id and clocks_only else None
-        first, last = _times(start, end, clock, event)
-        first, last = (first, last) if first or last or not days else days
-        wish = Wish(title or None, location, description, first, last, duration_minutes, repeat or None)
+    texts = title, location, description
+    dates = repeat, event_id, scope, occurrence
+    asked = Asked(action, start, end, duration_minutes, *texts, *dates, calendar, query, max_results)
+    with _desk(context, settings, now, calendar) as desk:
+        wish = asked.wish(desk, context.message)
         if action == "list":
-            return _one(desk, event_id) if event_id else _list(desk, wish, query, max_results)
+            words = asked.words(context.message)
+            return _one(desk, event_id) if event_id else _list(desk, wish, words, max_results)
         if action == "free":
             return _free(desk, wish, settings, max_results)
-        if action == "create":
-            return _create(desk, wish)
-        if not event_id:
-            raise Refused(f"{action} needs event_id; list the events and take it from there")
-        if action == "delete":
-            return _done("Deleted", desk, desk.remove(event_id, when, scope))
-        return _change(desk, event_id, when, scope, wish)
+        plan = _plan(desk, asked, wish)
+        plan.check(context.approved)
+        return _done(_DONE[action], desk, desk.carry_out(plan), conflicts=plan.becomes is not None and wish.moves)
 
 
-def _times(
-    start: str | None, end: str | None, now: datetime, event: datetime | None
-) -> tuple[Moment | None, Moment | None]:
-    """Start and end as they are said. A time of day alone is one of the event's day, as an end one after the start.
-
-    Args:
-        event: when what is to be changed begins.
-    """
-    first = times.read(start, times.eve(event, now) if event and times.alone(start) else now) if start else None
-    begun = first or event
-    if not end:
-        return first, None
-    if begun is None or not times.alone(end):
-        return first, times.read(end, now, name="end")
-    return first, times.read(end, begun if isinstance(begun, datetime) else times.eve(begun, now), name="end")
+def _plan(desk: Desk, asked: Asked, wish: Wish) -> Plan:
+    """What is to be changed."""
+    if asked.action == "create":
+        if not wish.title or not wish.title.strip() or wish.start is None:
+            raise Refused("create needs title and start")
+        return desk.create(wish)
+    if not asked.event_id:
+        raise Refused(f"{asked.action} needs event_id; list the events and take it from there")
+    when = asked.when(desk.now)
+    if asked.action == "delete":
+        return desk.remove(asked.event_id, when, asked.scope)
+    if wish == Wish():
+        raise Refused("say what to change: title, start, end, duration_minutes, location, description or repeat")
+    return desk.change(asked.event_id, when, asked.scope, wish)
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -203,8 +213,9 @@ def _root(settings: CalendarSettings) -> Path:
 
 
 @contextmanager
-def _desk(context: Context, settings: CalendarSettings, clock: datetime, calendar: str | None) -> Iterator[Desk]:
+def _desk(context: Context, settings: CalendarSettings, now: datetime | None, calendar: str | None) -> Iterator[Desk]:
     """The user's calendars, or the one that is named."""
+    clock = (now or datetime.now(UTC)).astimezone(_zone(context.time_zone))
     if context.user is None:
         raise Refused("the calendar needs a signed-in user")
 
@@ -311,18 +322,6 @@ def _one(desk: Desk, event_id: str) -> Result:
         text += f"\n{len(changed)} of its occurrences differ from the rest."
     data = {"events": [entry.data()], "total": 1}
     return Result(text, _citations(desk, [entry]), data, outside=desk.from_others([entry]))
-
-
-def _create(desk: Desk, wish: Wish) -> Result:
-    if not wish.title or not wish.title.strip() or wish.start is None:
-        raise Refused("create needs title and start")
-    return _done("Created", desk, desk.create(wish), conflicts=True)
-
-
-def _change(desk: Desk, event_id: str, when: Moment | None, scope: str | None, wish: Wish) -> Result:
-    if wish == Wish():
-        raise Refused("say what to change: title, start, end, duration_minutes, location, description or repeat")
-    return _done("Changed", desk, desk.change(event_id, when, scope, wish), conflicts=wish.moves)
 
 
 def _done(what: str, desk: Desk, entry: Entry, *, conflicts: bool = False) -> Result:

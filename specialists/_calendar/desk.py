@@ -14,6 +14,7 @@ from specialists._calendar.edit import Edit
 from specialists._calendar.events import Event, read
 from specialists._calendar.expand import Happening, Occurrence, Window, difference, main_of
 from specialists._calendar.listing import Entry, iso, one_line
+from specialists._calendar.plan import Plan
 from specialists._calendar.store import CHANGED, Calendar, Changed, Resource, Store, chosen, there_are
 from specialists._calendar.wishes import Wish, new
 from specialists._calendar.zones import Moment, at, day_of
@@ -115,20 +116,16 @@ class Desk:
         own = self.mails | {self.user.casefold()}
         return any(mail in own or mail.partition("@")[0] in own for mail in event.declined)
 
-    def create(self, wish: Wish) -> Entry:
-        """Makes an event."""
+    def create(self, wish: Wish) -> Plan:
+        """A new event; for who has no calendar, in a new one."""
         calendar = self._calendar_for_new()
         uid = str(uuid.uuid4())
-        data = new(uid, wish, self.zone, self.now)
-        name = self.store.name_of(calendar, uid)
-        version = self.store.write(calendar, name, data, None)
-        resource = Resource(calendar, name, version, read(data))
-        self._remember(resource)
-        return self._first(resource, uid)
+        file = Resource(calendar, "", "", read(new(uid, wish, self.zone, self.now)))
+        return Plan(None, self._first(file, uid), file, whole=True)
 
     def _calendar_for_new(self) -> Calendar:
         if not self.store.calendars():
-            return self.store.make(one_line(self.named or "", 60) or _FIRST_CALENDAR)
+            return Calendar("", one_line(self.named or "", 60) or _FIRST_CALENDAR)
         found = self.calendars()
         if len(found) > 1 and self.default:
             found = chosen(found, self.default)
@@ -163,37 +160,53 @@ class Desk:
         first = min(found, key=lambda one: at(one.start, self.zone).timestamp(), default=None)
         return Entry(resource, uid, first, self.zone) if first else self._first(resource, uid)
 
-    def change(self, wanted: str, when: Moment | None, scope: str | None, wish: Wish) -> Entry:
-        """Changes an event, one occurrence, or a series."""
+    def change(self, wanted: str, when: Moment | None, scope: str | None, wish: Wish) -> Plan:
+        """A change to an event, one occurrence, or a series."""
         resource, uid = self._unchanged(wanted)
         edit = Edit(resource.file, uid, self.zone, self.now)
         if not resource.repeats(uid):
-            data = edit.whole(wish)
-            return self._first(self._written(resource, data), uid)
+            file = _with(resource, edit.whole(wish))
+            return Plan(self._first(resource, uid), self._first(file, uid), file, whole=True)
         occurrence = self._occurrence(resource, uid, when, scope, wish)
+        was = Entry(resource, uid, occurrence, self.zone)
         if scope == "series":
-            return self._first(self._written(resource, edit.series(occurrence, wish)), uid, near=wish.start or when)
+            file = _with(resource, edit.series(occurrence, wish))
+            return Plan(was, self._first(file, uid, near=wish.start or when), file, whole=True)
         if wish.repeat:
             raise Refused("one occurrence has no repeat rule of its own; use scope=series")
-        changed = self._written(resource, edit.once(occurrence, wish))
-        again = self._with_original(changed, uid, occurrence.original)
-        return Entry(changed, uid, again or occurrence, self.zone)
+        file = _with(resource, edit.once(occurrence, wish))
+        again = self._with_original(file, uid, occurrence.original)
+        return Plan(was, Entry(file, uid, again or occurrence, self.zone), file, whole=False)
 
-    def remove(self, wanted: str, when: Moment | None, scope: str | None) -> Entry:
-        """Removes an event, one occurrence, or a series; returns what it was."""
+    def remove(self, wanted: str, when: Moment | None, scope: str | None) -> Plan:
+        """The removal of an event, one occurrence, or a series."""
         resource, uid = self._unchanged(wanted)
         edit = Edit(resource.file, uid, self.zone, self.now)
-        if not resource.repeats(uid) or scope == "series":
-            entry = self._first(resource, uid)
-            data = edit.nothing()
+        whole = not resource.repeats(uid) or scope == "series"
+        if whole:
+            was, data = self._first(resource, uid), edit.nothing()
         else:
-            entry = Entry(resource, uid, self._occurrence(resource, uid, when, scope, Wish()), self.zone)
-            data = edit.without(entry.occurrence)
-        if data is None:
-            self._changing(lambda: self.store.remove(resource.calendar, resource.name, resource.version))
-        else:
-            self._written(resource, data)
-        return entry
+            was = Entry(resource, uid, self._occurrence(resource, uid, when, scope, Wish()), self.zone)
+            data = edit.without(was.occurrence)
+        return Plan(was, None, None if data is None else _with(resource, data), whole)
+
+    def carry_out(self, plan: Plan) -> Entry:
+        """Makes a change; the event as it is then, or what it was that is removed."""
+        if plan.was is None:
+            return self._made(plan)
+        old = plan.was.resource
+        if plan.file is None:
+            self._changing(lambda: self.store.remove(old.calendar, old.name, old.version))
+            return plan.was
+        written = self._written(plan.file, old.version)
+        return replace(plan.becomes, resource=written) if plan.becomes else plan.was
+
+    def _made(self, plan: Plan) -> Entry:
+        assert plan.becomes is not None
+        file, uid = plan.becomes.resource, plan.becomes.uid
+        calendar = file.calendar if file.calendar.id else self.store.make(file.calendar.name)
+        name = self.store.name_of(calendar, uid)
+        return replace(plan.becomes, resource=self._written(replace(file, calendar=calendar, name=name), None))
 
     def _unchanged(self, wanted: str) -> tuple[Resource, str]:
         """An event that this conversation has not seen in another state."""
@@ -204,12 +217,14 @@ class Desk:
             raise Refused(CHANGED)
         return resource, uid
 
-    def _written(self, resource: Resource, data: bytes) -> Resource:
-        file = read(data)  # before it is written: what we could not read again must not replace what was there
-        version = self._changing(lambda: self.store.write(resource.calendar, resource.name, data, resource.version))
-        changed = Resource(resource.calendar, resource.name, version, file)
-        self._remember(changed)
-        return changed
+    def _written(self, file: Resource, version: str | None) -> Resource:
+        """Writes a file over one of this version, or a new one."""
+        data = file.file.data
+        written = replace(
+            file, version=self._changing(lambda: self.store.write(file.calendar, file.name, data, version))
+        )
+        self._remember(written)
+        return written
 
     def _changing(self, write: Callable[[], str | None]) -> str:
         try:
@@ -330,6 +345,11 @@ class Desk:
                 del _seen[self._key(resource)]
             while len(_seen) > _SEEN_MOST:
                 _seen.popitem(last=False)
+
+
+def _with(resource: Resource, data: bytes) -> Resource:
+    """A file as it will be; read before it is written: what we could not read must not replace what was there."""
+    return Resource(resource.calendar, resource.name, "", read(data))
 
 
 def _in_place(occurrence: Occurrence) -> Occurrence:

@@ -46,6 +46,12 @@ class Rule:
     text: str
     parts: Mapping[str, str]
 
+    @property
+    def last(self) -> date:
+        """The day with which it ends; in the last of years if it does not."""
+        until = self.text.rpartition("UNTIL=")[2]
+        return date(int(until[:4]), int(until[4:6]), int(until[6:8]))
+
     def work(self, start: Moment, until: date) -> int:
         """About how many steps it takes to follow it up to a day."""
         days = max((until - day_of(start)).days, 1)
