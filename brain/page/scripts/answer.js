@@ -9,12 +9,6 @@ import { paramsIn } from "./params.js";
 import { follow, say, urge } from "./reading.js";
 import { span, t } from "./texts.js";
 
-/**
- * @typedef {object} Hands what a person can do with an answer
- * @property {() => void} retry
- * @property {(call: string, approve: boolean) => Promise<string>} decide
- */
-
 const QUIET = 300; // ms without anything new until a sign shows that work goes on
 const READ_OUT = 400; // characters: a longer answer is told by its length
 /** @type {Record<string, Parameters<typeof t>[0]>} */
@@ -46,7 +40,7 @@ export class Answer {
   #tokens = "";
   #hands;
 
-  /** @param {Hands} hands */
+  /** @param {{ retry: () => void, decide: (call: string, approve: boolean) => Promise<string> }} hands */
   constructor(hands) {
     this.#hands = hands;
     this.#pulse.setAttribute("aria-hidden", "true");
@@ -96,7 +90,7 @@ export class Answer {
       const amount = t("tokens", { count: completion_tokens });
       this.#tokens = estimated ? t("about", { amount }) : amount;
     },
-    error: ({ message, code, recoverable }) => this.fail(t("failed", { message, code }), recoverable),
+    error: ({ message, recoverable }) => this.fail(message, recoverable),
     done: (data) => this.#done(data),
   };
 
@@ -184,7 +178,7 @@ export class Answer {
     this.#close();
     const model = modelNamed(this.#model)?.stand_in ? t("isStandIn", { name: this.#model }) : this.#model;
     this.#meta.textContent = [model, ...facts].filter(Boolean).join(" · ");
-    if (this.text) this.#foot.append(button(t("copy"), (event) => copy(event, this.text), { icon: "copy", className: "quiet square copy" }));
+    if (this.text) this.#foot.append(button(t("copy"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), this.text), { icon: "copy", className: "quiet square copy" }));
     if (!this.node.querySelector(".error button")) {
       this.#foot.append(button(t("retry"), this.#hands.retry, { icon: "retry", className: "quiet square retry" }));
     }

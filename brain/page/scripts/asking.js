@@ -1,7 +1,7 @@
 // Ground: what is sent to begin a turn.
 
 import { chosen } from "./choices.js";
-import { Unreachable, request } from "./server.js";
+import { Refused, Unreachable, request } from "./server.js";
 
 /** @typedef {import("./types.js").Attached} Attached */
 
@@ -31,6 +31,19 @@ export function bodyOf({ message, files, conversation, replaces, key }) {
   return added.length ? asForm(fields, added) : fields;
 }
 
+/** @type {{ what: string, key: string } | null} */
+let last = null;
+
+/**
+ * An id for a request. The same question, sent again since nobody knew whether it had arrived, has the same.
+ * @param {{ message: string, files: Attached[], conversation: string | null, replaces: string | null }} asked
+ */
+export function keyOf({ message, files, conversation, replaces }) {
+  const what = JSON.stringify([message, files.map(({ name, size }) => [name, size]), conversation, replaces]);
+  if (last?.what !== what) last = { what, key: crypto.getRandomValues(new Uint32Array(4)).join("-") };
+  return last.key;
+}
+
 /** Files go as they are, in a form: base64 would make them a third larger. @param {object} fields @param {Attached[]} added */
 function asForm(fields, added) {
   const form = new FormData();
@@ -51,8 +64,11 @@ function asForm(fields, added) {
 export async function begin(body, signal, again) {
   for (let attempt = 0; ; attempt += 1) {
     try {
-      return await request("POST", "v1/turns", body, signal);
+      const begun = await request("POST", "v1/turns", body, signal);
+      last = null;
+      return begun;
     } catch (error) {
+      if (error instanceof Refused) last = null;
       if (!(error instanceof Unreachable) || attempt === AGAIN.length) throw error;
       again();
       await pause(AGAIN[attempt], signal);

@@ -88,10 +88,10 @@ export class Card {
 
   /** @param {{ code: string, reason: string, ms?: number }} error */
   error({ code, reason, ms }) {
-    const quiet = code === "declined" || code === "cancelled";
-    this.#end(quiet ? "left" : "failed", [code === "declined" ? t("declined") : "", ms ? span(ms) : ""].filter(Boolean).join(" · "));
-    this.#tell(t(quiet ? "notRun" : "couldNotRun", { name: this.name, reason }));
-    this.#section(t("code"), make("code", "", code));
+    const quiet = code in LEFT;
+    this.#end(quiet ? "left" : "failed", quiet ? t(LEFT[code]) : ms ? span(ms) : "");
+    this.#tell(quiet ? "" : t("couldNotRun", { name: this.name, reason }));
+    this.#section(t("reason"), make("pre", "", `${reason} (${code})`));
   }
 
   /**
@@ -177,6 +177,9 @@ export class Card {
     this.#inside.append(section(title, content));
   }
 }
+
+/** What was not run since somebody did not want it: nothing went wrong. @type {Record<string, "declined" | "cancelled">} */
+const LEFT = { declined: "declined", cancelled: "cancelled" };
 
 /** @type {Record<string, string>} */
 const MARKS = { ok: "check", failed: "warning", left: "close", waiting: "question" };

@@ -1,19 +1,19 @@
 // Room: the open conversation: what is asked in it, and the turn that answers.
 
-import { Answer } from "./answer.js";
-import { begin, bodyOf } from "./asking.js";
+import { addressOf, idInAddress } from "./address.js";
+import { begin, bodyOf, keyOf } from "./asking.js";
 import { button, find, make } from "./dom.js";
 import { makeEmpty } from "./empty.js";
+import { Exchanges, complain } from "./exchanges.js";
 import { Following } from "./following.js";
-import { Question } from "./question.js";
-import { keepingPlace, log, startReading, toEnd } from "./reading.js";
+import { log, startReading, toEnd } from "./reading.js";
 import { Refused, request, told } from "./server.js";
-import { filesOf, pairs, textOf } from "./stored.js";
+import { pairs } from "./stored.js";
 import { t } from "./texts.js";
 
 /**
  * @typedef {import("./types.js").Attached} Attached
- * @typedef {{ question: Question, answer: Answer }} Exchange
+ * @typedef {import("./exchanges.js").Exchange} Exchange
  * @typedef {"idle" | "sending" | "writing" | "stopping"} State
  */
 
@@ -29,16 +29,17 @@ class Conversation extends EventTarget {
   /** @type {string | null} */
   id = null;
   title = "";
-  /** @type {Exchange[]} */
-  #exchanges = [];
+  #exchanges = new Exchanges({
+    retry: () => this.retry(),
+    edit: (exchange) => this.#edit(exchange),
+    decide: (call, approve) => this.#decide(call, approve),
+  });
   /** @type {Following | null} */
   #following = null;
   /** @type {string | null} */
   #turn = null;
   /** @type {string | null} */
   #lostTurn = null; // whose events are no longer there from the first on
-  /** @type {{ what: string, key: string } | null} */
-  #unsent = null; // the last question that did not arrive, as far as is known here
   #leaving = new AbortController();
   #sending = new AbortController();
 
@@ -50,16 +51,16 @@ class Conversation extends EventTarget {
    */
   async send(message, files, replaces = null) {
     if (this.state !== "idle") return;
-    const place = replaces ? this.#exchanges.findIndex((one) => [one.question.id, one.answer.id].includes(replaces)) : -1;
-    const problem = await this.#ask(message, files, replaces, place);
-    if (problem) this.#tell("compose", { message, files, replaces });
+    const sent = await this.#ask(message, files, replaces, this.#exchanges.placeOf(replaces));
+    if (!sent) this.#tell("compose", { message, files, replaces });
   }
 
   /** Asks the last question again. */
   async retry() {
-    const last = this.#exchanges.at(-1);
+    const { last } = this.#exchanges;
     if (this.state !== "idle" || !last) return;
-    await this.#ask(last.question.text, last.question.files, idOf(last), this.#exchanges.length - 1);
+    const { text, files } = last.question;
+    await this.#ask(text, files, idOf(last), this.#exchanges.lastPlace);
   }
 
   /** Ends the turn that is written, or gives up sending. */
@@ -70,7 +71,7 @@ class Conversation extends EventTarget {
     try {
       await request("POST", `v1/turns/${this.#turn}/cancel`);
     } catch (error) {
-      this.#complain(told(error));
+      complain(told(error));
       if (this.#turn) this.#become("writing");
     }
   }
@@ -87,7 +88,7 @@ class Conversation extends EventTarget {
       return true;
     } catch (error) {
       const over = error instanceof Refused && [404, 410].includes(error.status);
-      if (!over) this.#complain(told(error));
+      if (!over) complain(told(error));
       return false;
     }
   }
@@ -96,7 +97,7 @@ class Conversation extends EventTarget {
   async fresh() {
     this.#leave();
     if (location.hash) history.pushState(null, "", location.pathname + location.search);
-    log.replaceChildren(makeEmpty((question) => this.send(question, [])));
+    this.#exchanges.empty(this.#emptyState());
     this.#name(null, "");
   }
 
@@ -108,7 +109,7 @@ class Conversation extends EventTarget {
     const signal = this.#leave();
     if (location.hash !== addressOf(id)) history.pushState(null, "", addressOf(id));
     this.id = id;
-    const slow = setTimeout(() => log.replaceChildren(make("p", "opening small", t("opening"))), SLOW);
+    const slow = setTimeout(() => this.#exchanges.empty(make("p", "opening small", t("opening"))), SLOW);
     try {
       const found = await this.#stored(`limit=${PAIRS}`, signal);
       if (!signal.aborted) this.#show(found);
@@ -130,15 +131,16 @@ class Conversation extends EventTarget {
 
   /** Looks whether it went on elsewhere: in another tab, on another machine, while this one slept. */
   async catchUp() {
-    const signal = this.#leaving.signal, last = this.#exchanges.at(-1)?.answer.id;
+    const { signal } = this.#leaving, last = this.#exchanges.last?.answer.id;
     if (this.state !== "idle" || !last || document.hidden) return;
     const found = await this.#stored("limit=2", signal).catch(() => null);
     if (!found || signal.aborted || this.state !== "idle") return;
     this.renamed(found.id, found.title);
-    const newest = pairs(found).at(-1), before = pairs(found).at(-2);
+    const [before, newest] = [undefined, ...pairs(found)].slice(-2);
     if (newest?.answer.id === last) return;
-    if (before?.answer.id === last) this.#append(found);
-    else await this.open(found.id);
+    if (before?.answer.id !== last) return this.open(found.id);
+    this.#exchanges.append(found, this.#canJoin(found));
+    this.#join(found);
   }
 
   /**
@@ -153,81 +155,26 @@ class Conversation extends EventTarget {
    * @param {string} message
    * @param {Attached[]} files
    * @param {string | null} replaces
-   * @param {number} place of the first exchange that goes; -1 for none
-   * @returns {Promise<boolean>} whether it could not be sent
+   * @param {number} place from which on exchanges go; -1 for none
+   * @returns {Promise<boolean>} whether it was sent
    */
   async #ask(message, files, replaces, place) {
     const left = this.#leaving.signal, { signal } = (this.#sending = new AbortController());
-    const gone = place < 0 ? [] : this.#exchanges.splice(place);
-    for (const node of nodesOf(gone)) node.remove();
-    const exchange = this.#add(message, files);
+    const gone = this.#exchanges.cut(place), exchange = this.#exchanges.ask(message, files);
     this.#become("sending");
-    const key = this.#keyOf(message, replaces);
+    const asked = { message, files, conversation: this.id, replaces };
     try {
-      const body = bodyOf({ message, files, conversation: this.id, replaces, key });
-      const begun = await begin(body, signal, () => this.#warn(t("sendsAgain")));
-      this.#unsent = null;
+      const begun = await begin(bodyOf({ ...asked, key: keyOf(asked) }), signal, () => this.#warn(t("sendsAgain")));
       if (!left.aborted) this.#begun(exchange, begun);
       this.#tell("changed");
-      return false;
-    } catch (error) {
-      if (!left.aborted) this.#takeBack(exchange, gone, error);
       return true;
+    } catch (error) {
+      if (!left.aborted) this.#takeBack(gone, signal.aborted ? "" : told(error));
+      if (error instanceof Refused && error.code === "busy") this.catchUp();
+      return false;
     } finally {
       if (!left.aborted) this.#warn("");
     }
-  }
-
-  /** A question that is sent again because nobody knows whether it arrived begins no second turn. @param {...unknown} asked */
-  #keyOf(...asked) {
-    const what = JSON.stringify([this.id, ...asked]);
-    if (this.#unsent?.what !== what) this.#unsent = { what, key: crypto.getRandomValues(new Uint32Array(4)).join("-") };
-    return this.#unsent.key;
-  }
-
-  /**
-   * @param {string} message
-   * @param {Attached[]} files
-   */
-  #add(message, files) {
-    this.#clear();
-    const exchange = this.#exchange({ text: message, files }, this.#answer().wait());
-    log.append(...nodesOf([exchange]));
-    toEnd();
-    return exchange;
-  }
-
-  /** @returns {Answer} */
-  #answer() {
-    return new Answer({
-      retry: () => this.retry(),
-      decide: (call, approve) => this.#decide(call, approve),
-    });
-  }
-
-  /**
-   * @param {import("./question.js").Asked} asked
-   * @param {Answer} answer
-   */
-  #exchange(asked, answer) {
-    const exchange = { answer, question: new Question(asked, () => this.#edit(exchange)) };
-    this.#exchanges.push(exchange);
-    return exchange;
-  }
-
-  /** @param {Exchange} exchange */
-  #edit(exchange) {
-    const { text, files } = exchange.question;
-    if (this.state === "idle") this.#tell("compose", { message: text, files, replaces: idOf(exchange) });
-  }
-
-  /**
-   * @param {string} call
-   * @param {boolean} approve
-   * @returns {Promise<string>}
-   */
-  async #decide(call, approve) {
-    return request("POST", `v1/turns/${this.#turn}/approvals/${call}`, { approve }).then(() => "", told);
   }
 
   /**
@@ -243,19 +190,35 @@ class Conversation extends EventTarget {
   }
 
   /**
-   * @param {Exchange} exchange
    * @param {Exchange[]} gone
-   * @param {unknown} error
+   * @param {string} problem
    */
-  #takeBack(exchange, gone, error) {
-    for (const node of nodesOf([exchange])) node.remove();
-    this.#exchanges = [...this.#exchanges.filter((one) => one !== exchange), ...gone];
-    log.append(...nodesOf(gone));
-    if (!this.#exchanges.length) log.replaceChildren(makeEmpty((question) => this.send(question, [])));
+  #takeBack(gone, problem) {
+    this.#exchanges.cut(this.#exchanges.lastPlace);
+    this.#exchanges.putBack(gone);
+    if (!this.#exchanges.last) this.#exchanges.empty(this.#emptyState());
     this.#become("idle");
-    if (!this.#sending.signal.aborted) this.#complain(told(error));
+    if (problem) complain(problem);
     toEnd();
-    if (error instanceof Refused && error.code === "busy") this.catchUp();
+  }
+
+  #emptyState() {
+    return makeEmpty((question) => this.send(question, []));
+  }
+
+  /** @param {Exchange} exchange */
+  #edit(exchange) {
+    const { text, files } = exchange.question;
+    if (this.state === "idle") this.#tell("compose", { message: text, files, replaces: idOf(exchange) });
+  }
+
+  /**
+   * @param {string} call
+   * @param {boolean} approve
+   * @returns {Promise<string>} what went wrong
+   */
+  #decide(call, approve) {
+    return request("POST", `v1/turns/${this.#turn}/approvals/${call}`, { approve }).then(() => "", told);
   }
 
   /**
@@ -280,10 +243,9 @@ class Conversation extends EventTarget {
    * @param {Exchange} exchange
    */
   async #ended(turn, exchange) {
-    const { signal } = this.#leaving;
     this.#turn = this.#following = null;
     this.#become("idle");
-    exchange.answer.id ??= await request("GET", `v1/turns/${turn}`, undefined, signal).then((told) => told.message_id, () => null);
+    exchange.answer.id ??= await request("GET", `v1/turns/${turn}`).then(({ message_id }) => message_id, () => null);
     this.#tell("changed");
   }
 
@@ -305,30 +267,9 @@ class Conversation extends EventTarget {
 
   /** @param {any} found */
   #show(found) {
-    this.#exchanges = [];
-    for (const pair of pairs(found)) this.#restored(found, pair);
-    log.replaceChildren(...this.#earlier(found), ...nodesOf(this.#exchanges));
+    this.#exchanges.show(found, this.#canJoin(found), this.#earlier(found));
     this.#name(found.id, found.title);
-    toEnd();
     this.#join(found);
-  }
-
-  /** @param {any} found */
-  #append(found) {
-    this.#clear();
-    const pair = pairs(found).at(-1);
-    if (pair) log.append(...nodesOf([this.#restored(found, pair)]));
-    this.#join(found);
-  }
-
-  /**
-   * @param {any} found
-   * @param {import("./stored.js").Pair} pair
-   */
-  #restored(found, { question, answer }) {
-    const { id, time } = question, joined = answer.state === "running" && this.#canJoin(found);
-    const asked = { id, time, text: textOf(question), files: filesOf(found, question) };
-    return this.#exchange(asked, joined ? this.#answer().wait() : this.#answer().restore(answer));
   }
 
   /** @param {any} found */
@@ -338,17 +279,15 @@ class Conversation extends EventTarget {
 
   /** Goes on with an answer that is being written. @param {any} found */
   #join(found) {
-    const last = this.#exchanges.at(-1);
+    const { last } = this.#exchanges;
     if (last && this.#canJoin(found)) this.#follow(found.turn_id, last);
-    else if (found.running) this.#lookAgain();
+    else if (found.running) this.#lookAgain(found.id);
   }
 
-  #lookAgain() {
-    const { signal } = this.#leaving, id = this.id;
-    const timer = setTimeout(() => {
-      if (id) this.open(id);
-    }, WATCH);
-    signal.addEventListener("abort", () => clearTimeout(timer));
+  /** @param {string} id */
+  #lookAgain(id) {
+    const timer = setTimeout(() => this.open(id), WATCH);
+    this.#leaving.signal.addEventListener("abort", () => clearTimeout(timer));
   }
 
   /** @param {{ earlier: string | null }} found */
@@ -359,21 +298,9 @@ class Conversation extends EventTarget {
       more.disabled = true;
       const found = await this.#stored(`limit=${PAIRS}&before=${earlier}`, signal).catch(() => null);
       more.disabled = false;
-      if (found && !signal.aborted) this.#prepend(found, more);
+      if (found && !signal.aborted) this.#exchanges.prepend(found, more, this.#earlier(found));
     }, { className: "earlier" });
     return [more];
-  }
-
-  /**
-   * @param {any} found
-   * @param {HTMLElement} more
-   */
-  #prepend(found, more) {
-    const newer = this.#exchanges;
-    this.#exchanges = [];
-    const older = pairs(found).map((pair) => this.#restored(found, pair));
-    this.#exchanges = [...older, ...newer];
-    keepingPlace(() => more.replaceWith(...this.#earlier(found), ...nodesOf(older)));
   }
 
   /**
@@ -381,28 +308,11 @@ class Conversation extends EventTarget {
    * @param {unknown} error
    */
   #notOpened(id, error) {
-    const unknown = error instanceof Refused && error.status === 404;
-    log.replaceChildren();
-    this.#name(unknown ? null : id, "");
-    this.#complain(unknown ? t("noConversation") : told(error), unknown
-      ? button(t("fresh"), () => this.fresh()) : button(t("retry"), () => this.open(id), { icon: "retry", text: true }));
-  }
-
-  /**
-   * Says below the messages what did not work, until something else is done.
-   * @param {string} text
-   * @param {...Node} remedies
-   */
-  #complain(text, ...remedies) {
-    log.querySelector(".complaint")?.remove();
-    const line = make("div", "error complaint", make("p", "", text), ...remedies);
-    line.setAttribute("role", "alert");
-    log.append(line);
-    toEnd();
-  }
-
-  #clear() {
-    for (const node of log.querySelectorAll(".complaint, .empty, .opening")) node.remove();
+    this.#exchanges.empty();
+    if (error instanceof Refused && error.status === 404) {
+      this.#name(null, "");
+      complain(t("noConversation"), button(t("fresh"), () => this.fresh()));
+    } else complain(told(error), button(t("retry"), () => this.open(id), { icon: "retry", text: true }));
   }
 
   /** @param {string} text */
@@ -417,7 +327,6 @@ class Conversation extends EventTarget {
     this.#leaving = new AbortController();
     this.#following?.close();
     this.#following = this.#turn = null;
-    this.#exchanges = [];
     this.#warn("");
     this.#become("idle");
     return this.#leaving.signal;
@@ -465,28 +374,12 @@ export function startConversation() {
 }
 
 function follows() {
-  const id = idIn(location.hash);
+  const id = idInAddress();
   if (id === null) conversation.fresh();
   else if (id !== conversation.id) conversation.open(id);
-}
-
-/** @param {string} hash */
-function idIn(hash) {
-  const found = hash.match(/^#\/c\/(.+)$/)?.[1];
-  return found && URL.canParse(`x:${found}`) ? decodeURIComponent(found) : null;
-}
-
-/** @param {string} id */
-function addressOf(id) {
-  return `#/c/${encodeURIComponent(id)}`;
 }
 
 /** @param {Exchange} exchange */
 function idOf({ question, answer }) {
   return answer.id ?? question.id;
-}
-
-/** @param {Exchange[]} exchanges */
-function nodesOf(exchanges) {
-  return exchanges.flatMap(({ question, answer }) => [question.node, answer.node]);
 }

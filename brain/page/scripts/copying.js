@@ -1,25 +1,23 @@
-// Ground: copying a text.
+// Room: copying a text.
 
 import { make } from "./dom.js";
+import { say } from "./reading.js";
+import { t } from "./texts.js";
 
 /**
- * Copies, and shows that it did.
- * @param {MouseEvent} event
+ * Copies, and shows in the button that it did.
+ * @param {Element} clicked
  * @param {string} text
  */
-export async function copy(event, text) {
-  const clicked = /** @type {HTMLButtonElement} */ (event.currentTarget);
+export async function copy(clicked, text) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
     copyOld(text);
   }
-  clicked.classList.add("copied");
-  clicked.querySelector("use")?.setAttribute("href", "#i-check");
-  setTimeout(() => {
-    clicked.classList.remove("copied");
-    clicked.querySelector("use")?.setAttribute("href", "#i-copy");
-  }, 1500);
+  say(t("copied"));
+  show(clicked, true);
+  setTimeout(() => show(clicked, false), 1500);
 }
 
 /** Where the page came by plain HTTP from another machine, browsers give no clipboard. @param {string} text */
@@ -32,4 +30,13 @@ function copyOld(text) {
   document.execCommand("copy");
   area.remove();
   if (focused instanceof HTMLElement) focused.focus();
+}
+
+/**
+ * @param {Element} clicked
+ * @param {boolean} copied
+ */
+function show(clicked, copied) {
+  clicked.classList.toggle("copied", copied);
+  clicked.querySelector("use")?.setAttribute("href", copied ? "#i-check" : "#i-copy");
 }

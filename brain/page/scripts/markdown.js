@@ -1,8 +1,9 @@
 // Room: text as it streams. The server makes HTML of Markdown, block by block; it is put in here, and nowhere else.
 
+import { copy } from "./copying.js";
 import { icon, make } from "./dom.js";
+import { follow, log } from "./reading.js";
 import { request } from "./server.js";
-import { follow } from "./reading.js";
 import { t } from "./texts.js";
 
 const PATIENCE = 80; // ms that new text waits for its HTML before it is shown as it is
@@ -48,6 +49,11 @@ function frame(pre) {
   pre.replaceWith(around);
   around.append(pre);
 }
+
+log.addEventListener("click", ({ target }) => {
+  const clicked = target instanceof Element && target.closest(".copy-code");
+  if (clicked) copy(clicked, clicked.closest(".code")?.querySelector("pre")?.textContent ?? "");
+});
 
 /**
  * Makes what stands in a place equal to new nodes, and leaves alone what is equal already: a selection in it stays.

@@ -47,10 +47,13 @@ export function laidOut(tokens) {
 }
 
 /**
- * The same in one line, for a glance: what stands in braces without them, words without their quotation marks.
+ * The same in one line, for a glance: without the outer braces, and simple names without their quotation marks.
  * @param {string[]} tokens
  */
 export function inShort(tokens) {
   const inner = tokens[0] === "{" ? tokens.slice(1, -1) : tokens;
-  return exact(inner.map((token) => (token === ":" || token === "," ? `${token} ` : token)).join("").slice(0, 300));
+  return exact(inner.map((token, n) => {
+    if (token === ":" || token === ",") return `${token} `;
+    return inner[n + 1] === ":" && /^"[\w-]+"$/.test(token) ? token.slice(1, -1) : token;
+  }).join("").slice(0, 300));
 }

@@ -29,7 +29,7 @@ export class Question {
     this.id = id;
     const said = make("div", "said", text);
     const actions = make("div", "actions", timeOf(time),
-      button(t("copy"), (event) => copy(event, text), { icon: "copy", className: "quiet square copy" }),
+      button(t("copy"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), text), { icon: "copy", className: "quiet square copy" }),
       button(t("edit"), edit, { icon: "edit", className: "quiet square edit" }));
     this.node = make("article", "question", ...(files.length ? [shownFiles(files)] : []), said, ...foldFor(said, text), actions);
     this.node.setAttribute("aria-label", t("you"));

@@ -1,0 +1,18 @@
+// Ground: the address of a conversation: `#/c/ID`; a new one has none.
+
+/** @param {string} id */
+export function addressOf(id) {
+  return `#/c/${encodeURIComponent(id)}`;
+}
+
+/** The id in the address of the page, if it has one. */
+export function idInAddress() {
+  const found = location.hash.match(/^#\/c\/(.+)$/)?.[1];
+  if (!found) return null;
+  try {
+    return decodeURIComponent(found);
+  } catch (error) {
+    if (error instanceof URIError) return null;
+    throw error;
+  }
+}
