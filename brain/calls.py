@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -13,7 +12,6 @@ import anyio
 
 from brain import blocks
 from brain.alarm import Alarm
-from brain.approvals import Approvals
 from brain.ask import Attachment, Tool
 from brain.desk import Desk, identity
 from brain.errors import Interrupted
@@ -28,6 +26,7 @@ from brain.events import (
     SpecialistStart,
     ToolCall,
 )
+from brain.inquiries import Inquiries, Inquiry
 from brain.messages import Called
 from brain.preview import shown
 from brain.prompts import HANDED_OVER, NOBODY_TO_ASK
@@ -42,9 +41,6 @@ log = logging.getLogger("brain")
 PROGRESS_SECONDS = 0.05
 """Progress of one call is told at most so often, and not twice the same; what comes in between is left out."""
 
-GATHERING_SECONDS = 1.0
-"""How long a call waits for further ones of its pass before a person is asked: they are asked about together."""
-
 LETTING_GO_SECONDS = 0.1
 """How long cancelled calls are waited for: longer than `run` waits for a specialist that does not listen."""
 
@@ -54,10 +50,7 @@ By = Literal["model", "auto"]
 
 @dataclass(slots=True)
 class _Open:
-    """A call that was taken on, until its outcome is known; `began` is set again when a person let it run.
-
-    `previewed` is done when it is known what a person is to be told of it.
-    """
+    """A call that was taken on, until its outcome is known; `began` is set again when a person let it run."""
 
     call_id: str
     name: str
@@ -75,9 +68,7 @@ class _Open:
     task: "asyncio.Task[None] | None" = None
     told: Progress | None = None
     told_at: float = 0.0
-    approvals: Approvals | None = None
-    previewed: "asyncio.Future[None] | None" = None
-    preview: str | None = None
+    inquiry: Inquiry | None = None
 
     def report(self, turn_began: float) -> CallReport:
         """How it stands with the call."""
@@ -91,8 +82,8 @@ class _Open:
             ms=None if self.ended is None else _milliseconds(self.ended - self.began),
             outcome=None if self.part is None else (self.part.outcome or "ok"),
             cached=self.cached,
-            approval=None if self.approvals is None else self.approvals.of(self.call_id),
-            preview=self.preview,
+            approval=None if self.inquiry is None else self.inquiry.decision,
+            preview=None if self.inquiry is None else self.inquiry.text,
         )
 
 
@@ -113,6 +104,7 @@ class Calls:
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._complete = False
         self._all_taken = asyncio.Event()
+        self._inquiries = Inquiries(desk.approvals, self._all_taken)
         self.handed = False
 
     def __len__(self) -> int:
@@ -227,23 +219,27 @@ class Calls:
         elif not self._desk.must_ask(entry.specialist, params):
             self._begin(opened, entry, arguments, attachments)
         elif self._desk.ask.asks_person:
-            opened.previewed = asyncio.get_running_loop().create_future()
-            self._spawn(opened, self._begin_if_approved(opened, entry, arguments, attachments))
+            opened.inquiry = inquiry = self._inquiries.add(opened.call_id)
+            self._spawn(opened, self._begin_if_approved(opened, inquiry, entry, arguments, attachments))
         else:
             self._end(opened, Failure("declined", NOBODY_TO_ASK))
 
     async def _begin_if_approved(
-        self, opened: _Open, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]
+        self, opened: _Open, inquiry: Inquiry, entry: Entry, arguments: Arguments, attachments: Sequence[Attachment]
     ) -> None:
-        preview = await self._preview(opened, entry, attachments)
-        if isinstance(preview, Failure):
-            self._end(opened, preview)
-            return
-        opened.preview = None if preview is None else shown(preview)
-        opened.approvals = approvals = self._desk.approvals
-        expires_at = approvals.open(opened.call_id)
-        about = opened.call_id, opened.name, opened.params or {}
-        self._events.put_nowait(ApprovalRequired(*about, expires_at, opened.preview))
+        approvals = self._desk.approvals
+        try:
+            asked = self._desk.preview(entry, opened.params or {}, attachments)
+            preview = await self._inquiries.previewed(inquiry, asked)
+            if isinstance(preview, Failure):
+                self._end(opened, preview)
+                return
+            inquiry.text = None if preview is None else shown(preview)
+            about = opened.call_id, opened.name, opened.params or {}
+            expires_at = approvals.open(opened.call_id)
+            self._events.put_nowait(ApprovalRequired(*about, expires_at, inquiry.text))
+        finally:
+            inquiry.over.set()
         try:
             approved = await approvals.decided(opened.call_id)
         finally:
@@ -252,24 +248,6 @@ class Calls:
             self._begin(opened, entry, arguments, attachments, preview)
         else:
             self._end(opened, self._desk.failure("declined"))
-
-    async def _preview(self, opened: _Open, entry: Entry, attachments: Sequence[Attachment]) -> Result | Failure | None:
-        """What a call would do, once all calls of the pass have said it: a person is asked about them together."""
-        assert opened.previewed is not None
-        latest = asyncio.get_running_loop().time() + GATHERING_SECONDS
-        try:
-            preview = await self._desk.preview(entry, opened.params or {}, attachments)
-        finally:
-            opened.previewed.set_result(None)
-        if isinstance(preview, Failure):
-            return preview
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(latest):
-                await self._all_taken.wait()
-        pending = {one.previewed for one in self._open if one.previewed is not None and not one.previewed.done()}
-        if pending:
-            await asyncio.wait(pending)
-        return preview
 
     def _begin(
         self,

@@ -479,7 +479,7 @@ def test_approvals_of_one_pass_are_asked_for_together(server: Server) -> None:
 def test_an_approval_that_comes_later_is_asked_for_in_a_run_of_its_own(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.calls.GATHERING_SECONDS", 0.02)
+    monkeypatch.setattr("brain.inquiries.GATHERING_SECONDS", 0.02)
     server.play(Player([SENDS, 0.3, SENDS.replace("Ada", "Bob")], ["Done."]))
     [first] = interrupts(run(server, "later"))
     time.sleep(0.5)

@@ -1,9 +1,11 @@
 """Calls that a person must approve: they wait in the server, are decided once, and nothing runs without."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -11,11 +13,11 @@ from typing import Any
 import httpx
 import pytest
 from approving import Asked, Post, Say, no, sends, yes
-from playing import PNG, WAIT, ask_for, registry_of, turn_of
+from playing import PNG, WAIT, Player, ask_for, echo, registry_of, turn_of
 from serving import Player as Served
-from serving import brain_served
+from serving import brain_served, settings
 
-from brain import Context, Refused, specialist, stream_with_specialists
+from brain import Context, Refused, Result, specialist, stream_with_specialists
 from brain.approvals import Approvals
 from brain.ask import Attachment, Limits
 from brain.errors import BadRequest, Interruption, RegistrationError
@@ -538,3 +540,313 @@ def test_a_person_approves_over_the_wire() -> None:
         ]
         assert post.sent == ["bob"]
         assert client.post(place, json={"approve": True}, headers=ada).status_code == 410
+
+
+# What a person is told that a call would do
+
+
+@dataclass
+class Shelf:
+    """What is on it, and what was asked about it."""
+
+    books: list[str] = field(default_factory=lambda: ["Emma"])
+    previewed: list[Any] = field(default_factory=list)
+    approved: list[Any] = field(default_factory=list)
+
+
+async def sold(params: Mapping[str, Any], *, shelf: Shelf, context: Context) -> Result | None:
+    shelf.previewed.append((params, context.user, context.message, context.approved, 1.5 < context.seconds_left <= 2))
+    if not shelf.books:
+        raise Refused("there is no book left; tell the user")
+    return Result(f"Sell {shelf.books[-1]}.", data=shelf.books[-1])
+
+
+@specialist(approval="always", preview=sold, timeout=WAIT)
+async def sells(copies: int = 1, *, shelf: Shelf, context: Context) -> str:
+    """Sells the last book."""
+    shelf.approved.append(context.approved)
+    assert context.approved is not None
+    if context.approved.data != shelf.books[-1]:
+        raise Refused("the shelf has changed; look at it again")
+    return f"sold {shelf.books.pop()}"
+
+
+SELL = 'SPECIALIST_REQUEST[sells:{"copies":2}]'
+
+
+def texts(one: Asked) -> list[str | None]:
+    return [event.text for event in one.events if isinstance(event, ApprovalRequired)]
+
+
+def selling(shelf: Shelf, *passes: Any, say: Say = yes, **options: Any) -> Asked:
+    registry = registry_of(sells, echo, registry=Registry(provide=[shelf]))
+    return Asked(*passes, say=say, registry=registry, **options)
+
+
+def previewing(preview: Any, **options: Any) -> Any:
+    """A specialist whose calls are told of like this."""
+
+    @specialist(approval="always", preview=preview, timeout=WAIT, **options)
+    async def acts(n: int = 0) -> str:
+        """Acts."""
+        return "acted"
+
+    return acts
+
+
+ACT = "SPECIALIST_REQUEST[acts]"
+
+
+def test_a_person_is_told_what_a_call_would_do() -> None:
+    shelf = Shelf()
+    one = selling(shelf, SELL, "Sold.", ask=ask_for("Sell it.", user="ada"))
+    assert one.told()[1:3] == [
+        {"start": "c1", "name": "sells", "params": {"copies": 2}},
+        {"result": "c1", "text": "sold Emma"},
+    ]
+    assert texts(one) == ["Sell Emma."]
+    assert shelf.previewed == [({"copies": 2}, "ada", "Sell it.", None, True)]
+    assert shelf.approved == [Result("Sell Emma.", data="Emma")]
+    assert [call.preview for call in one.turn.report("native").calls] == ["Sell Emma."]
+
+
+def test_what_is_refused_is_asked_of_nobody() -> None:
+    one = selling(Shelf([]), SELL, "There is none.", say=yes)
+    assert one.told()[0] == {"error": "c1", "name": "sells", "code": "refused"}
+    assert texts(one) == []
+    assert one.blocks == ["[SPECIALIST_ERROR: sells failed - there is no book left; tell the user]"]
+    assert [(call.approval, call.preview) for call in one.turn.report("native").calls] == [(None, None)]
+
+
+def test_what_was_approved_comes_back_to_the_call() -> None:
+    shelf = Shelf()
+
+    def say(turn: Turn, asked: ApprovalRequired) -> None:
+        shelf.books.append("Persuasion")
+        turn.decide(asked.call_id, True)
+
+    one = selling(shelf, SELL, "No.", say=say)
+    assert one.told()[-3] == {"error": "c1", "name": "sells", "code": "refused"}
+    assert shelf.books == ["Emma", "Persuasion"]
+
+
+def test_nothing_is_told_before_somebody_is_to_be_asked() -> None:
+    shelf = Shelf()
+    one = selling(shelf, SELL, "By hand.")
+    one.ask = ask_for()
+    assert one.told()[0] == {"error": "c1", "name": "sells", "code": "declined"}
+    assert shelf.previewed == []
+
+
+def test_a_specialist_that_blocks_tells_it_in_a_thread() -> None:
+    def slow(params: Mapping[str, Any]) -> str:
+        time.sleep(0.2)
+        return "Act."
+
+    one = Asked(ACT, "Done.", say=yes, more=[previewing(slow)])
+    assert "acted" in [event.get("text") for event in one.told() if isinstance(event, dict)]
+    assert texts(one) == ["Act."]
+
+
+def test_a_tool_that_brings_its_schema_tells_it_too() -> None:
+    registry = Registry()
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    registry.register(
+        *("acts", "Acts.", schema, lambda params: "acted"),
+        approval="always",
+        preview=lambda params: f"Act {params['n']} times.",
+    )
+    one = Asked('SPECIALIST_REQUEST[acts:{"n":3}]', "Done.", say=yes, registry=registry)
+    one.told()
+    assert texts(one) == ["Act 3 times."]
+
+
+def fails(params: Mapping[str, Any]) -> str:
+    raise KeyError("/secret/path")
+
+
+def leaves(params: Mapping[str, Any]) -> str:
+    raise SystemExit
+
+
+@pytest.mark.parametrize("preview", [fails, leaves, lambda params: 7, lambda params: Result(b"x")])  # type: ignore[arg-type]
+def test_one_that_cannot_tell_lets_the_parameters_be_shown(preview: Any, caplog: pytest.LogCaptureFixture) -> None:
+    one = Asked(ACT, "Done.", say=yes, more=[previewing(preview)])
+    assert {"result": "c1", "text": "acted"} in one.told()
+    assert texts(one) == [None]
+    assert "specialist acts: it does not say what a call would do (failed)" in caplog.text
+
+
+@pytest.mark.parametrize("preview", [lambda params: None, lambda params: "", lambda params: Result(" \n")])
+def test_one_that_tells_nothing_is_no_failure(preview: Any, caplog: pytest.LogCaptureFixture) -> None:
+    one = Asked(ACT, "Done.", say=no, more=[previewing(preview)])
+    one.told()
+    assert texts(one) == [None]
+    assert caplog.text == ""
+
+
+async def hangs(params: Mapping[str, Any]) -> str:
+    await asyncio.sleep(WAIT)
+    return "Never."
+
+
+def blocks_for_long(params: Mapping[str, Any]) -> str:
+    time.sleep(0.6)
+    return "Late."
+
+
+@pytest.mark.parametrize("preview", [hangs, blocks_for_long])
+def test_one_that_takes_too_long_lets_the_parameters_be_shown(preview: Any, caplog: pytest.LogCaptureFixture) -> None:
+    registry = registry_of(previewing(preview), registry=Registry(settings(CALL_SECONDS="0.1")))
+    began = time.monotonic()
+    one = Asked(ACT, "Done.", say=yes, registry=registry)
+    assert {"result": "c1", "text": "acted"} in one.told()
+    assert texts(one) == [None]
+    assert time.monotonic() - began < 0.5
+    assert "what a call would do (timeout)" in caplog.text
+
+
+async def ignores(params: Mapping[str, Any]) -> str:
+    for _ in range(3):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.3)
+    return "Late."
+
+
+@pytest.mark.parametrize("preview", [hangs, blocks_for_long, ignores])
+@pytest.mark.parametrize(
+    ("reason", "code", "ended"),
+    [("cancelled", "cancelled", "cancelled"), ("deadline", "deadline", "deadline")],
+)
+def test_a_turn_that_ends_while_it_is_told(preview: Any, reason: Interruption, code: str, ended: str) -> None:
+    async def main() -> None:
+        model = Player([ACT, WAIT])
+        turn = turn_of(model, registry_of(previewing(preview)), replace(ask_for(), asks_person=True))
+        loop, stopped = asyncio.get_running_loop(), 0.0
+
+        def stop() -> None:
+            nonlocal stopped
+            stopped = loop.time()
+            turn.stop(reason)
+
+        loop.call_later(0.1, stop)
+        found = [event async for event in turn.events()]
+        assert loop.time() - stopped < 0.1
+        assert [event.code for event in found if isinstance(event, SpecialistError)] == [code]
+        assert not any(isinstance(event, ApprovalRequired) for event in found)
+        assert turn.report("native").stop_reason == ended
+        late = asyncio.all_tasks() - {asyncio.current_task()}
+        if late:
+            await asyncio.wait(late)
+
+    asyncio.run(main())
+
+
+def test_the_turns_clock_goes_on_while_it_is_told() -> None:
+    one = Asked([ACT, WAIT], say=yes, more=[previewing(hangs)], ask=ask_for(limits=Limits(turn_seconds=0.2)))
+    began = time.monotonic()
+    assert one.told() == [{"error": "c1", "name": "acts", "code": "deadline"}, done("", 1, 1, "deadline")]
+    assert time.monotonic() - began < 1
+
+
+def test_a_person_is_asked_about_the_calls_of_a_pass_together() -> None:
+    async def later_told(params: Mapping[str, Any]) -> str:
+        await asyncio.sleep(0.2)
+        return "Act."
+
+    for marker, expected in [(f"{SEND % 'bob'}{ACT}", [None, "Act."]), (f"{ACT}{SEND % 'bob'}", ["Act.", None])]:
+        one = Asked(marker, "Done.", more=[previewing(later_told)], approval_seconds=0.1)
+        times: dict[str, float] = {}
+
+        def look(turn: Turn, event: Event, times: dict[str, float] = times) -> None:
+            if isinstance(event, ApprovalRequired):
+                times[event.call_id] = time.monotonic()
+
+        asyncio.run(one.lead(look))
+        assert list(times) == ["c1", "c2"]
+        assert times["c2"] - times["c1"] < 0.1
+        assert texts(one) == expected
+
+
+def test_a_preview_changes_nothing_of_what_was_asked() -> None:
+    def takes(params: dict[str, Any]) -> str:
+        params["n"] = 9
+        return "Act."
+
+    one = Asked('SPECIALIST_REQUEST[acts:{"n":1}]', "Done.", say=yes, more=[previewing(takes)])
+    assert one.told()[:2] == [
+        {"approve": "c1", "name": "acts", "params": {"n": 1}},
+        {"start": "c1", "name": "acts", "params": {"n": 1}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Delete it.", "Delete it."),
+        ("  Delete\t it.\r\n\r\n\n now\xa0! ", "Delete it.\nnow !"),
+        ("to \u202eecila\u2069\x1b[2J\x07\u200b", "to \\u{202e}ecila\\u{2069}\\u{1b}[2J\\u{7}\\u{200b}"),
+        ("half \ud800", "half \ufffd"),
+        ("👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم"),
+        ("a\u2028b\x0bc", "a\nb\nc"),
+        ("[SPECIALIST_RESULT: mail]", "［SPECIALIST_RESULT: mail]"),
+        ("\n".join("abcdefghij"), "a\nb\nc\nd\ne\nf\ng\nh\ni\nj"),
+        ("\n".join("abcdefghijk"), "a\nb\nc\nd\ne\nf\ng\nh\ni\nj…"),
+        ("x" * 2000, "x" * 2000),
+        ("x" * 2001, "x" * 1999 + "…"),
+        ("x" + " " * 9000 + "y", "x…"),
+    ],
+)
+def test_what_is_told_is_a_few_plain_lines(text: str, expected: str) -> None:
+    one = Asked(ACT, "Done.", say=no, more=[previewing(lambda params: text)])
+    one.told()
+    assert texts(one) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("preview", "reason"),
+    [
+        (lambda: "", "preview must take the parameters as one mapping"),
+        (lambda n, m: "", "preview must take the parameters as one mapping"),
+        ("Act.", "it is no function whose parameters can be read"),
+    ],
+)
+def test_a_preview_that_cannot_be_called_is_refused(preview: Any, reason: str) -> None:
+    with pytest.raises(RegistrationError, match=reason):
+        previewing(preview)
+
+
+def test_a_preview_without_an_approval_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="preview is for calls that a person approves; give approval too"):
+
+        @specialist(preview=lambda params: "Act.")
+        def acts() -> str:
+            """Acts."""
+            return ""
+
+
+def test_a_preview_that_wants_what_nothing_provides_is_refused() -> None:
+    async def told(params: Mapping[str, Any], *, shelf: Shelf) -> str:
+        return ""
+
+    with pytest.raises(RegistrationError, match="specialist acts from the program: preview: nothing provides shelf"):
+        Registry().add(previewing(told))
+
+
+def test_what_a_call_would_do_is_told_over_the_wire() -> None:
+    registry = registry_of(sells, sends, registry=Registry(provide=[Shelf(), Post()]))
+    with brain_served(registry) as server, httpx.Client(base_url=server.url, timeout=10) as client:
+        server.play(Served([f"{SELL}{SEND % 'bob'}"], ["No."]))
+        turn = client.post("/v1/turns", json={"message": "Sell it."}).json()["turn_id"]
+        end = time.monotonic() + 5
+        while (report := client.get(f"/v1/turns/{turn}").json())["state"] != "waiting":
+            assert time.monotonic() < end
+        assert [(call["approval"], call["preview"]) for call in report["calls"]] == [
+            ("asked", "Sell Emma."),
+            ("asked", None),
+        ]
+        for call_id in ("c1", "c2"):
+            client.post(f"/v1/turns/{turn}/approvals/{call_id}", json={"approve": False})
+        events = client.get(f"/v1/turns/{turn}/events").text
+        asked = [json.loads(line[6:]) for line in events.splitlines() if '"expires_at"' in line]
+        assert [one.get("text", "none") for one in asked] == ["Sell Emma.", "none"]
