@@ -1,0 +1,1 @@
+"""The chat page as people use it, in a real browser."""

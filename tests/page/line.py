@@ -1,0 +1,130 @@
+"""The line between a browser and Brain, which a test cuts, slows down, lets stand still, and restores."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+READ = 65_536
+METHODS = (b"GET ", b"POST ", b"PATCH ", b"DELETE ", b"HEAD ")
+
+
+class Line:
+    """Passes bytes on, both ways.
+
+    Attributes:
+        url: where the browser goes.
+        heads: those of all requests that went through, in order.
+        seconds: by how much every piece of an answer comes later.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._connections: set[asyncio.Task[None]] = set()
+        self._whole = True
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self.url = ""
+        self.heads: list[str] = []
+        self.seconds = 0.0
+
+    def cut(self) -> None:
+        """Ends all connections, and lets no new one come about."""
+        self._whole = False
+        self._do(self._reset)
+
+    def stand(self) -> None:
+        """Lets nothing through, either way; what was connected stays so, as for a machine that sleeps."""
+        self._do(self._flows.clear)
+
+    def restore(self) -> None:
+        """Lets all through again, also what waited."""
+        self._whole = True
+        self._do(self._flows.set)
+
+    def requests(self, text: str) -> list[str]:
+        """The heads of the requests in which this stands."""
+        return [head for head in self.heads if text in head]
+
+    async def serve(self, ready: threading.Event, over: threading.Event) -> None:
+        """Serves until told that it is over."""
+        self._loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        ready.set()
+        await asyncio.to_thread(over.wait)
+        server.close()
+        connections = set(self._connections)
+        self._reset()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._whole:
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._connect(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_brain, to_brain = await asyncio.open_connection("127.0.0.1", self._to)
+        ways = {
+            asyncio.create_task(self._requests(reader, to_brain)),
+            asyncio.create_task(self._answers(from_brain, writer)),
+        }
+        ends = (writer, to_brain)
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # it is cut: what was written and not yet read is lost, too
+            for end in ends:
+                end.transport.abort()
+            raise
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            for end in ends:
+                end.close()
+
+    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(READ):
+                await self._flows.wait()
+                if data.startswith(METHODS):
+                    self.heads.append(data.partition(b"\r\n\r\n")[0].decode("latin-1"))
+                writer.write(data)
+                await writer.drain()
+
+    async def _answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(READ):
+                await asyncio.sleep(self.seconds)
+                await self._flows.wait()
+                writer.write(data)
+                await writer.drain()
+
+    def _reset(self) -> None:
+        for task in self._connections:
+            task.cancel()
+
+    def _do(self, act: Callable[[], object]) -> None:
+        async def acted() -> None:
+            act()
+
+        asyncio.run_coroutine_threadsafe(acted(), self._loop).result(5)
+
+
+@contextmanager
+def line_to(port: int) -> Iterator[Line]:
+    """A line to the server at this port."""
+    line = Line(port)
+    ready, over = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(line.serve(ready, over)))
+    thread.start()
+    try:
+        assert ready.wait(5)
+        yield line
+    finally:
+        over.set()
+        thread.join(10)
+    assert not thread.is_alive()
