@@ -1,0 +1,128 @@
+"""A specialist's work, as a card in the answer where it happened."""
+
+import pytest
+from playwright.sync_api import expect
+
+from page.chat import Chat
+from page.stage import HOSTILE, Stage, request
+
+pytestmark = pytest.mark.chromium
+
+
+def test_a_card_stands_where_it_happened_with_progress_then_its_result_folded(chat: Chat, stage: Stage) -> None:
+    answer, card = chat.ask(), chat.call("wiki")
+    stage.model.says("Before.\n\n", request("wiki", title="Bern"), " dropped")
+    expect(card).to_contain_text('"Bern"')
+    expect(card).to_contain_text("page 2 of 4")
+    expect(card.get_by_role("progressbar", name="Progress")).to_have_js_property("value", 0.5)
+    stage.library.set()
+    stage.model.says("After.")
+    stage.model.ends()
+    chat.is_idle()
+    expect(card.get_by_role("progressbar")).to_be_hidden()
+    expect(card).not_to_contain_text("page 2 of 4")
+    result = card.get_by_text("two  spaces")
+    expect(result).to_be_hidden()
+    chat.unfold("wiki")
+    expect(result).to_be_visible()
+    assert result.inner_text() == "two  spaces\n  kept"
+    source = card.get_by_role("link", name="Bern")
+    expect(source).to_have_attribute("href", "https://example.org/bern")
+    expect(source).to_have_attribute("target", "_blank")
+    expect(source).to_have_attribute("rel", "noopener noreferrer")
+    expect(card.get_by_role("listitem")).to_have_count(2)
+    text = answer.inner_text()
+    assert text.index("Before.") < text.index("page 2" if "page 2" in text else "wiki") < text.index("After.")
+    assert "dropped" not in text
+
+
+def test_its_running_time_counts(chat: Chat, stage: Stage) -> None:
+    chat.ask()
+    stage.model.says(request("wiki", title="Bern"), " x")
+    expect(chat.call("wiki")).to_contain_text("1.")  # seconds
+    stage.library.set()
+    stage.model.ends()
+    chat.is_idle()
+
+
+def test_two_calls_at_once_have_two_cards_in_the_order_of_the_requests(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says(request("wiki", title="Bern"), request("clock"), " x")
+    chat.unfold("clock")
+    expect(chat.call("clock")).to_contain_text("It is noon.")  # while the first still runs
+    stage.library.set()
+    stage.model.ends()
+    chat.is_idle()
+    names = answer.get_by_role("group").evaluate_all("nodes => nodes.map(node => node.ariaLabel).filter(Boolean)")
+    assert names == ["wiki", "clock"]
+
+
+def test_an_error_is_said_plainly(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says(request("breaks"), " x")
+    expect(chat.call("breaks")).to_contain_text("breaks could not be run:")
+    stage.model.says("It failed.")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer).not_to_contain_text("swordfish")
+
+
+@pytest.mark.parametrize(
+    ("marker", "name", "reason"),
+    [
+        ("SPECIALIST_REQUEST[nobody]", "nobody", "there is no specialist of that name"),
+        (request("wiki", name=1), "wiki", "title"),
+        (request("moon"), "moon", "it needs a moon"),
+    ],
+    ids=["unknown", "wrong parameters", "unavailable"],
+)
+def test_what_never_ran_says_why(chat: Chat, stage: Stage, marker: str, name: str, reason: str) -> None:
+    chat.ask()
+    stage.model.says(marker, " x")
+    expect(chat.call(name)).to_contain_text(f"{name} could not be run:")
+    expect(chat.call(name)).to_contain_text(reason)
+    stage.model.ends()
+    chat.is_idle()
+
+
+def test_a_call_that_is_repeated_is_known_from_before(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    for count in (1, 2):
+        stage.model.says(request("clock"), " x")
+        expect(chat.call("clock")).to_have_count(count)
+    stage.model.ends()
+    chat.is_idle()
+    expect(chat.call("clock").nth(1)).to_contain_text("known from before")
+    expect(answer).to_contain_text("clock was asked the same again: its first answer counts.")
+
+
+def test_what_a_specialist_tells_is_text(chat: Chat, stage: Stage) -> None:
+    chat.ask(HOSTILE)
+    stage.model.says(request("hostile", text=HOSTILE), " x")
+    card = chat.call("hostile")
+    chat.unfold("hostile")
+    expect(card).to_contain_text(f"{HOSTILE}\n{HOSTILE}", use_inner_text=True)
+    stage.model.ends()
+    chat.is_idle()
+    expect(card.get_by_role("link")).to_have_count(1)  # two of three addresses are none of the web
+    expect(card.get_by_role("link", name=HOSTILE, exact=True)).to_have_attribute(
+        "href", "https://example.org/%3Cimg%20src=x%20onerror=hacked=1%3E%3Cb%3Ebold%3C/b%3E"
+    )
+    expect(chat.log.locator("img, b")).to_have_count(0)
+    assert chat.page.evaluate("window.hacked") is None
+
+
+def test_what_a_model_writes_runs_nothing(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says(
+        f"{HOSTILE}\n\n[a](javascript:hacked=1) ![b](https://example.org/leak.png)\n\n<script>hacked=1</script>",
+        "\n\nend",
+    )
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer).to_contain_text("end")
+    expect(answer).to_contain_text(HOSTILE)
+    expect(answer.get_by_role("link", name="b", exact=True)).to_have_attribute("href", "https://example.org/leak.png")
+    expect(answer.locator("img, b, script")).to_have_count(0)
+    expect(answer.locator("[href^=javascript]")).to_have_count(0)
+    assert chat.page.evaluate("window.hacked") is None

@@ -1,0 +1,113 @@
+"""An answer as it is written."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from brain.events import Thinking
+from page.chat import Chat
+from page.recording import recorded
+from page.stage import Stage, request
+
+pytestmark = pytest.mark.chromium
+
+LEAKS = re.compile(r"SP|REQUEST|[\[\]{}]")
+MARKERS: dict[str, tuple[str, str]] = {
+    "a request": (request("clock"), "clock"),
+    "a request for nobody": ("SPECIALIST_REQUEST[nobody]", "nobody"),
+    "another way to write it": ('<function_call>{"name": "clock", "args": {}}</function_call>', "clock"),
+}
+
+
+def test_each_token_is_on_screen_before_the_next_is_written(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask("Where is Zürich?")
+    tokens = ("In ", "the ", "**north**", " of ", "Swit", "zerland.", "\n\n- By", " a", " lake")
+    for count, token in enumerate(tokens, 1):
+        stage.model.says(token)
+        words = re.sub(r"\W+", " ", "".join(tokens[:count])).strip()
+        expect(answer).to_contain_text(re.compile(r"\W*".join(words.split())))
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.get_by_role("strong")).to_have_text("north")
+    expect(answer.get_by_role("listitem")).to_have_text("By a lake")
+
+
+@pytest.mark.parametrize("marker", MARKERS.values(), ids=MARKERS)
+def test_no_part_of_a_marker_is_ever_seen(chat: Chat, stage: Stage, marker: tuple[str, str]) -> None:
+    written, name = marker
+    answer = chat.ask()
+    with recorded(chat.log) as states:
+        stage.model.says("Before. ")
+        expect(answer).to_contain_text("Before.")
+        stage.model.says_slowly(written)
+        stage.model.says(" dropped")
+        expect(chat.call(name)).to_be_visible()
+        stage.model.says("After.")
+        stage.model.ends()
+        chat.is_idle()
+        expect(answer).to_contain_text("After.")
+    assert len(states) > 5
+    assert [state for state in states if LEAKS.search(state)] == []
+
+
+@pytest.mark.parametrize(
+    "text", ["SPECIALIST_REQUEST is a word.", "A <function> is no call.", "`SPECIALIST_REQUEST[clock]` is how.", "S"]
+)
+def test_what_only_begins_like_a_marker_is_shown(chat: Chat, stage: Stage, text: str) -> None:
+    answer = chat.ask()
+    stage.model.says_slowly(text)
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer).to_contain_text(text.replace("`", ""))
+    expect(answer.get_by_role("group")).to_have_count(0)
+
+
+def test_thinking_is_folded(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says(Thinking("hm, "), Thinking("let me see"), "A", "B")
+    expect(answer).to_contain_text("AB")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.get_by_text("hm, let me see")).to_be_hidden()
+    answer.get_by_text("Thinking").or_(answer.get_by_text("Thought")).first.click()
+    expect(answer.get_by_text("hm, let me see")).to_be_visible()
+
+
+def test_the_box_stays_usable_while_an_answer_is_written(chat: Chat, stage: Stage) -> None:
+    chat.ask()
+    expect(chat.box).to_have_value("")
+    chat.box.press_sequentially("next")
+    chat.box.press("Shift+Enter")
+    chat.box.press_sequentially("line")
+    stage.model.says("done")
+    stage.model.ends()
+    chat.is_idle()
+    expect(chat.box).to_have_value("next\nline")
+    stage.model.open.clear()
+    chat.box.press("Enter")
+    assert stage.model.question() == "next\nline"
+
+
+def from_end(chat: Chat) -> float:
+    away: float = chat.log.evaluate("node => node.scrollHeight - node.scrollTop - node.clientHeight")
+    return away
+
+
+def test_the_log_follows_only_from_its_end(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("line\n\n" * 100, "end")
+    expect(answer).to_contain_text("end")
+    assert from_end(chat) < 4
+    chat.log.hover()
+    chat.page.mouse.wheel(0, -500)
+    expect(chat.button("Newest")).to_be_visible()
+    stage.model.says("\n\nmore" * 50, " last")
+    expect(answer).to_contain_text("last")
+    assert from_end(chat) > 500
+    chat.button("Newest").click()
+    expect(chat.button("Newest")).to_be_hidden()
+    assert from_end(chat) < 4
+    stage.model.says("\n\nand on" * 20, " further")
+    expect(answer).to_contain_text("further")
+    assert from_end(chat) < 4
