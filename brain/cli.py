@@ -13,6 +13,7 @@ from brain.ask import Source
 from brain.commands import copies, memory
 from brain.commands.ask import ask
 from brain.commands.check import check
+from brain.commands.completion import SHELLS, completion
 from brain.commands.forget import forget
 from brain.commands.index import index
 from brain.commands.specialists import specialists
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     served.add_argument("--workers", metavar="N", help="processes that share the port, for more cores (1)")
     served.add_argument("--log", metavar="FORM", help="text, or json: one object a line (text)")
     _add_ask(commands)
+    _add_chat(commands)
     text, example = "List the specialists.", "brain specialists --json"
     listed = _command(commands, "specialists", text, example, specialists)
     listed.add_argument("--json", action="store_true", help="print one JSON object")
@@ -74,6 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     forgotten.add_argument("--yes", action="store_true", help="do not ask")
     text, example = "Check the model, the store and the specialists.", "brain check --model openai:gpt-4o-mini"
     _command(commands, "check", text, example, check)
+    text, example = "Print what a shell needs to complete this by Tab.", 'eval "$(brain completion bash)"'
+    completed = _command(commands, "completion", text, example, completion)
+    completed.set_defaults(whole=parser)
+    completed.add_argument("shell", choices=SHELLS)
     return parser
 
 
@@ -108,6 +114,17 @@ def _add_ask(commands: Any) -> None:
     asked.add_argument("--thinking", action="store_true", help="show what a model thinks before it answers")
     asked.add_argument("--plain", action="store_true", help="bare text, as where no terminal is")
     asked.add_argument("--json", action="store_true", help="print each event as one JSON object a line")
+
+
+def _add_chat(commands: Any) -> None:
+    chatted = _command(commands, "chat", "Talk in the terminal.", "brain chat --continue", chat)
+    chatted.add_argument("--conversation", metavar="ID", help="go on with this conversation (a new one)")
+    chatted.add_argument("--continue", action="store_true", dest="go_on", help="go on with the newest one")
+    text = "attach a file to the first message (repeatable)"
+    chatted.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
+    chatted.add_argument("--no-memory", action="store_true", help="recall no facts and memories")
+    chatted.add_argument("--thinking", action="store_true", help="show what a model thinks before it answers")
+    chatted.add_argument("--plain", action="store_true", help="answers as bare text")
 
 
 def _add_index(commands: Any) -> None:
@@ -179,6 +196,13 @@ def _settings(given: argparse.Namespace) -> Settings:
     flags = ("model", "host", "port", "workers", "log")
     overrides = {key.upper(): getattr(given, key) for key in flags if getattr(given, key, None)}
     return read(os.environ, getattr(given, "config", None), overrides)
+
+
+def chat(given: argparse.Namespace, settings: Settings) -> int:
+    """Talks with whoever sits at the terminal."""
+    from brain.commands.chat import chat  # with prompt_toolkit: only who chats pays for it
+
+    return chat(given, settings)
 
 
 def serve(given: argparse.Namespace, settings: Settings) -> int:

@@ -204,7 +204,7 @@ class Terminal:
     ) -> None:
         self.master, slave = os.openpty()
         self.screen = Screen(columns, lines)
-        self._resize(columns, lines)
+        sized(self.master, columns, lines)
         own = ("BRAIN_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PORT", "TTY_")
         clean = {key: value for key, value in os.environ.items() if not key.startswith(own)}
         self.process = subprocess.Popen(
@@ -250,10 +250,7 @@ class Terminal:
     def resize(self, columns: int, lines: int) -> None:
         """Gives the window another size."""
         self.screen.resize(columns, lines)
-        self._resize(columns, lines)
-
-    def _resize(self, columns: int, lines: int) -> None:
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        sized(self.master, columns, lines)
 
     def interrupt(self) -> None:
         """Presses Ctrl-C, whatever the terminal makes of it."""
@@ -287,6 +284,11 @@ class Terminal:
             self._answered += 1
             os.write(self.master, f"\x1b[{self.screen.y - self.screen.top + 1};{self.screen.x + 1}R".encode())
         return bool(data)
+
+
+def sized(fd: int, columns: int, lines: int) -> None:
+    """Gives a terminal a size."""
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
 
 def _take_terminal() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from brain.ask import Ask, Attachment
 from brain.commands import stdin
-from brain.commands.asking import attached, conversation_id, person_sits, question, screen, settled, shown
+from brain.commands.asking import attached, conversation_id, person_sits, question, screen, settled, shown, unseen
 from brain.engine import Engine
 from brain.errors import BadRequest
 from brain.events import Error, Event
@@ -72,7 +72,9 @@ async def _printed(run: Run, shown_on: Screen, *, as_json: bool, asks_person: bo
     with ExitStack() as stack:
         if goes_on:
             stack.callback(_say_how_to_go_on, shown_on, run.conversation_id)
-        ended = await shown(run, shown_on, asks_person=asks_person, tell=_lines(run.id) if as_json else None)
+        keyboard = stack.enter_context(unseen(shown_on))
+        tell = _lines(run.id) if as_json else None
+        ended = await shown(run, shown_on, asks_person=asks_person, keyboard=keyboard, tell=tell)
     return FAILED if isinstance(ended, Error) else DONE
 
 

@@ -4,7 +4,7 @@ import mimetypes
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import AbstractContextManager, ExitStack, aclosing, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TextIO
@@ -15,7 +15,7 @@ from brain.errors import BadRequest
 from brain.events import Done, Error, Event
 from brain.report import TurnReport
 from brain.settings import LOCAL_USER, Settings
-from brain.terminal.keyboard import silent
+from brain.terminal.keyboard import Keyboard, silent
 from brain.terminal.person import Person, Screen, can_be_asked
 from brain.terminal.plain import Plain
 from brain.turns import Run
@@ -97,19 +97,26 @@ def can_be_live(out: TextIO) -> bool:
 
 
 async def shown(
-    run: Run, shown_on: Screen, *, asks_person: bool, tell: Callable[[Event], None] | None = None
+    run: Run,
+    shown_on: Screen,
+    *,
+    asks_person: bool,
+    keyboard: Keyboard | None = None,
+    tell: Callable[[Event], None] | None = None,
+    drop: Callable[[Event], bool] = lambda event: False,
 ) -> Done | Error | None:
     """Shows a turn from its beginning; how it ended.
 
     Args:
         asks_person: whether the person at the terminal is asked about calls.
+        keyboard: whose letters are not shown but while the person is asked.
         tell: is told of each event instead of the screen.
+        drop: says which are not shown.
     """
     last: Event | None = None
     tell = tell or shown_on.show
     with ExitStack() as stack:
         stack.callback(shown_on.close)
-        keyboard = stack.enter_context(silent(sys.stdin)) if asks_person and not isinstance(shown_on, Plain) else None
         person = Person(shown_on, sys.stdin, run.decide, keyboard) if asks_person else None
         if person is not None:
             stack.callback(person.leave)
@@ -118,8 +125,15 @@ async def shown(
                 for last in batch:
                     if person is not None:
                         person.hear(last)
-                    tell(last)
+                    if not drop(last):
+                        tell(last)
     return last if isinstance(last, Done | Error) else None
+
+
+def unseen(shown_on: Screen) -> AbstractContextManager[Keyboard | None]:
+    """Where an answer is drawn live: the keyboard, whose letters are not shown as long as the block runs."""
+    is_drawn = not isinstance(shown_on, Plain) and can_be_asked(sys.stdin, sys.stdout)
+    return silent(sys.stdin) if is_drawn else nullcontext()
 
 
 def person_sits(shown_on: Screen) -> bool:

@@ -1,11 +1,12 @@
 """Roof: an answer while it is written: blocks that are settled are given out for good, the open one is drawn anew."""
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from brain.terminal.drawing import BLANK, Drawing, Line
 from brain.terminal.markdown import Block, blocks_of, drawn, fence_of
 
-OPEN_MOST = 16_384
+OPEN_MOST = 8_192
 """Characters of a block that is drawn as a whole; what is longer is settled in parts."""
 
 
@@ -38,15 +39,14 @@ class Answer:
     def drawn(self, room: int) -> tuple[list[Line], list[Line]]:
         """What is settled since it was asked last, and what is open and fits into so many lines."""
         settled = self._shortened()
-        source = self._fence + self._text
-        blocks = blocks_of(source)
-        complete = source.count("\n")
+        blocks, source = self._blocks()
+        complete = len(source) - 1
         over = sum(1 for _, following in pairwise(blocks) if following.first < complete)
         settled += self._settled(blocks[:over], source)
         if not blocks:
             return settled, []
         if over:
-            self._go_on(source, blocks[over].first)
+            self._go_on(source[blocks[over].first :])
         lines = self._lines(blocks[over], source)
         behind = [line for block in blocks[over + 1 :] for line in (BLANK, *self._whole(block, source))]
         leaving = min(len(lines), max(0, len(lines) + len(behind) - max(1, room)))
@@ -55,8 +55,7 @@ class Answer:
     def end(self) -> list[Line]:
         """The rest of it; what comes behind is another text."""
         lines = self._shortened()
-        source = self._fence + self._text
-        lines += self._settled(blocks_of(source), source)
+        lines += self._settled(*self._blocks())
         self._text = self._fence = ""
         self._apart = False
         return lines
@@ -66,22 +65,26 @@ class Answer:
         lines: list[Line] = []
         while len(self._text) > OPEN_MOST:
             place = self._text.rfind("\n", 0, OPEN_MOST) + 1 or self._text.rfind(" ", 0, OPEN_MOST) + 1 or OPEN_MOST
-            head = self._fence + self._text[:place]
-            blocks = blocks_of(head)
+            blocks, source = self._blocks(place)
             if len(blocks) > 1:
-                lines += self._settled(blocks[:-1], head)
-                self._go_on(self._fence + self._text, blocks[-1].first)
+                lines += self._settled(blocks[:-1], source)
+                self._go_on([*source[blocks[-1].first : -1], source[-1] + self._text[place:]])
             else:
-                lines += self._settled(blocks, head)
+                lines += self._settled(blocks, source)
                 self._fence = fence_of(blocks[0]) if blocks else ""
                 self._text, self._apart = self._text[place:], False
         return lines
 
-    def _go_on(self, source: str, first: int) -> None:
-        """Holds no more of the text than what begins with this line."""
-        self._text, self._fence = "\n".join(source.split("\n")[first:]), ""
+    def _blocks(self, end: int | None = None) -> tuple[list[Block], list[str]]:
+        """The blocks of the text as far as here, and its lines."""
+        text = self._fence + self._text[:end]
+        return blocks_of(text), text.split("\n")
 
-    def _settled(self, blocks: list[Block], source: str) -> list[Line]:
+    def _go_on(self, source: Sequence[str]) -> None:
+        """Holds no more of the text than these lines."""
+        self._text, self._fence = "\n".join(source), ""
+
+    def _settled(self, blocks: Sequence[Block], source: Sequence[str]) -> list[Line]:
         lines: list[Line] = []
         for block in blocks:
             lines += self._lines(block, source)
@@ -94,7 +97,7 @@ class Answer:
         self._letters += sum(line.letters for line in lines)
         return lines
 
-    def _lines(self, block: Block, source: str) -> list[Line]:
+    def _lines(self, block: Block, source: Sequence[str]) -> list[Line]:
         """The lines of the first block that were not given out."""
         lines = [*([BLANK] if self._apart else []), *self._whole(block, source)]
         width = self._drawing.width
@@ -103,8 +106,8 @@ class Answer:
         self._width = width
         return lines[self._out :]
 
-    def _whole(self, block: Block, source: str) -> list[Line]:
-        own = "\n".join(source.split("\n")[block.first : block.last])
+    def _whole(self, block: Block, source: Sequence[str]) -> list[Line]:
+        own = "\n".join(source[block.first : block.last])
         lines = self._drawing.lines(drawn(block, own, style=self._style))
         while lines and not lines[-1].letters:
             lines.pop()
@@ -116,7 +119,7 @@ class Answer:
 def _place(lines: list[Line], letters: int) -> int:
     """How many lines hold so many letters: where a block goes on whose lines have another width now."""
     for place, line in enumerate(lines):
-        if letters <= 0:
+        if letters < line.letters:
             return place
         letters -= line.letters
     return len(lines)

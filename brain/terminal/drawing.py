@@ -1,12 +1,12 @@
 """Roof: what is drawn in a terminal, as lines of text with its colours; the one place where they are made."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.segment import Segment, Segments
+from rich.segment import Segment, SegmentLines
 from rich.text import Text
 from rich.theme import Theme
 
@@ -49,23 +49,28 @@ class Drawing:
         width = width or self.width
         self._console.width = width
         options = self._console.options.update(width=width, height=None)
-        return [self._line(line) for line in self._console.render_lines(drawn, options, pad=False)]
+        shown = [_trimmed(line) for line in self._console.render_lines(drawn, options, pad=False)]
+        with self._console.capture() as captured:
+            self._console.print(SegmentLines(shown, new_lines=True), end="", soft_wrap=True)
+        return [_line(line, written) for line, written in zip(shown, captured.get().split("\n"), strict=False)]
 
     def one(self, text: Text) -> Line:
         """Draws a text in one line, cut where the terminal ends."""
         text.truncate(self.width, overflow="ellipsis")
         return self.lines(text)[0]
 
-    def _line(self, segments: Iterable[Segment]) -> Line:
-        shown = [segment for segment in segments if not segment.control]
-        while shown and not shown[-1].text.rstrip():
-            shown.pop()
-        if shown:
-            shown[-1] = Segment(shown[-1].text.rstrip(), shown[-1].style)
-        with self._console.capture() as captured:
-            self._console.print(Segments(shown), end="", soft_wrap=True)
-        text = "".join(segment.text for segment in shown)
-        return Line(captured.get(), cell_len(text), len("".join(text.split())))
+
+def _trimmed(line: Sequence[Segment]) -> list[Segment]:
+    """Without the spaces at its end, which would be copied with it."""
+    shown = [segment for segment in line if not segment.control]
+    while shown and not shown[-1].text.rstrip():
+        shown.pop()
+    return [*shown[:-1], Segment(shown[-1].text.rstrip(), shown[-1].style)] if shown else []
+
+
+def _line(line: Sequence[Segment], written: str) -> Line:
+    text = "".join(segment.text for segment in line)
+    return Line(written, cell_len(text), len("".join(text.split())))
 
 
 def size_of(fd: int) -> tuple[int, int]:

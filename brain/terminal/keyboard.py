@@ -7,19 +7,19 @@ from typing import TextIO
 
 
 class Keyboard:
-    """The keys of a terminal. What is typed is kept by the terminal for whoever reads next."""
+    """The keys of a terminal. What is typed unseen is kept by the terminal, key by key, for whoever reads next."""
 
     def __init__(self, source: TextIO) -> None:
         self._fd = source.fileno()
 
     def echo(self, *, on: bool) -> None:
         """Whether what is typed is shown; does nothing where the terminal is another process's to change."""
-        from termios import ECHO, TCSANOW, tcgetattr, tcsetattr
+        from termios import ECHO, ICANON, TCSANOW, tcgetattr, tcsetattr
 
         if os.tcgetpgrp(self._fd) != os.getpgrp():
             return
         modes = tcgetattr(self._fd)
-        modes[3] = modes[3] | ECHO if on else modes[3] & ~ECHO
+        modes[3] = modes[3] | ECHO | ICANON if on else modes[3] & ~(ECHO | ICANON)
         tcsetattr(self._fd, TCSANOW, modes)
 
 

@@ -1,6 +1,7 @@
 """Roof: Markdown as a terminal shows it, block by block. All of a text is shown, also what is no Markdown of ours."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import cache
 from typing import ClassVar, NamedTuple
 
@@ -54,7 +55,9 @@ def drawn(block: Block, source: str, *, style: str = "none") -> RenderableType:
     """What is drawn of a block; `source` is its own text."""
     if max(token.level for token in block.tokens) > LEVELS_MOST:
         return Text(legible(source).rstrip(), style=style)
-    return _Markdown([*_shown(block.tokens)], style)
+    shown = copy(_empty(style))
+    shown.parsed = [*_shown(block.tokens)]
+    return shown
 
 
 def fence_of(block: Block) -> str:
@@ -93,11 +96,7 @@ def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 class _Markdown(Markdown):
-    """Blocks that were parsed already, in the colours that a terminal has itself."""
-
-    def __init__(self, tokens: list[Token], style: str) -> None:
-        super().__init__("", code_theme="ansi_dark", hyperlinks=False, style=style)
-        self.parsed = tokens
+    """Markdown with elements of our own."""
 
 
 class _Code(CodeBlock):
@@ -137,6 +136,12 @@ class _Table(TableElement):
         for row in rows:
             table.add_row(*(cell.content for cell in row.cells))
         yield table
+
+
+@cache
+def _empty(style: str) -> _Markdown:
+    """Without blocks yet, in the colours that a terminal has itself. Made once: each makes a parser that nobody uses."""
+    return _Markdown("", code_theme="ansi_dark", hyperlinks=False, style=style)
 
 
 _Markdown.elements = Markdown.elements | {

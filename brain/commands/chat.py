@@ -1,0 +1,139 @@
+"""Roof: `brain chat`: a session in the terminal; or one message a line, where what is said is piped."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import platformdirs
+
+from brain.commands.asking import attached, conversation_id
+from brain.commands.slash import COMMANDS, Leaving, attach, dropped, obey
+from brain.commands.talk import Talk
+from brain.engine import Engine
+from brain.errors import BadRequest, BrainError, StoreError
+from brain.process import DONE, FAILED, completed
+from brain.registry import Registry
+from brain.settings import LOCAL_USER, Settings
+from brain.terminal.keyboard import silent
+from brain.terminal.prompt import Prompt, Words
+
+
+def chat(given: argparse.Namespace, settings: Settings) -> int:
+    """Talks with whoever sits at the terminal, until they leave."""
+    if given.conversation is not None and given.go_on:
+        raise BadRequest("Give either --conversation or --continue, not both.", "conversation")
+    return completed(_chat(given, settings))
+
+
+def history_file() -> Path:
+    """Where what was typed is kept."""
+    return platformdirs.user_data_path("brain") / "chat-history"
+
+
+async def _chat(given: argparse.Namespace, settings: Settings) -> int:
+    is_person = sys.stdin.isatty() and sys.stdout.isatty()
+    files = [attached(path, f"--file {path}") for path in given.file]
+    chosen = conversation_id(given.conversation)
+    engine = Engine(settings, Registry(settings).discover())
+    await engine.open()
+    try:
+        talk = Talk(engine, plain=given.plain or not is_person, thinks=given.thinking, memory=not given.no_memory)
+        talk.files = files
+        await _go_on(talk, chosen, newest=given.go_on)
+        await (_with_person(talk, settings) if is_person else _with_lines(talk))
+        return FAILED if talk.failed and not is_person else DONE
+    finally:
+        await engine.close()  # and so what was said is kept, however it ends
+
+
+async def _go_on(talk: Talk, chosen: str | None, *, newest: bool) -> None:
+    if newest:
+        found = await talk.engine.store.conversations(LOCAL_USER, limit=1)
+        if not found:
+            raise BrainError("There is no conversation to go on with yet.")
+        chosen = found[0].id
+    if chosen is not None and await talk.open(chosen) is None:
+        talk.conversation_id = chosen  # a name of one's own begins one
+
+
+async def _with_lines(talk: Talk) -> None:
+    """One message a line."""
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        try:
+            await _take(talk, line.strip())
+        except Leaving:
+            return
+        talk.draft = ""
+
+
+async def _with_person(talk: Talk, settings: Settings) -> None:
+    prompt = Prompt(
+        None if settings.store == "memory:" else history_file(),
+        {name: _completed(talk, command.completes) for name, command in COMMANDS.items()},
+        lambda: _below(talk),
+    )
+    with suppress(NotImplementedError):  # where there are no signals, Ctrl-C ends it
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.stop)
+    answers = talk.engine.model(None)
+    stand_in = ", a rule-based stand-in: no language model is connected" if answers.stand_in else ""
+    talk.tell(f"{answers.name} answers{stand_in}. /help lists the commands, Ctrl-D leaves.")
+    if talk.title:
+        talk.tell(f"It goes on: {talk.title}")
+    with silent(sys.stdin) as talk.keyboard, suppress(EOFError, Leaving):
+        while True:
+            await _next(talk, prompt)
+    if talk.conversation_id is not None and settings.store != "memory:":
+        talk.tell(f"Go on with: brain chat --conversation {talk.conversation_id}")
+
+
+async def _next(talk: Talk, prompt: Prompt) -> None:
+    draft, talk.draft = talk.draft, ""
+    try:
+        line = await prompt.line(draft)
+    except KeyboardInterrupt:
+        talk.replacing = None
+        return
+    await _take(talk, line.strip())
+
+
+async def _take(talk: Talk, line: str) -> None:
+    """Does what a line says; what cannot be done is said in a sentence."""
+    try:
+        if not line:
+            return
+        if (path := dropped(line)) is not None:
+            attach(talk, [path])
+        elif line.startswith("/") and not line.startswith("//"):
+            await obey(talk, line)
+        else:
+            await talk.say(line.removeprefix("/") if line.startswith("//") else line)
+    except (BadRequest, StoreError) as error:
+        talk.failed = True
+        talk.tell(str(error))
+
+
+def _completed(talk: Talk, kind: str) -> Words | None:
+    """What Tab completes behind a command; None for a path."""
+
+    def names() -> Sequence[str]:
+        known = [one.name for one in talk.engine.registry.usable()]
+        return {
+            "specialists": ["on", "off", *known],
+            "switch": ["on", "off"],
+            "models": sorted(talk.engine.names()),
+        }.get(kind, [])
+
+    return None if kind == "path" else names
+
+
+def _below(talk: Talk) -> str:
+    """Who answers, in which conversation, and what goes along."""
+    parts = [talk.engine.model(talk.model).name, talk.title or "new conversation"]
+    parts += ["replaces the last message"] if talk.replacing is not None else []
+    parts += [] if talk.memory else ["no memory"]
+    parts += ["attached: " + ", ".join(file.name for file in talk.files)] if talk.files else []
+    return " · ".join(parts)

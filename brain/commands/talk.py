@@ -1,0 +1,167 @@
+"""Roof: a conversation at a terminal: what is said next and with what, and the turns that come of it."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from brain.ask import Ask, Attachment, TakenAlong
+from brain.commands.asking import person_sits, question, screen, settled, shown
+from brain.engine import Engine
+from brain.errors import BadRequest
+from brain.events import Error, Event, Notice, Token
+from brain.kept import History
+from brain.messages import Exchange
+from brain.settings import LOCAL_USER
+from brain.terminal.characters import legible
+from brain.terminal.keyboard import Keyboard
+from brain.terminal.person import Screen
+from brain.turns import Run
+
+
+@dataclass(slots=True)
+class Replacing:
+    """What takes the place of the last question: its id, and those of its files that go along."""
+
+    question_id: str
+    files: tuple[int, ...]
+
+
+@dataclass
+class Talk:
+    """One conversation after the other.
+
+    Attributes:
+        plain: whether answers are bare text.
+        thinks: whether a model's reasoning is shown.
+        conversation_id: None for one that is to begin.
+        title: as far as it is known.
+        model: None for the default.
+        files: that go with the next message.
+        memory: whether facts and memories are recalled.
+        specialists: the only ones that may be called; None for all.
+        replacing: what the next message replaces.
+        draft: what is in the prompt next.
+        failed: whether anything could not be done.
+        keyboard: of the terminal, if it is one.
+    """
+
+    engine: Engine
+    plain: bool = False
+    thinks: bool = False
+    conversation_id: str | None = None
+    title: str = ""
+    model: str | None = None
+    files: list[Attachment] = field(default_factory=list)
+    memory: bool = True
+    specialists: frozenset[str] | None = None
+    replacing: Replacing | None = None
+    draft: str = ""
+    failed: bool = False
+    keyboard: Keyboard | None = None
+    _run: Run | None = None
+    _said_stand_in: bool = False
+
+    async def say(self, message: str) -> None:
+        """Sends a message, and shows its turn. What could not be sent is in the prompt again, with its files.
+
+        Raises:
+            BadRequest: why it could not.
+        """
+        shown_on = self._screen()
+        try:
+            asked = replace(self._asked(message), asks_person=person_sits(shown_on))
+            run = await self.engine.begin(asked, "terminal", settled, joinable=False)
+        except BadRequest:
+            self.draft, self.failed = message, True
+            raise
+        self._run = run
+        self.space()
+        self.conversation_id, self.files, self.replacing = run.conversation_id, [], None
+        try:
+            ended = await shown(run, shown_on, asks_person=asked.asks_person, keyboard=self.keyboard, drop=self._drops)
+        finally:
+            self._run = None
+        if isinstance(ended, Error):
+            self.failed = True
+            self.tell("Your message is kept: /retry asks it again, /edit changes it.")
+        self.space()
+        await self.know_title()
+
+    def stop(self) -> None:
+        """Ends the answer that is being written."""
+        if self._run is not None:
+            self._run.stop()
+
+    def tell(self, text: str) -> None:
+        """Says something that is no answer."""
+        shown_on = self._screen()
+        shown_on.say(legible(text), dim=False)
+        shown_on.close()
+
+    def space(self) -> None:
+        """Leaves a line blank, where a person sits."""
+        if not self.plain:
+            print(flush=True)
+
+    def show(self, text: str) -> None:
+        """Shows an answer that was given before."""
+        shown_on = self._screen()
+        shown_on.show(Token(text))
+        shown_on.close()
+
+    def begin(self) -> None:
+        """Leaves the conversation; the next message begins another."""
+        self.conversation_id, self.title, self.replacing, self.draft = None, "", None, ""
+
+    async def open(self, conversation_id: str) -> History | None:
+        """Goes on with a conversation, if there is one of this id; its newest exchanges."""
+        found = await self.engine.store.conversation(LOCAL_USER, conversation_id, limit=3)
+        if found is not None:
+            self.begin()
+            self.conversation_id, self.title = conversation_id, found.heading.title
+        return found
+
+    async def last(self) -> Exchange:
+        """The newest exchange.
+
+        Raises:
+            BadRequest: when nothing was said.
+        """
+        found = None
+        if self.conversation_id is not None:
+            found = await self.engine.store.conversation(LOCAL_USER, self.conversation_id, limit=1)
+        if found is None or not found.exchanges:
+            raise BadRequest("Nothing was said yet.")
+        return found.exchanges[-1]
+
+    async def know_title(self) -> None:
+        """Reads the title that the conversation has now."""
+        if self.conversation_id is not None:
+            found = await self.engine.store.conversation(LOCAL_USER, self.conversation_id, limit=1)
+            self.title = found.heading.title if found is not None else ""
+
+    def replace_last(self, exchange: Exchange) -> None:
+        """Has the next message take the place of this one, with its files."""
+        self.replacing = Replacing(exchange.question_id, tuple(exchange.files))
+
+    def _screen(self) -> Screen:
+        return screen(sys.stdout, sys.stderr, plain=self.plain, thinks=self.thinks)
+
+    def _asked(self, message: str) -> Ask:
+        along: Sequence[int] = self.replacing.files if self.replacing is not None else ()
+        return replace(
+            question(self.engine.settings, message, self.files),
+            conversation_id=self.conversation_id,
+            model=self.model,
+            specialists=self.specialists,
+            memory=self.memory,
+            replaces=self.replacing.question_id if self.replacing is not None else None,
+            taken_along=tuple(TakenAlong(number, f"file {number}") for number in along),
+        )
+
+    def _drops(self, event: Event) -> bool:
+        """Whether an event was told before: that the model is a stand-in."""
+        if not isinstance(event, Notice) or event.code != "stand_in":
+            return False
+        said, self._said_stand_in = self._said_stand_in, True
+        return said
