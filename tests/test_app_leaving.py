@@ -91,6 +91,7 @@ def free(server: Server) -> bool:
     return post(server.url, json={"message": "hi", "conversation_id": "c"}).status == 200
 
 
+@pytest.mark.alone
 def test_hanging_up_during_text(server: Server) -> None:
     player = Player(["So far. ", 60.0])
     server.play(player)
@@ -100,6 +101,7 @@ def test_hanging_up_during_text(server: Server) -> None:
     assert free(server)
 
 
+@pytest.mark.alone
 def test_hanging_up_before_the_first_token(server: Server) -> None:
     player = Player([60.0])
     server.play(player)
@@ -109,6 +111,7 @@ def test_hanging_up_before_the_first_token(server: Server) -> None:
     assert free(server)
 
 
+@pytest.mark.alone
 def test_hanging_up_during_a_call(server: Server, told: Told) -> None:
     player = Player(["SPECIALIST_REQUEST[waits]", " ", 60.0])
     server.play(player)
@@ -119,6 +122,7 @@ def test_hanging_up_during_a_call(server: Server, told: Told) -> None:
     assert free(server)
 
 
+@pytest.mark.alone
 def test_hanging_up_during_a_call_in_a_thread(server: Server, told: Told) -> None:
     server.play(Player(["SPECIALIST_REQUEST[blocks]"]))
     left = hang_up(server, "specialist_progress", lambda: told.began.wait(5))
@@ -128,6 +132,7 @@ def test_hanging_up_during_a_call_in_a_thread(server: Server, told: Told) -> Non
     assert free(server)
 
 
+@pytest.mark.alone
 def test_hanging_up_during_a_call_that_does_not_listen(server: Server, told: Told) -> None:
     server.play(Player(["SPECIALIST_REQUEST[deaf]"]))
     left = hang_up(server, "specialist_start", lambda: told.began.wait(5))
@@ -138,6 +143,7 @@ def test_hanging_up_during_a_call_that_does_not_listen(server: Server, told: Tol
     assert server.left() == []
 
 
+@pytest.mark.alone
 def test_hanging_up_during_a_call_of_an_attachment(server: Server, told: Told) -> None:
     player = Player(["unheard"])
     server.play(player)
@@ -243,6 +249,7 @@ def unread() -> Iterator[tuple[Server, Endless, socket.socket]]:
             yield server, endless, connection
 
 
+@pytest.mark.alone
 def test_a_reader_that_reads_nothing_holds_up_nobody_and_is_given_up(
     unread: tuple[Server, Endless, socket.socket],
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_turn_says_that_it_waits() -> None:
     assert one.turn.report("native").state == "done"
 
 
+@pytest.mark.alone
 def test_the_time_of_a_call_is_without_the_wait() -> None:
     def later(turn: Turn, asked: ApprovalRequired) -> None:
         asyncio.get_running_loop().call_later(0.15, turn.decide, asked.call_id, True)
@@ -236,6 +237,7 @@ def test_the_turns_clock_goes_on_behind_it() -> None:
     assert 0.45 < time.monotonic() - began < 2
 
 
+@pytest.mark.alone
 def test_specialists_are_told_the_time_that_is_left_then() -> None:
     left: list[float] = []
 

@@ -376,6 +376,7 @@ def test_hostile_questions_are_questions(question: str) -> None:
     assert calls(said("How do I write a specialist?")) == [("docs", {"query": "How do I write a specialist?"})]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "repeated",
     [

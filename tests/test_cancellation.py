@@ -352,6 +352,7 @@ def test_a_turn_with_a_person_at_its_side_can_end_at_every_step(end: Ending) -> 
     assert asyncio.run(main()) > 15
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("chunks", [["A ", "{}", WAIT], ["A ", "{} x", WAIT], ["A ", "{}", " ", "{}", "x", WAIT]])
 @pytest.mark.parametrize("function", SLOW, ids=lambda function: function.__name__)
 @pytest.mark.parametrize("end", ENDINGS[:3], ids=lambda end: end.__name__)

@@ -386,6 +386,7 @@ def test_what_takes_long_tells_how_far_it_is(
     assert " records written …\n" in capsys.readouterr().err
 
 
+@pytest.mark.alone
 def test_who_leaves_while_it_is_kept_has_nothing_of_it_kept(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def leave(store: SQLite) -> None:
         read = asyncio.Event()

@@ -326,6 +326,7 @@ def test_curl() -> None:
         assert (code, reason(read(body))) == (0, "cancelled")
 
 
+@pytest.mark.alone
 @pytest.mark.curl
 @pytest.mark.skipif(CURL is None, reason="curl is not installed")
 def test_curl_that_is_interrupted_stops_its_turn() -> None:

@@ -166,6 +166,7 @@ LARGE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("path", "body"), LARGE)
 def test_nobody_waits_for_a_large_request(server: Server, path: str, body: dict[str, Any]) -> None:
     data = json.dumps(body).encode()

@@ -96,6 +96,7 @@ def test_an_event_that_never_ends_is_one_too() -> None:
         splitter.feed(b"data: " + b"x" * 1024 * 1024 + b"\n")
 
 
+@pytest.mark.alone
 def test_a_long_line_in_small_pieces_costs_no_more_than_its_length() -> None:
     def seconds(length: int) -> float:
         splitter, began = Lines(), time.perf_counter()

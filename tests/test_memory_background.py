@@ -253,6 +253,7 @@ def test_nobody_is_asked_for_vectors_of_nothing() -> None:
     run(test())
 
 
+@pytest.mark.alone
 def test_vectors_that_come_late_are_not_waited_for() -> None:
     async def test() -> None:
         toy = Toy()
@@ -271,6 +272,7 @@ def test_vectors_that_come_late_are_not_waited_for() -> None:
     run(test())
 
 
+@pytest.mark.alone
 def test_questions_at_once_wait_no_longer_for_vectors_and_count_as_one() -> None:
     async def test() -> None:
         toy = Toy()
@@ -754,6 +756,7 @@ def test_memories_of_two_users_stay_apart() -> None:
 # leaving
 
 
+@pytest.mark.alone
 def test_it_is_gone_at_once_when_left() -> None:
     async def test() -> None:
         async with OpenAIServer(Pass(["The user ", Wait(30), "late"])) as server:

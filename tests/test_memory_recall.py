@@ -39,6 +39,7 @@ def test_only_the_best_of_long_items_are_read() -> None:
     assert ranked(found("x" * 10_000 + " Nora sings."), asked) == []
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("repeated", [" ".join(ALIKE), "likings ", "1st ", "a'd ", "\ufdfa", "\u6c49", "tea. "])
 @pytest.mark.parametrize("length", [500, 1_000, 10_000])
 def test_no_question_takes_long(repeated: str, length: int) -> None:

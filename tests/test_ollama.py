@@ -431,6 +431,7 @@ def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
     asyncio.run(main())
 
 
+@pytest.mark.alone
 def test_auto_waits_250_ms_and_no_longer() -> None:
     async def main() -> None:
         async with OllamaServer(silent=True) as server:
@@ -555,6 +556,7 @@ async def turn(model: Ollama) -> list[Event]:
         return [event async for event in found]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("echo", [False, True])
 def test_a_turn_closes_the_stream_at_the_marker_and_goes_on_from_there(echo: bool) -> None:
     async def main() -> None:

@@ -123,6 +123,7 @@ def asked(player: Player, turn_pass: int = -1) -> str:
 # Chats and prompts
 
 
+@pytest.mark.alone
 def test_a_chat_is_streamed_as_it_comes(brain: Server, client: Client) -> None:
     brain.play(Player(["Good ", 0.15, "mor", 0.15, "ning."]))
     parts = [(time.monotonic(), part) for part in client.chat("brain", HI, stream=True)]
@@ -173,6 +174,7 @@ def test_the_asynchronous_client(brain: Server) -> None:
     asyncio.run(conversation())
 
 
+@pytest.mark.alone
 def test_a_conversation_with_calls_an_error_a_cancel_and_a_new_beginning(brain: Server, client: Client) -> None:
     calls = ['SPECIALIST_REQUEST[weather:{"city":"Rome"}]', "SPECIALIST_REQUEST[breaks]"]
     first = Player(["Let me look. ", *calls], ["Sunny, ", "but one failed."])
@@ -210,6 +212,7 @@ def test_a_conversation_with_calls_an_error_a_cancel_and_a_new_beginning(brain: 
     assert asked(third).endswith("Go on.")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("stream", [True, False])
 def test_who_leaves_ends_the_models_stream(brain: Server, stream: bool) -> None:
     """Before the first word, too."""
@@ -222,6 +225,7 @@ def test_who_leaves_ends_the_models_stream(brain: Server, stream: bool) -> None:
     assert player.closed[0] - left < 0.1
 
 
+@pytest.mark.alone
 def test_the_asynchronous_client_that_leaves(brain: Server) -> None:
     player = Player(["Once ", 30.0])
     brain.play(player)
@@ -544,6 +548,7 @@ def test_the_client_for_javascript(brain: Server, javascript: Scripted) -> None:
     assert javascript.call("generate", model="brain", prompt="Hi")["response"] == "Let me look. Sun\u2028ny."
 
 
+@pytest.mark.alone
 @pytest.mark.node
 def test_a_conversation_in_javascript(brain: Server, javascript: Scripted) -> None:
     calls = ['SPECIALIST_REQUEST[weather:{"city":"Rome"}]', "SPECIALIST_REQUEST[breaks]"]

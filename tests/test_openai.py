@@ -727,6 +727,7 @@ def test_a_server_without_embeddings_says_so(answer: tuple[int, Any]) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.alone
 def test_closing_the_stream_closes_the_connection() -> None:
     async def main() -> None:
         told = Pass(itertools.chain(["[a]"], itertools.repeat("x")), every=0.002)
@@ -779,6 +780,7 @@ async def events(of: Turn) -> list[Event]:
         return [event async for event in found]
 
 
+@pytest.mark.alone
 def test_a_turn_closes_the_stream_at_the_marker_and_goes_on_from_there() -> None:
     async def main() -> None:
         pieces = ["Let me ", "look. ", "SPECIALIST_", 'REQUEST[weather:{"city":', '"Oslo"}]']

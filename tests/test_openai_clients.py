@@ -126,6 +126,7 @@ def asked(player: Player, turn_pass: int = -1) -> str:
 # The client for Python
 
 
+@pytest.mark.alone
 def test_a_stream_as_it_comes(brain: Server, client: OpenAI) -> None:
     brain.play(Player(["Good ", 0.15, "mor", 0.15, "ning."]))
     chunks = [(time.monotonic(), chunk) for chunk in streamed(client, stream_options={"include_usage": True})]
@@ -211,6 +212,7 @@ def test_the_asynchronous_client(brain: Server) -> None:
     asyncio.run(conversation())
 
 
+@pytest.mark.alone
 def test_a_conversation_with_calls_an_error_a_cancel_and_a_new_beginning(brain: Server, client: OpenAI) -> None:
     first = Player(["Let me look. ", WEATHER, "SPECIALIST_REQUEST[breaks]"], ["Sunny, ", "but one failed."])
     brain.play(first)
@@ -249,6 +251,7 @@ def test_a_conversation_with_calls_an_error_a_cancel_and_a_new_beginning(brain: 
     assert asked(third).endswith("Go on.")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("stream", [True, False])
 def test_who_leaves_ends_the_models_stream(brain: Server, stream: bool) -> None:
     """Before the first word, too."""
@@ -261,6 +264,7 @@ def test_who_leaves_ends_the_models_stream(brain: Server, stream: bool) -> None:
     assert player.closed[0] - left < 0.1
 
 
+@pytest.mark.alone
 def test_the_asynchronous_client_that_leaves(brain: Server) -> None:
     player = Player(["Once ", 30.0])
     brain.play(player)
@@ -280,6 +284,7 @@ def test_the_asynchronous_client_that_leaves(brain: Server) -> None:
     assert player.closed[0] - left < 0.1
 
 
+@pytest.mark.alone
 def test_who_leaves_while_a_specialist_runs_ends_it(brain: Server, client: OpenAI) -> None:
     brain.play(Player(["Wait. ", 'SPECIALIST_REQUEST[nap:{"seconds":30}]'], ["never"]))
     stream = streamed(client)
@@ -683,6 +688,7 @@ def test_the_client_for_javascript(brain: Server, javascript: Script) -> None:
     assert "[SPECIALIST_RESULT: add]\n3\n[/SPECIALIST_RESULT]" in asked(player)
 
 
+@pytest.mark.alone
 @pytest.mark.node
 def test_the_client_for_javascript_hears_of_errors_and_leaves(brain: Server, javascript: Script) -> None:
     (error,) = asks(javascript, model="gpt-5", stream=True)

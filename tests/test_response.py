@@ -307,6 +307,7 @@ def test_followers_come_and_go_and_the_turn_runs_on() -> None:
     run(main())
 
 
+@pytest.mark.alone
 def test_a_turn_ends_when_the_last_of_its_readers_was_gone_for_long_enough() -> None:
     async def main() -> None:
         stage = Stage(Player(["a", WAIT]), survives=0.1)
@@ -395,6 +396,7 @@ def test_heartbeats_are_sent_in_silence_and_never_behind_the_end() -> None:
     run(main())
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("after", [None, 0])
 @pytest.mark.parametrize("texts", [["Hi", 0.1, " again", WAIT], ["Hi", WAIT]], ids=["of tokens", "of heartbeats"])
 def test_a_reader_that_takes_nothing_for_long_is_dropped(after: int | None, texts: list[Any]) -> None:
@@ -451,6 +453,7 @@ def test_a_slow_reader_gets_all_and_no_heartbeats_in_between() -> None:
 # A turn that is told to stop though its reader takes nothing
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("texts", [["a", 0.02, "b", WAIT], ["a", 0.02, "bSPECIALIST_REQUEST[waits]", WAIT]])
 def test_stopping_does_not_wait_for_the_reader(texts: list[Any]) -> None:
     async def main() -> None:
@@ -613,6 +616,7 @@ def test_an_encoder_that_skipped_what_the_reader_knows_counts_from_there() -> No
     run(main())
 
 
+@pytest.mark.alone
 def test_a_deaf_call_holds_up_neither_the_reader_nor_its_end() -> None:
     async def main() -> None:
         stage, reader = Stage(Player(["SPECIALIST_REQUEST[deaf]"]), registry=registry_of(deaf)), Reader()

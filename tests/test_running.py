@@ -402,6 +402,7 @@ def test_a_handler_cannot_change_what_was_asked() -> None:
 # The clocks.
 
 
+@pytest.mark.alone
 def test_the_hard_clock() -> None:
     async def hangs(params: Any) -> str:
         await asyncio.sleep(30)
@@ -492,6 +493,7 @@ async def stubborn(params: Any) -> AsyncIterator[Any]:
     yield "done"
 
 
+@pytest.mark.alone
 def test_one_that_ignores_its_cancellation_is_left_to_itself() -> None:
     one = from_schema("stubborn", "Does it.", {"type": "object"}, stubborn, {})
 
@@ -525,6 +527,7 @@ def block(end: threading.Event) -> Any:
     return lambda params: end.wait(30) and "late"
 
 
+@pytest.mark.alone
 def test_a_cancelled_call_lets_go_at_once() -> None:
     end = threading.Event()
 

@@ -107,6 +107,7 @@ def test_a_pass_plays_its_line_and_past_the_last_one_nothing() -> None:
     assert played(passes, 2) == [Finish("stop")]
 
 
+@pytest.mark.alone
 def test_it_waits_before_each_chunk() -> None:
     began = time.monotonic()
     assert played([Pass(["a", "b", "c"], delay_ms=20)]) == ["a", "b", "c", Finish("stop")]

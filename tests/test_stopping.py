@@ -186,16 +186,19 @@ PLACES = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("way", [posted, detached])
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_who_cancels_is_heard_at_once(place: Where, way: Any) -> None:
     stop_and_look(place, way, Stage.cancel)
 
 
+@pytest.mark.alone
 def test_who_cancels_what_was_asked_for_with_get_is_heard_at_once() -> None:
     stop_and_look(PLACES["in the middle"], got, Stage.cancel)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_who_leaves_is_noticed_at_once(place: Where) -> None:
     stop_and_look(place, posted, None)
@@ -285,6 +288,7 @@ def rest_of(connection: socket.socket) -> list[Message]:
 LONG = "a" * 4_000
 
 
+@pytest.mark.alone
 def test_a_reader_that_takes_nothing_keeps_no_cancelled_turn_open() -> None:
     with staged(Pass(itertools.repeat(LONG))) as stage:
         connection = stalled(stage, "/v1/chat/stream", {"message": "hi", "request_id": "r"})

@@ -182,6 +182,7 @@ def test_every_byte_of_a_turn(brain: Server, turn: Callable[[], Player]) -> None
         assert set(last) == {"code", "message", "recoverable"} | (set(last) & {"status"})
 
 
+@pytest.mark.alone
 def test_heartbeats_are_comments_between_events(brain: Server) -> None:
     body = asked(brain, TURNS["silences"], "/v1/chat/stream", message="Hi").content
     frames = frames_of(body)
@@ -348,6 +349,7 @@ def test_texts_come_out_as_they_were_written(brain: Server) -> None:
     assert said(thoughts).endswith("\n[/SPECIALIST_RESULT]\n\nWell.")
 
 
+@pytest.mark.alone
 def test_heartbeats_are_comments_between_chunks(brain: Server) -> None:
     frames = frames_of(completion(brain, TURNS["silences"]).content)
     assert 4 <= frames.count(BEAT) <= 12

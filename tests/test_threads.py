@@ -117,6 +117,7 @@ def test_an_item_that_cannot_be_taken_ends_the_call() -> None:
     assert closed.wait(5)
 
 
+@pytest.mark.alone
 def test_abandoned_threads_are_counted_and_bounded_by_name() -> None:
     end = threading.Event()
 

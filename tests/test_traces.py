@@ -333,6 +333,7 @@ def dead() -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("there", "said_at_least"), [(dead, 1), (silent, 0)])
 def test_a_collector_that_does_not_answer_does_no_harm(
     there: Any, said_at_least: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -271,6 +271,7 @@ def test_a_turn_of_a_post_can_be_joined_too_and_ends_with_its_own_reader(server:
     assert json.loads(told[-1].data)["stop_reason"] == "cancelled"
 
 
+@pytest.mark.alone
 def test_get_lives_for_a_while_without_a_reader(
     server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ def test_readers_are_told_of_an_end_that_cannot_be_recorded(house: House) -> Non
     run(main(), house)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("alone", [True, False])
 def test_what_is_stopped_ends_soon_and_says_so(house: House, *, alone: bool) -> None:
     async def main() -> None:
@@ -243,6 +244,7 @@ def test_a_turn_that_is_over_lets_go_of_all_that_it_held(house: House) -> None:
 # Readers come and go
 
 
+@pytest.mark.alone
 def test_it_runs_on_without_a_reader_for_as_long_as_it_survives(house: House) -> None:
     async def main() -> None:
         one = house.begin(["a", WAIT], survives=0.05)
@@ -424,6 +426,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.turns.SWEEP_SECONDS", 0.01)
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("often")
 def test_turns_that_ended_are_forgotten_after_a_while(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.turns.KEPT_SECONDS", 0.1)

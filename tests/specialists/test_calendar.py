@@ -869,6 +869,7 @@ class TestTheSpecialist:
         reason = "the calendar folder cannot be read; tell the user that the operator has to look at it"
         assert calendars.refusal() == reason
 
+    @pytest.mark.alone
     def test_a_thousand_events_are_listed_at_once(self, calendars: Calendars) -> None:
         for number in range(1000):
             rule = "\nRRULE:FREQ=WEEKLY" if number % 10 == 0 else ""
@@ -896,6 +897,7 @@ class TestTheSpecialist:
         gc.collect()
         assert len(gc.get_objects()) - before < 3000
 
+    @pytest.mark.alone
     def test_the_loop_goes_on_while_a_large_file_is_read(self, calendars: Calendars) -> None:
         calendars.put("all.ics", ics(*(f"UID:{n}\nSUMMARY:E{n}\n{MORNING}" for n in range(5000))))
         lags: list[float] = []

@@ -477,6 +477,7 @@ def test_health(settings: KnowledgeSettings, tmp_path: Path) -> None:
     assert "gone of the setting `folders` is not there" in (health(settings=missing) or "")
 
 
+@pytest.mark.alone
 def test_a_call_that_is_given_up_is_gone_at_once_and_reading_goes_on(settings: KnowledgeSettings) -> None:
     async def given_up() -> float:
         arguments = prepare(knowledge, {"query": "notice"})
@@ -497,6 +498,7 @@ def test_a_call_that_is_given_up_is_gone_at_once_and_reading_goes_on(settings: K
         assert index.passages() == 3
 
 
+@pytest.mark.alone
 def test_the_end_of_the_server_ends_the_reading(settings: KnowledgeSettings) -> None:
     async def stopped() -> float:
         path = path_for(settings.home, "local")
@@ -510,6 +512,7 @@ def test_the_end_of_the_server_ends_the_reading(settings: KnowledgeSettings) -> 
     assert asyncio.run(stopped()) < 0.5
 
 
+@pytest.mark.alone
 def test_the_loop_is_not_held_up(settings: KnowledgeSettings, docs: Path) -> None:
     (docs / "large.txt").write_text("\n\n".join(f"Paragraph {n} about the zebra and others." for n in range(60_000)))
 
@@ -579,6 +582,7 @@ def test_languages_without_spaces_are_found_by_their_letters(tmp_path: Path) -> 
         assert first(index, "営業時間")[0] == "b"
 
 
+@pytest.mark.alone
 def test_common_words_do_not_slow_a_question_down(tmp_path: Path) -> None:
     with closing(Index(tmp_path / "a.db")) as index:
         root = index.remember("folder", "x")

@@ -543,6 +543,7 @@ def test_who_finds_no_place_in_time_is_told_to_come_back(server: Eutils) -> None
     )
 
 
+@pytest.mark.alone
 def test_a_cancelled_call_is_gone_and_leaves_its_place(server: Eutils) -> None:
     settings = PubmedSettings(base=server.base, requests_per_second=1)
 
@@ -562,6 +563,7 @@ def test_a_cancelled_call_is_gone_and_leaves_its_place(server: Eutils) -> None:
     assert asyncio.run(cancelled()) < 0.1
 
 
+@pytest.mark.alone
 def test_reading_much_never_holds_the_loop(server: Eutils) -> None:
     authors = (
         "<Author><LastName>N</LastName><AffiliationInfo><Affiliation>x y z</Affiliation></AffiliationInfo></Author>"

@@ -306,6 +306,7 @@ HARMFUL = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", HARMFUL)
 def test_xml_that_could_harm_is_refused(kind: str) -> None:
     started = time.monotonic()
@@ -321,6 +322,7 @@ def test_the_document_type_is_never_fetched_and_its_entities_are_those_of_html()
     assert DOCTYPE.count("http") == 1
 
 
+@pytest.mark.alone
 def test_giant_answers_stay_small_in_memory_and_let_others_run() -> None:
     authors = "<Author><LastName>N</LastName><Initials>A</Initials><AffiliationInfo><Affiliation>" + "x" * 400
     authors += "</Affiliation></AffiliationInfo></Author>"

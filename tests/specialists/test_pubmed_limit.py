@@ -77,6 +77,7 @@ def test_first_come_first_served() -> None:
     assert order == list(range(10))
 
 
+@pytest.mark.alone
 def test_a_cancelled_one_gives_its_turn_to_the_next() -> None:
     async def queue() -> float:
         limit, begun = RateLimit(1, 0.1), list[float]()

@@ -92,6 +92,7 @@ def reading_pid() -> int:
     return pid
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_turn_that_is_cancelled_in_the_middle_of_a_page_leaves_nothing_running(engine: Engine) -> None:
     async def main() -> None:
@@ -110,6 +111,7 @@ def test_a_turn_that_is_cancelled_in_the_middle_of_a_page_leaves_nothing_running
     within(main)
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_turn_that_is_cancelled_while_a_picture_is_looked_at_leaves_nothing_running() -> None:
     photo = file(Image.effect_noise((3000, 2000), 60), "JPEG")

@@ -435,6 +435,7 @@ def test_a_slow_page_gets_no_more_time_than_there_is() -> None:
     assert time.monotonic() - started < 1.5
 
 
+@pytest.mark.alone
 def test_a_cancelled_call_leaves_no_process_and_does_not_hold_the_loop() -> None:
     page = "<html><body><table><tr>" + "".join(f"<td>c{n}</td>" for n in range(100_000))
 

@@ -344,6 +344,7 @@ def test_ddgs_knows_no_proxy_and_no_key_of_the_environment(ddgs: Path, monkeypat
     assert "\n1. none\n" in answer(web, {"query": "q"}, context(settings=WebSettings()))
 
 
+@pytest.mark.alone
 def test_a_hanging_ddgs_ends_with_the_call(ddgs: Path, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     ddgs.write_text(DDGS.format(body=f"open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)"))

@@ -443,6 +443,7 @@ def test_a_slow_wiki_is_left_in_time() -> None:
         assert time.monotonic() - started < 1.2
 
 
+@pytest.mark.alone
 def test_a_call_that_is_cancelled_is_gone_at_once() -> None:
     async def give_up(api: ActionApi) -> float:
         ctx = at(api)

@@ -259,6 +259,7 @@ def test_html_that_takes_all_memory_ends_its_process_only() -> None:
         asyncio.run(article.read(bomb))
 
 
+@pytest.mark.alone
 def test_a_page_that_is_given_up_is_let_go_at_once() -> None:
     slow = "<b>" * 60_000 + "</i>" * 60_000
 
@@ -274,6 +275,7 @@ def test_a_page_that_is_given_up_is_let_go_at_once() -> None:
     assert asyncio.run(give_up()) < 0.1
 
 
+@pytest.mark.alone
 def test_a_long_page_keeps_no_loop_waiting() -> None:
     source = "<p>The <b>city</b> of <a href='/wiki/X'>X</a> has many people, and more.</p><ul><li>a</li></ul>" * 20_000
 

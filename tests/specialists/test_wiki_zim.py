@@ -115,6 +115,7 @@ def test_a_file_that_cannot_be_read_is_refused_without_its_path(ctx: Context, fo
     assert said == f"{name} (offline) cannot be read; go on without it, its file is missing or damaged"
 
 
+@pytest.mark.alone
 def test_a_loop_is_not_held_by_a_file(ctx: Context) -> None:
     async def longest_pause() -> float:
         call = asyncio.ensure_future(last(wiki(query="organs", settings=ctx.settings, context=ctx)))
