@@ -9,6 +9,7 @@ import { Following } from "./following.js";
 import { log, startReading, toEnd } from "./reading.js";
 import { Refused, request, told } from "./server.js";
 import { pairs } from "./stored.js";
+import { others } from "./tabs.js";
 import { t } from "./texts.js";
 
 /**
@@ -109,6 +110,7 @@ class Conversation extends EventTarget {
     const signal = this.#leave();
     if (location.hash !== addressOf(id)) history.pushState(null, "", addressOf(id));
     this.id = id;
+    this.title = ""; // so that it is told as opened, whatever it is called
     const slow = setTimeout(() => this.#exchanges.empty(make("p", "opening small", t("opening"))), SLOW);
     try {
       const found = await this.#stored(`limit=${PAIRS}`, signal);
@@ -368,7 +370,7 @@ export const conversation = new Conversation();
 export function startConversation() {
   startReading();
   window.addEventListener("hashchange", follows);
-  new BroadcastChannel("brain").onmessage = () => conversation.catchUp();
+  others.addEventListener("message", () => conversation.catchUp());
   document.addEventListener("visibilitychange", () => conversation.catchUp());
   follows();
 }

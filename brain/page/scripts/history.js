@@ -6,6 +6,7 @@ import { Entry } from "./entry.js";
 import { kept } from "./keeping.js";
 import { request, told } from "./server.js";
 import { shortcut } from "./shortcuts.js";
+import { others } from "./tabs.js";
 import { period, t } from "./texts.js";
 
 /** @typedef {import("./types.js").Heading} Heading */
@@ -18,7 +19,6 @@ const narrow = matchMedia("(max-width: 48rem)");
 const list = find("conversations", HTMLUListElement), note = find("history-note", HTMLParagraphElement);
 const search = find("search", HTMLInputElement), toggle = find("history-toggle", HTMLButtonElement);
 const more = button(t("more"), loadMore, { className: "quiet wide" });
-const others = new BroadcastChannel("brain");
 
 /** @type {Map<string, Entry>} */
 const entries = new Map();
@@ -48,7 +48,7 @@ export function startHistory() {
   narrow.onchange = () => unfold(!narrow.matches && kept.get("history") !== "hidden");
   conversation.addEventListener("opened", show);
   conversation.addEventListener("changed", changed);
-  others.onmessage = heard;
+  others.addEventListener("message", heard);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
   shortcut("o", true, t("fresh"), begin);
   shortcut("k", false, t("search"), () => {
@@ -104,7 +104,9 @@ async function refresh() {
 async function part(before, limit) {
   loading.abort();
   const { signal } = (loading = new AbortController());
-  const query = new URLSearchParams({ limit: String(limit), ...(words ? { q: words } : {}), ...(before ? { before } : {}) });
+  const query = new URLSearchParams({ limit: String(limit) });
+  if (words) query.set("q", words);
+  if (before) query.set("before", before);
   const slow = setTimeout(() => { if (!loaded) note.textContent = t("loading"); }, 300);
   try {
     const page = await request("GET", `v1/conversations?${query}`, undefined, signal);
