@@ -119,6 +119,7 @@ function drop(one) {
 
 function takeDropped() {
   const zone = document.documentElement;
+  document.querySelector("main")?.setAttribute("data-drop", t("drop"));
   document.addEventListener("dragover", (event) => {
     if (!taken(event)) return;
     event.preventDefault();

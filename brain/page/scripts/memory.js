@@ -26,8 +26,8 @@ class MemoryDialog {
     this.search = searchBox(() => this.load());
     this.adding = make("div", "adding");
     this.recall = recalls((on) => this.set(on));
-    const add = button(t("addFact"), () => this.write(), { icon: "plus", text: true });
-    const head = make("div", "row memory-head", this.search, add);
+    this.add = button(t("addFact"), () => this.write(), { icon: "plus", text: true });
+    const head = make("div", "row memory-head", this.search, this.add);
     this.dialog = opened(t("memory"), [this.recall.node, head, this.adding, this.problem, this.note,
       ...this.sections.map(({ node }) => node)], { className: "wide-dialog" });
     this.load();
@@ -54,7 +54,7 @@ class MemoryDialog {
   write() {
     const leave = () => {
       this.adding.replaceChildren();
-      this.dialog.querySelector(".memory-head button")?.dispatchEvent(new Event("focus"));
+      this.add.focus();
     };
     const form = factForm(null, async ({ text, category, mutable }) => {
       const item = await request("POST", "v1/memory", { text, ...(category ? { category } : {}), mutable });
@@ -137,8 +137,9 @@ class Section {
 
   /** @param {string} words @param {string | null} before */
   part(words, before) {
-    const kind = this.category ? { kind: "fact", category: this.category } : { kind: "memory" };
-    const query = new URLSearchParams({ ...kind, limit: String(PART), ...(words ? { q: words } : {}), ...(before ? { before } : {}) });
+    const query = new URLSearchParams({ kind: this.category ? "fact" : "memory", limit: String(PART) });
+    const rest = { category: this.category, q: words, before };
+    for (const [name, value] of Object.entries(rest)) if (value) query.set(name, value);
     return request("GET", `v1/memory?${query}`);
   }
 
