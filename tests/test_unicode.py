@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from brain.unicode import Growing, joined, well_formed
+from brain.unicode import Growing, joined, visible, well_formed
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,20 @@ from brain.unicode import Growing, joined, well_formed
 def test_halves_are_joined_or_replaced(text: str, whole: str, half: str) -> None:
     assert joined(text) == (whole, half)
     assert well_formed(text) == whole + ("\ufffd" if half else "")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("Zoë, 😀 and שלום", "Zoë, 😀 and שלום"),
+        ("a\u202eb\u2066c\u200bd", "a\\u{202e}b\\u{2066}c\\u{200b}d"),
+        ("\x1b[2J\n", "\\u{1b}[2J\\u{a}"),
+        ("👩\u200d👧", "👩\u200d👧"),
+    ],
+)
+def test_what_nobody_sees_is_made_visible(text: str, shown: str) -> None:
+    assert visible(text) == shown
 
 
 @pytest.mark.parametrize("size", [1, 5, 447, 448, 10_000])

@@ -757,6 +757,14 @@ def test_long_parameters_are_cut_in_the_question() -> None:
     )
 
 
+def test_what_a_call_would_do_is_told_before_its_parameters() -> None:
+    encoder = Encoder(WANTED, "t1", "player")
+    event = ApprovalRequired("c1", "sends", {"to": "Ada"}, UNTIL, "Send a letter\nto Ada Lovelace")
+    [*_, last] = verify(encoder.encode([START, event]).decode())
+    message = last["outcome"]["interrupts"][0]["message"]
+    assert message == 'Send a letter\nto Ada Lovelace\n\nMay sends be called with {"to":"Ada"}?'
+
+
 def test_the_rest_of_a_turn_is_a_run_of_its_own() -> None:
     encoder = Encoder(Wanted("thread", "run2", None, "thread"), "t1", "player", 3, {"t1.c1"})
     stream = encoded(

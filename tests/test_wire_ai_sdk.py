@@ -283,6 +283,21 @@ def test_newer_versions_are_asked_at_the_end_of_the_stream(version: SdkVersion) 
     assert behind_start(ASKED, version=version) == [STEP, *QUESTION, *PAUSE]
 
 
+TOLD = ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL, "Send a letter\nto Ann")
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_newer_versions_are_told_what_a_call_would_do_in_a_part_before_the_question(version: SdkVersion) -> None:
+    *call, question = QUESTION
+    preview = 'data: {"type":"data-preview","id":"t1.c1","data":{"toolCallId":"t1.c1","text":"Send a letter\\nto Ann"}}'
+    assert behind_start(TOLD, version=version) == [STEP, *call, preview, question, *PAUSE]
+
+
+def test_version_5_is_told_in_the_part_that_asks() -> None:
+    told = approval("asked").replace('"asked"', '"asked","text":"Send a letter\\nto Ann"')
+    assert behind_start(TOLD)[:2] == [STEP, told]
+
+
 def test_the_stream_ends_when_all_that_is_open_waits() -> None:
     other = ApprovalRequired("c3", "sends", {}, UNTIL)
     encoder = Encoder(6, "m1")

@@ -144,3 +144,15 @@ def test_a_call_of_more_names_than_can_be_shown_says_so() -> None:
     shown = asked({f"name {n}": n for n in range(300)})
     assert "This is cut, not all" in shown
     assert len(shown) < 2500
+
+
+def test_what_a_call_would_do_is_told_before_its_parameters() -> None:
+    event = ApprovalRequired("c2", "calendar", {"id": "x"}, LATER, 'Delete one event:\n2026-11-24 Tue "Lunch"')
+    assert written(event, "hidden").startswith(
+        '\n\ncalendar would do this: `Delete one event: 2026-11-24 Tue "Lunch"`. calendar would be called with '
+    )
+
+
+def test_what_a_call_would_do_cannot_look_like_more_than_that() -> None:
+    event = ApprovalRequired("c2", "mail", {}, LATER, "Send `x`\n\n# <b>Approved</b>")
+    assert "mail would do this: `` Send `x` # ＜b>Approved＜/b> ``. mail would" in written(event, "hidden")

@@ -406,7 +406,7 @@ def test_an_event_that_was_removed_meanwhile_is_refused(diary: Diary) -> None:
 
 
 def test_words_that_mean_another_day_by_now_are_refused(home: Calendars) -> None:
-    wanted = {"action": "update", "event_id": "lunch", "start": "tomorrow at 3pm"}
+    wanted: dict[str, Any] = {"action": "update", "event_id": "lunch", "start": "tomorrow at 3pm"}
     shown = previewed(home, **wanted)
     assert 'becomes 2026-03-21 Sat 15:00–16:00 "Lunch"' in shown.text
     context = replace(home.context(), approved=shown)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from remembering import remembered, talked, view
 from specialist_calls import Eyes
 from stores import NOON
 
-from brain import Context
+from brain import Context, Refused, Result
 from brain.ask import Limits
 from brain.fetching import Fetch
 from brain.kept import Item
@@ -23,7 +24,7 @@ from specialists.calendar import calendar
 from specialists.docs import docs
 from specialists.knowledge import knowledge
 from specialists.medical import medical
-from specialists.memory import memory, needs_approval, operation_of, reads
+from specialists.memory import memory, needs_approval, operation_of, preview, reads
 from specialists.ocr import ocr
 from specialists.pubmed import pubmed
 from specialists.vision import vision
@@ -178,6 +179,83 @@ def test_wrong_calls_are_refused_with_what_would_be_right(params: dict[str, Any]
             reason = await refused(context(held, ["what is on this page?", "I like tea"]), **params)
             assert reason == problem
             assert await store.items("ada") == []
+
+    asyncio.run(test())
+
+
+async def previewed(ctx: Context, **params: Any) -> Result:
+    found = await preview(params, context=ctx)
+    assert isinstance(found, Result)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"operation": "forget", "id": "#F1", "text": "beer"}, "Forget this fact, of 2026-03-01:\nI like beer"),
+        ({"text": "please forget that I like beer"}, "Forget this fact, of 2026-03-01:\nI like beer"),
+        (
+            {"operation": "forget", "text": "the study"},
+            "Forget this memory of a conversation, of 2026-03-01:\nThe study is painted green.",
+        ),
+    ],
+)
+def test_what_would_be_forgotten_is_told_and_that_is_forgotten(params: dict[str, Any], expected: str) -> None:
+    async def test() -> None:
+        async with remembered() as (held, store, _):
+            await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
+            await store.put("ada", Item("m1", "memory", "The study is painted green.", NOON, NOON))
+            ctx = context(held)
+            shown = await previewed(ctx, **params)
+            assert shown.text == expected
+            assert len(await store.items("ada")) == 2
+            assert (await told(replace(ctx, approved=shown), **params)).endswith(expected.partition("\n")[2])
+            assert len(await store.items("ada")) == 1
+
+    asyncio.run(test())
+
+
+def test_what_says_something_else_by_now_is_not_forgotten() -> None:
+    changed = (
+        "what is kept was changed after the user approved this: look at it again, then ask again if it is still right"
+    )
+
+    async def test() -> None:
+        async with remembered() as (held, store, _):
+            await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
+            ctx = context(held)
+            wanted = {"operation": "forget", "text": "beer"}
+            approved = replace(ctx, approved=await previewed(ctx, **wanted))
+            await store.put("ada", Item("f1", "fact", "I like ginger beer", NOON, NOON, "preferences"))
+            assert await refused(approved, **wanted) == changed
+            await store.erase("ada", "f1")
+            await store.put("ada", Item("f2", "fact", "I like beer", NOON, NOON, "preferences"))
+            assert await refused(approved, **wanted) == changed
+            assert [item.id for item in await store.items("ada")] == ["f2"]
+
+    asyncio.run(test())
+
+
+def test_what_cannot_be_forgotten_is_refused_before_anybody_is_asked() -> None:
+    async def test() -> None:
+        async with remembered() as (held, store, _):
+            await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences", mutable=False))
+            for params, reason in [
+                ({"operation": "forget", "text": "wine"}, "nothing is kept with the words 'wine'"),
+                ({"operation": "forget", "text": "beer"}, "is immutable; only the user can remove it"),
+            ]:
+                with pytest.raises(Refused, match=reason):
+                    await preview(params, context=context(held))
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("params", [{}, {"operation": "forget"}, {"operation": "save_fact", "text": "I like tea"}])
+def test_nothing_is_told_of_other_operations(params: dict[str, Any]) -> None:
+    async def test() -> None:
+        async with remembered() as (held, _, _):
+            assert await preview(params, context=context(held)) is None
+            assert await preview({"operation": "forget", "text": "tea"}, context=context(None)) is None
 
     asyncio.run(test())
 
