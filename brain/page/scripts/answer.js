@@ -36,6 +36,7 @@ export class Answer {
   #foot = make("div", "actions", this.#meta);
   #pulse = make("span", "pulse");
   #timer = 0;
+  #frame = 0;
   #model = "";
   #tokens = "";
   #hands;
@@ -96,10 +97,10 @@ export class Answer {
 
   /** @param {string} text */
   #write(text) {
-    this.#thought = null;
     if (!this.#stretch) {
       text = text.trimStart();
       if (!text) return;
+      this.#endText();
       if (!this.#said.length) say(t("writes"));
       else this.#said.push("\n\n");
       this.#stretch = new Stretch();
@@ -112,12 +113,19 @@ export class Answer {
   /** @param {string} text */
   #think(text) {
     if (!this.#thought) {
-      this.#endText();
-      const inside = make("div", "thoughts");
-      this.#thought = inside.appendChild(document.createTextNode(""));
-      this.#put(make("details", "thinking", make("summary", "", t("thinking")), inside));
+      const thought = document.createTextNode("");
+      this.#put(make("details", "thinking", make("summary", "", t("thinking")), make("div", "thoughts", thought)));
+      this.#thought = thought;
     }
     this.#thought.appendData(text);
+    this.#soonFollow();
+  }
+
+  #soonFollow() {
+    this.#frame ||= requestAnimationFrame(() => {
+      this.#frame = 0;
+      follow();
+    });
   }
 
   #endText() {

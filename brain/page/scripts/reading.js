@@ -9,7 +9,7 @@ const regions = { polite: find("said", HTMLElement), urgent: find("urged", HTMLE
 const NEAR = 8; // pixels from the end that still count as being there
 const TOGETHER = 200; // ms: what happens within is said in one go, since what comes next would cut off what is being said
 
-let atEnd = true, waiting = 0;
+let atEnd = true, seen = 0, waiting = 0;
 /** @type {string[]} */
 let saying = [];
 
@@ -26,7 +26,9 @@ export function startReading() {
 
 function look() {
   const away = log.scrollHeight - log.scrollTop - log.clientHeight;
-  atEnd = away < NEAR;
+  if (away < NEAR) atEnd = true;
+  else if (log.scrollTop < seen) atEnd = false; // not when the log grew or shrank
+  seen = log.scrollTop;
   newest.hidden = away < log.clientHeight / 3;
 }
 
@@ -46,7 +48,6 @@ export function toEnd() {
   atEnd = true;
   follow();
   look();
-  atEnd = true;
 }
 
 /**
