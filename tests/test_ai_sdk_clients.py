@@ -26,7 +26,7 @@ CALLS = 'SPECIALIST_REQUEST[echo:{"text":"ho"}]SPECIALIST_REQUEST[breaks]'
 WRITES = 'SPECIALIST_REQUEST[writes:{"to":"Ann"}]'
 
 
-@specialist(approval="always")
+@specialist(approval="always", preview=lambda params: f"Write to {params['to']}.")
 async def writes(to: str) -> str:
     """Writes a letter."""
     return f"written to {to}"
@@ -290,6 +290,8 @@ def test_newer_clients_approve_in_the_next_request(sdk: Sdk, server: Server) -> 
         {"to": "Ann"},
         False,
     )
+    previews = [part for part in asked["messages"][1]["parts"] if part["type"] == "data-preview"]
+    assert [part["data"] for part in previews] == [{"toolCallId": letter["toolCallId"], "text": "Write to Ann."}]
     assert echoed["state"] == "output-available"
     assert len(player.asked) == 1
     ended = sdk.do("approve", id=letter["approval"]["id"], approved=True)
@@ -360,6 +362,7 @@ def test_version_5_approves_at_the_turns_own_address(sdk: Sdk, server: Server) -
     question = sdk.until("data")
     turn_id, call_id = question["data"]["turnId"], question["data"]["callId"]
     assert (question["type"], question["data"]["state"]) == ("data-approval", "asked")
+    assert question["data"]["text"] == "Write to Ann."
     url = f"{server.url}/v1/turns/{turn_id}/approvals/{call_id}"
     assert httpx.post(url, json={"approve": True}, trust_env=False).is_success
     answer = sdk.result("send")["messages"][1]
