@@ -733,7 +733,7 @@ def test_a_turn_that_ends_while_it_is_told(preview: Any, reason: Interruption, c
 
         loop.call_later(0.1, stop)
         found = [event async for event in turn.events()]
-        assert loop.time() - stopped < 0.1
+        assert loop.time() - stopped < 0.2  # what ignores it would take 0.3
         assert [event.code for event in found if isinstance(event, SpecialistError)] == [code]
         assert not any(isinstance(event, ApprovalRequired) for event in found)
         assert turn.report("native").stop_reason == ended
