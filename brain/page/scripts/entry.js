@@ -105,7 +105,7 @@ export class Entry {
 
   async delete() {
     const { id, title, running } = this.heading;
-    const what = [t("deleteConversationWhat", { title }), ...(running ? [t("deleteRunning")] : [])];
+    const what = [t("deleteConversationWhat", { title }), t("deleteConversationKept"), ...(running ? [t("deleteRunning")] : [])];
     const act = () => request("DELETE", this.path).catch(unlessGone);
     if (await decided({ title: t("deleteConversation"), text: what, label: t("delete"), act, danger: true })) this.then.deleted(id);
   }

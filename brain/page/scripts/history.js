@@ -16,6 +16,7 @@ const PAUSE = 200, SOON = 5000; // ms without a key before a search; until it is
 
 const root = document.documentElement;
 const narrow = matchMedia("(max-width: 48rem)");
+const touched = matchMedia("(pointer: coarse)").matches; // there the focus on a field opens a keyboard over the page
 const list = find("conversations", HTMLUListElement), note = find("history-note", HTMLParagraphElement);
 const search = find("search", HTMLInputElement), toggle = find("history-toggle", HTMLButtonElement);
 const more = button(t("more"), loadMore, { className: "quiet wide" });
@@ -198,7 +199,7 @@ function unfold(visible) {
   toggle.setAttribute("aria-expanded", String(visible));
   find("stage", HTMLElement).inert = visible && narrow.matches; // it lies behind the list
   if (!narrow.matches) kept.put("history", visible ? null : "hidden");
-  else if (visible) search.focus();
+  else if (visible) (touched ? find("history-close", HTMLButtonElement) : search).focus();
 }
 
 /** Folds the list away where it lies over the page. */

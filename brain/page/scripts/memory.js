@@ -173,7 +173,7 @@ function searchBox(changed) {
   search.type = "search";
   search.placeholder = t("searchShort");
   search.setAttribute("aria-label", t("searchMemory"));
-  search.autofocus = true;
+  search.autofocus = !matchMedia("(pointer: coarse)").matches; // it would open a keyboard over the dialog
   search.oninput = () => {
     clearTimeout(waiting);
     waiting = window.setTimeout(changed, PAUSE);

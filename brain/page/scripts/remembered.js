@@ -35,17 +35,17 @@ function described(item, memory) {
   const line = make("p", "small");
   const since = t(item.updated.slice(0, 10) === item.created.slice(0, 10) ? "kept" : "changed", { date: day(new Date(item.updated)) });
   if (!item.mutable) line.append(make("span", "tag", t("protected")), " ");
-  line.append(`${since} · `, whence(item, memory), ...(item.outside ? [` · ${t("outside")}`] : []));
+  line.append(since, ...whence(item, memory), ...(item.outside ? [` · ${t("outside")}`] : []));
   return line;
 }
 
 /** @param {Item} item @param {Memory} memory */
 function whence({ conversation_id, kind }, memory) {
-  if (!conversation_id) return t("byYou");
+  if (!conversation_id) return [];
   const link = make("a", "", t(kind === "fact" ? "saidHere" : "itsConversation"));
   link.href = `#/c/${encodeURIComponent(conversation_id)}`;
-  link.onclick = memory.leave;
-  return link;
+  link.onclick = () => memory.leave();
+  return [" · ", link];
 }
 
 /** @param {Item} item */

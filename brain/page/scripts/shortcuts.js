@@ -34,7 +34,7 @@ export function listed() {
 
 document.addEventListener("keydown", (event) => {
   if (!(mac ? event.metaKey : event.ctrlKey) || event.altKey || event.isComposing) return;
-  const found = shortcuts.find(({ key, shift }) => key === event.key.toLowerCase() && shift === event.shiftKey);
+  const found = shortcuts.find(({ key, shift }) => key === event.key.toLowerCase() && (shift === event.shiftKey || key === "/"));
   if (!found || document.querySelector("dialog[open]")) return;
   event.preventDefault();
   found.act();

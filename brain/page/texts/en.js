@@ -76,7 +76,8 @@ export const en = {
   voice: "spoken",
   api: "by a program",
   deleteConversation: "Delete this conversation?",
-  deleteConversationWhat: "“{title}” goes with its messages, its files, the memory of it, and what specialists keep of it. Facts that you stated stay; they will no longer say where. This cannot be undone.",
+  deleteConversationWhat: "“{title}”: its messages and files, the memory of it, and what specialists keep of it are deleted for good.",
+  deleteConversationKept: "Facts that you stated in it stay; they will no longer say where.",
   deleteRunning: "The answer that is being written is stopped.",
 
   // Memory
@@ -100,11 +101,10 @@ export const en = {
   save: "Save",
   add: "Add",
   factText: "Text",
-  kept: "kept {date}",
-  changed: "changed {date}",
+  kept: "Kept {date}",
+  changed: "Changed {date}",
   saidHere: "where it was said",
   itsConversation: "its conversation",
-  byYou: "not from a conversation",
   outside: "strangers' words may stand in it",
   was: "Before: “{text}”, until {date}",
   against: "May contradict: “{text}”",
