@@ -62,6 +62,11 @@ class Screen:
         return "\n".join(row.text for row in self.rows).rstrip()
 
     @property
+    def unwrapped(self) -> str:
+        """The same, with lines in one that the terminal wrapped."""
+        return "".join("".join(row.cells) if row.wraps else f"{row.text}\n" for row in self.rows).rstrip()
+
+    @property
     def window(self) -> str:
         """The rows in the window."""
         return "\n".join(row.text for row in self.rows[self.top :]).rstrip()
@@ -104,6 +109,10 @@ class Screen:
             self.x = 0
         cells = self.rows[self.y].cells
         cells += [" "] * (self.x + 1 + wide - len(cells))
+        if cells[self.x] == "":  # a half of a wide character is gone, and so is the other
+            cells[self.x - 1] = " "
+        if self.x + 1 + wide < len(cells) and cells[self.x + 1 + wide] == "":
+            cells[self.x + 1 + wide] = " "
         cells[self.x : self.x + 1 + wide] = [character, *([""] if wide else [])]
         self.x += 1 + wide
 

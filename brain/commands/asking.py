@@ -16,6 +16,7 @@ from brain.events import Done, Error, Event
 from brain.report import TurnReport
 from brain.settings import LOCAL_USER, Settings
 from brain.terminal.keyboard import Keyboard, silent
+from brain.terminal.logged import told_by
 from brain.terminal.person import Person, Screen, can_be_asked
 from brain.terminal.plain import Plain
 from brain.turns import Run
@@ -117,6 +118,7 @@ async def shown(
     tell = tell or shown_on.show
     with ExitStack() as stack:
         stack.callback(shown_on.close)
+        stack.enter_context(told_by(shown_on))
         person = Person(shown_on, sys.stdin, run.decide, keyboard) if asks_person else None
         if person is not None:
             stack.callback(person.leave)

@@ -140,7 +140,7 @@ class _Table(TableElement):
 
 @cache
 def _empty(style: str) -> _Markdown:
-    """Without blocks yet, in the colours that a terminal has itself. Made once: each makes a parser that nobody uses."""
+    """Without blocks yet, in the terminal's own colours. Made once: each makes a parser that nobody uses."""
     return _Markdown("", code_theme="ansi_dark", hyperlinks=False, style=style)
 
 

@@ -81,8 +81,10 @@ class Person:
         if self._keyboard is not None:
             self._keyboard.echo(on=True)
         tcflush(self._fd, TCIFLUSH)  # what was typed before the question is no answer to it
+        would = "".join(f"  {visible(line)}\n" for line in (asked.text or "").splitlines())
         self._screen.ask(
-            f"? {asked.name} needs your approval, until {until:%H:%M:%S}:\n{_listed(asked.params)}", "Approve? [y/N] "
+            f"? {asked.name} needs your approval, until {until:%H:%M:%S}:\n{would}{_listed(asked.params)}",
+            "Approve? [y/N] ",
         )
         asyncio.get_running_loop().add_reader(self._fd, self._heard)
 
