@@ -18,7 +18,7 @@ from brain.running import Answer
 from specialists._calendar import server as caldav
 from specialists._calendar.expand import Window
 from specialists._calendar.store import Changed
-from specialists.calendar import health
+from specialists.calendar import calendar, health, preview
 
 MORNING = "DTSTART;TZID=Europe/Berlin:20260323T090000\nDTEND;TZID=Europe/Berlin:20260323T100000"
 LOGIN = {"caldav_user": USER, "caldav_password": PASSWORD, "caldav_for": "ada"}
@@ -96,6 +96,19 @@ class TestRadicale:
         calendars.text("one", action="update", event_id="1", title="First")
         assert calendars.refusal("two", action="update", event_id="1", title="Second") == CHANGED
         assert "SUMMARY:First" in real.get("home", "a.ics")
+
+    def test_what_was_approved_is_done_or_nothing(self, calendars: Calendars, real: Radicale) -> None:
+        real.put("home", "a.ics", ics(f"UID:1\nSUMMARY:Old\n{MORNING}"))
+        wanted = {"action": "delete", "event_id": "1"}
+        context = calendars.context()
+        shown = preview(wanted, context=context, settings=calendars.settings)
+        assert shown is not None
+        assert shown.text.endswith('calendar Home & Garden, times in Europe/Berlin:\n2026-03-23 Mon 09:00–10:00 "Old"')
+        real.put("home", "a.ics", ics(f"UID:1\nSUMMARY:New\n{MORNING}"))
+        approved = replace(context, approved=shown)
+        with pytest.raises(Refused, match=CHANGED):
+            calendar(action="delete", event_id="1", context=approved, settings=calendars.settings)
+        assert "SUMMARY:New" in real.get("home", "a.ics")
 
     def test_a_change_between_reading_and_writing_is_noticed(self, calendars: Calendars, real: Radicale) -> None:
         real.put("home", "a.ics", ics(f"UID:1\nSUMMARY:Old\n{MORNING}"))
