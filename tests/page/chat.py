@@ -28,6 +28,7 @@ class Chat:
         self.box = page.get_by_role("textbox", name="Message", exact=True)
         self.history = page.get_by_role("navigation", name="Conversations", exact=True)
         self.files = page.get_by_role("main").get_by_role("list", name="Attached files", exact=True)
+        self.alert = page.get_by_role("main").get_by_role("alert")
         self.questions = self.log.get_by_role("article", name="You", exact=True)
         self.answers = self.log.get_by_role("article", name="Brain", exact=True)
 
@@ -57,9 +58,17 @@ class Chat:
     def ask(self, message: str = "hello") -> Locator:
         """Sends a message; the answer to it."""
         self.box.fill(message)
-        self.box.press("Enter")
+        if self.touched():
+            self.button("Send").tap()
+        else:
+            self.box.press("Enter")
         expect(self.question).to_contain_text(message.partition("\n")[0].strip())
         return self.answer
+
+    def touched(self) -> bool:
+        """Whether it is used with a finger, where Enter begins a new line."""
+        coarse: bool = self.page.evaluate("matchMedia('(pointer: coarse)').matches")
+        return coarse
 
     def steer(self, message: str) -> None:
         self.box.fill(message)

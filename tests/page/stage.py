@@ -134,7 +134,7 @@ def staged(**settings: object) -> Iterator[Stage]:
 
 
 def _fill(registry: Registry, stage: Stage) -> None:
-    @specialist(examples=["where is Bern"], timeout=30)
+    @specialist(examples=["where is Bern"], timeout=30, outside=False)
     def wiki(title: str) -> Iterator[Progress | Result]:
         """Looks a title up."""
         yield Progress("page 2 of 4", 0.5)
@@ -143,7 +143,7 @@ def _fill(registry: Registry, stage: Stage) -> None:
         yield Result(text, [Citation("1", "Bern", "https://example.org/bern"), Citation("2", "A book")])
 
     @specialist(approval="always")
-    def burns(title: str) -> str:
+    def burns(title: str, copies: int = 1) -> str:
         """Burns a book."""
         stage.burnt.append(title)
         return f"{title} is ashes."

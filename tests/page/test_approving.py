@@ -94,6 +94,15 @@ def test_every_character_of_the_parameters_is_there(chat: Chat, stage: Stage) ->
     chat.is_idle()
 
 
+def test_numbers_are_shown_as_they_are_run(chat: Chat, stage: Stage) -> None:
+    chat.ask()
+    stage.model.says('SPECIALIST_REQUEST[burns:{"title":"Emma","copies":9007199254740993}]', " x")
+    expect(chat.call("burns")).to_contain_text('"copies": 9007199254740993')
+    chat.decline("burns")
+    stage.model.ends()
+    chat.is_idle()
+
+
 def test_an_approval_in_one_tab_is_seen_in_the_other(chat: Chat, stage: Stage, visitor: Visitor) -> None:
     chat.ask()
     stage.model.says(request("burns", title="Emma"), " x")

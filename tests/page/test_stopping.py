@@ -1,12 +1,14 @@
-"""Stop: the answer ends at once, the model with it, and the conversation goes on."""
+"""What a user does with a message: stops its answer, adds to it, sends or writes it anew, copies it."""
 
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
 
+from brain.messages import Exchange
 from page.chat import Chat
-from page.stage import Stage, request
+from page.stage import HOSTILE, Stage, request
+from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
 
@@ -95,3 +97,64 @@ def test_retry_takes_the_place_of_the_answer(chat: Chat, stage: Stage) -> None:
     expect(chat.answer).to_contain_text("all of it")
     expect(chat.answers).to_have_count(1)
     expect(chat.questions).to_have_count(1)
+
+
+def test_a_message_that_is_refused_says_why_and_is_not_lost(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects("409")
+    chat.ask()
+    stage.model.says("once")
+    stage.model.ends()
+    chat.is_idle()
+    store = stage.brain.house.store
+    (heading,) = stage.brain.on_loop(store.conversations("local"))
+    record = stage.brain.on_loop(store.begin("local", heading.id, Exchange(""), ()))
+    chat.box.fill("again")
+    chat.box.press("Enter")
+    expect(chat.log).to_contain_text("A turn of this conversation is running")
+    expect(chat.box).to_have_value("again")
+    stage.brain.on_loop(store.drop(record))
+    chat.box.press("Enter")
+    stage.model.says("twice")
+    expect(chat.answer).to_contain_text("twice")
+    stage.model.ends()
+    chat.is_idle()
+
+
+def test_what_the_server_says_of_an_error_is_text(chat: Chat, visitor: Visitor) -> None:
+    visitor.expects("400")
+    error = {"code": "bad_request", "message": f"No such model {HOSTILE}", "field": "model"}
+    chat.page.route("**/v1/turns", lambda route: route.fulfill(status=400, json={"error": error}))
+    chat.box.fill("hello")
+    chat.box.press("Enter")
+    expect(chat.log).to_contain_text(f"No such model {HOSTILE}")
+    expect(chat.box).to_have_value("hello")
+    expect(chat.log.locator("img, b")).to_have_count(0)
+
+
+def test_edit_replaces_the_question_and_what_followed(chat: Chat, stage: Stage) -> None:
+    for question, answer in (("one", "first"), ("two", "second")):
+        chat.ask(question)
+        stage.model.says(answer)
+        stage.model.ends()
+        chat.is_idle()
+    chat.questions.first.get_by_role("button", name="Edit", exact=True).click()
+    expect(chat.box).to_have_value("one")
+    chat.ask("uno")
+    stage.model.says("primo")
+    stage.model.ends()
+    chat.is_idle()
+    expect(chat.answer).to_contain_text("primo")
+    assert stage.model.questions() == ["uno"]
+    expect(chat.questions).to_have_count(1)
+    chat.reload()
+    expect(chat.questions).to_have_count(1)
+    expect(chat.question).to_contain_text("uno")
+
+
+def test_copy_gives_the_markdown(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("In the **north**.\n\n- ", "By a lake")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer).to_contain_text("By a lake")
+    assert chat.copy() == "In the **north**.\n\n- By a lake"

@@ -51,6 +51,20 @@ def test_no_part_of_a_marker_is_ever_seen(chat: Chat, stage: Stage, marker: tupl
     assert [state for state in states if LEAKS.search(state)] == []
 
 
+@pytest.mark.parametrize("token", ["word ", " word"], ids=["space behind", "space before"])
+def test_words_never_stick_together(chat: Chat, stage: Stage, token: str) -> None:
+    answer = chat.ask()
+    stage.model.says(token)
+    expect(answer).to_contain_text("word")
+    with recorded(chat.log) as states:
+        for count in range(10, 310, 10):
+            stage.model.says(*[token] * 10)
+            expect(answer).to_contain_text(" ".join(["word"] * count), use_inner_text=True)
+        stage.model.ends()
+        chat.is_idle()
+    assert [state for state in states if "wordword" in state] == []
+
+
 @pytest.mark.parametrize(
     "text", ["SPECIALIST_REQUEST is a word.", "A <function> is no call.", "`SPECIALIST_REQUEST[clock]` is how.", "S"]
 )

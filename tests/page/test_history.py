@@ -1,0 +1,120 @@
+"""The list of conversations: found, opened, renamed, deleted."""
+
+import pytest
+from playwright.sync_api import expect
+
+from page.chat import Chat
+from page.stage import HOSTILE, Stage
+from page.visitor import Visitor
+
+pytestmark = pytest.mark.chromium
+
+
+def talk(chat: Chat, stage: Stage, question: str, answer: str) -> None:
+    """A conversation with one question."""
+    chat.begin_anew()
+    expect(chat.questions).to_have_count(0)
+    chat.ask(question)
+    stage.model.says(answer)
+    stage.model.ends()
+    chat.is_idle()
+    expect(chat.answer).to_contain_text(answer)
+    expect(chat.conversation(question)).to_be_visible()
+
+
+def test_a_conversation_is_opened_and_goes_on(chat: Chat, stage: Stage) -> None:
+    talk(chat, stage, "How do I make tea?", "Boil water.")
+    talk(chat, stage, "And coffee?", "Grind beans.")
+    chat.conversation("How do I make tea?").click()
+    expect(chat.answer).to_contain_text("Boil water.")
+    expect(chat.answers).to_have_count(1)
+    chat.ask("And then?")
+    stage.model.says("Drink it.")
+    stage.model.ends()
+    chat.is_idle()
+    assert stage.model.questions() == ["How do I make tea?", "And then?"]
+    chat.page.go_back()
+    expect(chat.answer).to_contain_text("Grind beans.")
+
+
+def test_a_new_conversation_forgets_the_old_one(chat: Chat, stage: Stage) -> None:
+    talk(chat, stage, "How do I make tea?", "Boil water.")
+    chat.begin_anew()
+    chat.button("Where is Bern").click()
+    stage.model.says("In Switzerland.")
+    stage.model.ends()
+    chat.is_idle()
+    assert stage.model.questions() == ["Where is Bern"]
+
+
+def test_a_turn_goes_on_while_another_conversation_is_looked_at(chat: Chat, stage: Stage) -> None:
+    talk(chat, stage, "How do I make tea?", "Boil water.")
+    chat.begin_anew()
+    chat.ask("And coffee?")
+    stage.model.says("Grind ")
+    expect(chat.answer).to_contain_text("Grind")
+    chat.conversation("How do I make tea?").click()
+    expect(chat.answer).to_contain_text("Boil water.")
+    chat.is_idle()
+    stage.model.says("beans.")
+    chat.conversation("And coffee?").click()
+    expect(chat.answer).to_contain_text("Grind beans.")
+    stage.model.ends()
+    chat.is_idle()
+
+
+def test_search_finds_by_what_was_said(chat: Chat, stage: Stage) -> None:
+    talk(chat, stage, "How do I make tea?", "Boil water.")
+    talk(chat, stage, "And coffee?", "Grind beans.")
+    chat.search("wat")
+    expect(chat.conversation("And coffee?")).to_be_hidden()
+    expect(chat.conversation("How do I make tea?")).to_be_visible()
+    expect(chat.history).to_contain_text("Boil water.")
+    chat.search("nowhere")
+    expect(chat.history).to_contain_text("Nothing was found.")
+    chat.search("")
+    expect(chat.conversation("And coffee?")).to_be_visible()
+
+
+def test_rename(chat: Chat, stage: Stage) -> None:
+    talk(chat, stage, "How do I make tea?", "Boil water.")
+    chat.options("How do I make tea?", "Rename")
+    field = chat.history.get_by_role("textbox", name="New title of How do I make tea?", exact=True)
+    expect(field).to_be_focused()
+    field.fill("Tea")
+    field.press("Enter")
+    expect(chat.conversation("Tea")).to_be_visible()
+    expect(chat.page.get_by_role("heading", level=1)).to_have_text("Tea")
+    chat.reload()
+    expect(chat.conversation("Tea")).to_be_visible()
+
+
+def test_delete_asks_first(chat: Chat, stage: Stage) -> None:
+    talk(chat, stage, "How do I make tea?", "Boil water.")
+    dialog = chat.page.get_by_role("dialog", name="Delete this conversation?", exact=True)
+    chat.options("How do I make tea?", "Delete")
+    dialog.get_by_role("button", name="Cancel", exact=True).click()
+    expect(chat.conversation("How do I make tea?")).to_be_visible()
+    chat.options("How do I make tea?", "Delete")
+    dialog.get_by_role("button", name="Delete", exact=True).click()
+    expect(dialog).to_be_hidden()
+    expect(chat.conversation("How do I make tea?")).to_have_count(0)
+    expect(chat.questions).to_have_count(0)
+    chat.reload()
+    expect(chat.history).to_contain_text("No conversations yet.")
+
+
+def test_a_title_is_text(chat: Chat, stage: Stage) -> None:
+    talk(chat, stage, HOSTILE, "No.")
+    expect(chat.history.locator("img, b")).to_have_count(0)
+    expect(chat.page.get_by_role("heading", level=1)).to_have_text(HOSTILE)
+    chat.search("bold")
+    expect(chat.conversation(HOSTILE)).to_be_visible()
+    expect(chat.history.locator("img, b")).to_have_count(0)
+    assert chat.page.evaluate("window.hacked") is None
+
+
+def test_what_does_not_exist_says_so(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects("404")
+    chat.page.goto(f"{stage.url}/#/c/nothing")
+    expect(chat.log).to_contain_text("This conversation does not exist, or is somebody else's.")
