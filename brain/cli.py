@@ -76,7 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     forgotten.add_argument("--yes", action="store_true", help="do not ask")
     text, example = "Check the model, the store and the specialists.", "brain check --model openai:gpt-4o-mini"
     _command(commands, "check", text, example, check)
-    text, example = "Print what a shell needs to complete this by Tab.", 'eval "$(brain completion bash)"'
+    text, example = (
+        "Print what a shell needs to complete this by Tab.",
+        "brain completion bash > ~/.local/share/bash-completion/completions/brain",
+    )
     completed = _command(commands, "completion", text, example, completion)
     completed.set_defaults(whole=parser)
     completed.add_argument("shell", choices=SHELLS)

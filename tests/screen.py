@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 _PIECE = re.compile(
     r"\x1b\[(?P<private>[?<>=]?)(?P<numbers>[0-9;]*)(?P<csi>[@-~])"
@@ -231,7 +232,7 @@ class Terminal:
         self._bytes = b""
         self._answered = 0
 
-    def __enter__(self) -> "Terminal":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

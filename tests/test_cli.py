@@ -17,7 +17,9 @@ from serving import Process, post, script
 
 from brain.cli import main
 
-COMMANDS = ["serve", "ask", "specialists", "index", "memory", "export", "import", "forget", "check"]
+COMMANDS = [
+    *("serve", "ask", "chat", "specialists", "index", "memory", "export", "import", "forget", "check", "completion"),
+]
 SPECIALISTS = '''\
 """Specialists for these tests."""
 
@@ -97,10 +99,10 @@ def test_help_lists_the_commands_and_nothing_else() -> None:
     assert "Example: brain ask" in out
     listed = [line.split()[0] for line in out.partition("COMMAND\n")[2].splitlines() if line.startswith("    ")]
     assert [name for name in listed if name in COMMANDS] == COMMANDS
-    assert not {"chat", "worker", "mcp", "replay"} & set(listed)
+    assert not {"worker", "mcp", "replay"} & set(listed)
 
 
-@pytest.mark.parametrize("arguments", [[], ["chat"], ["worker"], ["ask"], ["serve", "--nothing"]])
+@pytest.mark.parametrize("arguments", [[], ["worker"], ["ask"], ["serve", "--nothing"], ["completion", "tcsh"]])
 def test_what_is_no_command_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = parsed(capsys, *arguments)
     assert (code, out) == (2, "")

@@ -21,6 +21,9 @@ from brain.settings import LOCAL_USER, Settings
 from brain.terminal.keyboard import silent
 from brain.terminal.prompt import Prompt, Words
 
+PART_LENGTH = 40
+"""Characters that a part of the line below the prompt may have."""
+
 
 def chat(given: argparse.Namespace, settings: Settings) -> int:
     """Talks with whoever sits at the terminal, until they leave."""
@@ -132,8 +135,12 @@ def _completed(talk: Talk, kind: str) -> Words | None:
 
 def _below(talk: Talk) -> str:
     """Who answers, in which conversation, and what goes along."""
-    parts = [talk.engine.model(talk.model).name, talk.title or "new conversation"]
+    parts = [_short(talk.engine.model(talk.model).name), _short(talk.title or "new conversation")]
     parts += ["replaces the last message"] if talk.replacing is not None else []
     parts += [] if talk.memory else ["no memory"]
     parts += ["attached: " + ", ".join(file.name for file in talk.files)] if talk.files else []
     return " · ".join(parts)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= PART_LENGTH else f"{text[: PART_LENGTH - 1]}…"

@@ -17,6 +17,8 @@ from brain.terminal.keyboard import Keyboard
 from brain.terminal.person import Screen
 from brain.turns import Run
 
+BUSY = "An answer is being written in this conversation already; send the message again when it has ended."
+
 
 @dataclass(slots=True)
 class Replacing:
@@ -71,9 +73,9 @@ class Talk:
         try:
             asked = replace(self._asked(message), asks_person=person_sits(shown_on))
             run = await self.engine.begin(asked, "terminal", settled, joinable=False)
-        except BadRequest:
+        except BadRequest as error:
             self.draft, self.failed = message, True
-            raise
+            raise (BadRequest(BUSY) if error.code == "busy" else error) from None
         self._run = run
         self.space()
         self.conversation_id, self.files, self.replacing = run.conversation_id, [], None
