@@ -12,7 +12,7 @@ from page.stage import Stage, request
 
 pytestmark = pytest.mark.chromium
 
-LEAKS = re.compile(r"SP|REQUEST|[\[\]{}]")
+LEAKS = re.compile(r"Before\.\s*[S<]|SP|REQUEST|[\[\]{}]")
 MARKERS: dict[str, tuple[str, str]] = {
     "a request": (request("clock"), "clock"),
     "a request for nobody": ("SPECIALIST_REQUEST[nobody]", "nobody"),
