@@ -38,6 +38,23 @@ function nodesOf(blocks) {
   return [...template.content.childNodes];
 }
 
+/**
+ * Says the levels of headings without gaps, as those who go from heading to heading expect; the page's own is the first.
+ * @param {ChildNode[]} nodes
+ * @param {number} level of the heading before
+ * @returns {number} of the last one
+ */
+function levelled(nodes, level) {
+  for (const node of nodes) {
+    if (!(node instanceof Element)) continue;
+    for (const heading of [node, ...node.querySelectorAll("h3, h4, h5, h6")].filter((one) => /^H\d$/.test(one.tagName))) {
+      level = Math.min(Number(heading.tagName[1]) - 1, level + 1);
+      heading.ariaLevel = String(level);
+    }
+  }
+  return level;
+}
+
 /** Code gets a line above it: its language, and a button that copies it. @param {HTMLElement} pre */
 function frame(pre) {
   const language = pre.querySelector("code")?.className.match(/language-([\w+#.-]+)/)?.[1] ?? "";
@@ -108,6 +125,7 @@ export class Stretch {
   #tail = ""; // the text of the blocks that may still change
   #rendered = 0; // how much of it is shown as HTML
   #settled = 0; // how many nodes are there for good
+  #level = 1; // of the last heading among them
   #fresh = make("span", "fresh"); // what has no HTML yet
   #since = 0; // when the first of that came
   #asking = false;
@@ -198,14 +216,16 @@ export class Stretch {
    */
   #take(blocks, length, ended) {
     this.#fresh.remove();
-    const settled = ended ? blocks : blocks.slice(0, -1), done = nodesOf(settled);
-    const end = settled.at(-1)?.end ?? 0;
-    patch(this.node, this.#settled, [...done, ...nodesOf(blocks.slice(settled.length))]);
+    const settled = ended ? blocks : blocks.slice(0, -1), end = settled.at(-1)?.end ?? 0;
+    const done = nodesOf(settled), open = nodesOf(blocks.slice(settled.length));
+    this.#level = levelled(done, this.#level);
+    levelled(open, this.#level);
+    patch(this.node, this.#settled, [...done, ...open]);
     this.#settled += done.length;
     this.#tail = this.#tail.slice(end);
     this.#rendered = length - end;
-    const open = this.#tail.slice(0, this.#rendered);
-    this.#inFence = FENCE.test(open) && !CLOSED.test(open.replace(FENCE, "\n"));
+    const shown = this.#tail.slice(0, this.#rendered);
+    this.#inFence = FENCE.test(shown) && !CLOSED.test(shown.replace(FENCE, "\n"));
     follow();
   }
 }
@@ -255,6 +275,8 @@ function newest() {
  * @param {Block[]} blocks
  */
 function put(node, blocks) {
+  const nodes = nodesOf(blocks);
+  levelled(nodes, 1);
   node.className = "text";
-  node.replaceChildren(...nodesOf(blocks));
+  node.replaceChildren(...nodes);
 }
