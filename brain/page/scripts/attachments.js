@@ -63,6 +63,12 @@ export function take() {
   return taken;
 }
 
+/** Those that cannot be read any more: a file that was moved or changed would fail as if the server were away. */
+export async function unreadable() {
+  const tried = files.map(({ file, name }) => file?.slice(0, 1).arrayBuffer().then(() => "", () => t("goneFile", { name })));
+  return (await Promise.all(tried)).filter(Boolean).join("\n");
+}
+
 /** @param {File} file @returns {string} what is wrong with it */
 function attach(file) {
   const { name } = file, together = files.reduce((sum, other) => sum + (other.file?.size ?? 0), file.size);

@@ -1,6 +1,6 @@
 // Room: where a message is written, sent, put into an answer that is being written, or written anew.
 
-import { add, attached, put, startAttachments, take } from "./attachments.js";
+import { add, attached, put, startAttachments, take, unreadable } from "./attachments.js";
 import { conversation } from "./conversation.js";
 import { button, find, make } from "./dom.js";
 import { keptHere } from "./keeping.js";
@@ -61,9 +61,9 @@ function submitted(event) {
   else if (conversation.state === "writing") steerIt();
 }
 
-function sendIt() {
-  problem.textContent = troubleOf(box.value);
-  if (problem.textContent || !box.value.trim()) return;
+async function sendIt() {
+  problem.textContent = troubleOf(box.value) || (attached().length ? await unreadable() : "");
+  if (problem.textContent || !box.value.trim() || conversation.state !== "idle") return;
   const message = box.value, files = take(), replaces = editing?.replaces ?? null;
   write("");
   leaveEdit();

@@ -36,6 +36,7 @@ export const en = {
   tooMany: { one: "{name}: at most {count} file.", other: "{name}: at most {count} files." },
   emptyFile: "{name}: it is empty, or a folder.",
   largeFile: "{name}: larger than {size}.",
+  goneFile: "{name}: it was moved or changed; attach it again.",
   largeFiles: "{name}: more than {size} together.",
   pastedFile: "pasted.txt",
   pasted: "What you pasted is too long for a message, and was attached as a file.",
