@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequen
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import httpx
 import uvicorn
@@ -259,13 +259,19 @@ def plain(stream: bytes) -> str:
 class Process:
     """`python -m brain` with these arguments; its standard error is read as it comes."""
 
-    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        stdin: int | IO[Any] = subprocess.DEVNULL,
+    ) -> None:
         clean = {key: value for key, value in os.environ.items() if not key.startswith("BRAIN_") and key != "PORT"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "brain", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             env={**clean, **(env or {})},
             cwd=cwd,
         )

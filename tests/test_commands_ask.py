@@ -1,8 +1,11 @@
 """`brain ask` in a conversation: what is kept of it, how it goes on, and what is said to who reads it in a terminal."""
 
 import json
+import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -153,3 +156,105 @@ def test_programs_and_those_who_keep_nothing_are_not(store: Path, tmp_path: Path
     assert in_terminal("memory:", model) == "Hello."
     assert "Go on with" not in in_terminal(f"sqlite:{store}", model, "--json")
     assert ask(store, model) == (0, "Hello.\n", "")
+
+
+# What is piped to it
+
+
+def files(store: Path) -> list[tuple[str, str, bytes]]:
+    with closing(sqlite3.connect(store)) as db:
+        return db.execute("SELECT name, type, data FROM file ORDER BY key").fetchall()
+
+
+def fed(store: Path, model: str, data: bytes, *arguments: str) -> tuple[int, str, str]:
+    """`brain ask` with a pipe that brings these bytes, and ends."""
+    command = [sys.executable, "-m", "brain", "ask", "--model", model, *arguments]
+    env = {**os.environ, "BRAIN_STORE": f"sqlite:{store}"}
+    found = subprocess.run(command, input=data, capture_output=True, check=False, env=env)
+    return found.returncode, found.stdout.decode(), found.stderr.decode()
+
+
+def test_what_is_piped_is_attached(store: Path, tmp_path: Path) -> None:
+    model = script(tmp_path, ["Hello."])
+    said = "Attached: standard input, 12 bytes\n"
+    assert fed(store, model, b"disk is full", "What went wrong?") == (0, "Hello.\n", said)
+    code, _, err = fed(store, model, b"\x89PNG\r\n\x1a\nno picture", "--json", "What is it?")
+    assert (code, err.splitlines()[0]) == (0, "Attached: standard input, 18 bytes")
+    assert files(store) == [
+        ("standard-input.txt", "text/plain", b"disk is full"),
+        ("standard-input", "image/png", b"\x89PNG\r\n\x1a\nno picture"),
+    ]
+
+
+def test_a_file_that_is_redirected_is_attached_too(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text("from a file")
+    model = script(tmp_path, ["Hello."])
+    with (
+        (tmp_path / "log.txt").open() as file,
+        Process("ask", "Hi.", "--model", model, env={"BRAIN_STORE": f"sqlite:{store}"}, stdin=file) as process,
+    ):
+        assert process.end() == (0, "Hello.\n", "Attached: standard input, 11 bytes\n")
+    assert files(store) == [("standard-input.txt", "text/plain", b"from a file")]
+
+
+@pytest.mark.parametrize("arguments", [["--file", "-", "Hi."], ["-"]], ids=["file", "message"])
+def test_a_dash_is_standard_input(store: Path, tmp_path: Path, arguments: list[str]) -> None:
+    model = script(tmp_path, ["Hello."])
+    assert fed(store, model, "Grüezi\nmitenand\n".encode(), *arguments) == (0, "Hello.\n", "")
+    ((_, _, said, _),) = exchanges(store)
+    kept = "".join(data.decode() for _, _, data in files(store))
+    assert (said, kept) == (("Hi.", "Grüezi\nmitenand\n") if "--file" in arguments else ("Grüezi\nmitenand", ""))
+
+
+def test_an_empty_pipe_is_nothing(store: Path, tmp_path: Path) -> None:
+    assert fed(store, script(tmp_path, ["Hello."]), b"", "Hi.") == (0, "Hello.\n", "")
+    assert files(store) == []
+
+
+def test_a_silent_pipe_that_nobody_named_is_not_waited_for(store: Path, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    model = script(tmp_path, ["Hello."])
+    with Process("ask", "Hi.", "--model", model, env={"BRAIN_STORE": f"sqlite:{store}"}, stdin=reading) as process:
+        code, out, err = process.end()
+    os.close(reading)
+    os.close(writing)
+    assert (code, out) == (0, "Hello.\n")
+    assert err == (
+        "Standard input is silent and was not waited for; --file - attaches it, < /dev/null says there is none.\n"
+    )
+
+
+def test_ctrl_c_ends_the_wait_for_a_pipe_that_was_named(store: Path, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    model = script(tmp_path, ["Hello."])
+    with Process("ask", "-", "--model", model, env={"BRAIN_STORE": f"sqlite:{store}"}, stdin=reading) as process:
+        os.write(writing, b"half a ")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.end(2)  # it waits for the rest
+        process.process.send_signal(signal.SIGINT)
+        assert process.end()[0] == 130
+    os.close(reading)
+    os.close(writing)
+    assert not store.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "data", "sentence"),
+    [
+        (["-", "--file", "-"], b"x", "Standard input can be read once: as the message, or as one file."),
+        (["Hi.", "--file", "-"], b"", "Standard input is empty."),
+        (["-"], b" \n", "The message is empty."),
+        (["Hi."], b"x" * (16 * 1024 * 1024 + 1), "Standard input is larger than 16 MiB."),
+    ],
+    ids=["twice", "empty file", "empty message", "too large"],
+)
+def test_what_cannot_be_read_is_said(store: Path, arguments: list[str], data: bytes, sentence: str) -> None:
+    assert fed(store, "builtin", data, *arguments) == (1, "", f"brain: {sentence}\n")
+
+
+def test_a_missing_message_is_an_error_that_says_how(store: Path) -> None:
+    code, out, err = fed(store, "builtin", b"")
+    assert (code, out) == (2, "")
+    assert err.endswith(
+        'brain ask: error: say what to ask: brain ask "…", or brain ask - to read it from standard input\n'
+    )

@@ -120,6 +120,17 @@ def test_all_of_one_user_is_erased_from_the_files_too(store: Path, capsys: pytes
     assert using(store, SQLite.users) == ["ben"]
 
 
+def test_what_was_typed_in_a_chat_goes_with_its_user(store: Path) -> None:
+    using(store, fill)
+    history = Path(os.environ["XDG_DATA_HOME"]) / "brain" / "chat-history"
+    history.parent.mkdir(parents=True, exist_ok=True)
+    history.touch()
+    assert run(["forget", "ada", "--yes"]) == 0
+    assert history.exists()
+    run(["forget", "local", "--yes"])
+    assert not history.exists()
+
+
 def test_specialists_are_told(store: Path, keepers: Path) -> None:
     using(store, fill)
     assert run(["forget", "ada", "--yes"]) == 0

@@ -6,11 +6,9 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
-
-import platformdirs
 
 from brain.commands.asking import attached, conversation_id
+from brain.commands.kept import chat_history
 from brain.commands.slash import COMMANDS, Leaving, attach, dropped, obey
 from brain.commands.talk import Talk
 from brain.engine import Engine
@@ -30,11 +28,6 @@ def chat(given: argparse.Namespace, settings: Settings) -> int:
     if given.conversation is not None and given.go_on:
         raise BadRequest("Give either --conversation or --continue, not both.", "conversation")
     return completed(_chat(given, settings))
-
-
-def history_file() -> Path:
-    """Where what was typed is kept."""
-    return platformdirs.user_data_path("brain") / "chat-history"
 
 
 async def _chat(given: argparse.Namespace, settings: Settings) -> int:
@@ -75,7 +68,7 @@ async def _with_lines(talk: Talk) -> None:
 
 async def _with_person(talk: Talk, settings: Settings) -> None:
     prompt = Prompt(
-        None if settings.store == "memory:" else history_file(),
+        None if settings.store == "memory:" else chat_history(),
         {name: _completed(talk, command.completes) for name, command in COMMANDS.items()},
         lambda: _below(talk),
     )

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from brain.commands.kept import kept, listed, nothing_of
+from brain.commands.kept import chat_history, kept, listed, nothing_of
 from brain.errors import BadRequest, BrainError, StoreError
 from brain.forgetting import forgotten
 from brain.kept import Counts
 from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
-from brain.settings import Settings
+from brain.settings import LOCAL_USER, Settings
 from brain.store import path_of
 from brain.store.sqlite import SQLite
 from brain.terminal import visible
@@ -56,6 +56,8 @@ async def _forget(user: str, settings: Settings) -> int:
     """Rows first, then what specialists keep, then the traces of the rows in the file: each is done whatever became of
     those behind it."""
     registry = Registry(settings).discover()
+    if user == LOCAL_USER:
+        chat_history().unlink(missing_ok=True)
     if not _is_there(settings):
         print(visible(nothing_of(user, ())), file=sys.stderr)
         await _forgotten(registry, user)

@@ -2,7 +2,10 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Protocol, TypeVar
+
+import platformdirs
 
 from brain.errors import BrainError
 from brain.kept import Counts
@@ -45,6 +48,11 @@ async def kept(settings: Settings, *, makes: bool = False) -> AsyncIterator[SQLi
         yield store
     finally:
         await store.close()
+
+
+def chat_history() -> Path:
+    """Where what is typed in `brain chat` is kept, for its prompt."""
+    return platformdirs.user_data_path("brain") / "chat-history"
 
 
 async def paged(page: Callable[[str | None], Awaitable[Sequence[T]]]) -> list[T]:

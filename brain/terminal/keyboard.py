@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TextIO
 
 
@@ -13,7 +14,9 @@ class Keyboard:
         self._fd = source.fileno()
 
     def echo(self, *, on: bool) -> None:
-        """Whether what is typed is shown; does nothing where the terminal is another process's to change."""
+        """Whether what is typed is shown; does nothing where the terminal is another process's, or of another kind."""
+        if find_spec("termios") is None:
+            return
         from termios import ECHO, ICANON, TCSANOW, tcgetattr, tcsetattr
 
         if os.tcgetpgrp(self._fd) != os.getpgrp():

@@ -1,11 +1,11 @@
 """Roof: a person at a terminal, who is asked to approve calls."""
 
 import asyncio
-import importlib.util
 import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, Protocol, TextIO
 
 from brain.errors import BadRequest
@@ -105,7 +105,7 @@ class Person:
 
 def can_be_asked(source: TextIO, shown: TextIO) -> bool:
     """Whether somebody sits at these streams, in a terminal in which we can ask."""
-    return source.isatty() and shown.isatty() and importlib.util.find_spec("termios") is not None
+    return source.isatty() and shown.isatty() and find_spec("termios") is not None
 
 
 def _listed(params: Mapping[str, Any]) -> str:
