@@ -261,10 +261,26 @@ class Conversation extends EventTarget {
     this.#lostTurn = turn;
     const found = await this.#stored(`limit=${PAIRS}`, signal).catch(() => null);
     if (signal.aborted) return;
-    this.#leave();
-    if (found) this.#show(found);
-    else exchange.answer.fail(t("cut"), true);
+    const kept = found && pairs(found).at(-1)?.answer;
+    if (!kept || kept.state === "interrupted") this.#keepCut(exchange, kept);
+    else {
+      this.#leave();
+      this.#show(found);
+    }
     this.#tell("changed");
+  }
+
+  /**
+   * What was written before the server stopped is nowhere but here.
+   * @param {Exchange} exchange
+   * @param {any} kept
+   */
+  #keepCut({ answer }, kept) {
+    this.#turn = this.#following = null;
+    this.#warn("");
+    this.#become("idle");
+    answer.id = kept?.id ?? null;
+    answer.fail(t(kept ? "interrupted" : "cut"), true);
   }
 
   /** @param {any} found */

@@ -223,9 +223,9 @@ export class Stretch {
     patch(this.node, this.#settled, [...done, ...open]);
     this.#settled += done.length;
     this.#tail = this.#tail.slice(end);
-    this.#rendered = length - end;
-    const shown = this.#tail.slice(0, this.#rendered);
+    const shown = this.#tail.slice(0, length - end);
     this.#inFence = FENCE.test(shown) && !CLOSED.test(shown.replace(FENCE, "\n"));
+    this.#rendered = this.#inFence ? shown.length : shown.trimEnd().length; // HTML has no space at its end
     follow();
   }
 }
