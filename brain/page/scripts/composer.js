@@ -22,6 +22,8 @@ const editStrip = make("p", "editing", t("editing"), button(t("cancel"), leaveEd
  * @type {{ replaces: string, of: string | null, message: string, files: Attached[] } | null}
  */
 let editing = null;
+/** @type {string | null | undefined} */
+let shown; // the conversation that is open
 let characters = Infinity;
 
 /** @param {import("./types.js").Start} start */
@@ -146,6 +148,8 @@ function leaveEdit() {
 
 /** @param {{ id: string | null }} detail */
 function opened({ id }) {
+  if (id === shown) return; // it has another title
+  shown = id;
   if (editing && editing.of !== id) leaveEdit();
   if (!touched && !document.activeElement?.matches("input, select, textarea, dialog *")) box.focus();
 }

@@ -1,14 +1,19 @@
 // Room: one conversation in the list: opened, renamed in its place, deleted.
 
+import { addressOf } from "./address.js";
 import { decided } from "./dialogs.js";
 import { make } from "./dom.js";
 import { menuButton } from "./menu.js";
 import { request, told } from "./server.js";
 import { t } from "./texts.js";
 
-/** @typedef {import("./types.js").Heading} Heading */
+/**
+ * @typedef {import("./types.js").Heading} Heading
+ * @typedef {{ renamed: (heading: Heading) => void, deleted: (id: string) => void }} Then what the list does then
+ */
 
-/** What the list does when something became of one of its conversations. @typedef {{ renamed: (heading: Heading) => void, deleted: (id: string) => void }} Then */
+/** How something was said, where it was not typed here. @type {Record<string, string>} */
+const WAYS = { voice: t("voice"), api: t("api") };
 
 export class Entry {
   /** @param {Heading} heading @param {Then} then */
@@ -16,7 +21,7 @@ export class Entry {
     this.heading = heading;
     this.then = then;
     this.link = make("a", "entry-title");
-    this.link.href = `#/c/${encodeURIComponent(heading.id)}`;
+    this.link.href = addressOf(heading.id);
     this.link.dir = "auto";
     this.writing = make("span", "writing");
     this.writing.setAttribute("role", "img");
@@ -24,9 +29,11 @@ export class Entry {
     this.about = make("p", "small entry-about");
     this.about.id = `about-${heading.id}`;
     this.link.setAttribute("aria-describedby", this.about.id);
-    this.node = make("li", "entry");
-    this.words = "";
-    this.shown = "";
+    this.options = menuButton("", [
+      { label: t("rename"), icon: "edit", act: () => this.rename() },
+      { label: t("delete"), icon: "delete", act: () => this.delete(), danger: true },
+    ]);
+    this.node = make("li", "entry", this.link, this.writing, this.about, this.options);
   }
 
   get path() {
@@ -38,57 +45,41 @@ export class Entry {
    * @param {{ current: boolean, words: string }} look `words`: what was searched for
    */
   show(heading, { current, words }) {
-    this.heading = heading;
+    const { title, running, sources, found = "" } = (this.heading = heading);
+    const ways = sources.map((source) => WAYS[source] ?? "").filter(Boolean).join(", ");
     this.node.classList.toggle("current", current);
     if (current) this.link.setAttribute("aria-current", "page");
     else this.link.removeAttribute("aria-current");
-    this.writing.hidden = !heading.running;
-    const shown = JSON.stringify([heading.title, heading.found, heading.sources, words]);
-    this.words = words;
-    if (shown !== this.shown && !this.node.querySelector("input")) this.fill(words);
-    this.shown = shown;
+    this.link.textContent = this.link.title = title;
+    this.options.title = t("options", { title });
+    this.options.setAttribute("aria-label", this.options.title);
+    this.writing.hidden = !running;
+    this.about.replaceChildren(ways && `${ways} `, ...marked(found, words));
+    this.about.hidden = !ways && !found;
   }
 
-  /** @param {string} words */
-  fill(words) {
-    const { title, found = "", sources } = this.heading;
-    const ways = sources.filter((one) => one !== "chat").map((one) => one === "voice" ? t("voice") : one === "api" ? t("api") : one);
-    this.link.textContent = title;
-    this.link.title = title;
-    this.about.replaceChildren(...(ways.length ? [`${ways.join(", ")} `] : []), ...marked(found, words));
-    this.about.hidden = !this.about.textContent;
-    this.options = menuButton(t("options", { title }), [
-      { label: t("rename"), icon: "edit", act: () => this.rename() },
-      { label: t("delete"), icon: "delete", act: () => this.delete(), danger: true },
-    ]);
-    this.node.replaceChildren(this.link, this.writing, this.about, this.options);
-  }
-
+  /** Lets the person write a new title where the old one stands. */
   rename() {
-    const { title } = this.heading;
+    const { title } = this.heading, before = [...this.node.children];
     const input = make("input", "entry-input"), problem = make("p", "problem");
     input.type = "text";
     input.value = title;
     input.maxLength = 200;
     input.setAttribute("aria-label", t("newTitle", { title }));
     problem.setAttribute("role", "alert");
-    let over = false;
     const leave = () => {
       const focused = document.activeElement === input;
-      over = true;
-      input.remove();
-      this.fill(this.words);
-      if (focused) this.options?.focus();
+      input.onblur = null;
+      this.node.replaceChildren(...before);
+      if (focused) this.options.focus();
     };
     const save = async () => {
       const wanted = input.value.trim();
-      if (over) return;
       if (!wanted || wanted === title) return leave();
       problem.textContent = await request("PATCH", this.path, { title: wanted }).then(saved, told);
     };
     const saved = (/** @type {Heading} */ heading) => {
-      this.heading = { ...this.heading, title: heading.title };
-      if (!over) leave();
+      if (input.isConnected) leave();
       this.then.renamed(heading);
       return "";
     };
@@ -98,7 +89,7 @@ export class Entry {
       if (event.key === "Enter") save();
       else leave();
     };
-    input.onblur = () => { if (document.hasFocus()) save(); };
+    input.onblur = () => { if (document.hasFocus() && input.isConnected) save(); };
     this.node.replaceChildren(input, problem);
     input.select();
   }

@@ -1,5 +1,6 @@
 // Room: one fact or memory in the list: what it says, since when and from where, changed and deleted by its user.
 
+import { addressOf } from "./address.js";
 import { decided } from "./dialogs.js";
 import { button, icon, make } from "./dom.js";
 import { factForm } from "./fact.js";
@@ -43,7 +44,7 @@ function described(item, memory) {
 function whence({ conversation_id, kind }, memory) {
   if (!conversation_id) return [];
   const link = make("a", "", t(kind === "fact" ? "saidHere" : "itsConversation"));
-  link.href = `#/c/${encodeURIComponent(conversation_id)}`;
+  link.href = addressOf(conversation_id);
   link.onclick = () => memory.leave();
   return [" · ", link];
 }
