@@ -110,7 +110,9 @@ class Section {
     this.words = "";
     this.list = make("ul", "items");
     this.more = button(t("more"), () => this.loadMore(), { className: "quiet" });
-    this.node = make("section", "", make("h3", "", t(category ?? "memories")), this.list, this.more);
+    const title = t(category ?? "memories");
+    this.node = make("section", "", make("h3", "", title), this.list, this.more);
+    this.node.setAttribute("aria-label", title);
     this.node.hidden = true;
   }
 

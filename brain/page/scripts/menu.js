@@ -28,7 +28,11 @@ export function menuButton(label, entries) {
  * @param {() => void} closed
  */
 function made(opener, entries, closed) {
-  const menu = make("div", "menu", ...entries.map((entry) => item(entry, () => menu.hidePopover())));
+  const close = () => {
+    menu.hidePopover();
+    menu.remove();
+  };
+  const menu = make("div", "menu", ...entries.map((entry) => item(entry, close)));
   menu.popover = "auto";
   menu.setAttribute("role", "menu");
   menu.setAttribute("aria-label", opener.getAttribute("aria-label") ?? "");
@@ -40,7 +44,7 @@ function made(opener, entries, closed) {
     closed();
   });
   opener.popoverTargetElement = menu; // so that a click on the button counts as one inside
-  document.body.append(menu);
+  opener.after(menu);
   return menu;
 }
 

@@ -93,6 +93,6 @@ async function forget(item, memory) {
   const act = () => request("DELETE", `v1/memory/${item.id}`).catch((error) => {
     if (error.status !== 404) throw error; // it is gone already
   });
-  const text = [t("deleteItemWhat", { text: item.text })];
+  const text = [t("deleteItemWhat", { text: item.text }), ...(item.conversation_id ? [t("deleteItemSaid")] : [])];
   if (await decided({ title, text, label: t("delete"), act, danger: true })) memory.deleted(item);
 }

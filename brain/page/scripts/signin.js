@@ -28,8 +28,7 @@ export function shownTo(name) {
 /** Signs out, and shows nothing any more of who was here. */
 export async function signOut() {
   await request("DELETE", "v1/session");
-  sessionStorage.clear();
-  location.replace(location.pathname);
+  startAnew();
 }
 
 function signedIn() {
@@ -52,5 +51,11 @@ async function enter(key) {
   const sent = key.value;
   key.value = "";
   const now = await request("POST", "v1/session", { key: sent });
-  if (user && now.user !== user) location.reload();
+  if (user && now.user !== user) startAnew();
+}
+
+/** Nothing that is shown or was begun here is the next person's. */
+function startAnew() {
+  sessionStorage.clear();
+  location.replace(location.pathname + location.search);
 }

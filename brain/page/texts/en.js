@@ -43,7 +43,7 @@ export const en = {
   needsMessage: "Write a message to go with the files.",
   longMessage: { one: "A message may have {count} character.", other: "A message may have {count} characters." },
   filesLater: "The files go with your next message.",
-  editing: "You edit an earlier message. It and all that follows are replaced.",
+  editing: "You are editing an earlier message. It and all that follows it will be replaced.",
   cancel: "Cancel",
 
   // Choices: the model, the specialists
@@ -111,7 +111,8 @@ export const en = {
   against: "May contradict: “{text}”",
   deleteFact: "Delete this fact?",
   deleteMemory: "Delete this memory?",
-  deleteItemWhat: "“{text}” will not be recalled any more. The conversation in which it was said keeps its words until it is deleted, too.",
+  deleteItemWhat: "“{text}” will not be recalled any more.",
+  deleteItemSaid: "The conversation in which it was said keeps its words until it is deleted, too.",
   noMemory: "Nothing is remembered yet.",
   noMemoryHow: "Say “Remember that I drink no coffee”, and it is kept as a fact; or add one here. A conversation that rests for a while leaves a short memory.",
 
