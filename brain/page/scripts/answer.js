@@ -277,6 +277,6 @@ function inBlock(block) {
 
 /** How the end is told: in full, or by its length. @param {string} text */
 function spoken(text) {
-  if (text.length <= READ_OUT) return t("answered", { text: text.trim() });
+  if (text.length <= READ_OUT) return t("answered", { text: text.replace(/\*\*|`|^#+ /gm, "").trim() });
   return t("answeredLong", { count: text.trim().split(/\s+/).length });
 }

@@ -102,11 +102,13 @@ export class Card {
     const left = make("p", "small left"), problem = make("p", "problem");
     problem.setAttribute("role", "alert");
     const choices = [true, false].map((approve) => button(t(approve ? "approve" : "decline"), () => answer(approve), approve ? { className: "primary" } : {}));
-    /** @param {boolean} approve */
+    let said = false;
+    /** Not `disabled`, which would take the focus away. @param {boolean} approve */
     const answer = async (approve) => {
-      for (const choice of choices) choice.disabled = true;
+      if (said) return;
+      said = true;
       problem.textContent = await decide(approve);
-      for (const choice of choices) choice.disabled = !problem.textContent;
+      said = !problem.textContent;
     };
     this.#question = make("div", "ask", ...(text ? [make("p", "what", text)] : []), make("div", "choices", ...choices, left), problem);
     this.#details.open = true;

@@ -29,13 +29,13 @@ async function blocksOf(texts, open) {
 
 /**
  * @param {Block[]} blocks
- * @returns {ChildNode[]}
+ * @returns {Element[]}
  */
 function nodesOf(blocks) {
   const template = document.createElement("template");
   template.innerHTML = policy.createHTML(blocks.map(({ html }) => html.trim()).join(""));
   template.content.querySelectorAll("pre").forEach(frame);
-  return [...template.content.childNodes];
+  return [...template.content.children]; // without the lines between them
 }
 
 /**
