@@ -65,7 +65,9 @@ export function take() {
 
 /** Those that cannot be read any more: a file that was moved or changed would fail as if the server were away. */
 export async function unreadable() {
-  const tried = files.map(({ file, name }) => file?.slice(0, 1).arrayBuffer().then(() => "", () => t("goneFile", { name })));
+  const tried = files.map(({ file, name }) => {
+    return file?.slice(0, 1).arrayBuffer().then(() => "", () => t("goneFile", { name }));
+  });
   return (await Promise.all(tried)).filter(Boolean).join("\n");
 }
 

@@ -27,7 +27,7 @@ export function opened(title, content, look = {}) {
 }
 
 /**
- * Asks whether something is to be done, and does it; what goes wrong is told in the dialog, where it can be tried again.
+ * Asks whether something is to be done, and does it; what goes wrong is told there, where it can be tried again.
  * @param {{ title: string, text: string[], label: string, act: () => Promise<unknown>, danger?: boolean,
  *   field?: HTMLElement }} question `field`: what the person fills in for it
  * @returns {Promise<boolean>} whether it was done
@@ -38,7 +38,7 @@ export function decided({ title, text, label, act, danger = false, field }) {
   const cancel = button(t("cancel"), () => dialog.close());
   const yes = make("button", danger ? "danger" : "primary", label);
   const said = text.map((line) => make("p", "", line));
-  const form = make("form", "decision", ...said, ...(field ? [field] : []), problem, make("div", "row end", cancel, yes));
+  const form = make("form", "decision", ...said, field ?? "", problem, make("div", "row end", cancel, yes));
   if (!field) cancel.autofocus = true;
   const dialog = opened(title, [form], { className: "small-dialog" });
   return new Promise((resolve) => {

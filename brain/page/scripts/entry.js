@@ -96,9 +96,11 @@ export class Entry {
 
   async delete() {
     const { id, title, running } = this.heading;
-    const what = [t("deleteConversationWhat", { title }), t("deleteConversationKept"), ...(running ? [t("deleteRunning")] : [])];
+    const text = [t("deleteConversationWhat", { title }), t("deleteConversationKept")];
+    if (running) text.push(t("deleteRunning"));
     const act = () => request("DELETE", this.path).catch(unlessGone);
-    if (await decided({ title: t("deleteConversation"), text: what, label: t("delete"), act, danger: true })) this.then.deleted(id);
+    const done = await decided({ title: t("deleteConversation"), text, label: t("delete"), act, danger: true });
+    if (done) this.then.deleted(id);
   }
 }
 

@@ -36,7 +36,8 @@ export function factForm(item, save, leave) {
     event.preventDefault();
     yes.disabled = true;
     const chosen = /** @type {Category | ""} */ (category.value) || null;
-    problem.textContent = await save({ text: text.value, category: chosen, mutable: !protect.checked }).then(() => "", told);
+    const said = { text: text.value, category: chosen, mutable: !protect.checked };
+    problem.textContent = await save(said).then(() => "", told);
     yes.disabled = false;
     if (problem.textContent) text.focus();
   };

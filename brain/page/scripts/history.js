@@ -12,7 +12,8 @@ import { period, t } from "./texts.js";
 /** @typedef {import("./types.js").Heading} Heading */
 
 const PART = 50; // conversations at once
-const PAUSE = 200, SOON = 5000; // ms without a key before a search; until it is asked whether an answer is still written
+const PAUSE = 200; // ms without a key before a search
+const SOON = 5000; // ms until it is asked whether an answer is still being written
 
 const root = document.documentElement;
 const narrow = matchMedia("(max-width: 48rem)");
@@ -91,16 +92,19 @@ async function refresh() {
   const page = await part(null, Math.min(Math.max(headings.length, PART), 200));
   if (!page) return;
   const last = page.conversations.at(-1)?.updated ?? "";
-  const older = page.next ? headings.filter(({ id, updated }) => updated < last && !page.conversations.some((one) => one.id === id)) : [];
+  const now = new Set(page.conversations.map(({ id }) => id));
+  const older = page.next ? headings.filter(({ id, updated }) => updated < last && !now.has(id)) : [];
   headings = [...page.conversations, ...older];
   if (!older.length) next = page.next;
   show();
 }
 
 /**
+ * @typedef {{ conversations: Heading[], next: string | null }} Part
+ *
  * @param {string | null} before
  * @param {number} limit
- * @returns {Promise<{ conversations: Heading[], next: string | null } | null>} null when it failed, or another is asked for
+ * @returns {Promise<Part | null>} null when it failed, or another is asked for
  */
 async function part(before, limit) {
   loading.abort();

@@ -1,4 +1,4 @@
-// Room: what is remembered of a person: facts by their kind and memories of conversations, found, written, changed, deleted.
+// Room: what is remembered of a person: facts and memories of conversations, found, written, changed, deleted.
 
 import { leaveMemoryOut, leavesMemoryOut } from "./choices.js";
 import { opened } from "./dialogs.js";

@@ -1,4 +1,4 @@
-// Room: a button that opens a menu. A popover: Esc and a click elsewhere close it, and the focus goes back to the button.
+// Room: a button with a menu. A popover: Esc and a click elsewhere close it, and the focus goes back to the button.
 
 import { button, icon, make } from "./dom.js";
 

@@ -33,8 +33,8 @@ export function remembered(item, memory) {
 
 /** @param {Item} item @param {Memory} memory */
 function described(item, memory) {
-  const line = make("p", "small");
-  const since = t(item.updated.slice(0, 10) === item.created.slice(0, 10) ? "kept" : "changed", { date: day(new Date(item.updated)) });
+  const line = make("p", "small"), anew = item.updated.slice(0, 10) !== item.created.slice(0, 10);
+  const since = t(anew ? "changed" : "kept", { date: day(new Date(item.updated)) });
   if (!item.mutable) line.append(make("span", "tag", t("protected")), " ");
   line.append(since, ...whence(item, memory), ...(item.outside ? [` · ${t("outside")}`] : []));
   return line;

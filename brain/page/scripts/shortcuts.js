@@ -29,12 +29,16 @@ export function shortcut(key, shift, label, act) {
  * @returns {{ keys: string[], label: string }[]}
  */
 export function listed() {
-  return shortcuts.map(({ key, shift, label }) => ({ keys: [commandKey, ...(shift ? [t("shift")] : []), key.toUpperCase()], label }));
+  return shortcuts.map(({ key, shift, label }) => {
+    return { keys: [commandKey, ...(shift ? [t("shift")] : []), key.toUpperCase()], label };
+  });
 }
 
 document.addEventListener("keydown", (event) => {
   if (!(mac ? event.metaKey : event.ctrlKey) || event.altKey || event.isComposing) return;
-  const found = shortcuts.find(({ key, shift }) => key === event.key.toLowerCase() && (shift === event.shiftKey || key === "/"));
+  const found = shortcuts.find(({ key, shift }) => {
+    return key === event.key.toLowerCase() && (shift === event.shiftKey || key === "/"); // some type "/" with Shift
+  });
   if (!found || document.querySelector("dialog[open]")) return;
   event.preventDefault();
   found.act();

@@ -1,4 +1,4 @@
-// Room: signing in with a key, when the server asks for one. The server keeps who we are in a cookie that no script reads.
+// Room: signing in with a key, when the server asks for one. Who we are is kept in a cookie that no script reads.
 
 import { decided } from "./dialogs.js";
 import { make } from "./dom.js";

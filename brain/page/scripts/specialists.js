@@ -1,4 +1,4 @@
-// Room: which specialists may be asked, and what they are. Those that are switched off are kept, so that new ones are on.
+// Room: which specialists may be asked, and what they are. Those switched off are kept, so that new ones are on.
 
 import { opened } from "./dialogs.js";
 import { button, find, make } from "./dom.js";
@@ -9,7 +9,6 @@ import { t } from "./texts.js";
 /** @typedef {import("./types.js").Specialist} Specialist */
 
 const opener = find("specialists-open", HTMLButtonElement);
-const count = make("span", "count");
 
 /** @type {Specialist[] | null} */
 let known = null;
@@ -17,7 +16,6 @@ let off = new Set(names("off"));
 
 /** Loads them, and lets their button open what tells of them. */
 export function startSpecialists() {
-  opener.append(count);
   opener.onclick = show;
   load().catch(told); // it is tried again when somebody looks
 }
@@ -49,10 +47,9 @@ function set(switchedOff) {
   const on = allowed();
   kept.put("specialists.off", off.size ? [...off].join(" ") : null);
   kept.put("specialists.on", on ? on.join(" ") : null);
-  const all = usable().length, some = on && on.length < all;
-  count.textContent = some ? t("someSpecialists", { on: on.length, all }) : "";
-  if (some) opener.setAttribute("aria-description", count.textContent);
-  else opener.removeAttribute("aria-description");
+  const all = usable().length, count = on && on.length < all ? t("someSpecialists", { on: on.length, all }) : "";
+  opener.dataset.count = count; // shown by the style: the button's name stays the same
+  opener.setAttribute("aria-description", count);
 }
 
 function show() {

@@ -1,4 +1,4 @@
-// Ground: colours and frame as they were chosen, before anything is painted. A classic script: a module would come too late.
+// Ground: colours and frame as chosen, before anything is painted. A classic script: a module would come too late.
 "use strict";
 
 const chosen = localStorage.getItem("brain.theme");

@@ -7,7 +7,8 @@
  * @typedef {{ id: string, title?: string, url?: string }} Citation
  *
  * A file to go with a message: one of this machine, or one that the conversation has.
- * @typedef {{ name: string, type: string, size: number, file: File | null, id: number | null, preview: string | null }} Attached
+ * @typedef {{ name: string, type: string, size: number, file: File | null, id: number | null,
+ *   preview: string | null }} Attached
  *
  * @typedef {{ id: string, title: string, created: string, updated: string, messages: number, sources: string[],
  *   running: boolean, found?: string }} Heading
