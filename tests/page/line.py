@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 
 READ = 65_536
@@ -59,32 +59,34 @@ class Line:
         await asyncio.gather(*connections, return_exceptions=True)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._whole:
-            writer.transport.abort()
-            return
         task = asyncio.create_task(self._connect(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from_brain, to_brain = await asyncio.open_connection("127.0.0.1", self._to)
-        ways = {
-            asyncio.create_task(self._requests(reader, to_brain)),
-            asyncio.create_task(self._answers(from_brain, writer)),
-        }
-        ends = (writer, to_brain)
+        ends = [writer]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:  # it is cut: what was written and not yet read is lost, too
+            if self._whole:
+                from_brain, to_brain = await asyncio.open_connection("127.0.0.1", self._to)
+                ends.append(to_brain)
+                await self._both(self._requests(reader, to_brain), self._answers(from_brain, writer))
+        except (asyncio.CancelledError, ConnectionError):  # it is cut: what was written and not yet read is lost, too
             for end in ends:
                 end.transport.abort()
-            raise
         finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
             for end in ends:
                 end.close()
+            await asyncio.gather(*(end.wait_closed() for end in ends), return_exceptions=True)
+
+    async def _both(self, *ways: Coroutine[None, None, None]) -> None:
+        """Until one of them is over."""
+        tasks = [asyncio.ensure_future(way) for way in ways]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
