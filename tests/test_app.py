@@ -153,6 +153,7 @@ def test_each_token_leaves_when_it_comes(server: Server) -> None:
     assert all(0.08 < later.at - earlier.at < 0.4 for earlier, later in pairwise(tokens))
 
 
+@pytest.mark.alone
 def test_heartbeats_from_the_first_moment_and_while_a_specialist_runs() -> None:
     with brain_served(registry(nap), HEARTBEAT_SECONDS=0.1) as server:
         server.play(Player([0.35, 'SPECIALIST_REQUEST[nap:{"seconds":0.35}]'], [0.25, "done"]))
