@@ -44,9 +44,16 @@ OWNERS = {
     "jsonschema": {"brain.schema", "brain.specialist"},
     "prometheus_client": {"brain.metrics"},
     "opentelemetry": {"brain.traces"},
-    "markdown_it": {"brain.rendering", "brain.terminal.markdown"},
-    "nh3": {"brain.rendering"},
-    "pygments": {"brain.rendering"},
+    "markdown_it": {
+        "brain.rendering",
+        "brain.rendering.code",
+        "brain.rendering.html",
+        "brain.rendering.links",
+        "brain.rendering.parsing",
+        "brain.terminal.markdown",
+    },
+    "nh3": {"brain.rendering.html"},
+    "pygments": {"brain.rendering.code"},
     "rich": {"brain.terminal.calls", "brain.terminal.drawing", "brain.terminal.live", "brain.terminal.markdown"},
 }
 """Packages that only these modules, and the routes together, may import, so that each is a change of few files."""

@@ -1,5 +1,7 @@
 """Roof: the chat page: its files, what it shows first, and Markdown as HTML for it."""
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version as version_of
 from pathlib import PurePath
 from typing import Any
@@ -15,16 +17,16 @@ from brain.errors import BadRequest
 from brain.house import House
 from brain.models import Opened
 from brain.rendering import Block, blocks
-from brain.routes.incoming import house_of, kind, large, limited, user_of
+from brain.routes.incoming import house_of, kind, limited, user_of
 from brain.sessions import Keyring
 from brain.wire.attaching import ATTACHMENT_BYTES, ATTACHMENTS_MOST
 from brain.wire.bodies import BODY_BYTES, decoded, encoded
 from brain.wire.native import MESSAGE_LENGTH
 
-MARKDOWN_BYTES = 512 * 1024
+MARKDOWN_BYTES = 256 * 1024
 MARKDOWN_TEXTS = 200
-MARKDOWN_COST = 32
-"""Rendering takes so many times as long as reading the same: so much less of it is done between others' tokens."""
+_rendering = ThreadPoolExecutor(1, "rendering")
+"""Others' tokens come meanwhile."""
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -117,7 +119,7 @@ async def markdown(request: Request) -> Response:
     if kind(request) != "application/json":
         raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
     body = await limited(request, MARKDOWN_BYTES).body()
-    return Answer(await large(len(body) * MARKDOWN_COST, lambda: _rendered(body)))
+    return Answer(await asyncio.get_running_loop().run_in_executor(_rendering, _rendered, body))
 
 
 def _rendered(body: bytes) -> bytes:

@@ -1,0 +1,104 @@
+"""Wing: Markdown as HTML that a page may show, block by block. What it is given is untrusted, its HTML is sanitised.
+
+A text that grows is rendered in pieces: all blocks but the last stay as they are, whatever comes behind them, so that
+whoever shows it sends only what lies behind the last one that is settled.
+
+What takes too long is not parsed: it comes back as preformatted text.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markdown_it.token import Token
+from markdown_it.utils import EnvType
+
+from brain.rendering.code import CODE_LENGTH, lexer_of
+from brain.rendering.html import clean, preformatted
+from brain.rendering.parsing import NESTING, Markdown
+from brain.unicode import well_formed
+
+__all__ = ["CODE_LENGTH", "TEXT_LENGTH", "Block", "blocks", "lexer_of"]
+
+TEXT_LENGTH = 100_000
+"""Characters of one text; a longer one is preformatted."""
+
+_LINE_END = re.compile(r"\r\n?|\n")
+_markdown = Markdown()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block of a text: its HTML, and where it ends in the text, in UTF-16 code units, as JavaScript counts."""
+
+    html: str
+    end: int
+
+
+def blocks(text: str, *, still_open: bool = False) -> list[Block]:
+    """The blocks of a text, in their order; the last one ends where the text ends.
+
+    Args:
+        still_open: whether more of the text is to come. Then only what nothing can change that comes behind it stands
+            in blocks of its own; all the rest is the last one, whose code is not highlighted yet. A definition of a
+            reference is the exception: links to it that were settled before stay text.
+    """
+    text = well_formed(text)
+    if len(text) > TEXT_LENGTH:
+        return [Block(clean(preformatted(text)), _units(text))]
+    parsed = _Parsed(text)
+    settled = _settled(text) if still_open else len(parsed.groups) - 1
+    found, units, start = [], 0, 0
+    for group in parsed.groups[: max(0, settled)]:
+        units, start = units + _units(text[start : parsed.end(group)]), parsed.end(group)
+        found.append(Block(clean(parsed.html(group)), units))
+    rest = parsed.groups[len(found) :]
+    if rest:
+        html = "".join(parsed.html(group, colours=not still_open) for group in rest)
+        found.append(Block(clean(html), units + _units(text[start:])))
+    return found
+
+
+def _settled(text: str) -> int:
+    """How many blocks at the beginning no text behind can change: those before the last one with a line that ended."""
+    ended = max(text.rfind("\n"), text.rfind("\r")) + 1
+    tokens: list[Token] = []
+    _markdown.block.parse(_LINE_END.sub("\n", text[:ended]), _markdown, {}, tokens)
+    return sum(1 for token in tokens if token.level == 0 and token.nesting != -1) - 1
+
+
+class _Parsed:
+    """A text in tokens, in groups: one for each block that stands in no other."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lines = [0, *(found.end() for found in _LINE_END.finditer(text)), len(text)]
+        self._env: EnvType = {}
+        self.groups = list(_groups(_markdown.parse(text, self._env)))
+
+    def end(self, group: Sequence[Token]) -> int:
+        """Where it ends in the text."""
+        assert group[0].map is not None
+        return self._lines[min(group[0].map[1], len(self._lines) - 1)]
+
+    def html(self, group: Sequence[Token], *, colours: bool = True) -> str:
+        """What is shown of it, not sanitised yet."""
+        if any(token.level >= NESTING - 1 for token in group):  # the parser leaves out what stands deeper
+            assert group[0].map is not None
+            return preformatted(self._text[self._lines[group[0].map[0]] : self.end(group)])
+        self._env["colours"] = colours
+        html = _markdown.renderer.render(group, _markdown.options, self._env)
+        assert isinstance(html, str)
+        return html
+
+
+def _groups(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    start = 0
+    for place, token in enumerate(tokens, 1):
+        if token.level == 0 and token.nesting != 1:
+            yield tokens[start:place]
+            start = place
+
+
+def _units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

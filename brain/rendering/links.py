@@ -1,0 +1,102 @@
+"""Wing: links that say where they lead. Whoever writes them is not trusted: a model repeats what strangers wrote."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from markdown_it.token import Token
+
+from brain.unicode import seen
+
+ADDRESS_LENGTH = 2_000
+LABEL_LENGTH = 300
+"""Behind longer words stands where they lead, whatever they say."""
+TEXT_SHARE, TEXT_SPARE, LINK_LENGTH = 10, 10_000, 100
+"""What the links of a text may take: so many times its length and a little, each its address and this. Whoever defines
+one address and names it everywhere makes much of little."""
+
+_WEB = re.compile(r"https?://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?#]|$)", re.IGNORECASE)
+_MAIL = re.compile(r"mailto:(?P<host>[^\s/?#@]+@[A-Za-z0-9.-]+)(?:\?|$)", re.IGNORECASE)
+_PLACE = re.compile(r"[\w@-]+(?:[.。．｡@][\w-]+)*[.。．｡@](?:[^\W\d_][\w-]+|\d+[.]\d+[.]\d+)")
+
+
+def leads_somewhere(address: str) -> bool:
+    """Whether it may be the address of a link: of the web, or of somebody who gets mail; with nobody's name in it.
+
+    What stands before an @ in an address of the web is there to be taken for the host.
+    """
+    return len(address) <= ADDRESS_LENGTH and bool(_WEB.match(address) or _MAIL.match(address))
+
+
+class Links:
+    """Those of one text.
+
+    Args:
+        length: its characters.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._room = TEXT_SHARE * length + TEXT_SPARE
+
+    def honest(self, tokens: Sequence[Token]) -> Iterator[Token]:
+        """The tokens of a line, with links in the place of images, and what a reader must see of where links lead.
+
+        Nothing is ever loaded from where a model says: what it knows could leave by the address.
+        """
+        address, label = "", ""
+        for token in tokens:
+            if token.type == "link_open":
+                address, label = self._taken(str(token.attrs["href"])), ""
+                yield from _opened(address)
+            elif token.type == "link_close":
+                yield from _closed(address, label)
+                address = ""
+            elif token.type == "image" and not address:
+                address = self._taken(str(token.attrs["src"]))
+                yield from (*_opened(address), _text(seen(token.content)), *_closed(address, seen(token.content)))
+                address = ""
+            elif address:
+                token = _text(token.content) if token.type == "image" else token
+                token.content = seen(token.content)
+                label += token.content
+                yield token
+            else:
+                yield token
+
+    def _taken(self, address: str) -> str:
+        """The address, or none where there were too many."""
+        self._room -= len(address) + LINK_LENGTH
+        return address if self._room >= 0 else ""
+
+
+def _opened(address: str) -> Iterator[Token]:
+    if address:
+        yield Token("link_open", "a", 1, attrs={"href": address})
+
+
+def _closed(address: str, label: str) -> Iterator[Token]:
+    """The end of a link; with the place to which it leads, where its words say nothing, or name another."""
+    if not address:
+        return
+    found = _WEB.match(address) or _MAIL.match(address)
+    assert found is not None, "leads_somewhere let it through"
+    place = found["host"].lower()
+    if not label.strip():
+        yield _text(place)
+    yield Token("link_close", "a", -1)
+    if len(label) > LABEL_LENGTH or any(_plain(name) != _plain(place) for name in _places_in(label)):
+        yield Token("place", "span", 0, content=place)
+
+
+def _text(content: str) -> Token:
+    return Token("text", "", 0, content=content)
+
+
+def _plain(place: str) -> str:
+    return place.lower().removeprefix("www.")
+
+
+def _places_in(label: str) -> Iterator[str]:
+    """What looks like hosts and mail addresses in the words of a link; paths behind them do not count."""
+    for word in label.split():
+        host = re.split(r"[/?#\\]", re.sub(r"^\w+:/*", "", word), maxsplit=1)[0]
+        yield from (found[0] for found in _PLACE.finditer(host))
