@@ -137,6 +137,7 @@ class Conversation extends EventTarget {
     if (this.state !== "idle" || !last || document.hidden) return;
     const found = await this.#stored("limit=2", signal).catch(() => null);
     if (!found || signal.aborted || this.state !== "idle") return;
+    if (this.#exchanges.last?.answer.id !== last) return; // another look was quicker
     this.renamed(found.id, found.title);
     const [before, newest] = [undefined, ...pairs(found)].slice(-2);
     if (newest?.answer.id === last) return;
