@@ -179,12 +179,12 @@ function grow() {
 /** Shows what can be done now: to send, to stop, or to steer as soon as there is something to say. */
 function show() {
   const idle = conversation.state === "idle", writing = conversation.state === "writing";
-  const focused = [send, stop, steer].includes(/** @type {HTMLButtonElement} */ (document.activeElement));
+  const focused = [send, stop, steer].find((one) => one === document.activeElement);
   send.hidden = !idle;
   stop.hidden = idle;
   stop.disabled = conversation.state === "stopping";
   steer.hidden = !writing || !box.value.trim();
-  if (focused && document.activeElement === document.body) box.focus();
+  if (!touched && (focused?.hidden || focused?.disabled)) box.focus();
   if (!editing) editStrip.remove();
   else if (!editStrip.isConnected) form.prepend(editStrip);
   box.placeholder = t(writing ? "steerShort" : "messageShort");
