@@ -16,9 +16,11 @@ def test_every_client_can_be_loaded(clients: Clients) -> None:
         "ai6 6.0.326",
         "ai6.0.0 6.0.0",
         "ai7 7.0.173",
+        "axe-core 4.14.1",
         "eventsource 5.1.5",
         "ollama 0.6.4",
         "openai 7.55.0",
+        "typescript 7.0.2",
         "zod 4.6.7",
     ]
 
