@@ -26,6 +26,13 @@ A second line, which stays one.
    - or four
 
 > Quoted.
+>
+> Twice:
+> - here
+
+- loose
+
+  and apart
 
 ```python
 def tea(minutes):
@@ -55,6 +62,13 @@ A second line, which stays one.
     • or four
 
 ▌ Quoted.
+▌
+▌ Twice:
+▌  • here
+
+ • loose
+
+   and apart
 
     def tea(minutes):
         return "ready"

@@ -166,6 +166,7 @@ def test_a_call_is_a_line_with_its_time_and_how_far_it_is(folder: Path, columns:
         assert f"  {'━' * 5}{'╌' * 15} 25% at 1" in terminal.screen.text
         rows = terminal.screen.window.split("\n")
         assert rows[0] == "I count."
+        assert len(rows) == 4, "nothing else moves"
         assert len([row for row in rows if "counts" in row]) == 1, "it is one line, however long its parameters"
         for n in range(1, 5):
             (folder / f"go{n}").touch()

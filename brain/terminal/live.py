@@ -79,6 +79,7 @@ class Live:
             case TurnStart():
                 self._wait()
             case SpecialistStart(call_id=call_id, name=name, params=params):
+                self._waiting_since = None
                 self._calls[call_id] = Running(name, params, time.monotonic())
             case SpecialistResult(call_id=call_id, name=name):
                 self._calls.pop(call_id, None)

@@ -9,7 +9,18 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich import box
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, TableElement
+from rich.containers import Renderables
+from rich.markdown import (
+    BlockQuote,
+    CodeBlock,
+    Heading,
+    ListElement,
+    ListItem,
+    Markdown,
+    MarkdownContext,
+    MarkdownElement,
+    TableElement,
+)
 from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
@@ -111,6 +122,29 @@ class _Code(CodeBlock):
         yield Padding(text, (0, 0, 0, CODE_INDENT))
 
 
+class _Apart(MarkdownElement):
+    """What holds paragraphs, which stand apart; a list behind one follows at once."""
+
+    elements: Renderables
+    _holds = False
+
+    def on_child_close(self, context: MarkdownContext, child: MarkdownElement) -> bool:
+        """Takes a part of it."""
+        if self._holds and not isinstance(child, ListElement):
+            self.elements.append(Text())
+        self._holds = True
+        self.elements.append(child)
+        return False
+
+
+class _Quote(_Apart, BlockQuote):
+    """A quote."""
+
+
+class _Item(_Apart, ListItem):
+    """An item of a list."""
+
+
 class _Heading(Heading):
     """A heading, at the left like all others."""
 
@@ -145,6 +179,8 @@ def _empty(style: str) -> _Markdown:
 
 
 _Markdown.elements = Markdown.elements | {
+    "blockquote_open": _Quote,
+    "list_item_open": _Item,
     "fence": _Code,
     "code_block": _Code,
     "heading_open": _Heading,
