@@ -227,16 +227,23 @@ export class Answer {
    * Shows an answer as it was kept.
    * @param {any} message
    */
-  restore({ id, parts, state, stop_reason, error, model, tokens }) {
+  restore({ id, parts, state, stop_reason, error, model }) {
     this.id = id;
     this.#model = model ?? "";
     for (const part of parts) this.#restorePart(part);
+    if (state === "running") return this.#elsewhere();
     if (state === "cancelled") this.#put(make("p", "notice small", t("stopped")));
     else if (stop_reason in ENDINGS) this.#put(make("p", "notice small", t(ENDINGS[stop_reason])));
     this.#end([]);
     if (state === "interrupted") this.#failed(t("interrupted"));
     if (state === "error") this.#failed(t(FAILURES[error] ?? "internal"));
     return this;
+  }
+
+  /** It is written where its events cannot be read; it will be here when it is whole. */
+  #elsewhere() {
+    this.#put(make("p", "notice small", t("elsewhere")));
+    return this.wait();
   }
 
   /** @param {string} text */

@@ -2,15 +2,16 @@
 
 import { addressOf, idInAddress } from "./address.js";
 import { begin, bodyOf, keyOf } from "./asking.js";
-import { button, find, make } from "./dom.js";
+import { button, make } from "./dom.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain } from "./exchanges.js";
-import { Following } from "./following.js";
+import { entitle, warn } from "./heading.js";
 import { log, startReading, toEnd } from "./reading.js";
 import { Refused, request, told } from "./server.js";
-import { pairs } from "./stored.js";
+import { pairs, stored } from "./stored.js";
 import { others } from "./tabs.js";
 import { t } from "./texts.js";
+import { Turn } from "./turn.js";
 
 /**
  * @typedef {import("./types.js").Attached} Attached
@@ -22,8 +23,6 @@ const PAIRS = 100; // questions with their answers that are opened at once
 const WATCH = 2000; // ms between two looks at an answer that can only be read when it is whole
 const SLOW = 300; // ms until it is said that something takes time
 
-const title = find("title", HTMLElement), banner = find("banner", HTMLElement);
-
 class Conversation extends EventTarget {
   /** @type {State} */
   state = "idle";
@@ -33,11 +32,9 @@ class Conversation extends EventTarget {
   #exchanges = new Exchanges({
     retry: () => this.retry(),
     edit: (exchange) => this.#edit(exchange),
-    decide: (call, approve) => this.#decide(call, approve),
+    decide: async (call, approve) => this.#turn?.decide(call, approve) ?? "",
   });
-  /** @type {Following | null} */
-  #following = null;
-  /** @type {string | null} */
+  /** @type {Turn | null} */
   #turn = null;
   /** @type {string | null} */
   #lostTurn = null; // whose events are no longer there from the first on
@@ -67,14 +64,11 @@ class Conversation extends EventTarget {
   /** Ends the turn that is written, or gives up sending. */
   async stop() {
     if (this.state === "sending") this.#sending.abort();
-    if (this.state !== "writing") return;
+    if (this.state !== "writing" || !this.#turn) return;
     this.#become("stopping");
-    try {
-      await request("POST", `v1/turns/${this.#turn}/cancel`);
-    } catch (error) {
-      complain(told(error));
-      if (this.#turn) this.#become("writing");
-    }
+    const problem = await this.#turn.stop();
+    if (problem) complain(problem);
+    if (problem && this.#turn) this.#become("writing");
   }
 
   /**
@@ -83,15 +77,9 @@ class Conversation extends EventTarget {
    * @returns {Promise<boolean>} whether it was taken
    */
   async steer(message) {
-    if (!this.#turn) return false;
-    try {
-      await request("POST", `v1/turns/${this.#turn}/steer`, { message });
-      return true;
-    } catch (error) {
-      const over = error instanceof Refused && [404, 410].includes(error.status);
-      if (!over) complain(told(error));
-      return false;
-    }
+    const problem = this.#turn ? await this.#turn.steer(message) : null;
+    if (problem) complain(problem);
+    return problem === "";
   }
 
   /** Leaves this conversation for a new one. */
@@ -113,7 +101,7 @@ class Conversation extends EventTarget {
     this.title = ""; // so that it is told as opened, whatever it is called
     const slow = setTimeout(() => this.#exchanges.empty(make("p", "opening small", t("opening"))), SLOW);
     try {
-      const found = await this.#stored(`limit=${PAIRS}`, signal);
+      const found = await stored(id, `limit=${PAIRS}`, signal);
       if (!signal.aborted) this.#show(found);
     } catch (error) {
       if (!signal.aborted) this.#notOpened(id, error);
@@ -134,8 +122,8 @@ class Conversation extends EventTarget {
   /** Looks whether it went on elsewhere: in another tab, on another machine, while this one slept. */
   async catchUp() {
     const { signal } = this.#leaving, last = this.#exchanges.last?.answer.id;
-    if (this.state !== "idle" || !last || document.hidden) return;
-    const found = await this.#stored("limit=2", signal).catch(() => null);
+    if (this.state !== "idle" || !this.id || !last || document.hidden) return;
+    const found = await stored(this.id, "limit=2", signal).catch(() => null);
     if (!found || signal.aborted || this.state !== "idle") return;
     if (this.#exchanges.last?.answer.id !== last) return; // another look was quicker
     this.renamed(found.id, found.title);
@@ -144,14 +132,6 @@ class Conversation extends EventTarget {
     if (before?.answer.id !== last) return this.open(found.id);
     this.#exchanges.append(found, this.#canJoin(found));
     this.#join(found);
-  }
-
-  /**
-   * @param {string} query
-   * @param {AbortSignal} signal
-   */
-  #stored(query, signal) {
-    return request("GET", `v1/conversations/${encodeURIComponent(this.id ?? "")}?${query}`, undefined, signal);
   }
 
   /**
@@ -167,7 +147,7 @@ class Conversation extends EventTarget {
     this.#become("sending");
     const asked = { message, files, conversation: this.id, replaces };
     try {
-      const begun = await begin(bodyOf({ ...asked, key: keyOf(asked) }), signal, () => this.#warn(t("sendsAgain")));
+      const begun = await begin(bodyOf({ ...asked, key: keyOf(asked) }), signal, () => warn(t("sendsAgain")));
       if (!left.aborted) this.#begun(exchange, begun);
       this.#tell("changed");
       return true;
@@ -176,7 +156,7 @@ class Conversation extends EventTarget {
       if (error instanceof Refused && error.code === "busy") this.catchUp();
       return false;
     } finally {
-      if (!left.aborted) this.#warn("");
+      if (!left.aborted) warn("");
     }
   }
 
@@ -216,51 +196,38 @@ class Conversation extends EventTarget {
   }
 
   /**
-   * @param {string} call
-   * @param {boolean} approve
-   * @returns {Promise<string>} what went wrong
-   */
-  #decide(call, approve) {
-    return request("POST", `v1/turns/${this.#turn}/approvals/${call}`, { approve }).then(() => "", told);
-  }
-
-  /**
-   * @param {string} turn
+   * @param {string} id
    * @param {Exchange} exchange
    */
-  #follow(turn, exchange) {
-    this.#turn = turn;
-    this.#following = new Following(turn, {
-      event: (event) => {
-        exchange.answer.show(event);
-        if (exchange.answer.over) this.#ended(turn, exchange);
-      },
-      lost: (lost) => this.#warn(lost ? t("lost") : ""),
+  #follow(id, exchange) {
+    const turn = this.#turn = new Turn(id, exchange.answer, {
+      ended: () => this.#ended(turn, exchange),
+      lost: (lost) => warn(lost ? t("lost") : ""),
       gone: () => this.#gone(turn, exchange),
     });
     this.#become("writing");
   }
 
   /**
-   * @param {string} turn
+   * @param {Turn} turn
    * @param {Exchange} exchange
    */
-  async #ended(turn, exchange) {
-    this.#turn = this.#following = null;
+  async #ended(turn, { answer }) {
+    this.#turn = null;
     this.#become("idle");
-    exchange.answer.id ??= await request("GET", `v1/turns/${turn}`).then(({ message_id }) => message_id, () => null);
+    answer.id ??= await turn.message();
     this.#tell("changed");
   }
 
   /**
    * The events are gone, as behind a restart of the server; what was kept of the answer is shown.
-   * @param {string} turn
+   * @param {Turn} turn
    * @param {Exchange} exchange
    */
   async #gone(turn, exchange) {
     const { signal } = this.#leaving;
-    this.#lostTurn = turn;
-    const found = await this.#stored(`limit=${PAIRS}`, signal).catch(() => null);
+    this.#lostTurn = turn.id;
+    const found = await stored(this.id ?? "", `limit=${PAIRS}`, signal).catch(() => null);
     if (signal.aborted) return;
     const kept = found && pairs(found).at(-1)?.answer;
     if (!kept || kept.state === "interrupted") this.#keepCut(exchange, kept);
@@ -277,8 +244,8 @@ class Conversation extends EventTarget {
    * @param {any} kept
    */
   #keepCut({ answer }, kept) {
-    this.#turn = this.#following = null;
-    this.#warn("");
+    this.#turn = null;
+    warn("");
     this.#become("idle");
     answer.id = kept?.id ?? null;
     answer.fail(t(kept ? "interrupted" : "cut"), true);
@@ -286,7 +253,7 @@ class Conversation extends EventTarget {
 
   /** @param {any} found */
   #show(found) {
-    this.#exchanges.show(found, this.#canJoin(found), this.#earlier(found));
+    this.#exchanges.show(found, this.#canJoin(found));
     this.#name(found.id, found.title);
     this.#join(found);
   }
@@ -303,23 +270,16 @@ class Conversation extends EventTarget {
     else if (found.running) this.#lookAgain(found.id);
   }
 
-  /** @param {string} id */
+  /** Looks from time to time whether an answer that is written elsewhere is whole. @param {string} id */
   #lookAgain(id) {
-    const timer = setTimeout(() => this.open(id), WATCH);
-    this.#leaving.signal.addEventListener("abort", () => clearTimeout(timer));
-  }
-
-  /** @param {{ earlier: string | null }} found */
-  #earlier({ earlier }) {
-    if (!earlier) return [];
     const { signal } = this.#leaving;
-    const more = button(t("earlier"), async () => {
-      more.disabled = true;
-      const found = await this.#stored(`limit=${PAIRS}&before=${earlier}`, signal).catch(() => null);
-      more.disabled = false;
-      if (found && !signal.aborted) this.#exchanges.prepend(found, more, this.#earlier(found));
-    }, { className: "earlier" });
-    return [more];
+    const timer = setTimeout(async () => {
+      const found = await stored(id, "limit=1", signal).catch(() => null);
+      if (signal.aborted) return;
+      if (found && !found.running) this.open(id);
+      else this.#lookAgain(id);
+    }, WATCH);
+    signal.addEventListener("abort", () => clearTimeout(timer));
   }
 
   /**
@@ -334,19 +294,13 @@ class Conversation extends EventTarget {
     } else complain(told(error), button(t("retry"), () => this.open(id), { icon: "retry", text: true }));
   }
 
-  /** @param {string} text */
-  #warn(text) {
-    banner.textContent = text;
-    banner.hidden = !text;
-  }
-
   /** Lets go of what is open. What is asked or written goes on in the server. */
   #leave() {
     this.#leaving.abort();
     this.#leaving = new AbortController();
-    this.#following?.close();
-    this.#following = this.#turn = null;
-    this.#warn("");
+    this.#turn?.leave();
+    this.#turn = null;
+    warn("");
     this.#become("idle");
     return this.#leaving.signal;
   }
@@ -359,8 +313,7 @@ class Conversation extends EventTarget {
     const other = id !== this.id || name !== this.title;
     this.id = id;
     this.title = name;
-    title.textContent = name || t("brain");
-    document.title = name ? `${name} · ${t("brain")}` : t("brain");
+    entitle(name);
     if (other || !id) this.#tell("opened", { id, title: name });
   }
 
@@ -386,13 +339,13 @@ export const conversation = new Conversation();
 /** The conversation of the address is opened, now and whenever somebody goes back or forward. */
 export function startConversation() {
   startReading();
-  window.addEventListener("hashchange", follows);
+  window.addEventListener("hashchange", follow);
   others.addEventListener("message", () => conversation.catchUp());
   document.addEventListener("visibilitychange", () => conversation.catchUp());
-  follows();
+  follow();
 }
 
-function follows() {
+function follow() {
   const id = idInAddress();
   if (id === null) conversation.fresh();
   else if (id !== conversation.id) conversation.open(id);

@@ -1,10 +1,11 @@
 // Room: the questions and answers of the open conversation, in the log.
 
 import { Answer } from "./answer.js";
-import { make } from "./dom.js";
+import { button, make } from "./dom.js";
 import { Question } from "./question.js";
 import { keepingPlace, log, toEnd } from "./reading.js";
-import { filesOf, pairs, textOf } from "./stored.js";
+import { filesOf, pairs, stored, textOf } from "./stored.js";
+import { t } from "./texts.js";
 
 /**
  * @typedef {import("./types.js").Attached} Attached
@@ -14,6 +15,9 @@ import { filesOf, pairs, textOf } from "./stored.js";
  * @property {(exchange: Exchange) => void} edit
  * @property {(call: string, approve: boolean) => Promise<string>} decide
  */
+
+const EARLIER = 50; // of them at once
+const PATIENCE = 20_000; // ms for that
 
 /** Those of one conversation, oldest first. */
 export class Exchanges {
@@ -62,7 +66,7 @@ export class Exchanges {
    */
   cut(place) {
     const gone = place < 0 ? [] : this.#all.splice(place);
-    for (const node of nodesOf(gone)) node.remove();
+    for (const node of nodesOf(gone)) take(node);
     return gone;
   }
 
@@ -76,11 +80,10 @@ export class Exchanges {
    * Shows a conversation instead of what is there.
    * @param {any} found as the server keeps it
    * @param {boolean} joins whether the answer that is being written can be followed
-   * @param {Node[]} head
    */
-  show(found, joins, head) {
+  show(found, joins) {
     this.#all = pairs(found).map((pair) => this.#restored(found, pair, joins));
-    log.replaceChildren(...head, ...nodesOf(this.#all));
+    log.replaceChildren(...this.#earlier(found), ...nodesOf(this.#all));
     toEnd();
   }
 
@@ -96,17 +99,29 @@ export class Exchanges {
     log.append(...nodesOf(added));
   }
 
+  /** What brings those before, if there are any. @param {any} found */
+  #earlier({ id, earlier }) {
+    if (!earlier) return [];
+    const more = button(t("earlier"), async () => {
+      more.disabled = true;
+      const found = await stored(id, `limit=${EARLIER}&before=${earlier}`, AbortSignal.timeout(PATIENCE)).catch(() => null);
+      more.disabled = false;
+      if (found && more.isConnected) this.#prepend(found, more);
+    }, { className: "earlier" });
+    return [more];
+  }
+
   /**
-   * Puts earlier ones before the others, in the place of what asked for them.
    * @param {any} found
-   * @param {HTMLElement} place
-   * @param {Node[]} head
+   * @param {Element} more
    */
-  prepend(found, place, head) {
+  #prepend(found, more) {
     const older = pairs(found).map((pair) => this.#restored(found, pair, false));
     this.#all = [...older, ...this.#all];
-    keepingPlace(() => place.replaceWith(...head, ...nodesOf(older)));
-    older[0]?.question.node.querySelector("button")?.focus({ preventScroll: true });
+    keepingPlace(() => {
+      more.before(...this.#earlier(found), ...nodesOf(older));
+      take(more);
+    });
   }
 
   /** Shows none. @param {...Node} instead */
@@ -147,7 +162,13 @@ function nodesOf(exchanges) {
 }
 
 function clear() {
-  for (const node of log.querySelectorAll(".complaint, .empty, .opening")) node.remove();
+  for (const node of log.querySelectorAll(".complaint, .empty, .opening")) take(node);
+}
+
+/** Takes an element out; who was in it is in the log then. @param {Element} node */
+function take(node) {
+  if (node.contains(document.activeElement)) log.focus({ preventScroll: true });
+  node.remove();
 }
 
 /**

@@ -1,9 +1,20 @@
 // Ground: a conversation as the server keeps it, in the shapes that the page shows.
 
+import { request } from "./server.js";
+
 /**
  * @typedef {import("./types.js").Attached} Attached
  * @typedef {{ question: any, answer: any }} Pair
  */
+
+/**
+ * @param {string} id
+ * @param {string} query
+ * @param {AbortSignal} signal
+ */
+export function stored(id, query, signal) {
+  return request("GET", `v1/conversations/${encodeURIComponent(id)}?${query}`, undefined, signal);
+}
 
 /**
  * Its questions with their answers, oldest first.

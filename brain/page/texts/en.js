@@ -177,6 +177,7 @@ export const en = {
 
   // The end of an answer
   stopped: "Stopped.",
+  elsewhere: "Brain is writing this. It will be here when it is whole.",
   interrupted: "The server stopped while this was being written.",
   cut: "The rest of this answer is lost: the server no longer knows it.",
   modelUnreachable: "The model could not be reached.",

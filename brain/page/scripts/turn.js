@@ -1,0 +1,69 @@
+// Room: the turn that writes an answer: followed to its end, stopped, steered, approved.
+
+import { Following } from "./following.js";
+import { Refused, request, told } from "./server.js";
+
+/**
+ * @typedef {object} Told
+ * @property {() => void} ended
+ * @property {(lost: boolean) => void} lost the connection is lost, or found again
+ * @property {() => void} gone its events are no longer there
+ */
+
+/** One turn, with the answer that it writes. */
+export class Turn {
+  #following;
+
+  /**
+   * @param {string} id
+   * @param {import("./answer.js").Answer} answer
+   * @param {Told} reader
+   */
+  constructor(id, answer, { ended, lost, gone }) {
+    this.id = id;
+    this.#following = new Following(id, {
+      event: (event) => {
+        answer.show(event);
+        if (answer.over) ended();
+      },
+      lost,
+      gone,
+    });
+  }
+
+  /** Follows it no further. It goes on. */
+  leave() {
+    this.#following.close();
+  }
+
+  /** @returns {Promise<string>} what went wrong, or nothing */
+  stop() {
+    return request("POST", `v1/turns/${this.id}/cancel`).then(() => "", told);
+  }
+
+  /**
+   * Puts a message in.
+   * @param {string} message
+   * @returns {Promise<string | null>} what went wrong, or nothing; null when it was over before
+   */
+  steer(message) {
+    return request("POST", `v1/turns/${this.id}/steer`, { message }).then(() => "", (error) => {
+      return error instanceof Refused && [404, 410].includes(error.status) ? null : told(error);
+    });
+  }
+
+  /**
+   * Says whether a call may run.
+   * @param {string} call
+   * @param {boolean} approve
+   * @returns {Promise<string>} what went wrong, or nothing
+   */
+  decide(call, approve) {
+    return request("POST", `v1/turns/${this.id}/approvals/${call}`, { approve }).then(() => "", told);
+  }
+
+  /** The id of the answer, also of one that failed. @returns {Promise<string | null>} */
+  message() {
+    return request("GET", `v1/turns/${this.id}`).then(({ message_id }) => message_id, () => null);
+  }
+}
