@@ -54,6 +54,8 @@ OWNERS = {
     },
     "nh3": {"brain.rendering.html"},
     "pygments": {"brain.rendering.code"},
+    "prompt_toolkit": {"brain.terminal.prompt"},
+    "shtab": {"brain.commands.completion"},
     "rich": {"brain.terminal.calls", "brain.terminal.drawing", "brain.terminal.live", "brain.terminal.markdown"},
 }
 """Packages that only these modules, and the routes together, may import, so that each is a change of few files."""
