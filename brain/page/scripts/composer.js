@@ -51,11 +51,6 @@ export function startComposer({ limits }) {
   if (!touched) box.focus();
 }
 
-/** Brings the person to the box. */
-export function focusBox() {
-  box.focus();
-}
-
 /** @param {SubmitEvent} event */
 function submitted(event) {
   event.preventDefault();

@@ -125,7 +125,6 @@ export const en = {
   enterSends: "Sends the message",
   enterLine: "Starts a new line ({key}+Enter sends)",
   shortcuts: "Keyboard",
-  focusMessage: "Write a message",
   showSettings: "Settings and keyboard",
   sendKey: "Send, or steer while Brain writes",
   lineKey: "New line",
