@@ -24,6 +24,8 @@ TEXT_LENGTH = 100_000
 """Characters of one text; a longer one is preformatted."""
 
 _LINE_END = re.compile(r"\r\n?|\n")
+_ENDING = ("paragraph_open", "heading_open", "hr", "fence", "blockquote_open", "table_open")
+"""Blocks that no line continues which stands behind an empty one."""
 _markdown = Markdown()
 
 
@@ -47,7 +49,7 @@ def blocks(text: str, *, still_open: bool = False) -> list[Block]:
     if len(text) > TEXT_LENGTH:
         return [Block(clean(preformatted(text)), _units(text))]
     parsed = _Parsed(text)
-    settled = _settled(text) if still_open else len(parsed.groups) - 1
+    settled = min(_settled(text) if still_open else len(parsed.groups), len(parsed.groups) - 1)
     found, units, start = [], 0, 0
     for group in parsed.groups[: max(0, settled)]:
         units, start = units + _units(text[start : parsed.end(group)]), parsed.end(group)
@@ -60,11 +62,23 @@ def blocks(text: str, *, still_open: bool = False) -> list[Block]:
 
 
 def _settled(text: str) -> int:
-    """How many blocks at the beginning no text behind can change: those before the last one with a line that ended."""
-    ended = max(text.rfind("\n"), text.rfind("\r")) + 1
+    """How many blocks at the beginning no text behind can change.
+
+    The line that has not ended can still become anything, also more of the block before it. So can the last block with
+    a line that ended, unless it is of a kind that ends at an empty line, and there is one.
+    """
+    ended = _LINE_END.sub("\n", text[: max(text.rfind("\n"), text.rfind("\r")) + 1])
     tokens: list[Token] = []
-    _markdown.block.parse(_LINE_END.sub("\n", text[:ended]), _markdown, {}, tokens)
-    return sum(1 for token in tokens if token.level == 0 and token.nesting != -1) - 1
+    _markdown.block.parse(ended, _markdown, {}, tokens)
+    tops = [token for token in tokens if token.level == 0 and token.nesting != -1]
+    if not tops or (tops[-1].type in _ENDING and ended.count("\n") > _line_behind(tops[-1])):
+        return len(tops)
+    return len(tops) - 1
+
+
+def _line_behind(token: Token) -> int:
+    assert token.map is not None
+    return token.map[1]
 
 
 class _Parsed:
@@ -78,12 +92,13 @@ class _Parsed:
 
     def end(self, group: Sequence[Token]) -> int:
         """Where it ends in the text."""
-        assert group[0].map is not None
-        return self._lines[min(group[0].map[1], len(self._lines) - 1)]
+        return self._lines[min(_line_behind(group[0]), len(self._lines) - 1)]
 
     def html(self, group: Sequence[Token], *, colours: bool = True) -> str:
         """What is shown of it, not sanitised yet."""
-        if any(token.level >= NESTING - 1 for token in group):  # the parser leaves out what stands deeper
+        if any(
+            token.nesting == 1 and token.level >= NESTING - 1 for token in group
+        ):  # the parser leaves out what stands deeper
             assert group[0].map is not None
             return preformatted(self._text[self._lines[group[0].map[0]] : self.end(group)])
         self._env["colours"] = colours

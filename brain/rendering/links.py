@@ -51,16 +51,18 @@ class Links:
                 yield from _closed(address, label)
                 address = ""
             elif token.type == "image" and not address:
-                address = self._taken(str(token.attrs["src"]))
-                yield from (*_opened(address), _text(seen(token.content)), *_closed(address, seen(token.content)))
-                address = ""
+                yield from self._to_image(token)
             elif address:
-                token = _text(token.content) if token.type == "image" else token
+                token = _text(_alternative(token)) if token.type == "image" else token
                 token.content = seen(token.content)
                 label += token.content
                 yield token
             else:
                 yield token
+
+    def _to_image(self, image: Token) -> Iterator[Token]:
+        address, label = self._taken(str(image.attrs["src"])), seen(_alternative(image))
+        yield from (*_opened(address), _text(label), *_closed(address, label))
 
     def _taken(self, address: str) -> str:
         """The address, or none where there were too many."""
@@ -85,6 +87,11 @@ def _closed(address: str, label: str) -> Iterator[Token]:
     yield Token("link_close", "a", -1)
     if len(label) > LABEL_LENGTH or any(_plain(name) != _plain(place) for name in _places_in(label)):
         yield Token("place", "span", 0, content=place)
+
+
+def _alternative(image: Token) -> str:
+    """What stands for an image in words."""
+    return "".join(_alternative(one) if one.type == "image" else one.content for one in image.children or ())
 
 
 def _text(content: str) -> Token:

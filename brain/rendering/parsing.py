@@ -2,11 +2,11 @@
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, table
-from markdown_it.rules_core import StateCore
+from markdown_it.rules_core import StateCore, linkify
 from markdown_it.token import Token
 
 from brain.rendering.html import Html
-from brain.rendering.links import Links, leads_somewhere
+from brain.rendering.links import ADDRESS_LENGTH, Links, leads_somewhere
 
 NESTING = 40
 """Levels; a list takes two. The parser leaves out what stands deeper."""
@@ -28,6 +28,7 @@ class Markdown(MarkdownIt):
         assert self.linkify is not None
         self.linkify.set({"fuzzy_link": False, "fuzzy_email": False})  # main.py and README.md are no hosts
         self.linkify.add("//", None).add("ftp:", None)
+        self.core.ruler.at("linkify", _linkify)
         self.core.ruler.push("shown", _shown)
 
     def validateLink(self, url: str) -> bool:
@@ -58,6 +59,12 @@ def _table(state: StateBlock, startLine: int, endLine: int, silent: bool) -> boo
 
 def _pipes(state: StateBlock, line: int) -> int:
     return state.src.count("|", state.bMarks[line], state.eMarks[line])
+
+
+def _linkify(state: StateCore) -> None:
+    """The parser's rule, but for lines with words that no address is as long as: it reads them again and again."""
+    short = [token for token in state.tokens if all(len(word) <= ADDRESS_LENGTH for word in token.content.split())]
+    linkify(StateCore(state.src, state.md, state.env, short))
 
 
 def _shown(state: StateCore) -> None:
