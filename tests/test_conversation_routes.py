@@ -673,3 +673,151 @@ def test_a_store_that_fails_is_said_to_be_so(tmp_path: Path, caplog: pytest.LogC
             assert refused(answer) == (503, "unavailable", "What is kept cannot be used.")
         assert says(server, "Hi").error["code"] == "unavailable"
     assert str(store) not in caplog.text
+
+
+# files
+
+
+PICTURE = b"\x89PNG\r\n\x1a\n and more"
+TYPES = {
+    "a.png": PICTURE,
+    "b.jpg": b"\xff\xd8\xff\xe0",
+    "c.gif": b"GIF89a",
+    "d.webp": b"RIFF\0\0\0\0WEBPVP8 ",
+    "e.svg": b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
+    "f.html": b"<script>alert(1)</script>",
+    "g.pdf": b"%PDF-1.7",
+    "h.bmp": b"BM",
+}
+
+
+def attach(client: httpx.Client, *files: tuple[str, bytes], **fields: str) -> httpx.Response:
+    parts = [("file", (name, data, "image/png")) for name, data in files]
+    return client.post("/v1/chat/stream", data={"message": "Look", "conversation_id": "c1", **fields}, files=parts)
+
+
+def test_files_come_back_as_they_were_and_only_pictures_are_shown(client: httpx.Client) -> None:
+    assert "event: done" in attach(client, *TYPES.items()).text
+    heads = []
+    for number, data in enumerate(TYPES.values(), 1):
+        answer = client.get(f"/v1/conversations/c1/files/{number}")
+        assert (answer.status_code, answer.content) == (200, data)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-security-policy"] == "sandbox; default-src 'none'"
+        assert answer.headers["cache-control"] == "private, no-cache"
+        heads.append((answer.headers["content-type"], answer.headers["content-disposition"].partition(";")[0]))
+    saved = ("application/octet-stream", "attachment")
+    pictures = [(f"image/{kind}", "inline") for kind in ("png", "jpeg", "gif", "webp")]
+    assert heads == [*pictures, saved, saved, saved, saved]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("tea.txt", "attachment; filename=\"tea.txt\"; filename*=UTF-8''tea.txt"),
+        ("a b;c.txt", "attachment; filename=\"a b_c.txt\"; filename*=UTF-8''a%20b%3Bc.txt"),
+        ("tä😀.txt", "attachment; filename=\"t__.txt\"; filename*=UTF-8''t%C3%A4%F0%9F%98%80.txt"),
+        ("\u202etxt.exe", "attachment; filename=\"txt.exe\"; filename*=UTF-8''txt.exe"),
+        (
+            'a"\r\nSet-Cookie: x',
+            "attachment; filename=\"a_ Set-Cookie_ x\"; filename*=UTF-8''a%22%20Set-Cookie%3A%20x",
+        ),
+    ],
+)
+def test_a_file_keeps_its_name(client: httpx.Client, server: Server, name: str, expected: str) -> None:
+    says(server, "Read", attachments=[{"name": name, "text": "Tea."}])
+    assert client.get("/v1/conversations/c1/files/1").headers["content-disposition"] == expected
+
+
+def test_a_browser_asks_again_whether_it_still_is_the_same_file(client: httpx.Client) -> None:
+    attach(client, ("a.png", PICTURE))
+    first = client.get("/v1/conversations/c1/files/1")
+    again = client.get("/v1/conversations/c1/files/1", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    client.delete("/v1/conversations/c1")
+    attach(client, ("a.png", PICTURE + b"!"))
+    other = client.get("/v1/conversations/c1/files/1", headers={"if-none-match": first.headers["etag"]})
+    assert (other.status_code, other.content) == (200, PICTURE + b"!")
+
+
+@pytest.mark.parametrize("number", ["2", "0", "-1", "x", "１", "1" * 30, "1.0"])
+@pytest.mark.parametrize("conversation", ["c1", "c2", "a b"])
+def test_what_is_no_file_does_not_exist(client: httpx.Client, number: str, conversation: str) -> None:
+    attach(client, ("a.png", PICTURE))
+    answer = client.get(f"/v1/conversations/{conversation}/files/{number}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+
+
+def files_of(client: httpx.Client) -> tuple[list[list[int]], list[str]]:
+    """The ids of the files of each question, and the names of all files."""
+    found = shown(client)
+    ids = [message["files"] for message in found["messages"] if message["role"] == "user"]
+    return ids, [f"{one['id']} {one['name']}" for one in found["files"]]
+
+
+def test_a_file_goes_along_when_its_question_is_asked_again(client: httpx.Client, server: Server) -> None:
+    player = Player(["I see."])
+    server.play(player)
+    attach(client, ("a.png", PICTURE), ("b.txt", b"Tea."))
+    attach(client, ("c.txt", b"Milk."))
+    question = questions(shown(client))[0]
+    sent = [{"id": 2}, {"name": "d.txt", "text": "Sugar."}, {"id": 1}]
+    assert says(server, "And now?", replace_from=question, attachments=sent).names[-1] == "done"
+    assert files_of(client) == ([[4, 5, 6]], ["4 b.txt", "5 a.png", "6 d.txt"])
+    assert client.get("/v1/conversations/c1/files/5").content == PICTURE
+    assert client.get("/v1/conversations/c1/files/1").status_code == 404
+    told = player.asked[-1][-1].content
+    assert [told.count(name) > 0 for name in ("b.txt", "a.png", "d.txt", "c.txt")] == [True, True, True, False]
+    assert "Milk" not in told
+
+
+def test_a_form_takes_files_along_as_well(client: httpx.Client) -> None:
+    attach(client, ("a.png", PICTURE))
+    (question,) = questions(shown(client))
+    again = attach(client, ("b.txt", b"Tea."), replace_from=question, attachments='[{"id": 1}]')
+    assert "event: done" in again.text
+    assert files_of(client) == ([[2, 3]], ["2 a.png", "3 b.txt"])
+
+
+def test_a_file_stays_with_its_question_when_that_is_not_replaced(client: httpx.Client, server: Server) -> None:
+    attach(client, ("a.png", PICTURE))
+    (question,) = questions(shown(client))
+    server.play(Player([RuntimeError("the model fails")]))
+    failed = says(server, "Again?", replace_from=question, attachments=[{"id": 1}])
+    assert failed.names[-1] == "error"
+    assert files_of(client) == ([[1]], ["1 a.png"])
+
+
+@pytest.mark.parametrize(
+    ("attachments", "field"),
+    [
+        ([{"id": 2}], "attachments[0].id"),
+        ([{"name": "b.txt", "text": "x"}, {"id": 7}], "attachments[1].id"),
+        ([{"id": 1}, {"id": 1}], "attachments[1].id"),
+        ([{"id": 0}], "attachments[0].id"),
+        ([{"id": -1}], "attachments[0].id"),
+        ([{"id": 10**30}], "attachments[0].id"),
+        ([{"id": "1"}], "attachments[0].id"),
+        ([{"id": 1, "name": "a.png"}], "attachments[0].id"),
+        ([{"id": 1, "text": "x"}], "attachments[0].id"),
+        ([{"id": None}], "attachments[0].name"),
+        ([{"id": 1}] * 11, "attachments"),
+        ([{"id": 1}] * 200, "attachments"),
+    ],
+)
+def test_what_is_no_file_of_the_question_is_named(
+    client: httpx.Client, server: Server, attachments: list[dict[str, Any]], field: str
+) -> None:
+    attach(client, ("a.png", PICTURE))
+    attach(client, ("b.txt", b"Tea."))
+    first, _ = questions(shown(client))
+    refused = says(server, "Again?", replace_from=first, attachments=attachments)
+    assert (refused.status, refused.error["field"]) == (413 if len(attachments) > 10 else 400, field)
+    assert files_of(client) == ([[1], [2]], ["1 a.png", "2 b.txt"])
+
+
+def test_a_file_goes_along_only_where_its_question_is_replaced(client: httpx.Client, server: Server) -> None:
+    attach(client, ("a.png", PICTURE))
+    refused = says(server, "Again?", attachments=[{"id": 1}])
+    assert (refused.status, refused.error["field"]) == (400, "attachments[0].id")
+    assert "send replace_from, or the data" in refused.error["message"]

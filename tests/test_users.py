@@ -271,6 +271,9 @@ def attempts(hers: Hers) -> dict[str, list[Attempt]]:
     resumed = [{"interruptId": hers.interrupt, "status": "resolved", "payload": {"approved": True}}]
     return {
         "/": [Attempt("GET", "/")],
+        "/page/{file:path}": [Attempt("GET", "/page/icon.svg")],
+        "/page/start": [Attempt("GET", "/page/start")],
+        "/page/markdown": [Attempt("POST", "/page/markdown", json={"texts": [f"Who is my {WORD}?"]})],
         "/healthz": [Attempt("GET", "/healthz")],
         "/readyz": [Attempt("GET", "/readyz")],
         "/metrics": [Attempt("GET", "/metrics")],
@@ -291,6 +294,7 @@ def attempts(hers: Hers) -> dict[str, list[Attempt]]:
         ],
         "/v1/turns": [
             Attempt("POST", "/v1/turns", json=native(replace_from=hers.question)),
+            Attempt("POST", "/v1/turns", json=native(replace_from=hers.question, attachments=[{"id": 1}])),
             Attempt("POST", "/v1/turns", json=native(request_id="same")),
         ],
         "/v1/turns/{id}": [Attempt("GET", of_turn), Attempt("GET", waits)],
@@ -318,6 +322,11 @@ def attempts(hers: Hers) -> dict[str, list[Attempt]]:
             Attempt("PATCH", "/v1/conversations/waits", json={"title": "x"}),
             Attempt("DELETE", "/v1/conversations/waits"),
             Attempt("DELETE", "/v1/conversations/chat"),
+        ],
+        "/v1/conversations/{id}/files/{number}": [
+            Attempt("GET", f"/v1/conversations/{CONVERSATION}/files/1", shows=True),
+            Attempt("GET", f"/v1/conversations/{CONVERSATION}/files/2"),
+            Attempt("HEAD", f"/v1/conversations/{CONVERSATION}/files/1"),
         ],
         "/v1/memory": [
             Attempt("GET", "/v1/memory", shows=True),

@@ -21,7 +21,7 @@ CLASSES = frozenset(name for name in STANDARD_TYPES.values() if name)
 _TURNS = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
 """Characters that turn the order of others round; they are shown, for code must do what it looks like."""
 _HIGHLIGHTED = (
-    "bash c cpp csharp css diff dockerfile go graphql html ini java javascript json kotlin lua make nginx perl php "
+    "bash c cpp csharp css diff dockerfile go graphql html java javascript json kotlin lua make nginx perl php "
     "powershell python r ruby rust scala sql swift toml typescript xml yaml"
 )
 """The languages whose code is highlighted: those whose lexers read no one token for long, whatever they are given."""
