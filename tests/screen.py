@@ -182,7 +182,6 @@ class Screen:
     def resize(self, columns: int, lines: int) -> None:
         """Gives it another size; text that wrapped is wrapped anew."""
         wholes: list[list[str]] = [[]]
-        behind = 0
         for y, row in enumerate(self.rows):
             if y == self.y:
                 cursor = len(wholes) - 1, len(wholes[-1]) + self.x
@@ -193,8 +192,7 @@ class Screen:
         self.rows = []
         for number, cells in enumerate(wholes[:-1] or wholes):
             if number == cursor[0]:
-                behind = cursor[1] // columns if cursor[1] < max(len(cells), 1) or cursor[1] % columns else 0
-                behind = min(behind, max(0, (len(cells) - 1) // columns))
+                behind = min(cursor[1] // columns, max(0, (len(cells) - 1) // columns))
                 self.y, self.x = len(self.rows) + behind, min(cursor[1] - behind * columns, columns)
             parts = [cells[n : n + columns] for n in range(0, max(1, len(cells)), columns)]
             self.rows += [Row(part, wraps=n + 1 < len(parts)) for n, part in enumerate(parts)]

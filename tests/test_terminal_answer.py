@@ -273,3 +273,17 @@ def test_lines_are_written_anew_in_their_place(terminal: TextIO) -> None:
             screen.feed(os.read(master, 65536).decode())
     os.close(master)
     assert screen.text == "one\ntwo\nthree\nfour\nfive\nsix"
+
+
+@pytest.mark.parametrize(("columns", "wide"), [(20, 39), (13, 39), (7, 30), (60, 39)])
+def test_lines_that_a_narrower_terminal_broke_are_written_anew(columns: int, wide: int) -> None:
+    master, slave = os.openpty()
+    with os.fdopen(slave, "w", newline="") as out:
+        screen = Screen(40, 30)
+        region = Region(out)
+        for settled, changing, now in (("above", "a" * wide, 40), ("settled", "b" * 5, columns)):
+            screen.resize(now, 30)
+            region.write([Line(settled, 7, 7)], [Line(changing, len(changing), len(changing))] * 3, now)
+            screen.feed(os.read(master, 65536).decode())
+    os.close(master)
+    assert screen.text == "above\nsettled\nbbbbb\nbbbbb\nbbbbb"

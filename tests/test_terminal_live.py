@@ -313,9 +313,11 @@ def test_what_is_typed_meanwhile_is_neither_seen_nor_an_answer(folder: Path) -> 
     both = CALL % ("counts", '{"to": 1}')
     with asked(folder, [both], [CALL % ("deletes", "{}")], ["Done."]) as terminal:
         terminal.sees("at 1")
+        assert not terminal.echoes()
         terminal.types("y\ny\n")
         (folder / "go1").touch()
         seen = terminal.sees("Approve? [y/N]")
+        assert terminal.echoes()
         assert not re.search(r"^y$", seen, re.MULTILINE)
         terminal.types("n\n")
         seen = ended(terminal)

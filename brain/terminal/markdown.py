@@ -89,8 +89,6 @@ def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
     named: list[bool] = []
     for place, token in enumerate(tokens):
         token.content = legible(token.content)
-        token.info = legible(token.info)
-        token.attrs = {name: legible(value) if isinstance(value, str) else value for name, value in token.attrs.items()}
         if token.type == "link_open":
             named.append(tokens[place + 1].content.strip() not in ("", token.attrs["href"]))
         if token.type == "link_open" and not named[-1]:
