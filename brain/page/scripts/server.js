@@ -7,9 +7,11 @@ export class Refused extends Error {
   /**
    * @param {number} status
    * @param {{ code?: string, message?: string, field?: string }} error
+   * @param {number} [seconds] after which it may be asked again
    */
-  constructor(status, error) {
-    super(error.message ?? t("refused", { status }));
+  constructor(status, error, seconds = 0) {
+    const message = error.message ?? t("refused", { status });
+    super(seconds ? t("tryLater", { message, count: seconds }) : message);
     this.status = status;
     this.code = error.code ?? "";
     this.field = error.field ?? "";
@@ -54,8 +56,11 @@ export function signsIn(asks) {
 export async function request(method, path, body, signal) {
   for (;;) {
     const response = await fetch(path, { method, ...sent(body), signal }).catch(unlessAborted);
-    if (response.status === 401 && path !== "v1/session" && await signIn()) continue;
-    if (!response.ok) throw new Refused(response.status, await errorIn(response));
+    if (response.status === 401 && path !== "v1/session") {
+      if (await signIn()) continue;
+      throw new Refused(401, { code: "unauthorized", message: t("notSignedIn") }); // the server's words are for programs
+    }
+    if (!response.ok) throw await refusal(response);
     return response.status === 204 ? null : response.json().catch(unlessAborted);
   }
 }
@@ -73,7 +78,7 @@ function unlessAborted(error) {
 }
 
 /** @param {Response} response */
-async function errorIn(response) {
+async function refusal(response) {
   const body = await response.json().catch(() => null);
-  return body?.error ?? {};
+  return new Refused(response.status, body?.error ?? {}, Number(response.headers.get("Retry-After")) || 0);
 }

@@ -210,6 +210,8 @@ export const en = {
   // What can go wrong
   refused: "The server answered {status}.",
   unreachable: "The server could not be reached.",
+  notSignedIn: "You are not signed in.",
+  tryLater: { one: "{message} Try again in {count} second.", other: "{message} Try again in {count} seconds." },
   lost: "The connection is lost; it comes back by itself.",
   sendsAgain: "The server could not be reached; trying again…",
   noConversation: "This conversation does not exist, or is somebody else's.",
