@@ -138,7 +138,7 @@ def test_the_page_learns_who_is_there_and_what_it_may_send(server: Server, clien
             "body_bytes": 20_971_520,
             "message_characters": 200_000,
             "markdown_texts": 200,
-            "markdown_bytes": 262_144,
+            "markdown_bytes": 131_072,
         },
     }
 

@@ -416,9 +416,17 @@ def test_a_table_does_not_grow_by_cells_that_nobody_wrote() -> None:
 
 
 def test_an_address_does_not_grow_by_being_named() -> None:
-    text = f"[a]: https://b.example/{'c' * 1900}\n\n" + "[a] " * 20_000
+    text = f"[a]: https://b.example/{'c' * 1900}\n\n" + "[a] " * 3_900
     assert len(html(text)) < 30 * len(text)
     assert html(text).count("<a ") > 50
+
+
+def test_behind_very_many_brackets_lines_are_plain() -> None:
+    first, many, last = blocks("[a](https://b.example)\n\n" + "[" * 4_000 + "\n\n*c*")
+    assert "<a " in first.html
+    assert many.html == f"<p>{'[' * 4_000}</p>\n"
+    assert last.html == "<p>*c*</p>\n"
+    assert "<em>" in html("```\n" + "[" * 9_000 + "\n```\n\n*c*")
 
 
 HOSTILE = [

@@ -12,6 +12,8 @@ NESTING = 40
 """Levels; a list takes two. The parser leaves out what stands deeper."""
 MISSING_CELLS = 2_000
 """Cells that the rows of tables lack, in a text: each is added, and costs more than the row."""
+BRACKETS_MOST = 4_000
+"""That may begin links or images, in a text: each makes the parser look ahead. Lines behind them are plain."""
 HEADING_TOP, HEADING_MOST = 3, 6
 """The first two levels belong to the page."""
 
@@ -28,6 +30,7 @@ class Markdown(MarkdownIt):
         assert self.linkify is not None
         self.linkify.set({"fuzzy_link": False, "fuzzy_email": False})  # main.py and README.md are no hosts
         self.linkify.add("//", None).add("ftp:", None)
+        self.core.ruler.at("inline", _inline)
         self.core.ruler.at("linkify", _linkify)
         self.core.ruler.push("shown", _shown)
 
@@ -59,6 +62,19 @@ def _table(state: StateBlock, startLine: int, endLine: int, silent: bool) -> boo
 
 def _pipes(state: StateBlock, line: int) -> int:
     return state.src.count("|", state.bMarks[line], state.eMarks[line])
+
+
+def _inline(state: StateCore) -> None:
+    """The parser's rule, but for lines behind more brackets than anybody writes."""
+    brackets = 0
+    for token in state.tokens:
+        if token.type == "inline":
+            brackets += token.content.count("[")
+            token.children = []
+            if brackets <= BRACKETS_MOST:
+                state.md.inline.parse(token.content, state.md, state.env, token.children)
+            else:
+                token.children.append(Token("text", "", 0, content=token.content))
 
 
 def _linkify(state: StateCore) -> None:

@@ -23,7 +23,7 @@ from brain.wire.attaching import ATTACHMENT_BYTES, ATTACHMENTS_MOST
 from brain.wire.bodies import BODY_BYTES, decoded, encoded
 from brain.wire.native import MESSAGE_LENGTH
 
-MARKDOWN_BYTES = 256 * 1024
+MARKDOWN_BYTES = 128 * 1024
 MARKDOWN_TEXTS = 200
 _rendering = ThreadPoolExecutor(1, "rendering")
 """Others' tokens come meanwhile."""
