@@ -30,6 +30,7 @@ def deletes(name: str = "all") -> str:
         file.write(f"{name}\\n")
     return f"{name} is gone."
 '''
+MODEL = "script:script.jsonl"
 UP, ALT_ENTER, CTRL_C, CTRL_D, CTRL_R, TAB, CLEAR = "\x1b[A", "\x1b\r", "\x03", "\x04", "\x12", "\t", "\x15"
 Pass = Sequence[str] | Mapping[str, object]
 
@@ -41,7 +42,7 @@ class Chat(Terminal):
         self.home = home
         self.prompts = 0
         own = {"XDG_DATA_HOME": str(home), "HOME": str(home), "BRAIN_SPECIALISTS_FOLDER": str(home / "specialists")}
-        super().__init__("chat", *arguments, env=own | dict(env or {}), columns=columns, lines=40)
+        super().__init__("chat", *arguments, env=own | dict(env or {}), columns=columns, lines=40, cwd=home)
         self.ready()
 
     def ready(self) -> str:
@@ -88,7 +89,8 @@ def chatting(
     home: Path, *passes: Pass, arguments: Sequence[str] = (), env: Mapping[str, str] | None = None
 ) -> Iterator[Chat]:
     """A session with a model that plays these passes, in each turn from the first."""
-    with Chat(home, "--model", script(home, *passes or [["Hello, *you*."]]), *arguments, env=env) as chat:
+    script(home, *passes or [["Hello, *you*."]])
+    with Chat(home, "--model", MODEL, *arguments, env=env) as chat:
         yield chat
         assert chat.screen.other == []
 
@@ -110,8 +112,8 @@ def files(home: Path) -> list[tuple[str, bytes]]:
 
 def test_a_conversation_at_the_terminal(home: Path) -> None:
     with chatting(home) as chat:
-        assert "answers. /help lists the commands, Ctrl-D leaves." in chat.screen.text
-        assert chat.below.endswith(" · new conversation")
+        assert chat.screen.text.startswith(f"{MODEL} answers. /help lists the commands, Ctrl-D leaves.\n›")
+        assert chat.below == f"{MODEL} · new conversation"
         assert chat.says("How are you?").startswith("\nHello, you.\n")
         assert "Hello, \x1b[3myou\x1b[0m." in chat.raw
         assert chat.below.endswith(" · How are you?")
@@ -343,9 +345,9 @@ def test_an_answer_is_copied_and_a_conversation_saved(home: Path) -> None:
 
 
 def test_who_answers_and_who_may_be_called_is_chosen(home: Path) -> None:
-    model = script(home, ['SPECIALIST_REQUEST[docs:{"query": "settings"}]'], ["So."])
-    with Chat(home, "--model", f"{model},builtin", columns=160) as chat:
-        assert "answers. On offer: builtin, script:" in " ".join(chat.says("/model").split())
+    script(home, ['SPECIALIST_REQUEST[docs:{"query": "settings"}]'], ["So."])
+    with Chat(home, "--model", f"{MODEL},builtin") as chat:
+        assert f"{MODEL} answers. On offer: builtin, {MODEL}" in chat.says("/model")
         assert "model must be one of: builtin, " in chat.says("/model nobody")
         assert "off docs: " in chat.says("/specialists off docs")
         assert re.search(r"✗ docs \d+ ms denied", chat.says("How?"))
