@@ -152,8 +152,11 @@ class Conversation extends EventTarget {
       this.#tell("changed");
       return true;
     } catch (error) {
-      if (!left.aborted) this.#takeBack(gone, signal.aborted ? "" : told(error));
-      if (error instanceof Refused && error.code === "busy") this.catchUp();
+      const problem = signal.aborted ? "" : told(error);
+      if (left.aborted) return false;
+      this.#takeBack(gone);
+      if (error instanceof Refused && error.code === "busy") await this.catchUp();
+      if (problem) complain(problem);
       return false;
     } finally {
       if (!left.aborted) warn("");
@@ -172,16 +175,12 @@ class Conversation extends EventTarget {
     this.#follow(turn_id, exchange);
   }
 
-  /**
-   * @param {Exchange[]} gone
-   * @param {string} problem
-   */
-  #takeBack(gone, problem) {
+  /** @param {Exchange[]} gone */
+  #takeBack(gone) {
     this.#exchanges.cut(this.#exchanges.lastPlace);
     this.#exchanges.putBack(gone);
     if (!this.#exchanges.last) this.#exchanges.empty(this.#emptyState());
     this.#become("idle");
-    if (problem) complain(problem);
     toEnd();
   }
 

@@ -1,11 +1,11 @@
 // Ground: parameters exactly as they were asked for. Who approves a call must see each character of it.
 
 /**
- * Characters that nobody sees, or that turn others around, as their numbers.
+ * Characters that nobody sees, such as the empty sign of Braille, or that turn others around, as their numbers.
  * @param {string} text
  */
 export function exact(text) {
-  return text.replace(/(?![\n ])[\p{C}\p{Z}]/gu, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
+  return text.replace(/(?![\n ])[\p{C}\p{Z}\p{DI}\u2800]/gu, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
 }
 
 /**
