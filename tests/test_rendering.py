@@ -46,6 +46,7 @@ def html(text: str) -> str:
             '<span class="mi">1</span>\n</code></pre>',
         ),
         ("```mermaid\na --> b\n```", '<pre><code class="language-mermaid">a --&gt; b\n</code></pre>'),
+        ("<b>x</b>\n\n<div>", "<p>&lt;b&gt;x&lt;/b&gt;</p>\n<p>&lt;div&gt;</p>"),
         ("", ""),
         (" \n\n", ""),
         ("a\0b", "<p>a\ufffdb</p>"),
@@ -278,6 +279,8 @@ foo
     not code
 
     code
+
+    the same
 
 [a](https://b.example) https://c.example `d`\r
 \r
