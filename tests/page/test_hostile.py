@@ -9,7 +9,7 @@ from playwright.sync_api import Request, Route, expect
 
 from brain.events import Thinking
 from page.chat import Chat
-from page.stage import HOSTILE, Stage
+from page.stage import HOSTILE, Stage, request
 from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
@@ -203,6 +203,18 @@ UNSEEN = (
     "\U000e0041\U000e007f\ufe0f\U000e0100"  # in which whole texts can be hidden
     "\u3164\u115f\u1160\uffa0\u2800"  # letters and signs without any ink
 )
+
+
+def test_who_approves_sees_what_is_unseen(chat: Chat, stage: Stage) -> None:
+    chat.ask()
+    stage.model.says(request("burns", title=f"a{UNSEEN}z"), " x")
+    shown = chat.call("burns").get_by_text('"title"').last
+    numbers = "".join(f"\\u{{{ord(character):x}}}" for character in UNSEEN)
+    expect(shown).to_contain_text(f'"title": "a{numbers}z"')
+    expect(chat.call("burns").get_by_text("title:").first).to_contain_text(f'"a{numbers}z"')  # in short
+    chat.decline("burns")
+    stage.model.ends()
+    chat.is_idle()
 
 
 ATTEMPTS = {

@@ -1,0 +1,158 @@
+"""The page's own files: checked, reached, spelled out in one place, and of nobody else."""
+
+import re
+import subprocess
+from collections.abc import Iterable
+from graphlib import TopologicalSorter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from nodes import NODE, Clients
+
+PAGE = Path(__file__).parents[2] / "brain" / "page"
+TEXTS = {path: path.read_text("utf-8") for path in sorted(PAGE.rglob("*")) if path.is_file()}
+SCRIPTS = {path: text for path, text in TEXTS.items() if path.suffix == ".js"}
+ENGLISH = PAGE / "texts" / "en.js"
+INDEX = TEXTS[PAGE / "index.html"]
+
+IMPORT = re.compile(r'(?:\bfrom |^import |\bimport\()\s*"([^"]+)"', re.MULTILINE)
+TYPES = re.compile(r"/\*\*.*?\*/", re.DOTALL)
+KEY = re.compile(r"^  (\w+): ", re.MULTILINE)
+LITERAL = re.compile(r'"(\w+)"')
+CALLED = re.compile(r'\bt\("(\w+)"')
+DATA = re.compile(r'data-(?:text|label|placeholder)="(\w+)"')
+CHECK = (
+    "--noEmit --allowJs --checkJs --strict --target es2023 --module esnext --moduleResolution bundler "
+    "--lib es2023,dom,dom.iterable"
+)
+
+
+class Elements(HTMLParser):
+    """Its elements with their attributes, and what stands in them as text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.all: list[tuple[str, dict[str, str | None]]] = []
+        self.said: list[tuple[str, str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.all.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.said.append((self.all[-1][0], data.strip()))
+
+
+ELEMENTS = Elements(INDEX)
+
+
+def imported(path: Path) -> set[Path]:
+    """The modules that one imports; those of which it only names types are none."""
+    return {(path.parent / name).resolve() for name in IMPORT.findall(TYPES.sub("", SCRIPTS[path]))}
+
+
+def reached(first: Iterable[Path]) -> set[Path]:
+    """These modules, and all that they import."""
+    found: set[Path] = set()
+    ahead = list(first)
+    while ahead:
+        path = ahead.pop()
+        if path not in found:
+            found.add(path)
+            ahead += imported(path)
+    return found
+
+
+def linked(suffix: str) -> set[Path]:
+    """The files of this kind that `index.html` names."""
+    names = [attributes.get("href") or attributes.get("src") or "" for _, attributes in ELEMENTS.all]
+    return {PAGE.parent / name for name in names if name.endswith(suffix)}
+
+
+@pytest.mark.node
+def test_the_scripts_hold_what_their_types_say(clients: Clients) -> None:
+    checker = clients.folder / "node_modules" / "typescript" / "bin" / "tsc"
+    scripts = [str(path) for path in SCRIPTS]
+    done = subprocess.run(
+        [str(NODE), str(checker), *CHECK.split(), *scripts], cwd=clients.folder, capture_output=True, text=True
+    )
+    assert (done.stdout + done.stderr).splitlines() == []
+    assert done.returncode == 0
+
+
+def test_every_text_is_used_and_every_used_one_is_there() -> None:
+    texts = set(KEY.findall(SCRIPTS[ENGLISH]))
+    assert len(texts) > 100
+    others = "\n".join(TYPES.sub("", text) for path, text in SCRIPTS.items() if path != ENGLISH)
+    assert texts - set(LITERAL.findall(others)) - set(DATA.findall(INDEX)) - property_names(others) == set()
+    assert (set(CALLED.findall(others)) | set(DATA.findall(INDEX))) - texts == set()
+
+
+def property_names(scripts: str) -> set[str]:
+    """Those that name a text by being a property, such as a category."""
+    return set(re.findall(r"^\s+(\w+): t\(", scripts, re.MULTILINE))
+
+
+def test_every_place_in_a_text_is_filled() -> None:
+    places = {key: set(re.findall(r"\{(\w+)\}", line)) for key, line in lines_of(SCRIPTS[ENGLISH])}
+    others = "\n".join(TYPES.sub("", text) for path, text in SCRIPTS.items() if path != ENGLISH)
+    bare = set(re.findall(r'\bt\("(\w+)"\)', others))
+    assert {key for key in bare if places[key]} == set()
+    assert {key for key in DATA.findall(INDEX) if places[key]} == set()
+
+
+def lines_of(text: str) -> list[tuple[str, str]]:
+    lines: list[tuple[str, str]] = re.findall(r"^  (\w+): (.*)$", text, re.MULTILINE)
+    return lines
+
+
+def test_every_module_and_style_is_reached() -> None:
+    assert reached(linked(".js")) == set(SCRIPTS) - {PAGE / "scripts" / "types.js"}  # which is there for the checker
+    assert linked(".css") == {path for path in TEXTS if path.suffix == ".css"}
+    assert {path.suffix for path in TEXTS} == {".html", ".css", ".js", ".svg"}
+
+
+def test_scripts_import_without_a_cycle() -> None:
+    graph = {path: imported(path) for path in SCRIPTS}
+    assert sum(map(len, graph.values())) > 50
+    TopologicalSorter(graph).prepare()
+
+
+def test_each_file_says_what_room_it_is() -> None:
+    said = {path.name: text.splitlines()[0] for path, text in SCRIPTS.items() if path != ENGLISH}
+    assert {name for name, line in said.items() if not re.match(r"// (Ground|Room|Roof): ", line)} == set()
+
+
+def test_no_file_is_of_another_host() -> None:
+    """Nor says so: the namespace of SVG is a name, and no address."""
+    hosts = {
+        (path.name, address)
+        for path, text in TEXTS.items()
+        for address in re.findall(r"(?:\w+:)?//[\w-]+\.[\w.-]+\S*", text)
+        if not address.startswith("http://www.w3.org/2000/svg")
+    }
+    assert hosts == set()
+    assert [text for text in TEXTS.values() if re.search(r"@import|\burl\(", text)] == []
+
+
+def test_index_has_no_inline_style_script_or_handler() -> None:
+    assert len(ELEMENTS.all) > 50
+    names = [name for _, attributes in ELEMENTS.all for name in attributes]
+    assert [name for name in names if name == "style" or name.startswith("on")] == []
+    assert [text for tag, text in ELEMENTS.said if tag in ("style", "script")] == []
+
+
+def test_addresses_are_relative() -> None:
+    """So that the page works below a path, too."""
+    addresses = [attributes.get("href") or attributes.get("src") or "" for _, attributes in ELEMENTS.all]
+    assert [address for address in addresses if address.startswith("/")] == []
+    assert [path.name for path, text in SCRIPTS.items() if re.search(r"[\"'`]/(?:v1|page)\b", text)] == []
+
+
+def test_html_is_put_in_at_one_place() -> None:
+    makes = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|createHTML|document\.write|DOMParser|setHTML")
+    assert [path.name for path, text in SCRIPTS.items() if makes.search(text)] == ["markdown.js"]
+    runs = re.compile(r"\beval\(|new Function|setTimeout\(\s*[\"'`]")
+    assert [path.name for path, text in SCRIPTS.items() if runs.search(text)] == []
