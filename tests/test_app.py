@@ -707,16 +707,6 @@ def test_a_server_whose_model_does_not_answer_is_not_ready() -> None:
     assert answer.last["code"] == "model_unreachable"
 
 
-def test_the_page_loads_nothing_and_talks_to_nobody_else(server: Server) -> None:
-    page = httpx.get(server.url, trust_env=False)
-    assert page.headers["content-type"] == "text/html; charset=utf-8"
-    assert page.headers["x-content-type-options"] == "nosniff"
-    policy = page.headers["content-security-policy"]
-    assert policy.startswith("default-src 'none'; script-src 'sha256-")
-    assert "connect-src 'self'" in policy
-    assert "unsafe" not in policy
-
-
 # Inside another application
 
 
@@ -751,8 +741,7 @@ def test_mounted_into_an_application_with_a_life_of_its_own() -> None:
         assert client.get("/").text == "state"
         page = client.get("/brain")
         assert page.url.path == "/brain/"
-        assert 'fetch("/' not in page.text
-        assert '"v1/specialists"' in page.text
+        assert '="/' not in page.text, "its addresses are relative"
         assert client.get("/brain/healthz").status_code == 200
         assert refused(client.get("/brain/v1/specialists")) == (401, "unauthorized", "authorization")
         assert client.get("/brain/v1/specialists", headers=headers).json()["specialists"][0]["name"] == "moody"

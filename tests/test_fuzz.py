@@ -55,6 +55,7 @@ SENT: Mapping[str, Any] = {
     "/v1/turns": {"message": "hi", "conversation_id": "c2", "request_id": "r2"},
     "/v1/turns/{id}/steer": {"message": "more"},
     "/v1/turns/{id}/approvals/{call_id}": {"approve": True},
+    "/page/markdown": {"texts": ["*a*", "b"], "open": True},
     "/v1/session": {"key": "secret-key"},
     "/v1/chat/completions": {
         "model": "brain",

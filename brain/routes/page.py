@@ -1,16 +1,19 @@
 """Roof: the chat page: its files, what it shows first, and Markdown as HTML for it."""
 
 import asyncio
+import hashlib
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib.metadata import version as version_of
-from pathlib import PurePath
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
 
 from brain.door import SAFE_HEADERS, Answer
 from brain.errors import BadRequest
@@ -40,7 +43,6 @@ _POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types brain"
 )
-_files = StaticFiles(packages=[("brain", "page")])
 
 
 class SentTexts(msgspec.Struct, forbid_unknown_fields=True):
@@ -52,26 +54,45 @@ class SentTexts(msgspec.Struct, forbid_unknown_fields=True):
 
 async def index(request: Request) -> Response:
     """`GET /`: the page, which may load nothing and talk to nobody else."""
-    return await _file("index.html", request)
+    return _file("index.html", request)
 
 
 async def file(request: Request) -> Response:
     """`GET /page/{file}`: what belongs to it; not its HTML, whose addresses hold for `/`."""
     name: str = request.path_params["file"]
-    if name.endswith(".html"):
+    if name not in _known() or name.endswith(".html"):
         raise HTTPException(404)
-    return await _file(name, request)
+    return _file(name, request)
 
 
-async def _file(name: str, request: Request) -> Response:
-    media_type = _TYPES.get(PurePath(name).suffix)
-    if media_type is None:
-        raise HTTPException(404)
-    response = await _files.get_response(name, request.scope)
-    response.headers.update({**SAFE_HEADERS, "Cache-Control": "no-cache", "Content-Type": media_type})
+def _file(name: str, request: Request) -> Response:
+    """A file as it is now; a browser asks each time whether it still has the same."""
+    data = _known()[name].read_bytes()
+    tag = f'"{hashlib.blake2b(data, digest_size=16).hexdigest()}"'
+    headers = {**SAFE_HEADERS, "Cache-Control": "no-cache", "ETag": tag, "Content-Type": _TYPES[_suffix(name)]}
     if name.endswith((".html", ".svg")):
-        response.headers["Content-Security-Policy"] = _POLICY
-    return response
+        headers["Content-Security-Policy"] = _POLICY
+    if tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(data, headers=headers)
+
+
+@cache
+def _known() -> Mapping[str, Traversable]:
+    """The page's files by their names below its folder."""
+    return dict(_below(files("brain").joinpath("page"), ""))
+
+
+def _below(folder: Traversable, place: str) -> Iterator[tuple[str, Traversable]]:
+    for one in folder.iterdir():
+        if one.is_dir():
+            yield from _below(one, f"{place}{one.name}/")
+        elif _suffix(one.name) in _TYPES:
+            yield place + one.name, one
+
+
+def _suffix(name: str) -> str:
+    return name[name.rfind(".") :]
 
 
 async def start(request: Request) -> Response:
