@@ -34,6 +34,8 @@ export class Card {
   #inside = make("div", "inside");
   #details;
   #mark = make("span", "mark");
+  /** @type {HTMLElement[]} */
+  #params = []; // exactly; they stand in the question while there is one
   #quiet = () => {};
   /** @type {HTMLElement | null} */
   #question = null;
@@ -52,7 +54,8 @@ export class Card {
     this.node = make("div", "call running", this.#details, this.#note, this.#bar);
     this.node.setAttribute("role", "group");
     this.node.setAttribute("aria-label", name);
-    if (shown.length) this.#section(t("parameters"), make("pre", "", exact(laidOut(shown))));
+    if (shown.length) this.#params = [section(t("parameters"), make("pre", "", exact(laidOut(shown))))];
+    this.#inside.append(...this.#params);
   }
 
   get running() {
@@ -110,8 +113,8 @@ export class Card {
       problem.textContent = await decide(approve);
       said = !problem.textContent;
     };
-    this.#question = make("div", "ask", ...(text ? [make("p", "what", text)] : []), make("div", "choices", ...choices, left), problem);
-    this.#details.open = true;
+    this.#question = make("div", "ask", ...(text ? [make("p", "what", text)] : []), ...this.#params,
+      make("div", "choices", ...choices, left), problem);
     this.#details.after(this.#question);
     this.#turnTo("waiting", t("needsApproval"));
     this.#countDown(left, new Date(expires_at));
@@ -138,7 +141,7 @@ export class Card {
 
   #askNoMore() {
     if (this.#question?.contains(document.activeElement)) this.#details.querySelector("summary")?.focus();
-    if (this.#question) this.#details.open = false;
+    this.#inside.prepend(...this.#params);
     this.#question?.remove();
     this.#question = null;
   }
