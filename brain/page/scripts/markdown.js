@@ -9,6 +9,8 @@ import { t } from "./texts.js";
 const PATIENCE = 80; // ms that new text waits for its HTML before it is shown as it is
 const SLOWEST = 400; // ms between two answers of the server and the next question, at most
 const AGAIN = 1500; // ms after which the server is asked again when it could not answer
+const PIECE = 12_000; // characters of what came at once that are rendered at once
+const LARGEST = 100_000; // characters that the server takes for one text
 const AT_ONCE = 24; // texts in one request, and characters
 const CHARACTERS = 60_000;
 
@@ -163,6 +165,7 @@ export class Stretch {
 
   /** @param {number} now */
   #show(now) {
+    if (!this.node.isConnected) return; // another conversation was opened
     const added = this.#tail.slice(this.#rendered);
     if (!this.#asking && !this.#ended && this.#inFence && !/[`~]/.test(added)) return this.#writeCode(added);
     if (!this.#asking && now >= this.#notBefore && (added.trim() || this.#ended)) this.#ask(now);
@@ -197,7 +200,8 @@ export class Stretch {
   /** @param {number} asked */
   async #ask(asked) {
     if (!this.#tail.trim()) return;
-    const sent = this.#tail, ended = this.#ended;
+    const sent = this.#tail.slice(0, this.#rendered + PIECE), whole = sent.length === this.#tail.length;
+    const ended = whole ? this.#ended : sent.length >= LARGEST;
     this.#asking = true;
     const blocks = await blocksOf([sent], !ended).catch(() => null);
     requestAnimationFrame((now) => {
@@ -205,7 +209,7 @@ export class Stretch {
       this.#notBefore = now + (blocks ? Math.min(now - asked, SLOWEST) : AGAIN);
       if (blocks) this.#take(blocks[0], sent.length, ended);
       this.#since = this.#rendered < this.#tail.length ? asked : 0;
-      if (!blocks || !ended || sent !== this.#tail) this.#soon();
+      if (!blocks || !ended || this.#tail) this.#soon();
     });
   }
 
