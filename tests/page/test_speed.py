@@ -1,0 +1,178 @@
+"""What is written is on the screen at once, however fast it comes and however long it is; what is read stays put."""
+
+import asyncio
+from statistics import median
+from typing import Any
+
+import pytest
+from playwright.sync_api import Request, expect
+
+from page.chat import Chat
+from page.stage import Stage
+
+pytestmark = pytest.mark.chromium
+
+SPEED = 200  # tokens a second
+OBSERVE = """() => {
+    window.seen = { jumps: 0, longest: 0 };
+    const each = (note) => new PerformanceObserver((list) => list.getEntries().forEach(note));
+    const shifts = each(({ value, hadRecentInput }) => { if (!hadRecentInput) seen.jumps += value; });
+    const tasks = each(({ duration }) => { seen.longest = Math.max(seen.longest, duration); });
+    shifts.observe({ type: "layout-shift" });
+    tasks.observe({ type: "longtask" });
+}"""
+DELAYS = """() => {
+    const waiting = window.waiting = [];
+    const end = () => {
+        const flow = [...document.querySelectorAll("article")].at(-1).firstElementChild;
+        return [...flow.lastElementChild?.children ?? []].slice(-2).map((node) => node.textContent).join(" ");
+    };
+    const look = (now) => {
+        const shown = waiting.length ? end() : "";
+        while (waiting.length && shown.includes(waiting[0].word)) window.delays.push(now - waiting.shift().at);
+        requestAnimationFrame(look);
+    };
+    window.delays = [];
+    look();
+    window.EventSource = class extends EventSource {
+        constructor(url) {
+            super(url);
+            this.addEventListener("token", ({ data }) => {
+                const word = JSON.parse(data).text.trim().split(/\\s+/).at(-1);
+                if (word) waiting.push({ word, at: performance.now() });
+            });
+        }
+    };
+}"""
+PARTS = (
+    "## A heading\n\n",
+    "Some words of a paragraph with **bold**, `code` and [a link](https://example.org) in it. " * 4,
+    "\n\n- one\n- two\n  - deeper\n- three\n\n",
+    "```python\nfor n in range(10):\n    print(n)  # again\n```\n\n",
+    "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n",
+    "> A quotation.\n\n1. first\n2. second\n\n",
+)
+
+
+def say_at_speed(stage: Stage, tokens: list[str], speed: int = SPEED) -> None:
+    """One by one."""
+
+    async def say() -> None:
+        began = asyncio.get_running_loop().time()
+        for count, token in enumerate(tokens, 1):
+            stage.model.says(token)
+            await asyncio.sleep(began + count / speed - asyncio.get_running_loop().time())
+
+    asyncio.run_coroutine_threadsafe(say(), stage.brain.loop).result(20)
+
+
+@pytest.mark.alone
+def test_five_seconds_of_200_tokens_each(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("Start.\n\n")
+    expect(answer).to_contain_text("Start.")
+    chat.page.evaluate(OBSERVE)
+    text = "".join(PARTS) * 8
+    tokens = [text[at : at + 4] for at in range(0, len(text), 4)][: 5 * SPEED]
+    assert len(tokens) == 5 * SPEED
+    say_at_speed(stage, tokens)
+    stage.model.says("\n\nThe end.")
+    expect(answer).to_contain_text("The end.")
+    stage.model.ends()
+    chat.is_idle()
+    seen = chat.page.evaluate("seen")
+    assert seen["jumps"] < 0.05
+    assert seen["longest"] < 200
+
+
+@pytest.mark.alone
+def test_the_last_of_10_000_tokens_comes_as_soon_as_the_first(chat: Chat, stage: Stage) -> None:
+    sent: list[int] = []
+    chat.page.on("request", lambda request: sent.append(size_of(request)))
+    chat.page.evaluate(DELAYS)
+    words = [f"w{n}" + ("." if n % 40 == 39 else "") + (" " if n % 40 < 39 else "\n\n") for n in range(10_000)]
+    answer = chat.ask()
+    say_at_speed(stage, words[:100])
+    expect(answer).to_contain_text("w99")
+    first = chat.page.evaluate("delays.splice(0)")
+    say_at_speed(stage, words[100:9900], 20 * SPEED)
+    expect(answer).to_contain_text("w9899", timeout=20_000)
+    chat.page.evaluate("waiting.splice(0), delays.splice(0)")
+    say_at_speed(stage, words[9900:])
+    stage.model.says("The end.")
+    expect(answer).to_contain_text("The end.")
+    last = chat.page.evaluate("delays.splice(0)")
+    stage.model.ends()
+    chat.is_idle()
+    assert min(len(first), len(last)) > 20  # tokens of one event are one
+    assert median(last) < 2 * median(first)
+    assert max(sent) < 30_000  # of 60,000 characters: never the answer, only its open end
+    assert sum(sent) < 200_000
+
+
+def size_of(request: Request) -> int:
+    return len(request.post_data or "") if request.url.endswith("/page/markdown") else 0
+
+
+def test_what_is_selected_and_read_stays(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("One **two** three.\n\n" + "line\n\n" * 60 + "Four fi")
+    expect(answer.get_by_role("paragraph").last).to_have_text("Four fi")
+    chat.log.hover()
+    chat.page.mouse.wheel(0, -100_000)
+    first = answer.get_by_role("paragraph").first
+    expect(first).to_be_in_viewport()
+    place = first.bounding_box()
+    select = "([from, to]) => getSelection().setBaseAndExtent(from, 0, to, to.childNodes.length)"
+    ends = answer.evaluate_handle("it => [it.querySelector('p'), [...it.querySelectorAll('p')].at(-1)]")
+    chat.page.evaluate(select, ends)
+    selected = chat.page.evaluate("getSelection().toString()")
+    assert selected.startswith("One two three.")
+    for token in ("ve", " **six**", ".\n\n", "# Seven\n\n", "- eight\n", "- nine\n\n", "end"):
+        stage.model.says(token)
+    expect(answer).to_contain_text("end")
+    stage.model.ends()
+    chat.is_idle()
+    now = chat.page.evaluate("getSelection().toString()")
+    assert now.startswith(selected.rstrip())
+    assert first.bounding_box() == place
+
+
+def message(n: int) -> list[dict[str, Any]]:
+    """A question and its answer, as the server keeps them."""
+    time = "2026-11-21T13:30:58Z"
+    question = {"id": f"q{n}", "role": "user", "time": time, "files": [], "recalled": []}
+    answer = {"id": f"a{n}", "role": "assistant", "time": time, "state": "complete", "stop_reason": "complete"}
+    return [
+        {**question, "parts": [{"type": "text", "text": f"Question {n}?"}]},
+        {**answer, "parts": [{"type": "text", "text": f"Answer {n}.\n\n" + "".join(PARTS)}], "model": "player"},
+    ]
+
+
+OPENED = """() => {
+    const look = () => {
+        if (document.querySelectorAll("article").length === 200) window.opened = performance.now();
+        else requestAnimationFrame(look);
+    };
+    look();
+}"""
+THERE = "performance.getEntriesByType('resource').find(({ name }) => name.includes('conversations/c1')).responseEnd"
+
+
+@pytest.mark.alone
+def test_200_messages_are_opened_at_once(chat: Chat, stage: Stage) -> None:
+    messages = [one for n in range(100) for one in message(n)]
+    found = {"id": "c1", "title": "Long", "messages": messages, "files": [], "running": False, "earlier": None}
+    chat.page.route("**/v1/conversations/c1?*", lambda route: route.fulfill(json=found))
+    rendered: list[str] = []
+    chat.page.on("request", lambda request: rendered.append(request.url) if size_of(request) else None)
+    chat.page.evaluate(OBSERVE)
+    chat.page.evaluate(OPENED)
+    with chat.page.expect_response("**/v1/conversations/c1?*"):
+        chat.page.evaluate("location.hash = '#/c/c1'")
+    expect(chat.answer).to_contain_text("Answer 99.")
+    expect(chat.answers.first.get_by_role("heading")).to_have_count(1)  # the oldest is rendered last
+    assert chat.page.evaluate(f"opened - {THERE}") < 300
+    assert chat.page.evaluate("seen.longest") < 200
+    assert len(rendered) < 10
+    assert chat.log.evaluate("node => node.scrollHeight - node.scrollTop - node.clientHeight") < 4
