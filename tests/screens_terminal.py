@@ -1,0 +1,131 @@
+"""The pictures of the terminal: what the program printed into a pseudo-terminal, drawn cell by cell."""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from page.stage import request
+from rich.ansi import AnsiDecoder
+from rich.console import Console
+from rich.style import Style
+from rich.terminal_theme import SVG_EXPORT_THEME
+from rich.text import Text
+from screen import Row, Screen, Terminal
+from screens_kept import DENTIST, fill_calendar
+from serving import script
+
+COLUMNS = 90
+FRAME = """<!doctype html><meta charset="utf-8"><style>
+body {{ margin: 0; background: {background}; }}
+main {{ display: inline-block; padding: 14px 18px; background: {background}; color: {foreground}; }}
+pre {{ min-width: 90ch; margin: 0; font: 14px/1.3 "DejaVu Sans Mono", monospace; }}
+</style><main><pre>{code}</pre></main>"""
+
+
+class Cell(str):
+    """A character, and how it looks."""
+
+    style = Style()
+
+
+class Coloured(Screen):
+    """A screen that knows the colours, too."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        super().__init__(columns, lines)
+        self._decoder = AnsiDecoder()
+
+    def _put(self, character: str) -> None:
+        cell = Cell(character)
+        cell.style = self._decoder.style
+        super()._put(cell)
+
+    def _sequence(self, private: str, numbers: str, name: str) -> None:
+        if name == "m" and not private:
+            self._decoder.decode_line(f"\x1b[{numbers}m")
+        super()._sequence(private, numbers, name)
+
+
+def _drawn(screen: Screen) -> str:
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), color_system="truecolor", force_terminal=True)
+    while screen.rows and not screen.rows[-1].text:
+        screen.rows.pop()
+    for row in screen.rows:
+        console.print(_line(row), soft_wrap=True)
+    return console.export_html(inline_styles=True, theme=SVG_EXPORT_THEME, code_format=FRAME)
+
+
+def _line(row: Row) -> Text:
+    line = Text()
+    for style, cells in groupby(row.cells, lambda cell: getattr(cell, "style", Style())):
+        line.append("".join(cells), style)
+    return line
+
+
+class Window(Terminal):
+    """A terminal in which a command was typed."""
+
+    def __init__(self, folder: Path, *arguments: str, env: Mapping[str, str], lines: int = 28) -> None:
+        super().__init__(*arguments, env=env, columns=COLUMNS, lines=lines, cwd=folder)
+        self.screen = Coloured(COLUMNS, lines)
+        typed = " ".join(f'"{one}"' if " " in one else one for one in ("brain", *arguments))
+        self.screen.feed(f"$ \x1b[1m{typed}\x1b[0m\r\n")
+
+
+def _asked(folder: Path) -> str:
+    """`brain ask`: a specialist, Markdown, sources."""
+    passes = [[f"Let me look it up. {request('docs', query='run Brain behind a proxy')}"], [PROXY]]
+    with Window(folder, "ask", "How do I run Brain behind nginx?", env=_env(folder, *passes)) as window:
+        window.end()
+        return _drawn(window.screen)
+
+
+def _chatted(folder: Path) -> str:
+    """`brain chat`: an approval, and the prompt behind it."""
+    fill_calendar(folder / "data")
+    passes = [
+        [f"I look for it. {request('calendar', start=DENTIST, end=DENTIST)}"],
+        [f"It is there. {request('calendar', action='delete', event_id='dentist')}"],
+        ["The dentist is no longer in your calendar; the rest of **Tuesday** is free."],
+    ]
+    with Window(folder, "chat", env=_env(folder, *passes)) as window:
+        window.sees("›")
+        window.types("I no longer need the dentist on Tuesday.\r")
+        window.sees("[y/N]")
+        window.types("y\r")
+        window.sees("is free.")
+        window.sees("demo.jsonl ·")
+        return _drawn(window.screen)
+
+
+PROXY = """\
+## Behind nginx
+
+nginx must not buffer, and must speak HTTP/1.1 to Brain:
+
+```nginx
+location / {
+    proxy_pass http://127.0.0.1:8000;
+    proxy_http_version 1.1;
+    proxy_set_header Host $host;
+    proxy_buffering off;
+}
+```
+
+- Name the public host in `HOSTS`, or requests are refused.
+- Idle limits of a **minute** do no harm: Brain sends heartbeats.
+"""
+
+
+def _env(folder: Path, *passes: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "BRAIN_MODEL": f"script:{Path(script(folder, *passes, name='demo.jsonl')).name}",
+        "BRAIN_STORE": f"sqlite:{folder / 'brain.db'}",
+        "BRAIN_TIME_ZONE": "Europe/Berlin",
+        "XDG_DATA_HOME": str(folder / "data"),
+    }
+
+
+TERMINALS: Mapping[str, Callable[[Path], str]] = {"terminal": _asked, "terminal-chat": _chatted}
