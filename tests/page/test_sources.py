@@ -65,9 +65,9 @@ def reached(first: Iterable[Path]) -> set[Path]:
     return found
 
 
-def linked(suffix: str) -> set[Path]:
-    """The files of this kind that `index.html` names."""
-    names = [attributes.get("href") or attributes.get("src") or "" for _, attributes in ELEMENTS.all]
+def linked(tag: str, attribute: str, suffix: str) -> set[Path]:
+    """The files of this kind that such elements of `index.html` name."""
+    names = [attributes.get(attribute) or "" for one, attributes in ELEMENTS.all if one == tag]
     return {PAGE.parent / name for name in names if name.endswith(suffix)}
 
 
@@ -109,8 +109,10 @@ def lines_of(text: str) -> list[tuple[str, str]]:
 
 
 def test_every_module_and_style_is_reached() -> None:
-    assert reached(linked(".js")) == set(SCRIPTS) - {PAGE / "scripts" / "types.js"}  # which is there for the checker
-    assert linked(".css") == {path for path in TEXTS if path.suffix == ".css"}
+    assert reached(linked("script", "src", ".js")) == set(SCRIPTS) - {
+        PAGE / "scripts" / "types.js"
+    }  # which is there for the checker
+    assert linked("link", "href", ".css") == {path for path in TEXTS if path.suffix == ".css"}
     assert {path.suffix for path in TEXTS} == {".html", ".css", ".js", ".svg"}
 
 
