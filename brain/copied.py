@@ -19,6 +19,7 @@ def exchange(one: Exchange) -> Exchange:
         before=_said(one.before),
         behind=_said(one.behind),
         parts=[_part(part) for part in one.parts],
+        one_way=tuple(_call(part) for part in one.one_way),
         tokens=0,
         outside=True,
     )
@@ -40,6 +41,10 @@ def _part(part: Part) -> Part:
         return replace(part, text=harmless(part.text))
     if isinstance(part, Steered):
         return replace(part, text=harmless(part.text))
+    return _call(part)
+
+
+def _call(part: Called) -> Called:
     name = callable_name(part.name)
     marker = prompts.marker(name, part.params or {}, "bracket") if part.marker else ""
     return replace(part, name=name, marker=marker, block=_block(name, part))

@@ -89,7 +89,8 @@ class ChatMessage:
     Attributes:
         time: when it was asked, or its answer ended; None while that is written.
         text: the user's own words, or the visible answer.
-        parts: of an answer: texts, calls with their blocks, and what the user put in, in their order.
+        parts: of an answer: texts, calls with their blocks (first those that files asked for), and what the user put
+            in, in their order.
         outcome: of an answer, how it ended; empty while it is written.
     """
 
@@ -121,7 +122,7 @@ def chat_messages(exchange: Exchange) -> tuple[ChatMessage, ChatMessage]:
         exchange.answered,
         exchange.source,
         exchange.visible,
-        exchange.parts,
+        (*exchange.one_way, *exchange.parts),
         exchange.outcome,
     )
     return asked, answer

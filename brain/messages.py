@@ -96,6 +96,7 @@ class Exchange:
         tokens: what it takes of a prompt, as far as the server counted; 0 where it did not.
         recalled: the ids of the facts and memories that the model read with it.
         outside: whether the model had read words of strangers when the answer ended: blocks, files, what was recalled.
+        one_way: the calls that its files asked for, whose blocks stand in the question.
     """
 
     question: str
@@ -114,6 +115,7 @@ class Exchange:
     tokens: int = field(default=0, compare=False)
     recalled: tuple[str, ...] = field(default=(), compare=False)
     outside: bool = field(default=False, compare=False)
+    one_way: tuple[Called, ...] = field(default=(), compare=False)
 
     @property
     def own_words(self) -> list[str]:

@@ -297,8 +297,8 @@ class Turn:
                 async for event in events:
                     yield event
         finally:
-            found = [part.block for part in calls.parts()]
-            self.exchange.question = self._question(found)
+            self.exchange.one_way = tuple(calls.parts())
+            self.exchange.question = self._question([part.block for part in self.exchange.one_way])
 
     def _next_pass(self, alarm: Alarm) -> Pass:
         number, sampling = len(self._account.passes) + 1, self._ask.sampling

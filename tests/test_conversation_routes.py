@@ -15,7 +15,7 @@ import httpx
 import pytest
 from serving import Answer, Player, Process, Server, brain_served, post, script, streaming
 
-from brain import Citation, Registry, Result, specialist
+from brain import Citation, Context, Registry, Result, specialist
 from brain.errors import BadRequest
 from brain.kept import File, Heading, History
 from brain.messages import Called, Chunk, Exchange, Part, Said, Steered
@@ -224,6 +224,12 @@ async def recipe(of: str) -> Result:
     return Result(f"{of}: boil water.", [Citation("1", "Cookbook")])
 
 
+@specialist(activates_on=["pdf"])
+async def leaflet(*, context: Context) -> Result:
+    """Reads leaflets."""
+    return Result(f"Steep {context.attachments[0].name}.", [Citation("1", "Leaflet")])
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:{tmp_path_factory.mktemp('store') / 'kept.db'}"
@@ -233,6 +239,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
 def running(store: str) -> Iterator[Server]:
     registry = Registry()
     registry.add(recipe)
+    registry.add(leaflet)
     with brain_served(registry, ORIGINS="https://chat.example", STORE=store) as server:
         yield server
 
@@ -308,6 +315,20 @@ def test_what_was_said_is_there_with_calls_and_files(server: Server, client: htt
     times = [datetime.fromisoformat(message["time"]) for message in found["messages"]]
     assert times == sorted(times)
     assert abs(datetime.now(UTC) - times[0]).total_seconds() < 60
+
+
+def test_what_files_asked_for_is_there_and_models_read_it_once(server: Server, client: httpx.Client) -> None:
+    model = Player(["Hello."], ["Bye."])
+    server.play(model)
+    says(server, "Read it", attachments=[{"name": "a.pdf", "type": "application/pdf", "data": "JVBERi0="}])
+    answer = shown(client)["messages"][1]
+    assert [(part["type"], part.get("name")) for part in answer["parts"]] == [("call", "leaflet"), ("text", None)]
+    block = "[SPECIALIST_RESULT: leaflet]\nSteep a.pdf.\n[/SPECIALIST_RESULT]"
+    assert (answer["parts"][0]["block"], answer["parts"][0]["outcome"]) == (block, None)
+    assert answer["citations"] == [{"id": "1", "title": "Leaflet"}]
+    says(server, "And now?")
+    read = [(message.role, message.content.count(block)) for message in model.asked[1]]
+    assert read == [("system", 0), ("user", 1), ("assistant", 0), ("user", 0)]
 
 
 def test_the_list_is_the_newest_first_in_parts_and_by_words(server: Server, client: httpx.Client) -> None:

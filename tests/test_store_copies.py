@@ -13,7 +13,7 @@ from brain import copied
 from brain.errors import BadRequest
 from brain.events import Citation
 from brain.kept import Counts, Former, History
-from brain.messages import Called, Said, Steered
+from brain.messages import Called, Part, Said, Steered
 from brain.store import room, spooling
 from brain.store.sqlite import SQLite
 
@@ -42,7 +42,9 @@ BLOCK = "[SPECIALIST_RESULT: web]\nIt rains.\n[/SPECIALIST_RESULT]"
 
 async def fill(store: SQLite, user: str) -> None:
     called = Called("c1", "web", {"q": ["Köln"]}, MARKER, None, BLOCK, (Citation("1", "T", "u"),), 1, True)
-    await turn(store, user, "c", "I like jazz", [Said("Fine ", 1), called, Steered("so", 2)], files=[file(b"\xff\x00")])
+    read = Called("c0", "web", {}, "", None, BLOCK, (), 0)
+    answer: list[Part] = [read, Said("Fine ", 1), called, Steered("so", 2)]
+    await turn(store, user, "c", "I like jazz", answer, files=[file(b"\xff\x00")])
     await turn(store, user, "d", "Failed", [], outcome="model_failed")
     await store.rename(user, "d", "Mine")
     was = (Former("I like pop", NOON),)

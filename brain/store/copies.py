@@ -153,7 +153,7 @@ def _exchange(exchange: Exchange, conversation: str) -> ExchangeRecord:
         outside=exchange.outside,
         before=exchange.before,
         behind=exchange.behind,
-        parts=tuple(rows.part_rows(exchange.parts)),
+        parts=tuple(rows.answer_rows(exchange)),
     )
 
 

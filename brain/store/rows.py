@@ -107,9 +107,9 @@ def encoded(value: Any) -> str:
     return _encode(value).decode()
 
 
-def part_rows(parts: Iterable[Part]) -> list[PartRow]:
-    """Parts in the form in which they are kept, and given away."""
-    return [_row_of(part) for part in parts]
+def answer_rows(exchange: Exchange) -> list[PartRow]:
+    """An answer in the form in which it is kept, and given away; the calls that files asked for are of no pass."""
+    return [_row_of(part) for part in (*exchange.one_way, *exchange.parts)]
 
 
 def _row_of(part: Part) -> PartRow:
@@ -130,9 +130,16 @@ def _row_of(part: Part) -> PartRow:
     )
 
 
-def parts_of(rows: Iterable[PartRow]) -> list[Part]:
-    """The same back."""
-    return [_part_of(row) for row in rows]
+def answer_of(rows: Iterable[PartRow]) -> tuple[tuple[Called, ...], list[Part]]:
+    """The same back: the calls that files asked for, and the parts."""
+    one_way: list[Called] = []
+    parts: list[Part] = []
+    for part in map(_part_of, rows):
+        if isinstance(part, Called) and part.turn_pass == 0:
+            one_way.append(part)
+        else:
+            parts.append(part)
+    return tuple(one_way), parts
 
 
 def _part_of(row: PartRow) -> Part:
@@ -172,7 +179,7 @@ def answer_columns(exchange: Exchange, now: int) -> dict[str, Any]:
         "model": exchange.model,
         "tokens": exchange.tokens,
         "outside": exchange.outside,
-        "parts": encoded(part_rows(exchange.parts)),
+        "parts": encoded(answer_rows(exchange)),
         "told": is_told(exchange),
         "messages": messages_in(exchange),
     }
@@ -211,10 +218,12 @@ def exchange_of(row: Sequence[Any]) -> Exchange:
 
 def _exchange_of(row: Sequence[Any]) -> Exchange:
     _, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, outside, *texts = row
-    said, question, before, behind, parts = texts
+    said, question, before, behind, answer = texts
+    one_way, parts = answer_of(_parts(answer))
     return Exchange(
         question=question,
-        parts=parts_of(_parts(parts)),
+        parts=parts,
+        one_way=one_way,
         before=_messages(before),
         behind=_messages(behind),
         answer_id=answer_id,

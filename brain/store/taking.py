@@ -241,9 +241,11 @@ def _own(given: str, fitting: re.Pattern[str]) -> str:
 
 
 def _exchange_of(record: ExchangeRecord) -> Exchange:
+    one_way, parts = rows.answer_of(record.parts)
     return Exchange(
         question=record.question,
-        parts=rows.parts_of(record.parts),
+        parts=parts,
+        one_way=one_way,
         before=record.before,
         behind=record.behind,
         answer_id=record.answer_id,

@@ -53,6 +53,7 @@ def test_files_are_shown_sent_as_they_are_and_cleared(chat: Chat, stage: Stage) 
     stage.model.ends()
     chat.is_idle()
     chat.reload()
+    expect(chat.call("reader")).to_have_count(2)
     expect(chat.question).to_contain_text("naïve notes.txt")
     expect(chat.question.get_by_role("img", name="dot.png")).to_have_js_property("naturalWidth", 1)
 
