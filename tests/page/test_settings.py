@@ -1,7 +1,7 @@
 """What a person sets up, and what stays of it; what the page says of itself."""
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from page.chat import Chat
 from page.keyboard import Keyboard
@@ -132,3 +132,12 @@ def test_a_question_waits_while_the_key_is_asked_for_and_is_given_back(stage: St
     stage.model.ends()
     chat.is_idle()
     expect(chat.questions).to_have_count(1)
+
+
+def test_without_javascript_the_page_says_what_it_needs(browser: Browser, stage: Stage) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(stage.url)
+    expect(page.locator("noscript p")).to_contain_text("needs JavaScript")
+    expect(page.locator("noscript p")).to_be_visible()
+    context.close()
