@@ -147,6 +147,14 @@ def test_lists_menus_and_dialogs(chat: Chat, stage: Stage, axe: Axe) -> None:
 
 
 @SCHEMES
+def test_what_a_search_finds(chat: Chat, stage: Stage, axe: Axe) -> None:
+    talk(chat, stage)
+    chat.search("tea")
+    expect(chat.history.get_by_text("Boil water.")).to_be_visible()
+    assert axe.finds(chat) == []
+
+
+@SCHEMES
 def test_memory(chat: Chat, stage: Stage, axe: Axe) -> None:
     chat.button("Memory").click()
     dialog = chat.page.get_by_role("dialog", name="Memory", exact=True)
