@@ -131,6 +131,27 @@ def test_what_the_server_says_of_an_error_is_text(chat: Chat, visitor: Visitor) 
     expect(chat.log.locator("img, b")).to_have_count(0)
 
 
+def test_a_refusal_stays_when_the_conversation_goes_on_elsewhere(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects("503")
+    chat.ask("one")
+    stage.model.ends()
+    chat.is_idle()
+    other = visitor.opens(chat.page.url)
+    expect(other.questions).to_have_count(1)
+    error = {"code": "unavailable", "message": "There is no room."}
+    chat.page.route("**/v1/turns", lambda route: route.fulfill(status=503, json={"error": error}))
+    chat.box.fill("two")
+    chat.box.press("Enter")
+    expect(chat.alert.filter(has_text="There is no room.")).to_be_visible()
+    chat.page.unroute_all()
+    other.ask("three")
+    expect(chat.question).to_contain_text("three")
+    expect(chat.alert.filter(has_text="There is no room.")).to_be_visible()
+    stage.model.ends()
+    for one in (chat, other):
+        one.is_idle()
+
+
 def test_edit_replaces_the_question_and_what_followed(chat: Chat, stage: Stage) -> None:
     for question, answer in (("one", "first"), ("two", "second")):
         chat.ask(question)

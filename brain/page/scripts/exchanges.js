@@ -54,7 +54,7 @@ export class Exchanges {
   ask(text, files) {
     const exchange = this.#made({ text, files }, this.#answer().wait());
     this.#all.push(exchange);
-    clear();
+    clear(".complaint, .empty, .opening");
     log.append(...nodesOf([exchange]));
     toEnd();
     return exchange;
@@ -88,15 +88,17 @@ export class Exchanges {
   }
 
   /**
-   * Adds the last exchange of a conversation.
+   * Adds the last exchange of a conversation. What there is to complain of stays below it.
    * @param {any} found
    * @param {boolean} joins
    */
   append(found, joins) {
     const added = pairs(found).slice(-1).map((pair) => this.#restored(found, pair, joins));
     this.#all.push(...added);
-    clear();
-    log.append(...nodesOf(added));
+    clear(".empty, .opening");
+    const complaint = log.querySelector(".complaint");
+    if (complaint) complaint.before(...nodesOf(added));
+    else log.append(...nodesOf(added));
   }
 
   /** What brings those before, if there are any. @param {any} found */
@@ -161,8 +163,9 @@ function nodesOf(exchanges) {
   return exchanges.flatMap(({ question, answer }) => [question.node, answer.node]);
 }
 
-function clear() {
-  for (const node of log.querySelectorAll(".complaint, .empty, .opening")) take(node);
+/** @param {string} which */
+function clear(which) {
+  for (const node of log.querySelectorAll(which)) take(node);
 }
 
 /** Takes an element out; who was in it is in the log then. @param {Element} node */
