@@ -62,6 +62,7 @@ def test_all_that_the_page_names_is_there(client: httpx.Client) -> None:
     [
         ("/", "text/html; charset=utf-8"),
         ("/page/icon.svg", "image/svg+xml"),
+        ("/page/examples/ticket.png", "image/png"),
         ("/page/style/base.css", "text/css; charset=utf-8"),
         ("/page/scripts/main.js", "text/javascript; charset=utf-8"),
         ("/page/texts/en.js", "text/javascript; charset=utf-8"),

@@ -36,6 +36,7 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".png": "image/png",
 }
 """Said here, since the machine's own table may have others, by which no browser runs a script."""
 _POLICY = (

@@ -11,7 +11,8 @@ import pytest
 from nodes import NODE, Clients
 
 PAGE = Path(__file__).parents[2] / "brain" / "page"
-TEXTS = {path: path.read_text("utf-8") for path in sorted(PAGE.rglob("*")) if path.is_file()}
+FILES = sorted(path for path in PAGE.rglob("*") if path.is_file())
+TEXTS = {path: path.read_text("utf-8") for path in FILES if path.suffix != ".png"}
 SCRIPTS = {path: text for path, text in TEXTS.items() if path.suffix == ".js"}
 ENGLISH = PAGE / "texts" / "en.js"
 INDEX = TEXTS[PAGE / "index.html"]

@@ -25,14 +25,10 @@ let editing = null;
 /** @type {string | null | undefined} */
 let shown; // the conversation that is open
 let characters = Infinity;
+let ready = false, early = false; // whether the server has answered, and whether something was sent before
 
-/** @param {import("./types.js").Start} start */
-export function startComposer({ limits }) {
-  characters = limits.message_characters;
-  startAttachments(limits, (text) => {
-    problem.textContent = text;
-    box.focus();
-  });
+/** Lets a message be written while the server is still asked what may be sent. */
+export function startWriting() {
   form.onsubmit = submitted;
   box.onkeydown = keyed;
   box.oninput = () => {
@@ -46,15 +42,26 @@ export function startComposer({ limits }) {
   conversation.addEventListener("compose", (event) => compose(/** @type {CustomEvent} */ (event).detail));
   conversation.addEventListener("opened", (event) => opened(/** @type {CustomEvent} */ (event).detail));
   settings.addEventListener("changed", show);
-  write(keptHere.get("draft") ?? "");
-  show();
+  write(box.value || (keptHere.get("draft") ?? ""));
   if (!touched) box.focus();
+}
+
+/** @param {import("./types.js").Start} start */
+export function startComposer({ limits }) {
+  characters = limits.message_characters;
+  startAttachments(limits, (text) => {
+    problem.textContent = text;
+    box.focus();
+  });
+  ready = true;
+  if (early) sendIt();
 }
 
 /** @param {SubmitEvent} event */
 function submitted(event) {
   event.preventDefault();
-  if (conversation.state === "idle") sendIt();
+  if (!ready) early = true;
+  else if (conversation.state === "idle") sendIt();
   else if (conversation.state === "writing") steerIt();
 }
 

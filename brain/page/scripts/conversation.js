@@ -38,6 +38,7 @@ class Conversation extends EventTarget {
   #turn = null;
   /** @type {string | null} */
   #lostTurn = null; // whose events are no longer there from the first on
+  #opening = Promise.resolve();
   #leaving = new AbortController();
   #sending = new AbortController();
 
@@ -48,8 +49,10 @@ class Conversation extends EventTarget {
    * @param {string | null} [replaces] the id of an earlier question or answer, which goes with all that follows it
    */
   async send(message, files, replaces = null) {
-    if (this.state !== "idle") return;
-    const sent = await this.#ask(message, files, replaces, this.#exchanges.placeOf(replaces));
+    const { id } = this;
+    await this.#opening;
+    const sent = this.state === "idle" && this.id === id
+      && await this.#ask(message, files, replaces, this.#exchanges.placeOf(replaces));
     if (!sent) this.#tell("compose", { message, files, replaces });
   }
 
@@ -94,7 +97,12 @@ class Conversation extends EventTarget {
    * Opens a conversation, at its end.
    * @param {string} id
    */
-  async open(id) {
+  open(id) {
+    return this.#opening = this.#open(id);
+  }
+
+  /** @param {string} id */
+  async #open(id) {
     const signal = this.#leave();
     if (location.hash !== addressOf(id)) history.pushState(null, "", addressOf(id));
     this.id = id;
@@ -185,7 +193,7 @@ class Conversation extends EventTarget {
   }
 
   #emptyState() {
-    return makeEmpty((question) => this.send(question, []));
+    return makeEmpty((question, files) => this.send(question, files));
   }
 
   /** @param {Exchange} exchange */

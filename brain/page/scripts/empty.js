@@ -4,35 +4,80 @@ import { button, make } from "./dom.js";
 import { request } from "./server.js";
 import { t } from "./texts.js";
 
-/** @type {Record<string, Parameters<typeof t>[0]>} */
-const EXAMPLES = { docs: "exampleOfDocs", medical: "exampleOfMedical", memory: "exampleOfMemory", calendar: "exampleOfCalendar" };
-const MOST = 4;
+/** @typedef {import("./types.js").Attached} Attached */
+/** @typedef {{ question: string, picture?: string }} Example */
 
-/** @type {Promise<string[]> | null} */
+/**
+ * What those who come with Brain can answer without a network.
+ * @type {Record<string, { key: Parameters<typeof t>[0], picture?: string }>}
+ */
+const EXAMPLES = {
+  docs: { key: "exampleOfDocs" },
+  ocr: { key: "exampleOfOcr", picture: "ticket.png" },
+  medical: { key: "exampleOfMedical" },
+  memory: { key: "exampleOfMemory" },
+  calendar: { key: "exampleOfCalendar" },
+};
+const BRAINS = "brain-sse "; // begins the origin of those
+const MOST = 4, OF_OTHERS = 2;
+
+/** @type {Promise<Example[]> | null} */
 let asked = null;
 
 /**
- * @param {(question: string) => void} ask
+ * @param {(question: string, files: Attached[]) => void} ask
  */
 export function makeEmpty(ask) {
   const list = make("ul", "examples");
   list.setAttribute("aria-label", t("examples"));
-  asked ??= questions().catch(() => {
+  asked ??= examples().catch(() => {
     asked = null;
     return [];
   });
-  asked.then((found) => list.append(...found.map((question) => make("li", "", button(question, () => ask(question))))));
+  asked.then((found) => list.append(...found.map((one) => make("li", "", shown(one, ask)))));
   return make("section", "empty", make("h2", "", t("emptyTitle")), make("p", "", t("emptyText")), list);
 }
 
-/** Of the specialists that need nobody outside, the known ones first. */
-async function questions() {
-  /** @type {{ name: string, examples?: string[], available?: boolean, outside?: boolean }[]} */
+/** Of the specialists that are there: some that an operator added, and the known ones. @returns {Promise<Example[]>} */
+async function examples() {
+  /** @type {(import("./types.js").Specialist & { origin?: string })[]} */
   const all = (await request("GET", "v1/specialists")).specialists;
-  const ready = all.filter(({ available, outside }) => available !== false && !outside);
+  const ready = all.filter(({ available }) => available !== false);
+  const others = ready.filter(({ origin, examples }) => !origin?.startsWith(BRAINS) && examples?.length).slice(0, OF_OTHERS);
   const known = Object.entries(EXAMPLES).filter(([name]) => ready.some((one) => one.name === name));
-  const others = ready.filter(({ name, examples }) => !(name in EXAMPLES) && examples?.length);
-  return [...known.map(([, key]) => t(key)), ...others.map(({ examples }) => sentence(examples?.[0] ?? ""))].slice(0, MOST);
+  return [
+    ...known.slice(0, MOST - others.length).map(([, { key, picture }]) => ({ question: t(key), picture })),
+    ...others.map(({ examples }) => ({ question: sentence(examples[0]) })),
+  ];
+}
+
+/**
+ * @param {Example} example
+ * @param {(question: string, files: Attached[]) => void} ask
+ */
+function shown({ question, picture }, ask) {
+  if (!picture) return button(question, () => ask(question, []));
+  const image = make("img"), node = button(question, async () => ask(question, await fetched(picture)));
+  image.src = addressOf(picture);
+  image.alt = "";
+  node.prepend(image);
+  node.setAttribute("aria-description", t("withPicture"));
+  return node;
+}
+
+/** @param {string} picture */
+const addressOf = (picture) => `page/examples/${picture}`;
+
+/**
+ * The picture as a file to be attached; none when it cannot be had, and then the question is asked without.
+ * @param {string} name
+ * @returns {Promise<Attached[]>}
+ */
+async function fetched(name) {
+  const data = await fetch(addressOf(name)).then((found) => found.blob(), () => null);
+  if (!data) return [];
+  const file = new File([data], name, { type: data.type });
+  return [{ name, type: file.type, size: file.size, file, id: null, preview: URL.createObjectURL(file) }];
 }
 
 /** @param {string} words */

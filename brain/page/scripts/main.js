@@ -1,7 +1,7 @@
 // Roof: the page. Each part of it finds its own elements; here they are brought together, and started.
 
 import { startChoices } from "./choices.js";
-import { startComposer } from "./composer.js";
+import { startComposer, startWriting } from "./composer.js";
 import { startConversation } from "./conversation.js";
 import { button, find, make } from "./dom.js";
 import { startHistory } from "./history.js";
@@ -44,6 +44,7 @@ function wished(problem) {
 
 fill();
 startSigningIn();
+startWriting();
 const start = await asked();
 startSettings(start);
 startChoices(start);

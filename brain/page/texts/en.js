@@ -203,6 +203,8 @@ export const en = {
   emptyText: "Specialists step in while the answer is being written.",
   examples: "Examples",
   exampleOfDocs: "How do I write a specialist?",
+  exampleOfOcr: "What does the ticket say?",
+  withPicture: "With a picture",
   exampleOfMedical: "Body mass index of 80 kg and 180 cm",
   exampleOfMemory: "Remember that I drink no coffee",
   exampleOfCalendar: "What is on my calendar this week?",
