@@ -101,6 +101,8 @@ def test_numbers_are_shown_as_they_are_run(chat: Chat, stage: Stage) -> None:
     chat.decline("burns")
     stage.model.ends()
     chat.is_idle()
+    chat.reload()
+    expect(chat.call("burns").get_by_text("copies: 9007199254740993")).to_be_visible()
 
 
 def test_an_approval_in_one_tab_is_seen_in_the_other(chat: Chat, stage: Stage, visitor: Visitor) -> None:

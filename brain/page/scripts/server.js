@@ -50,10 +50,11 @@ export function signsIn(asks) {
  * @param {string} path relative to the page
  * @param {unknown} [body] a FormData as it is, all else as JSON
  * @param {AbortSignal} [signal]
+ * @param {(json: string) => any} [read]
  * @returns {Promise<any>} the JSON of the answer; null of an empty one
  * @throws {Refused | Unreachable}
  */
-export async function request(method, path, body, signal) {
+export async function request(method, path, body, signal, read = (json) => JSON.parse(json)) {
   for (;;) {
     const response = await fetch(path, { method, ...sent(body), signal }).catch(unlessAborted);
     if (response.status === 401 && path !== "v1/session") {
@@ -61,7 +62,7 @@ export async function request(method, path, body, signal) {
       throw new Refused(401, { code: "unauthorized", message: t("notSignedIn") }); // the server's words are for programs
     }
     if (!response.ok) throw await refusal(response);
-    return response.status === 204 ? null : response.json().catch(unlessAborted);
+    return response.status === 204 ? null : response.text().then(read).catch(unlessAborted);
   }
 }
 

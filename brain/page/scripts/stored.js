@@ -13,7 +13,15 @@ import { request } from "./server.js";
  * @param {AbortSignal} signal
  */
 export function stored(id, query, signal) {
-  return request("GET", `v1/conversations/${encodeURIComponent(id)}?${query}`, undefined, signal);
+  return request("GET", `v1/conversations/${encodeURIComponent(id)}?${query}`, undefined, signal, exactly);
+}
+
+/** Numbers are written again as they are here, also those that would be rounded: what was run is to be seen. @param {string} json */
+function exactly(json) {
+  const { parse, rawJSON } = /** @type {any} */ (JSON); // those of ES2023 know no source
+  return parse(json, (/** @type {string} */ _, /** @type {any} */ value, /** @type {{ source?: string }} */ at) => {
+    return typeof value === "number" && rawJSON && at.source !== String(value) ? rawJSON(at.source) : value;
+  });
 }
 
 /**

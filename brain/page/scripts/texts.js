@@ -6,9 +6,12 @@ import { en } from "../texts/en.js";
 const languages = { en };
 
 const language = navigator.languages.map((name) => name.split("-")[0]).find((name) => name in languages) ?? "en";
+const locale = navigator.languages.find((name) => name.split("-")[0] === language) ?? language; // for numbers and dates
 const texts = { ...en, ...languages[language] };
 const plurals = new Intl.PluralRules(language);
-const numbers = new Intl.NumberFormat(language);
+const numbers = new Intl.NumberFormat(locale);
+const seconds = new Intl.NumberFormat(locale, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const tenths = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
 
 /**
  * A text with its places filled: `{name}` by `values.name`. One with several forms is chosen by `values.count`.
@@ -63,14 +66,14 @@ const places = {
  */
 export function when(time) {
   const today = time.toDateString() === new Date().toDateString();
-  return time.toLocaleString(language, today ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
+  return time.toLocaleString(locale, today ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
 }
 
 /**
  * @param {Date} time
  */
 export function day(time) {
-  return time.toLocaleDateString(language, { dateStyle: "medium" });
+  return time.toLocaleDateString(locale, { dateStyle: "medium" });
 }
 
 /**
@@ -82,7 +85,7 @@ export function period(time) {
   yesterday.setDate(yesterday.getDate() - 1);
   if (time.toDateString() === new Date().toDateString()) return t("today");
   if (time.toDateString() === yesterday.toDateString()) return t("yesterday");
-  return time.toLocaleDateString(language, { month: "long", year: "numeric" });
+  return time.toLocaleDateString(locale, { month: "long", year: "numeric" });
 }
 
 /**
@@ -90,7 +93,7 @@ export function period(time) {
  * @param {number} ms
  */
 export function span(ms) {
-  return ms < 1000 ? t("ms", { count: Math.round(ms) }) : t("seconds", { time: (ms / 1000).toFixed(1) });
+  return ms < 1000 ? t("ms", { count: Math.round(ms) }) : t("seconds", { time: seconds.format(ms / 1000) });
 }
 
 /**
@@ -98,5 +101,5 @@ export function span(ms) {
  */
 export function size(bytes) {
   if (bytes < 1024) return t("bytes", { count: bytes });
-  return bytes < 1048576 ? t("kib", { count: Math.ceil(bytes / 1024) }) : t("mib", { size: (bytes / 1048576).toFixed(1) });
+  return bytes < 1048576 ? t("kib", { count: Math.ceil(bytes / 1024) }) : t("mib", { size: tenths.format(bytes / 1048576) });
 }
