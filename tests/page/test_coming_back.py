@@ -55,6 +55,8 @@ def test_a_reload_in_the_middle_of_a_call_shows_its_card(chat: Chat, stage: Stag
     stage.model.ends()
     chat.is_idle()
     expect(chat.call("wiki")).to_have_count(1)
+    for word in ("one", "two"):
+        expect(chat.answer.get_by_text(word, exact=True)).to_be_visible()
     assert text_of(chat) == "one two"
     chat.unfold("wiki")
     expect(chat.call("wiki")).to_contain_text("kept")
