@@ -387,7 +387,8 @@ def _state(last: Done | Error | None, waits: bool) -> State:
 
 
 def _left_out(trimmed: int) -> Notice:
-    return Notice("trimmed", f"The oldest {trimmed} questions and answers no longer fit and were left out.")
+    what = "question and answer" if trimmed == 1 else f"{trimmed} questions and answers"
+    return Notice("trimmed", f"The oldest {what} no longer fit and were left out.")
 
 
 def _rested() -> Notice:

@@ -37,6 +37,7 @@ from brain.events import (
     Done,
     Error,
     Event,
+    Notice,
     SpecialistError,
     SpecialistResult,
     SpecialistStart,
@@ -133,9 +134,11 @@ def test_a_stand_in_says_that_it_is_one() -> None:
     assert short(events)[:2] == [{"notice": "stand_in"}, "Hi"]
 
 
-def test_a_trimmed_history_is_told() -> None:
-    events, _, _ = played("Hi", conversation=Conversation("c", trimmed=2))
-    assert events[0] == {"notice": "trimmed"}
+@pytest.mark.parametrize(("trimmed", "oldest"), [(1, "question and answer"), (2, "2 questions and answers")])
+def test_a_trimmed_history_is_told(trimmed: int, oldest: str) -> None:
+    turn = turn_of(Player("Hi"), conversation=Conversation("c", trimmed=trimmed))
+    told = [event for event in asyncio.run(read(turn)) if isinstance(event, Notice)]
+    assert told == [Notice("trimmed", f"The oldest {oldest} no longer fit and were left out.")]
 
 
 # Calls: each has its event and exactly one block.
