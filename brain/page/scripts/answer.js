@@ -4,10 +4,11 @@ import { Card } from "./card.js";
 import { modelNamed } from "./choices.js";
 import { copy } from "./copying.js";
 import { button, make } from "./dom.js";
-import { Stretch, written } from "./markdown.js";
 import { paramsIn } from "./params.js";
 import { follow, say, urge } from "./reading.js";
+import { Stretch } from "./stretch.js";
 import { span, t } from "./texts.js";
+import { written } from "./written.js";
 
 const QUIET = 300; // ms without anything new until a sign shows that work goes on
 const READ_OUT = 400; // characters: a longer answer is told by its length

@@ -148,6 +148,7 @@ export const en = {
   copy: "Copy",
   copied: "Copied",
   copyCode: "Copy the code",
+  done: "Done",
   showMore: "Show all",
   showLess: "Show less",
   thinking: "Thinking",

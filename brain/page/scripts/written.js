@@ -1,0 +1,63 @@
+// Room: text that is whole. It is shown as it is until its HTML comes; what was asked for last comes first.
+
+import { make } from "./dom.js";
+import { blocksOf, levelled, nodesOf, takes } from "./markdown.js";
+import { follow } from "./reading.js";
+
+/** @typedef {import("./markdown.js").Block} Block */
+
+const AT_ONCE = 24; // texts in one request, and characters
+const CHARACTERS = 60_000;
+
+/** @type {{ text: string, node: HTMLElement }[]} */
+const waiting = [];
+let rendering = false;
+
+/**
+ * A text as it was kept.
+ * @param {string} text
+ */
+export function written(text) {
+  const node = make("div", "text plain", text.trim());
+  waiting.push({ text, node });
+  if (!rendering) {
+    rendering = true;
+    queueMicrotask(renderAll);
+  }
+  return node;
+}
+
+async function renderAll() {
+  while (waiting.length) {
+    const some = newest(), texts = some.map(({ text }) => text);
+    const blocks = takes(texts) ? await blocksOf(texts, false).catch(() => null) : null; // one alone may be too large
+    if (blocks) some.forEach(({ node }, n) => put(node, blocks[n]));
+    follow();
+  }
+  rendering = false;
+}
+
+/** As many as go into one request. */
+function newest() {
+  const some = waiting.splice(-1);
+  let characters = some[0].text.length;
+  while (waiting.length && some.length < AT_ONCE && characters < CHARACTERS) {
+    const next = waiting[waiting.length - 1];
+    if (!takes([...some, next].map(({ text }) => text))) break;
+    some.push(next);
+    waiting.pop();
+    characters += next.text.length;
+  }
+  return some;
+}
+
+/**
+ * @param {HTMLElement} node
+ * @param {Block[]} blocks
+ */
+function put(node, blocks) {
+  const nodes = nodesOf(blocks);
+  levelled(nodes, 1);
+  node.className = "text";
+  node.replaceChildren(...nodes);
+}

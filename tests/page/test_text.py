@@ -1,0 +1,102 @@
+"""Markdown as it is shown: what stands where, what is defined late, what is too large to be rendered."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from brain.routes import page as routes
+from page.chat import Chat
+from page.stage import Stage, staged
+from page.visitor import Visitor
+
+pytestmark = pytest.mark.chromium
+
+BEGINS = """(paragraph) => {
+    const words = document.createRange();
+    words.selectNodeContents(paragraph);
+    return Math.round(words.getBoundingClientRect().left - paragraph.getBoundingClientRect().left);
+}"""
+"""How far from the left the words of a paragraph are."""
+WORDS = [f"w{n}" for n in range(1000)]
+LINES = [f"line {n} of `some` code" for n in range(400)]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """A server that renders only small texts."""
+    monkeypatch.setattr(routes, "MARKDOWN_BYTES", 3000)
+    with staged() as stage:
+        yield stage
+
+
+@pytest.fixture
+def reader(small: Stage, visitor: Visitor) -> Chat:
+    return visitor.opens(small.url)
+
+
+def test_tables_tasks_and_places(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("|name|price|\n|:-:|-:|\n|tea|7|\n\n- [x] boil\n- [ ] drink\n\n[here](https://example.org/tea)\n")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.get_by_role("cell", name="7", exact=True)).to_have_css("text-align", "right")
+    expect(answer.get_by_role("cell", name="tea", exact=True)).to_have_css("text-align", "center")
+    boxes = answer.get_by_role("checkbox", name="Done", exact=True)
+    expect(boxes.first).to_be_checked()
+    expect(boxes.last).not_to_be_checked()
+    expect(answer.get_by_role("listitem").first).to_have_css("list-style-type", "none")
+    chat.reload()
+    expect(boxes).to_have_count(2)
+
+
+def test_right_to_left_is_read_from_the_right(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("שלום עולם\n\nHello world\n")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.get_by_role("paragraph")).to_have_count(2)
+    begins = [one.evaluate(BEGINS) for one in answer.get_by_role("paragraph").all()]
+    assert begins[0] > 200
+    assert begins[1] == 0
+
+
+def test_a_link_is_made_when_its_address_comes_behind_it(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("See [the page][1].\n\nMore.\n\n")
+    expect(answer).to_contain_text("More.")
+    expect(answer.get_by_role("link")).to_have_count(0)
+    stage.model.says("[1]: https://example.org/tea\n")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.get_by_role("link", name="the page", exact=True)).to_have_attribute("href", "https://example.org/tea")
+    expect(answer.get_by_role("paragraph")).to_have_count(2)
+
+
+def test_a_paragraph_that_is_too_large_to_be_rendered_is_whole(reader: Chat, small: Stage) -> None:
+    answer = reader.ask()
+    for start in range(0, len(WORDS), 100):
+        small.model.says(" ".join(WORDS[start : start + 100]) + " ")
+        expect(answer).to_contain_text(WORDS[start + 99])
+    small.model.says("\n\nThen **bold**.\n")
+    small.model.ends()
+    reader.is_idle()
+    expect(answer.get_by_role("strong")).to_have_text("bold")
+    assert " ".join(answer.inner_text().split()).startswith(" ".join([*WORDS, "Then bold."]))
+    reader.reload()
+    expect(answer).to_contain_text("w999")
+    assert " ".join(answer.inner_text().split()).startswith(" ".join([*WORDS, "Then **bold**."]))
+
+
+def test_code_that_is_too_large_to_be_rendered_is_whole(reader: Chat, small: Stage) -> None:
+    answer = reader.ask()
+    small.model.says("Code:\n\n```\n")
+    for start in range(0, len(LINES), 40):
+        small.model.says("\n".join(LINES[start : start + 40]) + "\n")
+        expect(answer).to_contain_text(LINES[start + 39])
+    small.model.says("``", "`\n\nThen **bold**.\n")
+    small.model.ends()
+    reader.is_idle()
+    expect(answer.get_by_role("strong")).to_have_text("bold")
+    assert answer.locator("pre").all_inner_texts() == ["\n".join(LINES)]
+    assert "`" not in answer.inner_text().replace("`some`", "")
