@@ -222,7 +222,7 @@ def test_an_answer_takes_the_place_of_others(path: Path | None, named: str) -> N
         record = await store.begin("ada", "c", asked("Again", 4), [file(b"y")], replaces=named)
         assert ([exchange.said for exchange in record.exchanges], record.count) == (["Question 1"], 1)
         assert ([one.id for one in record.attachments], [one.id for one in record.files]) == ([1], [4])
-        assert len(await said(store, "ada", "c")) == 4
+        assert [one[0] for one in await said(store, "ada", "c")] == ["Question 1", "Again"]
         await store.end(record, answered("Better", 4))
         assert await said(store, "ada", "c") == [
             ("Question 1", "Answer 1", "complete"),
@@ -252,6 +252,23 @@ def test_who_replaces_without_a_word_replaces_nothing(path: Path | None) -> None
         assert [heading.id for heading in await store.conversations("ada")] == ["c"]
 
     run(path, test)
+
+
+def test_of_a_question_that_fails_again_and_again_the_last_attempt_is_there(path: Path | None) -> None:
+    clock = Clock()
+
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "c", "One", "1", number=1)
+        await turn(store, "ada", "c", "Two", [], number=2, outcome="model_failed")
+        await turn(store, "ada", "c", "Two", [], number=3, outcome="model_failed", replaces="a2", files=[file(b"x")])
+        assert await said(store, "ada", "c") == [("One", "1", "complete"), ("Two", "", "model_failed")]
+        await store.begin("ada", "c", asked("Two", 4), (), replaces="a3")
+        store._leased.clear()
+        clock.now += 20  # it was interrupted
+        await turn(store, "ada", "c", "Two", "2", number=5, replaces="q4")
+        assert await said(store, "ada", "c") == [("One", "1", "complete"), ("Two", "2", "complete")]
+
+    run(path, test, clock)
 
 
 def test_the_first_question_gives_the_title_also_when_it_is_replaced(path: Path | None) -> None:

@@ -71,11 +71,16 @@ class Model:
             del self.talks[key]
 
     def seen(self, key: tuple[str, str]) -> list[tuple[str, str, str, list[int]]]:
-        talk = self.talks.get(key, Talk())
-        lapsed = [one.until is not None and one.until <= self.clock.now for one in talk.ones]
+        ones = self.talks.get(key, Talk()).ones
+        lapsed = [one.until is not None and one.until <= self.clock.now for one in ones]
+        running = [one for one in ones if one.until is not None and one.until > self.clock.now]
+        hidden = [
+            other for one in running for other in ones if (one.replaces or one.number) <= other.number < one.number
+        ]
         return [
             (f"word{one.number}", one.answer, "interrupted" if late else one.outcome, one.files)
-            for one, late in zip(talk.ones, lapsed, strict=True)
+            for one, late in zip(ones, lapsed, strict=True)
+            if one not in hidden
         ]
 
 
@@ -99,6 +104,8 @@ async def begin(store: SQLite, model: Model, rng: random.Random, key: tuple[str,
     record = await store.begin(*key, question, files, replaces=named, recent=4)
     model.lapse(talk)
     model.talks[key] = talk
+    first = (talk.ones[place].replaces or talk.ones[place].number) if named else None
+    place = len([one for one in talk.ones if first is None or one.number < first])
     told = [one for one in talk.ones[:place] if one.told]
     assert [exchange.said for exchange in record.exchanges] == [f"word{one.number}" for one in told[-4:]]
     assert record.count == len(told)
@@ -108,7 +115,7 @@ async def begin(store: SQLite, model: Model, rng: random.Random, key: tuple[str,
     new = One(
         number,
         [one.id for one in record.files],
-        talk.ones[place].number if named else None,
+        first,
         model.clock.now + LEASE_SECONDS,
     )
     talk.ones.append(new)
@@ -123,11 +130,11 @@ async def end(store: SQLite, model: Model, rng: random.Random) -> None:
     talk = model.talks.get(key)
     if talk is None or one not in talk.ones:
         return  # it was deleted, or replaced, after its time
-    if one.replaces is not None and not answer:
+    gone = [other for other in talk.ones if one.replaces and one.replaces <= other.number < one.number]
+    if any(other.told for other in gone) and not answer:
         model.remove(key, one)
     else:
-        if one.replaces is not None:
-            talk.ones = [other for other in talk.ones if not one.replaces <= other.number < one.number]
+        talk.ones = [other for other in talk.ones if other not in gone]
         one.answer, one.outcome, one.until, one.replaces = answer, outcome, None, None
 
 
@@ -166,7 +173,7 @@ async def compare(store: SQLite, model: Model, keys: Sequence[tuple[str, str]]) 
             assert opened.heading.title == (talk.title or f"word{talk.ones[0].number}")
             assert opened.heading.messages == sum(1 + bool(one.answer) for one in talk.ones)
             assert opened.heading.running == any(one.until and one.until > model.clock.now for one in talk.ones)
-            assert [one.id for one in opened.files] == sorted(n for one in talk.ones for n in one.files)
+            assert [one.id for one in opened.files] == sorted(n for *_, files in found for n in files)
     for user in {key[0] for key in keys}:
         there = sorted(name for owner, name in model.talks if owner == user)
         assert sorted(heading.id for heading in await store.conversations(user)) == there

@@ -16,6 +16,12 @@ PAGE_BYTES = 4 * 1024 * 1024
 """About how much of a conversation is read at once; its exchanges are whole."""
 SOURCES: Sequence[Source] = ("chat", "voice", "api")
 
+_SHOWN = (
+    "AND NOT EXISTS (SELECT 1 FROM exchange r WHERE r.conversation = exchange.conversation AND r.outcome = '' "
+    "AND r.until > ? AND exchange.key >= r.replaces AND exchange.key < r.key)"
+)
+"""Those that a turn is to replace are not, while it runs."""
+
 _HEADING = "c.key, c.id, c.title, c.created, c.updated, c.messages"
 
 
@@ -69,14 +75,16 @@ def opened(
     newest, size = _page(db, first, end, limit, now)
     seen = list(rows.readable(_seen, reversed(newest)))
     oldest = newest[-1][0] if newest else first
-    more = db.execute("SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? LIMIT 1", (first, oldest - 1)).fetchone()
+    query = f"SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? {_SHOWN} LIMIT 1"
+    more = db.execute(query, (first, oldest - 1, now)).fetchone()
     files = db.execute(
-        "SELECT id, name, type, size FROM file WHERE exchange BETWEEN ? AND ? ORDER BY id", (oldest, end)
+        "SELECT exchange, id, name, type, size FROM file WHERE exchange BETWEEN ? AND ? ORDER BY id", (oldest, end)
     ).fetchall()
+    keys = {key for key, *_ in newest}
     return History(
         _heading(db, (*row, 0), now, ()),
         seen,
-        [File(*file) for file in files],
+        [File(*file) for key, *file in files if key in keys],
         newest[-1][rows.QUESTION_ID] if more else None,
         size,
     )
@@ -87,8 +95,8 @@ def _page(db: sqlite3.Connection, first: int, end: int, limit: int, now: int) ->
     taken = " + ".join(f"length(CAST({column} AS BLOB))" for column in ("said", "question", "parts"))
     found = db.execute(
         f"SELECT {taken}, {rows.EXCHANGE}, outcome = '' AND until <= ? FROM exchange WHERE key BETWEEN ? AND ? "
-        "ORDER BY key DESC LIMIT ?",
-        (now, first, end, limit),
+        f"{_SHOWN} ORDER BY key DESC LIMIT ?",
+        (now, first, end, now, limit),
     )
     newest, size = list[Any](), 0
     for length, *row in found:

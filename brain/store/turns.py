@@ -62,9 +62,9 @@ def begin(
         BadRequest: `busy`, `not_found` (what is to be replaced), `too_large`, or naming a file to be taken along.
     """
     conversation = _leased(db, user, conversation_id, lease)
-    replaced = None if replaces is None else _named(db, conversation, replaces)
+    named, replaced = (None, None) if replaces is None else _named(db, conversation, replaces)
     is_first = not exchanges.has_any(db, conversation)
-    files = [*(_taken_along(db, replaced, one) for one in taken_along), *files]
+    files = [*(_taken_along(db, named, one) for one in taken_along), *files]
     attached = renumbered(tuple(files), after=0 if is_first else _last_file(db, conversation))
     key = _file_question(db, conversation, question, attached, replaced, lease)
     if is_first:
@@ -104,7 +104,7 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
     if row is None:
         return
     conversation, replaced = row
-    if replaced is not None and not exchange.parts:
+    if replaced is not None and not exchange.parts and _told_between(db, conversation, replaced, key):
         exchanges.remove(db, key)
         return
     if replaced is not None:
@@ -181,15 +181,22 @@ def _leased(db: sqlite3.Connection, user: str, conversation_id: str, lease: Leas
     return int(row[0])
 
 
-def _named(db: sqlite3.Connection, conversation: int, message_id: str) -> int:
-    """The exchange that a message belongs to."""
+def _named(db: sqlite3.Connection, conversation: int, message_id: str) -> tuple[int, int]:
+    """The exchange that a message belongs to, and the first that goes with it: what it was to replace itself, and did
+    not."""
     for column in ("answer_id", "question_id"):
-        query = f"SELECT key FROM exchange WHERE conversation = ? AND {column} = ?"
+        query = f"SELECT key, coalesce(replaces, key) FROM exchange WHERE conversation = ? AND {column} = ?"
         row = db.execute(query, (conversation, message_id)).fetchone() if message_id else None
         if row is not None:
-            return int(row[0])
+            return int(row[0]), int(row[1])
     message = "This conversation has no message of this id; an answer's is the message_id of its done event."
     raise BadRequest(message, "replace_from", code="not_found", status=404)
+
+
+def _told_between(db: sqlite3.Connection, conversation: int, first: int, end: int) -> bool:
+    """Whether there is an answer to lose: of what failed without one, the newest attempt is enough."""
+    query = "SELECT 1 FROM exchange WHERE conversation = ? AND told = 1 AND key >= ? AND key < ? LIMIT 1"
+    return db.execute(query, (conversation, first, end)).fetchone() is not None
 
 
 def _taken_along(db: sqlite3.Connection, exchange: int | None, wanted: TakenAlong) -> Attachment:
