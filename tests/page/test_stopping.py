@@ -99,6 +99,47 @@ def test_retry_takes_the_place_of_the_answer(chat: Chat, stage: Stage) -> None:
     expect(chat.questions).to_have_count(1)
 
 
+def test_what_fails_again_and_again_is_asked_once(chat: Chat, stage: Stage) -> None:
+    chat.ask("once")
+    for _ in range(2):
+        stage.model.fails()
+        chat.is_idle()
+        chat.retry()
+    chat.reload()
+    expect(chat.questions).to_have_count(1)
+    stage.model.fails()
+    chat.is_idle()
+    chat.reload()
+    expect(chat.questions).to_have_count(1)
+    chat.retry()
+    stage.model.says("all of it")
+    stage.model.ends()
+    expect(chat.answer).to_contain_text("all of it")
+    chat.is_idle()
+    expect(chat.questions).to_have_count(1)
+
+
+def test_an_answer_stays_when_another_one_fails(chat: Chat, stage: Stage) -> None:
+    chat.ask("once")
+    stage.model.says("all of it")
+    stage.model.ends()
+    chat.is_idle()
+    chat.question.get_by_role("button", name="Edit", exact=True).click()
+    chat.ask("twice")
+    expect(chat.answer).not_to_contain_text("all of it")
+    stage.model.fails()
+    expect(chat.answer).to_contain_text("all of it")
+    expect(chat.question).to_contain_text("once")
+    expect(chat.alert.filter(has_text="Something went wrong")).to_be_visible()
+    expect(chat.box).to_have_value("twice")
+    chat.box.press("Enter")
+    stage.model.says("more of it")
+    stage.model.ends()
+    expect(chat.answer).to_contain_text("more of it")
+    chat.is_idle()
+    expect(chat.questions).to_have_count(1)
+
+
 def test_a_message_that_is_refused_says_why_and_is_not_lost(chat: Chat, stage: Stage, visitor: Visitor) -> None:
     visitor.expects("409")
     chat.ask()

@@ -24,6 +24,7 @@ export class Answer {
   /** @type {string | null} */
   id = null;
   over = false;
+  problem = ""; // how it failed, if so
   /** @type {string[]} */
   #said = [];
   /** @type {Map<string, Card>} */
@@ -208,6 +209,7 @@ export class Answer {
    * @param {boolean} again whether asking again may help
    */
   fail(text, again) {
+    this.problem = text;
     const line = make("div", "error", make("p", "", text));
     line.setAttribute("role", "alert");
     if (again) line.append(button(t("retry"), this.#hands.retry, { icon: "retry", text: true }));

@@ -1,6 +1,7 @@
 // Ground: what is sent to begin a turn.
 
 import { chosen } from "./choices.js";
+import { pause } from "./pause.js";
 import { Refused, Unreachable, request } from "./server.js";
 
 /** @typedef {import("./types.js").Attached} Attached */
@@ -74,19 +75,4 @@ export async function begin(body, signal, again) {
       await pause(AGAIN[attempt], signal);
     }
   }
-}
-
-/**
- * @param {number} ms
- * @param {AbortSignal} signal
- * @returns {Promise<void>}
- */
-function pause(ms, signal) {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    });
-  });
 }

@@ -5,10 +5,11 @@ import { begin, bodyOf, keyOf } from "./asking.js";
 import { button, make } from "./dom.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain } from "./exchanges.js";
-import { entitle, warn } from "./heading.js";
-import { log, startReading, toEnd } from "./reading.js";
-import { Refused, request, told } from "./server.js";
-import { pairs, stored } from "./stored.js";
+import { warn } from "./heading.js";
+import { Place } from "./place.js";
+import { startReading, toEnd } from "./reading.js";
+import { Refused, told } from "./server.js";
+import { pairs, settled, stored } from "./stored.js";
 import { others } from "./tabs.js";
 import { t } from "./texts.js";
 import { Turn } from "./turn.js";
@@ -16,19 +17,12 @@ import { Turn } from "./turn.js";
 /**
  * @typedef {import("./types.js").Attached} Attached
  * @typedef {import("./exchanges.js").Exchange} Exchange
- * @typedef {"idle" | "sending" | "writing" | "stopping"} State
  */
 
 const PAIRS = 100; // questions with their answers that are opened at once
-const WATCH = 2000; // ms between two looks at an answer that can only be read when it is whole
 const SLOW = 300; // ms until it is said that something takes time
 
-class Conversation extends EventTarget {
-  /** @type {State} */
-  state = "idle";
-  /** @type {string | null} */
-  id = null;
-  title = "";
+class Conversation extends Place {
   #exchanges = new Exchanges({
     retry: () => this.retry(),
     edit: (exchange) => this.#edit(exchange),
@@ -53,7 +47,7 @@ class Conversation extends EventTarget {
     await this.#opening;
     const sent = this.state === "idle" && this.id === id
       && await this.#ask(message, files, replaces, this.#exchanges.placeOf(replaces));
-    if (!sent) this.#tell("compose", { message, files, replaces });
+    if (!sent) this.tell("compose", { message, files, replaces });
   }
 
   /** Asks the last question again. */
@@ -68,10 +62,10 @@ class Conversation extends EventTarget {
   async stop() {
     if (this.state === "sending") this.#sending.abort();
     if (this.state !== "writing" || !this.#turn) return;
-    this.#become("stopping");
+    this.become("stopping");
     const problem = await this.#turn.stop();
     if (problem) complain(problem);
-    if (problem && this.#turn) this.#become("writing");
+    if (problem && this.#turn) this.become("writing");
   }
 
   /**
@@ -90,7 +84,7 @@ class Conversation extends EventTarget {
     this.#leave();
     if (location.hash) history.pushState(null, "", location.pathname + location.search);
     this.#exchanges.empty(this.#emptyState());
-    this.#name(null, "");
+    this.call(null, "");
   }
 
   /**
@@ -124,7 +118,7 @@ class Conversation extends EventTarget {
    * @param {string} name
    */
   renamed(id, name) {
-    if (id === this.id) this.#name(id, name);
+    if (id === this.id) this.call(id, name);
   }
 
   /** Looks whether it went on elsewhere: in another tab, on another machine, while this one slept. */
@@ -152,12 +146,12 @@ class Conversation extends EventTarget {
   async #ask(message, files, replaces, place) {
     const left = this.#leaving.signal, { signal } = (this.#sending = new AbortController());
     const gone = this.#exchanges.cut(place), exchange = this.#exchanges.ask(message, files);
-    this.#become("sending");
+    this.become("sending");
     const asked = { message, files, conversation: this.id, replaces };
     try {
       const begun = await begin(bodyOf({ ...asked, key: keyOf(asked) }), signal, () => warn(t("sendsAgain")));
-      if (!left.aborted) this.#begun(exchange, begun);
-      this.#tell("changed");
+      if (!left.aborted) this.#begun(exchange, begun, gone);
+      this.tell("changed");
       return true;
     } catch (error) {
       const problem = signal.aborted ? "" : told(error);
@@ -174,13 +168,14 @@ class Conversation extends EventTarget {
   /**
    * @param {Exchange} exchange
    * @param {{ turn_id: string, conversation_id: string }} begun
+   * @param {Exchange[]} gone
    */
-  #begun(exchange, { turn_id, conversation_id }) {
+  #begun(exchange, { turn_id, conversation_id }, gone) {
     if (this.id !== conversation_id) {
       history.replaceState(null, "", addressOf(conversation_id));
-      this.#name(conversation_id, exchange.question.text.trim().split("\n")[0].slice(0, 80));
+      this.call(conversation_id, exchange.question.text.trim().split("\n")[0].slice(0, 80));
     }
-    this.#follow(turn_id, exchange);
+    this.#follow(turn_id, exchange, gone);
   }
 
   /** @param {Exchange[]} gone */
@@ -188,7 +183,7 @@ class Conversation extends EventTarget {
     this.#exchanges.cut(this.#exchanges.lastPlace);
     this.#exchanges.putBack(gone);
     if (!this.#exchanges.last) this.#exchanges.empty(this.#emptyState());
-    this.#become("idle");
+    this.become("idle");
     toEnd();
   }
 
@@ -199,31 +194,51 @@ class Conversation extends EventTarget {
   /** @param {Exchange} exchange */
   #edit(exchange) {
     const { text, files } = exchange.question;
-    if (this.state === "idle") this.#tell("compose", { message: text, files, replaces: idOf(exchange) });
+    if (this.state === "idle") this.tell("compose", { message: text, files, replaces: idOf(exchange) });
   }
 
   /**
    * @param {string} id
    * @param {Exchange} exchange
+   * @param {Exchange[]} [gone] those that it takes the place of when it has an answer
    */
-  #follow(id, exchange) {
+  #follow(id, exchange, gone = []) {
     const turn = this.#turn = new Turn(id, exchange.answer, {
-      ended: () => this.#ended(turn, exchange),
+      ended: () => this.#ended(turn, exchange, gone),
       lost: (lost) => warn(lost ? t("lost") : ""),
       gone: () => this.#gone(turn, exchange),
     });
-    this.#become("writing");
+    this.become("writing");
   }
 
   /**
    * @param {Turn} turn
    * @param {Exchange} exchange
+   * @param {Exchange[]} gone
    */
-  async #ended(turn, { answer }) {
+  async #ended(turn, exchange, gone) {
+    const { signal } = this.#leaving, { answer } = exchange;
     this.#turn = null;
-    this.#become("idle");
     answer.id ??= await turn.message();
-    this.#tell("changed");
+    if (gone.length && answer.problem) await this.#lookBack(exchange, gone, signal);
+    if (signal.aborted) return;
+    this.become("idle");
+    this.tell("changed");
+  }
+
+  /**
+   * Of what failed without an answer nothing is kept where there was one before: that is still there.
+   * @param {Exchange} exchange
+   * @param {Exchange[]} gone
+   * @param {AbortSignal} signal
+   */
+  async #lookBack({ question, answer }, gone, signal) {
+    const found = await stored(this.id ?? "", "limit=1", signal).catch(() => null);
+    if (!found || signal.aborted || pairs(found).at(-1)?.answer.id === answer.id) return;
+    this.#takeBack(gone);
+    complain(answer.problem);
+    const { text, files } = question;
+    if (text !== gone[0].question.text) this.tell("compose", { message: text, files, replaces: idOf(gone[0]) });
   }
 
   /**
@@ -242,7 +257,7 @@ class Conversation extends EventTarget {
       this.#leave();
       this.#show(found);
     }
-    this.#tell("changed");
+    this.tell("changed");
   }
 
   /**
@@ -253,7 +268,7 @@ class Conversation extends EventTarget {
   #keepCut({ answer }, kept) {
     this.#turn = null;
     warn("");
-    this.#become("idle");
+    this.become("idle");
     answer.id = kept?.id ?? null;
     answer.fail(t(kept ? "interrupted" : "cut"), true);
   }
@@ -261,7 +276,7 @@ class Conversation extends EventTarget {
   /** @param {any} found */
   #show(found) {
     this.#exchanges.show(found, this.#canJoin(found));
-    this.#name(found.id, found.title);
+    this.call(found.id, found.title);
     this.#join(found);
   }
 
@@ -274,19 +289,7 @@ class Conversation extends EventTarget {
   #join(found) {
     const { last } = this.#exchanges;
     if (last && this.#canJoin(found)) this.#follow(found.turn_id, last);
-    else if (found.running) this.#lookAgain(found.id);
-  }
-
-  /** Looks from time to time whether an answer that is written elsewhere is whole. @param {string} id */
-  #lookAgain(id) {
-    const { signal } = this.#leaving;
-    const timer = setTimeout(async () => {
-      const found = await stored(id, "limit=1", signal).catch(() => null);
-      if (signal.aborted) return;
-      if (found && !found.running) this.open(id);
-      else this.#lookAgain(id);
-    }, WATCH);
-    signal.addEventListener("abort", () => clearTimeout(timer));
+    else if (found.running) settled(found.id, this.#leaving.signal).then(() => this.open(found.id), () => {});
   }
 
   /**
@@ -296,7 +299,7 @@ class Conversation extends EventTarget {
   #notOpened(id, error) {
     this.#exchanges.empty();
     if (error instanceof Refused && error.status === 404) {
-      this.#name(null, "");
+      this.call(null, "");
       complain(t("noConversation"), button(t("fresh"), () => this.fresh()));
     } else complain(told(error), button(t("retry"), () => this.open(id), { icon: "retry", text: true }));
   }
@@ -308,36 +311,8 @@ class Conversation extends EventTarget {
     this.#turn?.leave();
     this.#turn = null;
     warn("");
-    this.#become("idle");
+    this.become("idle");
     return this.#leaving.signal;
-  }
-
-  /**
-   * @param {string | null} id
-   * @param {string} name
-   */
-  #name(id, name) {
-    const other = id !== this.id || name !== this.title;
-    this.id = id;
-    this.title = name;
-    entitle(name);
-    if (other || !id) this.#tell("opened", { id, title: name });
-  }
-
-  /** @param {State} state */
-  #become(state) {
-    if (state === this.state) return;
-    this.state = state;
-    log.setAttribute("aria-busy", String(state !== "idle"));
-    this.#tell("state");
-  }
-
-  /**
-   * @param {"state" | "opened" | "changed" | "compose"} name
-   * @param {unknown} [detail]
-   */
-  #tell(name, detail) {
-    this.dispatchEvent(new CustomEvent(name, { detail }));
   }
 }
 

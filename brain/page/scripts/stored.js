@@ -1,6 +1,9 @@
 // Ground: a conversation as the server keeps it, in the shapes that the page shows.
 
+import { pause } from "./pause.js";
 import { request } from "./server.js";
+
+const WATCH = 2000; // ms between two looks at what is written elsewhere
 
 /**
  * @typedef {import("./types.js").Attached} Attached
@@ -22,6 +25,19 @@ function exactly(json) {
   return parse(json, (/** @type {string} */ _, /** @type {any} */ value, /** @type {{ source?: string }} */ at) => {
     return typeof value === "number" && rawJSON && at.source !== String(value) ? rawJSON(at.source) : value;
   });
+}
+
+/**
+ * Waits until nothing is written in it any more, where that can only be read when it is whole.
+ * @param {string} id
+ * @param {AbortSignal} signal
+ */
+export async function settled(id, signal) {
+  for (;;) {
+    await pause(WATCH, signal);
+    const found = await stored(id, "limit=1", signal).catch(() => null);
+    if (found && !found.running) return;
+  }
 }
 
 /**

@@ -1,0 +1,43 @@
+// Room: which conversation is open and what happens in it, as all other rooms are told.
+
+import { entitle } from "./heading.js";
+import { log } from "./reading.js";
+
+/** @typedef {"idle" | "sending" | "writing" | "stopping"} State */
+
+/** A conversation, or a new one. */
+export class Place extends EventTarget {
+  /** @type {State} */
+  state = "idle";
+  /** @type {string | null} */
+  id = null;
+  title = "";
+
+  /**
+   * @param {string | null} id
+   * @param {string} name
+   */
+  call(id, name) {
+    const other = id !== this.id || name !== this.title;
+    this.id = id;
+    this.title = name;
+    entitle(name);
+    if (other || !id) this.tell("opened", { id, title: name });
+  }
+
+  /** @param {State} state */
+  become(state) {
+    if (state === this.state) return;
+    this.state = state;
+    log.setAttribute("aria-busy", String(state !== "idle"));
+    this.tell("state");
+  }
+
+  /**
+   * @param {"state" | "opened" | "changed" | "compose"} name
+   * @param {unknown} [detail]
+   */
+  tell(name, detail) {
+    this.dispatchEvent(new CustomEvent(name, { detail }));
+  }
+}
