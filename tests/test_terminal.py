@@ -140,7 +140,7 @@ def test_whatever_is_no_yes_is_a_no(folder: Path, said: str) -> None:
         one.types(said)
         code, out, rest = one.end()
         assert (code, out) == (0, "I did not.\n")
-        assert "✗ deletes: declined: a person was asked to approve it and did not" in rest
+        assert "✗ deletes: declined: you did not approve it\033[0m\n" in rest
         assert deleted(folder) == []
 
 
@@ -251,4 +251,4 @@ def test_a_program_gets_the_text_as_it_is() -> None:
     screen = Plain(answer, aside)
     screen.show(Token("one\x1b[2J\r\n"))
     screen.show(Done("cancelled", "m1", "one", 0, 1, 1, 1))
-    assert (answer.getvalue(), aside.getvalue()) == ("one\x1b[2J\r\n", "(ended: cancelled)\n")
+    assert (answer.getvalue(), aside.getvalue()) == ("one\x1b[2J\r\n", "Stopped.\n")

@@ -39,6 +39,12 @@ async def fails(why: str = "Which one? home, work") -> str:
     raise Refused(why)
 
 
+@specialist(timeout=0.2)
+async def sleeps() -> str:
+    """Sleeps."""
+    await asyncio.sleep(60)
+
+
 def told(params) -> str:
     return f"Delete {params.get('name')}.\\nFor \x1b[2Jever."
 
@@ -176,7 +182,7 @@ def test_a_call_is_a_line_with_its_time_and_how_far_it_is(folder: Path, columns:
     assert len(call) <= columns
     assert seen.startswith("I count.\n\n✓ counts")
     sources = " ".join(seen.partition("Sources\n")[2].split())
-    assert sources == "[1] Numbers [2J · https://example.org/numbers (counts)"
+    assert sources == "1. Numbers [2J · https://example.org/numbers"
 
 
 @WIDTHS
@@ -184,8 +190,18 @@ def test_a_call_that_fails_says_why(folder: Path, columns: int) -> None:
     with asked(folder, [CALL % ("fails", "{}") + CALL % ("nobody", "{}")], ["So."], columns=columns) as terminal:
         seen = " ".join(ended(terminal).split())
     assert re.search(r"✗ fails \d+ ms refused: Which one\? home, work", seen)
-    assert re.search(r"✗ nobody \d+ ms unknown: there is no specialist of that name; there are: calendar,", seen)
+    assert re.search(r"✗ nobody \d+ ms unknown: there is no specialist of this name (So|✗)", seen)
     assert seen.endswith("So.")
+
+
+@pytest.mark.parametrize("plain", [[], ["--plain"]], ids=["live", "plain"])
+def test_what_a_model_is_told_to_do_is_not_said_to_a_person(folder: Path, plain: list[str]) -> None:
+    wrong, late = CALL % ("counts", '{"to": "x"}'), CALL % ("sleeps", "{}")
+    with asked(folder, [wrong + late], ["So."], arguments=plain) as terminal:
+        seen = ended(terminal)
+    assert re.search(r"✗ sleeps.* timeout: it took longer than 0\.\d s\n", seen)
+    told = r"✗ counts.* invalid_params: the model asked with wrong parameters\n  .*to.*; correct the parameters"
+    assert re.search(told, seen), "here the reason says more, and stands below"
 
 
 def test_calls_that_run_side_by_side_are_seen_together(folder: Path) -> None:
@@ -232,7 +248,7 @@ def test_an_answer_that_fails_says_so_and_keeps_what_was_written(folder: Path) -
 
 def test_how_it_ended_is_said_when_it_did_not_end_by_itself(folder: Path) -> None:
     with asked(folder, for_ever("So. "), env={"BRAIN_TURN_SECONDS": "1"}) as terminal:
-        assert ended(terminal).endswith("\n\n(ended: deadline)")
+        assert ended(terminal).endswith("\n\nIt ends here because its time was over.")
 
 
 # Ctrl-C
@@ -250,7 +266,7 @@ def test_ctrl_c_while_a_specialist_runs(folder: Path) -> None:
     with asked(folder, [f"I count. {CALL % ('counts', '{}')}"]) as terminal:
         terminal.sees("at 1")
         terminal.interrupt()
-        assert ended(terminal, 130) == "I count."
+        assert ended(terminal, 130) == "I count.\n\nStopped."
         assert terminal.echoes()
 
 
@@ -258,14 +274,14 @@ def test_ctrl_c_before_anything_is_written(folder: Path) -> None:
     with asked(folder, {"chunks": ["late"], "delay_ms": 60_000}) as terminal:
         terminal.until(lambda screen: re.match(r"\S 1 s", screen.text) is not None)
         terminal.interrupt()
-        assert ended(terminal, 130) == ""
+        assert ended(terminal, 130) == "Stopped."
 
 
 def test_ctrl_c_while_it_thinks(folder: Path) -> None:
     with asked(folder, for_ever("<think>")) as terminal:
         terminal.sees("thinking …")
         terminal.interrupt()
-        assert re.fullmatch(r"\(thought for \d+\.\d s\)", ended(terminal, 130))
+        assert re.fullmatch(r"\(thought for \d+\.\d s\)\n\nStopped\.", ended(terminal, 130))
 
 
 def test_ctrl_c_while_a_person_is_asked(folder: Path) -> None:
@@ -305,7 +321,7 @@ def test_a_no_is_a_no(folder: Path) -> None:
         terminal.sees("Approve? [y/N]")
         terminal.types("\n")
         seen = ended(terminal)
-    assert "declined: a person was asked" in seen
+    assert re.search(r"✗ deletes \d+ ms declined: you did not approve it\n\nI did not\.", seen)
     assert not (folder / "deleted.txt").exists()
 
 

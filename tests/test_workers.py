@@ -236,7 +236,7 @@ def test_the_documented_proxy_sends_a_user_to_the_same_server_and_holds_nothing_
             answer = post(url, json={"message": "who?"}, headers={"authorization": f"Bearer {user}"})
             told = [event.data["text"] for event in answer.events if event.name == "specialist_result"]
             seen[user].add(told[0].split()[0])
-        as_browser = {"authorization": "Bearer user1", "origin": url}  # with the proxy's port, which is none of the usual
+        as_browser = {"authorization": "Bearer user1", "origin": url}  # with the proxy's port, no usual one
         answer = post(url, json={"message": "hi", "model": slow}, headers=as_browser)
     assert [len(found) for found in seen.values()] == [1] * len(users)
     assert set().union(*seen.values()) == {str(server.process.pid) for server in servers}

@@ -1,6 +1,7 @@
 """Roof: `brain ask`: one turn in the terminal, in a new conversation or in one that goes on."""
 
 import argparse
+import asyncio
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
 from brain.settings import Settings
 from brain.terminal.person import Screen
+from brain.terminal.words import ENDINGS
 from brain.turns import Run
 from brain.unicode import well_formed
 from brain.wire import native
@@ -74,7 +76,12 @@ async def _printed(run: Run, shown_on: Screen, *, as_json: bool, asks_person: bo
             stack.callback(_say_how_to_go_on, shown_on, run.conversation_id)
         keyboard = stack.enter_context(unseen(shown_on))
         tell = _lines(run.id) if as_json else None
-        ended = await shown(run, shown_on, asks_person=asks_person, keyboard=keyboard, tell=tell)
+        try:
+            ended = await shown(run, shown_on, asks_person=asks_person, keyboard=keyboard, tell=tell)
+        except asyncio.CancelledError:  # by Ctrl-C
+            shown_on.say(ENDINGS["cancelled"])
+            shown_on.close()
+            raise
     return FAILED if isinstance(ended, Error) else DONE
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from brain.events import SpecialistError, SpecialistResult
 from brain.terminal.characters import legible
+from brain.terminal.words import why
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 BAR = 20
@@ -48,11 +49,11 @@ def succeeded(event: SpecialistResult) -> Text:
 
 
 def failed(event: SpecialistError) -> Text:
-    """What became of a call that failed, with its reason."""
-    told = f" {event.code}: {legible(event.reason)}"
-    return Text.assemble(
-        ("✗ ", "red"), (legible(event.name), "bold"), (f" {event.ms} ms", "dim"), told, overflow="fold"
-    )
+    """What became of a call that failed, and why; dim below it, what the model was told besides."""
+    words, detail = why(event)
+    line = Text.assemble(("✗ ", "red"), (legible(event.name), "bold"), (f" {event.ms} ms", "dim"), overflow="fold")
+    line.append(f" {event.code}: {legible(words)}")
+    return line.append(f"\n  {legible(detail)}", "dim") if detail else line
 
 
 def _listed(params: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from brain.terminal.calls import FRAMES, Running, failed, succeeded
 from brain.terminal.characters import legible
 from brain.terminal.drawing import BLANK, Drawing, Line
 from brain.terminal.region import Region
+from brain.terminal.words import ENDINGS
 
 FRAME_SECONDS = 0.1
 DRAWN_SECONDS = 0.04
@@ -52,7 +53,7 @@ class Live:
         self._thinking_since: float | None = None
         self._waiting_since: float | None = None
         self._calls: dict[str, Running] = {}
-        self._citations: list[tuple[str, Citation]] = []
+        self._citations: dict[tuple[str, str | None], Citation] = {}
         self._settled: list[Line] = []
         self._kind = ""  # of what was settled last
         self._asked = False
@@ -81,10 +82,10 @@ class Live:
             case SpecialistStart(call_id=call_id, name=name, params=params):
                 self._waiting_since = None
                 self._calls[call_id] = Running(name, params, time.monotonic())
-            case SpecialistResult(call_id=call_id, name=name):
+            case SpecialistResult(call_id=call_id):
                 self._calls.pop(call_id, None)
                 self._settle("call", [self._drawing.one(succeeded(event))])
-                self._citations += [(name, one) for one in event.citations if (name, one) not in self._citations]
+                self._citations |= {(one.title, one.url): one for one in event.citations}
                 self._wait()
             case SpecialistError(call_id=call_id):
                 self._calls.pop(call_id, None)
@@ -100,7 +101,7 @@ class Live:
             case Done(stop_reason=reason):
                 self._waiting_since = None
                 self._cite()
-                self.say("" if reason == "complete" else f"(ended: {reason})")
+                self.say(ENDINGS[reason])
 
     def say(self, text: str, *, dim: bool = True) -> None:
         """Says something besides the answer, on a line of its own."""
@@ -171,7 +172,8 @@ class Live:
         self._thinking_since, self._thought = None, ""
 
     def _cite(self) -> None:
-        lines = [line for name, one in self._citations for line in self._drawing.lines(_cited(name, one))]
+        cited = [_cited(number, one) for number, one in enumerate(self._citations.values(), 1)]
+        lines = [line for one in cited for line in self._drawing.lines(one)]
         self._citations.clear()
         self._settle("sources", [self._drawing.one(Text("Sources", "bold")), *lines] if lines else [])
 
@@ -233,6 +235,6 @@ class Live:
             yield self._drawing.one(Text(frame + (f" {seconds:.0f} s" if seconds >= 1 else ""), "dim"))
 
 
-def _cited(name: str, one: Citation) -> Text:
+def _cited(number: int, one: Citation) -> Text:
     where = f" · {one.url}" if one.url else ""
-    return Text(legible(f"[{one.id}] {one.title}{where} ({name})"), "dim", overflow="fold")
+    return Text(legible(f"{number}. {one.title}{where}"), "dim", overflow="fold")

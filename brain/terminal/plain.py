@@ -17,6 +17,7 @@ from brain.events import (
     Token,
 )
 from brain.terminal.characters import unsteered
+from brain.terminal.words import ENDINGS, why
 
 
 class Plain:
@@ -51,14 +52,15 @@ class Plain:
                 self.say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
             case SpecialistResult(name=name, ms=ms, cached=cached):
                 self.say(f"✓ {name}, {ms} ms" + (", from before" if cached else ""))
-            case SpecialistError(name=name, code=code, reason=reason):
-                self.say(f"✗ {name}: {code}: {reason}")
+            case SpecialistError():
+                words, detail = why(event)
+                self.say(f"✗ {event.name}: {event.code}: {words}" + (f"\n  {detail}" if detail else ""))
             case Notice(text=text):
                 self.say(text)
             case Error(code=code, message=message):
                 self.say(f"Error: {message} ({code})")
             case Done(stop_reason=reason):
-                self.say("" if reason == "complete" else f"(ended: {reason})")
+                self.say(ENDINGS[reason])
 
     def ask(self, text: str, question: str) -> None:
         """Shows a text, and under it a question, which stays the last line until it is answered."""
