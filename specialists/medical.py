@@ -18,6 +18,7 @@ from specialists._medical.catalog import close_to, is_sentence, named, own, sear
 from specialists._medical.inputs import Input
 from specialists._medical.library import installed, library
 from specialists._medical.reading import shown
+from specialists._medical.sentences import said_whole
 from specialists._medical.showing import list_of_inputs, put_in
 
 REASON_LENGTH = 390
@@ -74,16 +75,31 @@ def medical(
     if calculator is None or not calculator.strip():
         if inputs:
             raise Refused("inputs were given, but no calculator; name one, or find one with search")
-        return found_by(search) if search and search.strip() else overview()
-    if is_sentence(calculator) and (found := instead_of_name(calculator)):
+        return worked_out(search) or found_by(search) if search and search.strip() else overview()
+    if is_sentence(calculator) and (found := worked_out(calculator) or instead_of_name(calculator)):
         return found
     chosen = known(calculator)
     if not inputs:
         return described(chosen)
+    return calculated(chosen, inputs)
+
+
+def calculated(chosen: Calculator, inputs: Mapping[str, Any]) -> Result:
+    """The answer of a calculator.
+
+    Raises:
+        Refused: naming what is wrong with the inputs.
+    """
     try:
         return answered(chosen.answer(inputs))
     except Problems as problems:
         raise Refused(refused(chosen, problems)) from problems
+
+
+def worked_out(sentence: str) -> Result | None:
+    """The answer where a sentence says all that the calculator needs which it names."""
+    said = said_whole(sentence, everything())
+    return None if said is None else calculated(*said)
 
 
 def everything() -> tuple[Calculator, ...]:

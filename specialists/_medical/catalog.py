@@ -117,6 +117,11 @@ def _names(one: Calculator) -> list[str]:
     return [*_other_names(one), *_titles(one)]
 
 
+def names_of(one: Calculator) -> list[str]:
+    """All names that it goes by."""
+    return [name for name in (one.name, *_names(one)) if words_of(name)]
+
+
 def search(query: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
     """The calculators that fit a question best, at most eight."""
     words = telling(query)

@@ -819,3 +819,43 @@ def test_a_refusal_is_a_refusal_for_programs_too() -> None:
     with pytest.raises(Refused, match="no calculator is named 'xyzzy'"):
         medical("xyzzy")
     assert isinstance(outcome(medical, {"search": "bmi"}, HERE), Answer)
+
+
+# A sentence that says it all
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Body mass index of 80 kg and 180 cm",
+        "What is the BMI for 180 cm, 80kg?",
+        "calculate the body mass index: weight 80.0 kg, height 1.8 m",
+    ],
+)
+def test_a_sentence_that_says_all_is_calculated(sentence: str) -> None:
+    for params in ({"search": sentence}, {"calculator": sentence}):
+        found = answer(medical, params, HERE).splitlines()
+        assert found[0].startswith("Body mass index: 24.7 kg/m²")
+        assert "weight 80 kg" in line("\n".join(found), "Inputs used: ")
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "body mass index",
+        "body mass index of 80 kg",
+        "body mass index of 80 and 180",
+        "body mass index of 80 kg and 180 cm, 70 kg last year",
+        "body mass index of 80 kg and 180 cm in 2019",
+        "body mass index or body surface area of 80 kg and 180 cm",
+        "80 kg and 180 cm",
+        "body mass index of 80 kg/m² and 180 cm",
+        "anion gap of 140 mmol/L, 104 mmol/L and 24 mmol/L",
+    ],
+)
+def test_of_a_sentence_nothing_is_guessed(sentence: str) -> None:
+    assert "Inputs used" not in answer(medical, {"search": sentence}, HERE)
+
+
+def test_what_cannot_be_in_a_sentence_is_refused() -> None:
+    assert "bmi: " in refusal(medical, {"search": "body mass index of 80 kg and 18000 cm"}, HERE)
