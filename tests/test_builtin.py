@@ -14,6 +14,7 @@ from brain.kept import Conversation
 from brain.messages import Finish, Message
 from brain.models.builtin import Builtin
 from brain.registry import Registry
+from brain.running import BUSY, FAILED
 from brain.scanner import Call, Scanner
 from brain.specialist import Specialist
 from brain.turn import Turn
@@ -293,6 +294,13 @@ def test_an_answer_is_worded_from_the_blocks(started: str, expected: str) -> Non
     assert said("?", started=started) == f"{expected}\n\n{SIGNATURE}"
 
 
+@pytest.mark.parametrize("reason", [*prompts.REASONS.values(), prompts.NOBODY_TO_ASK, FAILED.reason, BUSY.reason])
+def test_what_a_reason_tells_a_model_to_do_is_not_passed_on(reason: str) -> None:
+    told = said("?", started=f"…\n\n[SPECIALIST_ERROR: ocr failed - {reason}]\n\n").partition("\n\n")[0]
+    why, _, advice = reason.partition("; ")
+    assert told == f"ocr could not help: {reason if advice.startswith('there are') else why}."
+
+
 def test_blocks_that_stand_before_the_question_answer_it() -> None:
     expected = f"ocr found:\n\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50\n\n{SIGNATURE}"
     for question in ("What does it say?", "What is the total?", "hello", ""):
@@ -464,7 +472,7 @@ def looker(image_id: int | None = None) -> str:
 
 def played(message: str, *files: Attachment) -> Played:
     registry = Registry()
-    for one in (weather, reader, looker):
+    for one in (weather, reader, looker, medical):
         registry.add(one)
     ask = Ask(message, "me", Limits(), BRACKET, "UTC", attachments=files)
 
@@ -487,6 +495,10 @@ def test_a_turn_asks_and_answers() -> None:
     assert [event.params for event in turn.events if isinstance(event, SpecialistStart)] == [{"city": "Oslo"}]
     assert isinstance(turn.events[-1], Done)
     assert (turn.events[-1].stop_reason, turn.events[-1].calls, turn.events[-1].passes) == ("complete", 1, 2)
+
+
+def test_a_turn_about_two_measures_answers_with_the_value() -> None:
+    assert "medical found:\n\nBody mass index: 24.7 kg/m²" in played("Body mass index of 80 kg and 180 cm").text
 
 
 def test_a_turn_with_an_image_answers_from_what_was_read_without_being_asked() -> None:

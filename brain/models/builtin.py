@@ -37,6 +37,11 @@ _EDGE = re.compile(
 )
 """A line with which a note of Brain begins or ends, or that is one. Whoever writes a message may forge them."""
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
+_ADVICE = re.compile(
+    "; (?:go on|do not ask|ask for less|use it|finish your|tell the user|correct the|write the|make it shorter)"
+    ".{0,200}$"
+)
+"""What a reason tells a model to do; a person needs to know why, and no more."""
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _CAPS = re.compile(r"^- At most (?P<calls>\d+) calls an answer, (?P<each>\d+) of one", re.MULTILINE)
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
@@ -297,7 +302,7 @@ def _worded(blocks: Sequence[_Block]) -> str:
     for block in blocks:
         if block.failed:
             who = "One call" if block.name == "?" else block.name
-            sentences.append(f"{who} could not help: {block.text.rstrip('.')}.")
+            sentences.append(f"{who} could not help: {_ADVICE.sub('', block.text).rstrip('.')}.")
         else:
             sentences.append(f"{block.name} found:\n\n{_quoted(block.text)}")
     return "\n\n".join(sentences) or "The specialists found nothing."
