@@ -73,10 +73,10 @@ READ = r"""- article "Brain":
             - /url: https://example.org/bern
           - text: example.org
         - listitem: A book
-      - paragraph: Parameters
-      - text: "{ \"title\": \"Bern\" }"
       - paragraph: Result
       - text: two spaces kept
+      - paragraph: Parameters
+      - text: "{ \"title\": \"Bern\" }"
   - paragraph: Done.
   - text: player · SO MANY · about SO MANY tokens
   - button "Copy"

@@ -60,7 +60,10 @@ def test_two_calls_at_once_have_two_cards_in_the_order_of_the_requests(chat: Cha
 def test_an_error_is_said_plainly(chat: Chat, stage: Stage) -> None:
     answer = chat.ask()
     stage.model.says(request("breaks"), " x")
-    expect(chat.call("breaks")).to_contain_text("breaks could not be run:")
+    expect(chat.call("breaks")).to_contain_text("breaks could not be run: something went wrong in it")
+    expect(chat.call("breaks").get_by_text("other parameters")).to_be_hidden()
+    chat.unfold("breaks")
+    expect(chat.call("breaks")).to_contain_text("What the model was toldit ran into an error of its own;")
     stage.model.says("It failed.")
     stage.model.ends()
     chat.is_idle()
@@ -70,19 +73,21 @@ def test_an_error_is_said_plainly(chat: Chat, stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("marker", "name", "reason"),
     [
-        ("SPECIALIST_REQUEST[nobody]", "nobody", "there is no specialist of that name"),
-        (request("wiki", name=1), "wiki", "title"),
-        (request("moon"), "moon", "it needs a moon"),
+        ("SPECIALIST_REQUEST[nobody]", "nobody", "there is no specialist of this name"),
+        (request("wiki", name=1), "wiki", "the model asked with wrong parameters"),
+        (request("moon"), "moon", "it cannot be asked now"),
     ],
     ids=["unknown", "wrong parameters", "unavailable"],
 )
 def test_what_never_ran_says_why(chat: Chat, stage: Stage, marker: str, name: str, reason: str) -> None:
     chat.ask()
     stage.model.says(marker, " x")
-    expect(chat.call(name)).to_contain_text(f"{name} could not be run:")
-    expect(chat.call(name)).to_contain_text(reason)
+    told = chat.call(name).get_by_text(f"{name} could not be run: {reason}", exact=True)
+    expect(told).to_be_visible()
     stage.model.ends()
     chat.is_idle()
+    chat.reload()
+    expect(told).to_be_visible()
 
 
 def test_a_call_that_is_repeated_is_known_from_before(chat: Chat, stage: Stage) -> None:

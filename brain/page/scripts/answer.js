@@ -4,6 +4,7 @@ import { Card } from "./card.js";
 import { modelNamed } from "./choices.js";
 import { copy } from "./copying.js";
 import { button, make } from "./dom.js";
+import { failure } from "./failures.js";
 import { paramsIn } from "./params.js";
 import { follow, say, urge } from "./reading.js";
 import { Stretch } from "./stretch.js";
@@ -86,7 +87,7 @@ export class Answer {
     },
     specialist_error: (data, raw) => {
       this.#card(data.call_id, data.name, raw).error(data);
-      say(t("couldNotRun", data));
+      say(failure(data));
     },
     notice: (data) => this.#notice(data),
     usage: ({ completion_tokens, estimated }) => {

@@ -1,6 +1,7 @@
 // Room: a call of a specialist, where it happened in the answer: what it does, then what came of it.
 
 import { button, icon, make } from "./dom.js";
+import { failure, saysMore } from "./failures.js";
 import { exact, inShort, laidOut } from "./params.js";
 import { span, t } from "./texts.js";
 
@@ -85,16 +86,16 @@ export class Card {
     const facts = [citations.length ? t("sources", { count: citations.length }) : "", cached ? t("cached") : "", ms === undefined ? "" : span(ms)];
     this.#end("ok", facts.filter(Boolean).join(" · "));
     this.#tell("");
+    this.#inside.prepend(section(t("result"), make("pre", "result", text)));
     if (citations.length) this.#inside.prepend(section(t("sourcesTitle"), make("ol", "citations", ...citations.map(citationItem))));
-    this.#section(t("result"), make("pre", "result", text));
   }
 
   /** @param {{ code: string, reason: string, ms?: number }} error */
   error({ code, reason, ms }) {
     const quiet = code in LEFT;
     this.#end(quiet ? "left" : "failed", quiet ? t(LEFT[code]) : ms ? span(ms) : "");
-    this.#tell(quiet ? "" : t("couldNotRun", { name: this.name, reason }));
-    this.#section(t("reason"), make("pre", "", `${reason} (${code})`));
+    this.#tell(quiet ? "" : failure({ name: this.name, code, reason }));
+    if (quiet || saysMore(code)) this.#inside.prepend(section(t("toldModel"), make("pre", "", reason)));
   }
 
   /**
@@ -172,14 +173,6 @@ export class Card {
   #tell(text) {
     this.#note.textContent = text;
     this.#note.hidden = !text;
-  }
-
-  /**
-   * @param {string} title
-   * @param {HTMLElement} content
-   */
-  #section(title, content) {
-    this.#inside.append(section(title, content));
   }
 }
 
