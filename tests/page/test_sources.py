@@ -117,6 +117,13 @@ def test_every_module_and_style_is_reached() -> None:
     assert {path.suffix for path in TEXTS} == {".html", ".css", ".js", ".svg"}
 
 
+def test_all_modules_are_asked_for_at_once() -> None:
+    """And not one level of imports after the other."""
+    ahead = [attributes["href"] for _, attributes in ELEMENTS.all if attributes.get("rel") == "modulepreload"]
+    first = {PAGE / "scripts" / name for name in ("main.js", "theme.js", "types.js")}
+    assert ahead == [path.relative_to(PAGE.parent).as_posix() for path in sorted(set(SCRIPTS) - first)]
+
+
 def test_scripts_import_without_a_cycle() -> None:
     graph = {path: imported(path) for path in SCRIPTS}
     assert sum(map(len, graph.values())) > 50
