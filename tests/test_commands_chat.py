@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -122,9 +123,9 @@ def test_a_conversation_at_the_terminal(home: Path) -> None:
     conversation = re.search(r"\nGo on with: brain chat --conversation (conv\w+)$", seen)
     assert conversation is not None
     assert kept(home) == [("How are you?", "How are you?", "complete"), ("How are you?", "And now?", "complete")]
-    for arguments in (["--continue"], ["--conversation", conversation[1]]):
+    for arguments, messages in ((["--continue"], 4), (["--conversation", conversation[1]], 6)):
         with chatting(home, arguments=arguments) as chat:
-            assert "It goes on: How are you?" in chat.screen.text
+            assert f"How are you? ({messages} messages)\n\n> How are you?\n\nHello, you.\n" in chat.screen.text
             chat.says("Again.")
             chat.types("/quit\r")
             assert chat.end()[0] == 0
@@ -198,6 +199,19 @@ def test_what_is_typed_while_an_answer_is_written_is_the_next_message(home: Path
         chat.says("")
         chat.leaves()
     assert [said for _, said, _ in kept(home)] == ["first", "second"]
+
+
+def test_what_was_typed_before_ctrl_c_is_the_next_message(home: Path) -> None:
+    with chatting(home, {"chunks": ["So far. ", *["and on "] * 4000], "delay_ms": 5}) as chat:
+        chat.types("first\r")
+        chat.sees("and on")
+        chat.types("second" + CTRL_C)
+        chat.until(lambda screen: "› second" in screen.window)
+        chat.prompts += 1
+        chat.types(CTRL_C)
+        chat.ready()
+        chat.leaves()
+        assert not termios.tcgetattr(chat.master)[3] & termios.NOFLSH
 
 
 def test_a_person_is_asked_in_a_session(home: Path) -> None:
@@ -297,15 +311,24 @@ def test_conversations_are_listed_opened_named_and_deleted(home: Path) -> None:
         assert "> I like oolong." in chat.says("/open oolong")
         assert "There is no conversation 99; /open lists them." in chat.says("/open 99")
         assert "There is no conversation nowhere" in chat.says("/open nowhere")
-        assert "This deletes “Tea time” with its files and its memory." in chat.says("/delete")
-        chat.types(CTRL_C)
-        chat.ready()
+        assert delete(chat, CTRL_C).endswith("Delete? [y/N]\nNothing was deleted.")
+        assert delete(chat, CTRL_D).endswith("Delete? [y/N]\nNothing was deleted.")
+        assert delete(chat, "\r").endswith("Delete? [y/N]\nNothing was deleted.")
+        assert delete(chat, "yesy\r").endswith("Delete? [y/N] yesy\nNothing was deleted.")
         assert len(kept(home)) == 2
-        chat.says("/delete")
-        chat.until(lambda screen: "› /delete yes" in screen.window)
-        assert "Deleted." in chat.says("")
+        seen = delete(chat, "y\r")
+        assert seen == "This deletes “Tea time” with its files and its memory.\nDelete? [y/N] y\nDeleted."
+        assert chat.below.endswith(" · new conversation")
         chat.leaves()
     assert [said for _, said, _ in kept(home)] == ["What is the weather?"]
+
+
+def delete(chat: Chat, said: str) -> str:
+    """What is seen of `/delete` when this is the answer to its question."""
+    chat.types("/delete\ry\r")  # the yes is typed before the question, and is none
+    chat.until(lambda screen: screen.window.endswith("\nDelete? [y/N]"), "the question")
+    chat.types(said)
+    return chat.ready().rpartition("› /delete\n")[2].rpartition("\n›")[0]
 
 
 def test_the_last_message_is_asked_again_or_changed(home: Path) -> None:
@@ -342,6 +365,40 @@ def test_an_answer_is_copied_and_a_conversation_saved(home: Path) -> None:
         assert "Say where to" in chat.says("/save")
         chat.leaves()
     assert (home / "talk.md").read_text() == "# hi\n\n**You:**\n\nhi\n\n**Brain:**\n\nHello, *you*.\n"
+
+
+def test_what_is_saved_says_where_an_answer_ended_early(home: Path) -> None:
+    with chatting(home, {"chunks": ["So far. ", *["and on "] * 4000], "delay_ms": 5}) as chat:
+        chat.types("one\r")
+        chat.until(lambda screen: "and on" in screen.text)
+        chat.interrupt()
+        chat.ready()
+        chat.says("/save ~/talk.md")
+        chat.leaves()
+    assert re.fullmatch(r"(?s)# one\n.*\nSo far\. and on .*\n\n\*Stopped\.\*\n", (home / "talk.md").read_text())
+    with chatting(home, {"chunks": ["   "], "error": "secret"}) as chat:
+        chat.says("two")
+        chat.says("/save ~/failed.md")
+        chat.leaves()
+    assert (home / "failed.md").read_text().endswith("**Brain:**\n\n*The model failed.*\n")
+
+
+def test_what_begins_with_two_slashes_is_no_file(home: Path) -> None:
+    with chatting(home) as chat:
+        assert "Hello, you." in chat.says("//etc/hosts")
+        assert "attached" not in chat.below
+        chat.leaves()
+    assert [said for _, said, _ in kept(home)] == ["/etc/hosts"]
+
+
+def test_a_conversation_that_goes_on_shows_its_end(home: Path) -> None:
+    with chatting(home) as chat:
+        for said in ("one", "two", "three", "four"):
+            chat.says(said)
+        chat.leaves()
+    with chatting(home, arguments=["--continue"]) as chat:
+        assert "one (8 messages)\n\n> two\n\nHello, you.\n\n> three\n\nHello, you.\n\n> four" in chat.screen.text
+        chat.leaves()
 
 
 def test_who_answers_and_who_may_be_called_is_chosen(home: Path) -> None:
@@ -438,6 +495,16 @@ def test_what_is_piped_is_one_message_a_line(home: Path) -> None:
     assert (code, out) == (0, "Hello, *you*.\n" * 3)
     assert err == "Saved: talk.md\n"
     assert [said for _, said, _ in kept(home)] == ["one", "two", "/three"]
+
+
+def test_a_script_must_say_yes_to_delete(home: Path) -> None:
+    model = script(home, ["Hello, *you*."])
+    code, _, err = piped(home, "one\n/delete\n", "--model", model)
+    assert (code, err) == (1, "Nobody can be asked here; /delete yes deletes it.\n")
+    assert len(kept(home)) == 1
+    code, _, err = piped(home, "/delete yes\n", "--model", model, "--continue")
+    assert (code, err) == (0, "Deleted.\n")
+    assert kept(home) == []
 
 
 def test_what_fails_for_a_script_is_told_by_the_exit_code(home: Path) -> None:

@@ -6,18 +6,20 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from brain.commands.asking import attached, conversation_id
 from brain.commands.kept import chat_history
-from brain.commands.slash import COMMANDS, Leaving, attach, dropped, obey
+from brain.commands.slash import COMMANDS, Leaving, attach, dropped, obey, reopened
 from brain.commands.talk import Talk
 from brain.engine import Engine
 from brain.errors import BadRequest, BrainError, StoreError
+from brain.kept import History
 from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
 from brain.settings import LOCAL_USER, Settings
 from brain.terminal.keyboard import silent
-from brain.terminal.prompt import Prompt, Words
+from brain.terminal.prompt import Prompt, Words, agrees
 
 PART_LENGTH = 40
 """Characters that a part of the line below the prompt may have."""
@@ -39,21 +41,23 @@ async def _chat(given: argparse.Namespace, settings: Settings) -> int:
     try:
         talk = Talk(engine, plain=given.plain or not is_person, thinks=given.thinking, memory=not given.no_memory)
         talk.files = files
-        await _go_on(talk, chosen, newest=given.go_on)
-        await (_with_person(talk, settings) if is_person else _with_lines(talk))
+        found = await _go_on(talk, chosen, newest=given.go_on)
+        await (_with_person(talk, settings, found) if is_person else _with_lines(talk))
         return FAILED if talk.failed and not is_person else DONE
     finally:
         await engine.close()  # and so what was said is kept, however it ends
 
 
-async def _go_on(talk: Talk, chosen: str | None, *, newest: bool) -> None:
+async def _go_on(talk: Talk, chosen: str | None, *, newest: bool) -> History | None:
     if newest:
         found = await talk.engine.store.conversations(LOCAL_USER, limit=1)
         if not found:
             raise BrainError("There is no conversation to go on with yet.")
         chosen = found[0].id
-    if chosen is not None and await talk.open(chosen) is None:
+    opened = None if chosen is None else await talk.open(chosen)
+    if opened is None:
         talk.conversation_id = chosen  # a name of one's own begins one
+    return opened
 
 
 async def _with_lines(talk: Talk) -> None:
@@ -66,7 +70,7 @@ async def _with_lines(talk: Talk) -> None:
         talk.draft = ""
 
 
-async def _with_person(talk: Talk, settings: Settings) -> None:
+async def _with_person(talk: Talk, settings: Settings, opened: History | None) -> None:
     prompt = Prompt(
         None if settings.store == "memory:" else chat_history(),
         {name: _completed(talk, command.completes) for name, command in COMMANDS.items()},
@@ -77,9 +81,10 @@ async def _with_person(talk: Talk, settings: Settings) -> None:
     answers = talk.engine.model(None)
     stand_in = ", a rule-based stand-in: no language model is connected" if answers.stand_in else ""
     talk.tell(f"{answers.name} answers{stand_in}. /help lists the commands, Ctrl-D leaves.")
-    if talk.title:
-        talk.tell(f"It goes on: {talk.title}")
-    with silent(sys.stdin) as talk.keyboard, suppress(EOFError, Leaving):
+    if opened is not None:
+        reopened(talk, opened)
+    with silent(sys.stdin) as keyboard, suppress(EOFError, Leaving):
+        talk.keyboard, talk.agrees = keyboard, partial(agrees, keyboard)
         while True:
             await _next(talk, prompt)
     if talk.conversation_id is not None and settings.store != "memory:":

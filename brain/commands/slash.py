@@ -15,7 +15,9 @@ from brain.commands.kept import PAGE, paged
 from brain.commands.talk import Talk
 from brain.errors import BadRequest
 from brain.kept import Heading, History
+from brain.messages import Exchange
 from brain.settings import LOCAL_USER
+from brain.terminal.words import OUTCOMES
 from brain.wire.bodies import encoded
 from brain.wire.native import wanted
 
@@ -61,7 +63,7 @@ async def obey(talk: Talk, line: str) -> None:
 
 def dropped(line: str) -> Path | None:
     """The file whose whole path a line is, as a terminal types it when a file is dropped on it."""
-    if len(line) > PATH_MOST or not line.startswith(("/", "~", "'", '"', "file://")):
+    if len(line) > PATH_MOST or line.startswith("//") or not line.startswith(("/", "~", "'", '"', "file://")):
         return None
     text = unquote(urlsplit(line).path) if line.startswith("file://") else line
     try:
@@ -111,12 +113,12 @@ async def _new(talk: Talk, rest: str) -> None:
 async def _open(talk: Talk, rest: str) -> None:
     store = talk.engine.store
     if rest and not rest.isdecimal() and (found := await talk.open(rest)) is not None:
-        return _reopened(talk, found)
+        return reopened(talk, found)
     words = "" if rest.isdecimal() else rest
     listed = await store.conversations(LOCAL_USER, words=words, limit=LISTED)
     number = int(rest) if rest.isdecimal() and len(rest) < 4 else 1 if rest and len(listed) == 1 else 0
     if 1 <= number <= len(listed) and (found := await talk.open(listed[number - 1].id)) is not None:
-        return _reopened(talk, found)
+        return reopened(talk, found)
     if number or not listed:
         raise BadRequest(f"There is no conversation {rest}; /open lists them." if rest else "There is none yet.")
     for n, one in enumerate(listed, 1):
@@ -129,13 +131,14 @@ def _listed(n: int, one: Heading) -> str:
     return f"{n:>3} {one.updated.astimezone():%Y-%m-%d %H:%M}  {one.title}  ({one.messages}, {one.id}){found}"
 
 
-def _reopened(talk: Talk, found: History) -> None:
+def reopened(talk: Talk, found: History) -> None:
+    """Shows the newest exchanges of a conversation that goes on."""
     talk.tell(f"{found.heading.title} ({found.heading.messages} messages)")
     talk.space()
     for exchange in found.exchanges:
         talk.tell("\n".join(f"> {line}" for line in exchange.said.split("\n")))
         talk.space()
-        talk.show(exchange.visible or "(no answer)")
+        talk.show(_answered(exchange))
         talk.space()
 
 
@@ -151,10 +154,11 @@ async def _rename(talk: Talk, rest: str) -> None:
 async def _delete(talk: Talk, rest: str) -> None:
     conversation_id = _id(talk)
     if rest != "yes":
-        talk.draft = "/delete yes"
-        return talk.tell(
-            f"This deletes “{talk.title}” with its files and its memory. Enter deletes it, Ctrl-C does not."
-        )
+        if talk.agrees is None:
+            raise BadRequest("Nobody can be asked here; /delete yes deletes it.")
+        talk.tell(f"This deletes “{talk.title}” with its files and its memory.")
+        if not await talk.agrees("Delete? [y/N] "):
+            return talk.tell("Nothing was deleted.")
     await talk.engine.delete(LOCAL_USER, conversation_id)
     talk.begin()
     return talk.tell("Deleted.")
@@ -214,11 +218,17 @@ async def _as_markdown(talk: Talk) -> str:
     parts: list[str] = []
     before = None
     while (found := await talk.engine.store.conversation(LOCAL_USER, _id(talk), before=before, limit=PAGE)) is not None:
-        parts[:0] = [f"**You:**\n\n{one.said}\n\n**Brain:**\n\n{one.visible}\n" for one in found.exchanges]
+        parts[:0] = [f"**You:**\n\n{one.said}\n\n**Brain:**\n\n{_answered(one)}\n" for one in found.exchanges]
         before = found.earlier
         if before is None:
             break
     return "\n".join([f"# {talk.title}\n", *parts])
+
+
+def _answered(exchange: Exchange) -> str:
+    """An answer, and why it ends where it does."""
+    why = OUTCOMES.get(exchange.outcome, "")
+    return "\n\n".join(part for part in (exchange.visible.strip("\n"), f"*{why}*" if why else "") if part)
 
 
 async def _model(talk: Talk, rest: str) -> None:

@@ -1,7 +1,7 @@
 """Roof: a conversation at a terminal: what is said next and with what, and the turns that come of it."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from brain.ask import Ask, Attachment, TakenAlong
@@ -45,6 +45,7 @@ class Talk:
         draft: what is in the prompt next.
         failed: whether anything could not be done.
         keyboard: of the terminal, if it is one.
+        agrees: asks the person there a question, if there is one: whether the answer was a yes.
     """
 
     engine: Engine
@@ -60,6 +61,7 @@ class Talk:
     draft: str = ""
     failed: bool = False
     keyboard: Keyboard | None = None
+    agrees: Callable[[str], Awaitable[bool]] | None = None
     _run: Run | None = None
     _said_stand_in: bool = False
 

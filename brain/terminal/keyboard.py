@@ -8,21 +8,29 @@ from typing import TextIO
 
 
 class Keyboard:
-    """The keys of a terminal. What is typed unseen is kept by the terminal, key by key, for whoever reads next."""
+    """The keys of a terminal. What is typed unseen is kept by the terminal, key by key, for whoever reads next,
+    also when Ctrl-C is among it."""
 
     def __init__(self, source: TextIO) -> None:
         self._fd = source.fileno()
+
+    def drop(self) -> None:
+        """Forgets what was typed and not read yet."""
+        if find_spec("termios") is not None:
+            from termios import TCIFLUSH, tcflush
+
+            tcflush(self._fd, TCIFLUSH)
 
     def echo(self, *, on: bool) -> None:
         """Whether what is typed is shown; does nothing where the terminal is another process's, or of another kind."""
         if find_spec("termios") is None:
             return
-        from termios import ECHO, ICANON, TCSANOW, tcgetattr, tcsetattr
+        from termios import ECHO, ICANON, NOFLSH, TCSANOW, tcgetattr, tcsetattr
 
         if os.tcgetpgrp(self._fd) != os.getpgrp():
             return
         modes = tcgetattr(self._fd)
-        modes[3] = modes[3] | ECHO | ICANON if on else modes[3] & ~(ECHO | ICANON)
+        modes[3] = (modes[3] | ECHO | ICANON) & ~NOFLSH if on else modes[3] & ~(ECHO | ICANON) | NOFLSH
         tcsetattr(self._fd, TCSANOW, modes)
 
 

@@ -10,11 +10,13 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import is_searching
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
 from brain.terminal.characters import visible
+from brain.terminal.keyboard import Keyboard
 
 HISTORY_BYTES = 1024 * 1024
 """Of the file with what was typed; twice as much is cut to so many, from its end."""
@@ -56,6 +58,18 @@ class Prompt:
             KeyboardInterrupt: when it was given up.
         """
         return await self._session.prompt_async(default=draft, handle_sigint=False)
+
+
+async def agrees(keyboard: Keyboard, question: str) -> bool:
+    """Whether somebody says yes to a question; what was typed before it is no answer."""
+    session: PromptSession[str] = PromptSession(message=question, history=InMemoryHistory())
+    keyboard.drop()
+    clear_typeahead(session.app.input)  # what the last prompt had read already
+    try:
+        said = await session.prompt_async(handle_sigint=False)
+    except (EOFError, KeyboardInterrupt):
+        return False
+    return said.strip().lower() in ("y", "yes")
 
 
 def _history(path: Path | None) -> History:
