@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from brain import journal
+from brain.messages import Exchange, Said
 from page.chat import Chat
 from page.stage import Stage, request
 from page.visitor import Visitor
@@ -169,6 +171,47 @@ def test_who_slept_until_the_turn_was_no_longer_kept_reads_what_was_stored(
     again = chat.ask("go on")
     says(stage, "four")
     expect(again).to_contain_text("four")
+
+
+def test_an_answer_whose_beginning_is_no_longer_told_comes_when_it_is_whole(
+    chat: Chat, stage: Stage, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor.expects("410")
+    monkeypatch.setattr(journal, "JOURNAL_BYTES", 1500)
+    chat.ask("count")
+    says(stage, "one")
+    for count in range(10):
+        says(stage, *["word"] * 20, f"w{count}")
+        expect(chat.answer).to_contain_text(f"w{count}")
+    says(stage, "two")
+    expect(chat.answer).to_contain_text("two")
+    chat.reload()
+    expect(chat.answer).to_contain_text("Brain is writing this. It will be here when it is whole.")
+    says(stage, "three")
+    stage.model.ends()
+    expect(chat.answer).to_contain_text("three")
+    assert text_of(chat) == "one two three"
+    expect(chat.answers).to_have_count(1)
+    chat.is_idle()
+
+
+def test_an_answer_that_another_process_writes_comes_when_it_is_whole(chat: Chat, stage: Stage) -> None:
+    chat.ask("count")
+    says(stage, "one")
+    stage.model.ends()
+    expect(chat.answer).to_contain_text("one")
+    chat.is_idle()
+    store = stage.brain.house.store
+    (heading,) = stage.brain.on_loop(store.conversations("local"))
+    question = Exchange("(read)", said="and on", question_id="q2")
+    record = stage.brain.on_loop(store.begin("local", heading.id, question, ()))
+    chat.reload()
+    expect(chat.question).to_contain_text("and on")
+    expect(chat.answer).to_contain_text("Brain is writing this. It will be here when it is whole.")
+    ended = Exchange("(read)", [Said("two", 1)], answer_id="a2", outcome="complete")
+    stage.brain.on_loop(store.end(record, ended))
+    expect(chat.answer).to_contain_text("two")
+    expect(chat.answers).to_have_count(2)
 
 
 def test_a_question_that_did_not_reach_the_server_is_sent_once_it_does(

@@ -50,10 +50,14 @@ export class Following {
     clearTimeout(this.#lostTimer);
   }
 
+  get #address() {
+    return `v1/turns/${this.#turn}/events?after=${this.#after}`;
+  }
+
   #connect() {
     this.#source?.close();
     clearTimeout(this.#timer);
-    const source = this.#source = new EventSource(`v1/turns/${this.#turn}/events?after=${this.#after}`);
+    const source = this.#source = new EventSource(this.#address);
     source.onopen = () => this.#found();
     for (const name of NAMES) source.addEventListener(name, (event) => this.#take(name, event));
     source.addEventListener("error", (event) => {
@@ -110,11 +114,19 @@ export class Following {
   async #known() {
     try {
       await request("GET", `v1/turns/${this.#turn}`, undefined, this.#closing.signal);
-      return this.#attempts < AGAIN.length; // it is there, but what is missing here may not be
     } catch (error) {
       if (this.#closing.signal.aborted || error instanceof Unreachable) return null;
       return Number(/** @type {any} */ (error).status) >= 500 ? null : false;
     }
+    return this.#attempts < AGAIN.length && this.#told();
+  }
+
+  /** Whether what is missing here can still be had. @returns {Promise<boolean | null>} */
+  async #told() {
+    const looking = new AbortController(), signal = AbortSignal.any([looking.signal, this.#closing.signal]);
+    const answer = await fetch(this.#address, { signal }).catch(() => null);
+    looking.abort();
+    return answer && answer.status !== 410;
   }
 }
 
