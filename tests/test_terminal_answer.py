@@ -113,6 +113,15 @@ def test_markdown_is_drawn(terminal: TextIO) -> None:
     assert whole(Answer(Drawing(terminal)), LONG) == DRAWN
 
 
+@pytest.mark.parametrize(("lines", "coloured"), [(1, True), (7900, False)])
+def test_code_has_colours_unless_reading_it_takes_too_long(terminal: TextIO, lines: int, coloured: bool) -> None:
+    answer = Answer(Drawing(terminal))
+    answer.add("```c\n" + "\n" * lines + "return 1;\n```\n")
+    settled = [*answer.drawn(10_000)[0], *answer.end()]
+    (line,) = [line.written for line in settled if "return" in line.written]
+    assert ("\x1b[94;49mreturn" in line) == coloured
+
+
 @pytest.mark.parametrize("room", [1, 3, 1000])
 @pytest.mark.parametrize("size", [1, 2, 7, 31])
 def test_however_it_is_cut_it_is_the_same(terminal: TextIO, size: int, room: int) -> None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from brain.rendering.code import CODE_LENGTH, lexer_of
+from brain.rendering.code import CODE_LENGTH, read
 from brain.rendering.html import clean, preformatted
 from brain.rendering.parsing import NESTING, Markdown
 from brain.unicode import well_formed
 
-__all__ = ["CODE_LENGTH", "TEXT_LENGTH", "Block", "blocks", "lexer_of"]
+__all__ = ["CODE_LENGTH", "TEXT_LENGTH", "Block", "blocks", "read"]
 
 TEXT_LENGTH = 100_000
 """Characters of one text; a longer one is preformatted."""

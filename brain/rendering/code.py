@@ -1,7 +1,7 @@
 """Wing: code with a class for each kind of token; the only importer of pygments."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -28,10 +28,27 @@ _HIGHLIGHTED = (
 _formatter = HtmlFormatter(nowrap=True)
 
 
-def lexer_of(language: str) -> Lexer | None:
-    """What reads the code of a language; None for one that is not highlighted."""
-    name = _names().get(language)
-    return None if name is None else _lexer(name)
+class Read(Lexer):  # type: ignore[misc]  # pygments is not typed
+    """Code in its tokens, for whatever takes a lexer."""
+
+    def __init__(self, tokens: Sequence[tuple[Any, str]]) -> None:
+        super().__init__()
+        self.tokens = tokens
+
+    def get_tokens(self, text: str, unfiltered: bool = False) -> Iterator[tuple[Any, str]]:
+        """Those that were read before."""
+        return iter(self.tokens)
+
+
+def read(code: str, language: str) -> Read | None:
+    """Code as it is highlighted; None where its language is not known, it is long, or reading it would take long."""
+    name = _names().get(language) if len(code) <= CODE_LENGTH else None
+    if name is None:
+        return None
+    try:
+        return Read([*_soon(_lexer(name).get_tokens(code))])
+    except _TooLong:
+        return None
 
 
 @cache
@@ -48,14 +65,11 @@ def _lexer(name: str) -> Lexer:
 
 
 def coloured(code: str, language: str) -> str:
-    """Code as HTML, with the classes of `CLASSES` where its language is known, and reading it takes no longer."""
-    lexer = lexer_of(language) if len(code) <= CODE_LENGTH else None
-    if lexer is None:
+    """Code as HTML, with the classes of `CLASSES` where it is highlighted."""
+    found = read(code.translate(_TURNS), language)
+    if found is None:
         return plain(code)
-    try:
-        html = format(_soon(lexer.get_tokens(code.translate(_TURNS))), _formatter)
-    except _TooLong:
-        return plain(code)
+    html = format(found.tokens, _formatter)
     assert isinstance(html, str)
     return html
 

@@ -26,7 +26,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from brain.rendering import CODE_LENGTH, lexer_of
+from brain.rendering import read
 from brain.terminal.characters import legible
 
 LEVELS_MOST = 12
@@ -113,8 +113,8 @@ class _Code(CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
-        lexer = lexer_of(self.lexer_name) if len(code) <= CODE_LENGTH else None
-        text = Syntax("", lexer or "text", theme=self.theme, background_color="default", word_wrap=True).highlight(code)
+        lexer = read(code, self.lexer_name) or "text"
+        text = Syntax("", lexer, theme=self.theme, background_color="default", word_wrap=True).highlight(code)
         text.rstrip()
         text.overflow = "fold"
         yield Padding(text, (0, 0, 0, CODE_INDENT))
