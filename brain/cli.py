@@ -60,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"brain {version('brain-sse')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     served = _command(commands, "serve", "Run the server.", "brain serve --model ollama:llama3.2 --port 8080", serve)
+    served.add_argument("--host", help="address to listen on (127.0.0.1)")
+    served.add_argument("--port", help="port to listen on (8000)")
     served.add_argument("--workers", metavar="N", help="processes that share the port, for more cores (1)")
     served.add_argument("--log", metavar="FORM", help="text, or json: one object a line (text)")
     _add_ask(commands)
@@ -99,8 +101,6 @@ def _common() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument("--config", type=Path, metavar="FILE", help="settings file, such as brain.toml")
     common.add_argument("--model", metavar="MODEL", help="auto, builtin, ollama:NAME, openai:NAME or script:FILE")
-    common.add_argument("--host", help="address that serve listens on (127.0.0.1)")
-    common.add_argument("--port", help="port that serve listens on (8000)")
     return common
 
 

@@ -90,7 +90,8 @@ def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -
     code, out, err = parsed(capsys, command, "--help")
     assert (code, err) == (0, "")
     assert f"Example: brain {command}" in out
-    assert all(option in out for option in ("--config", "--model", "--host", "--port"))
+    assert all(option in out for option in ("--config", "--model"))
+    assert all((option in out) == (command == "serve") for option in ("--host", "--port", "--workers"))
 
 
 def test_help_lists_the_commands_and_nothing_else() -> None:
@@ -147,7 +148,7 @@ def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(folder: Path, tmp_path
     lines = [line.partition(" ms")[0].rstrip("0123456789") for line in err.splitlines()]
     assert lines[0] == '… count {"to": 2}'
     assert "✓ count, " in lines
-    assert any(line.startswith("✗ unknown: unknown: there is no specialist of that name") for line in lines)
+    assert any(line.startswith("✗ unknown: unknown: there is no specialist of this name") for line in lines)
 
 
 def test_a_failed_answer_exits_with_1(tmp_path: Path) -> None:

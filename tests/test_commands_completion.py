@@ -1,11 +1,15 @@
 """`brain completion`: the scripts, in the shells that they are for."""
 
+import os
+import select
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from screen import Screen
 
 from brain.cli import run
 
@@ -76,6 +80,8 @@ CASES: Sequence[tuple[Sequence[str], Sequence[str]]] = [
     (["brain", "memory", "list", "--kind", ""], ["fact", "memory"]),
     (["brain", "ask", "--fi"], ["--file"]),
     (["brain", "ask", "--pl"], ["--plain"]),
+    (["brain", "ask", "--ho"], []),
+    (["brain", "serve", "--ho"], ["--host"]),
 ]
 
 
@@ -95,6 +101,47 @@ def test_zsh_takes_its_script(folder: Path, capsys: pytest.CaptureFixture[str]) 
         capture_output=True, text=True, check=True, cwd=folder,
     )  # fmt: skip
     assert (told.stdout, told.stderr) == ("_shtab_brain\n", "")
+
+
+@pytest.mark.zsh
+@has("zsh")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("brain comp\t", "brain completion"),
+        ("brain ask --fi\tscan.\t", "brain ask --file scan.png"),
+        ("brain memory add --immu\t", "brain memory add --immutable"),
+        ("brain memory rec\tof\t", "brain memory recall off"),
+    ],
+)
+def test_zsh_completes_by_tab(typed: str, completed: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = script("zsh", folder, capsys)
+    start = f"PS1='> '; autoload -U compinit && compinit -u -D; eval \"$(cat {path})\"; echo ready\n"
+    (folder / ".zshrc").write_text(start)
+    master, slave = os.openpty()
+    env = {"ZDOTDIR": str(folder), "HOME": str(folder), "PATH": "/usr/bin:/bin", "TERM": "xterm"}
+    shell = subprocess.Popen(
+        ["zsh", "-i"], stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=env, start_new_session=True
+    )
+    os.close(slave)
+    screen = Screen()
+    try:
+        seen(master, screen, "ready\n>")
+        os.write(master, typed.encode())
+        seen(master, screen, f"> {completed}")
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(master)
+
+
+def seen(master: int, screen: Screen, text: str) -> None:
+    """Waits until this is on a terminal's screen."""
+    end = time.monotonic() + 20
+    while text not in screen.text:
+        ready, _, _ = select.select([master], [], [], max(0.0, end - time.monotonic()))
+        assert ready, f"never saw {text!r}: {screen.text!r}"
+        screen.feed(os.read(master, 65536).decode())
 
 
 @pytest.mark.fish

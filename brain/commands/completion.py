@@ -8,6 +8,8 @@ from brain.process import DONE
 from brain.settings import Settings
 
 SHELLS = "bash", "zsh", "fish"
+NOTHING = {"zsh": "{true}"}
+"""For words of one's own: where zsh has no action for these, it only lists flags beside them, and types none."""
 
 
 def completion(given: argparse.Namespace, settings: Settings) -> int:
@@ -17,6 +19,8 @@ def completion(given: argparse.Namespace, settings: Settings) -> int:
     for action in _actions(given.whole):
         if action.type is Path:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif not action.option_strings and action.choices is None:
+            action.complete = NOTHING  # type: ignore[attr-defined]
     print(shtab.complete(given.whole, given.shell))
     return DONE
 
