@@ -80,6 +80,7 @@ class ModelError(BrainError):
         super().__init__(f"{message} ({detail})" if detail else message)
         self.code: ModelErrorCode = code
         self.message = message
+        self.detail = detail
         self.recoverable = recoverable and code != "model_context"
         self.status = status
 

@@ -511,7 +511,7 @@ def test_what_fails_for_a_script_is_told_by_the_exit_code(home: Path) -> None:
     model = script(home, {"chunks": ["Half "], "error": "secret"})
     code, out, err = piped(home, "one\n/nothing\n", "--model", model)
     assert (code, out) == (1, "Half \n")
-    assert "Error: The model failed in the middle of its answer. (model_failed)" in err
+    assert err.startswith("secret\nError: The model failed in the middle of its answer. (model_failed)\n")
     assert "There is no /nothing." in err
     assert piped(home, "", "--model", model) == (0, "", "")
 

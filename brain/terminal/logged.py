@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from io import TextIOBase
 from typing import TextIO, cast
 
+from brain.errors import ModelError
 from brain.terminal.person import Screen
+
+DETAIL_LENGTH = 500
 
 
 class _Lines(TextIOBase):
@@ -27,10 +30,28 @@ class _Lines(TextIOBase):
         return len(text)
 
 
+class _Once(logging.Filter):
+    """Leaves out that the model failed, which the turn says, too; but not the detail of it, which only the log has."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self._screen = screen
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is shown as a line of the log."""
+        failures = [one for one in record.args or () if isinstance(one, ModelError)]
+        for failure in failures:
+            self._screen.say(failure.detail[:DETAIL_LENGTH])
+        return not failures
+
+
 @contextmanager
 def told_by(screen: Screen) -> Iterator[None]:
-    """Has a screen show what is logged to the same terminal, as long as the block runs."""
+    """Has a screen show what is logged to the same terminal, and how a model failed, as long as the block runs."""
     streams = [one for one in logging.root.handlers if isinstance(one, logging.StreamHandler)]
+    once = _Once(screen)
+    for handler in streams:
+        handler.addFilter(once)
     handlers = [one for one in streams if one.stream is sys.stderr and sys.stderr.isatty()]
     lines = cast("TextIO", _Lines(screen, asyncio.get_running_loop()))
     for handler in handlers:
@@ -38,5 +59,7 @@ def told_by(screen: Screen) -> Iterator[None]:
     try:
         yield
     finally:
+        for handler in streams:
+            handler.removeFilter(once)
         for handler in handlers:
             handler.setStream(sys.stderr)
