@@ -196,6 +196,23 @@ def test_what_nests_too_deep_or_has_too_many_columns_is_shown_as_it_is_written(t
     assert shown.replace("\n", " ").split() == [*" | ".join(f"c{n}" for n in range(40)).split()] * 2
 
 
+def test_a_table_breaks_no_word_that_has_room(terminal: TextIO) -> None:
+    source = "| name | about it |\n|---|--:|\n| specialist | calculates interactions of substances |\n| x | yes |\n"
+    sized(terminal.fileno(), 26, 24)
+    assert whole(Answer(Drawing(terminal)), source).split("\n") == [
+        "name             about it",
+        "─────────────────────────",
+        "specialist     calculates",
+        *("             interactions", "                       of"),
+        "               substances",
+        "x                     yes",
+    ]
+    sized(terminal.fileno(), 25, 24)
+    assert whole(Answer(Drawing(terminal)), source).split("\n") == [
+        *("name: specialist", "about it: calculates", "interactions of", "substances", "", "name: x", "about it: yes"),
+    ]
+
+
 def test_what_is_too_long_is_settled_in_parts(terminal: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPEN_MOST", 200)
     code = "```python\n" + "".join(f"number = {n}\n" for n in range(100)) + "```\n\nBehind *it*."

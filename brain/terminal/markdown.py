@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.containers import Renderables
 from rich.markdown import (
@@ -19,6 +20,7 @@ from rich.markdown import (
     Markdown,
     MarkdownContext,
     MarkdownElement,
+    TableDataElement,
     TableElement,
 )
 from rich.padding import Padding
@@ -34,6 +36,8 @@ LEVELS_MOST = 12
 CODE_INDENT = 4
 COLUMN_WIDTH = 6
 """A table whose columns would be narrower is shown as they are written."""
+GAP = 3
+"""Cells between two columns."""
 _NESTING = 100  # far above what is drawn, since the parser drops what is deeper
 
 
@@ -160,14 +164,34 @@ class _Table(TableElement):
                 Text(" | ").join(cell.content for cell in cells) for cells in (header, *(r.cells for r in rows))
             )
             return
+        widths = [_widest(column) for column in zip(header, *(row.cells for row in rows), strict=True)]
+        if rows and sum(widths) + GAP * (len(widths) - 1) > options.max_width:
+            yield from _one_by_one([cell.content for cell in header], [[c.content for c in r.cells] for r in rows])
+            return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, style="markdown.table.border", show_edge=False)
-        for cell in header:
+        for cell, width in zip(header, widths, strict=True):
             heading = cell.content.copy()
             heading.stylize("markdown.table.header")
-            table.add_column(heading, overflow="fold", justify=cell.justify)
+            table.add_column(heading, overflow="fold", justify=cell.justify, min_width=width)
         for row in rows:
             table.add_row(*(cell.content for cell in row.cells))
         yield table
+
+
+def _widest(column: Sequence[TableDataElement]) -> int:
+    """Cells that the longest word of a column takes."""
+    return max((cell_len(word) for cell in column for word in cell.content.plain.split()), default=1)
+
+
+def _one_by_one(header: Sequence[Text], rows: Sequence[Sequence[Text]]) -> Iterator[Text]:
+    """A table whose words have no room side by side: row by row, each cell behind the head of its column."""
+    for n, row in enumerate(rows):
+        if n:
+            yield Text()
+        for head, cell in zip(header, row, strict=True):
+            named = Text.assemble(head, ": ") if head.plain.strip() else Text()
+            named.stylize("markdown.table.header")
+            yield named.append_text(cell)
 
 
 @cache
