@@ -64,6 +64,8 @@ class Person:
             self._open = [asked for asked in self._open if asked.call_id != event.call_id]
             if first:
                 self.leave()
+                if event.code == "declined":
+                    self._screen.say("The time to approve it is over.")
                 self._ask()
 
     def leave(self) -> None:
