@@ -146,6 +146,8 @@ class Engine:
                 held = conversation.taken_up(filing.record, question, self._window, model.context_tokens, model.resume)
             held = replace(held, recalled=await self._recalled(ask, held))
             turn = self._turn(ask, held, model, filing)
+            if filing is not None:
+                filing.watch(turn.so_far)
         except BaseException:
             if filing is not None:
                 self.filings.soon(filing, None)

@@ -53,6 +53,9 @@ class Store(Protocol):
     async def drop(self, record: Record) -> None:
         """Takes the question back: its turn cannot begin."""
 
+    def watch(self, record: Record, so_far: Callable[[], Exchange]) -> None:
+        """Keeps from time to time how far the answer is, in case the process gets no further."""
+
     async def conversation(
         self, user: str, conversation_id: str, *, before: str | None = None, limit: int = 50
     ) -> History | None:
@@ -90,6 +93,10 @@ class Filing:
             return error.message
         self.kept = True
         return None
+
+    def watch(self, so_far: Callable[[], Exchange]) -> None:
+        """Has it kept from time to time how far the answer is."""
+        self._store.watch(self.record, so_far)
 
     async def drop(self) -> None:
         """Takes the question back."""

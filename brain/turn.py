@@ -219,6 +219,10 @@ class Turn:
         trouble = await self._kept()
         yield [*trouble, *self._over(ending)]
 
+    def so_far(self) -> Exchange:
+        """Question and answer as far as they are now, also of the pass that runs."""
+        return replace(self.exchange, parts=[*self.exchange.parts, *(self._pass.parts() if self._pass else [])])
+
     def _question(self, before: Sequence[str] = ()) -> str:
         return question.written(self._ask, self._desk.block_bytes, before, self._conversation.recalled.note)
 

@@ -162,6 +162,32 @@ def test_turns_that_run_are_prolonged(path: Path | None, monkeypatch: pytest.Mon
     run(path, test, clock)
 
 
+def test_how_far_an_answer_was_is_there_when_its_process_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brain.store.sqlite.PROLONG_SECONDS", 0.01)
+
+    async def dies(store: SQLite) -> None:
+        record = await store.begin("ada", "c", asked("One"), ())
+        written = ["Once", "Once upon", "Once upon a time"]
+        store.watch(record, lambda: Exchange("(read)", [Said(written[0], 1)]))
+        for text in ("Once", "Once upon"):
+            while await said(store, "ada", "c") != [("One", text, "")]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            del written[0]
+
+    async def goes_on(store: SQLite) -> None:
+        ((_, answer, outcome),) = await said(store, "ada", "c")
+        assert (answer[:9], outcome) == ("Once upon", "interrupted")
+        record = await store.begin("ada", "c", asked("And?", 2), ())
+        assert [one.question for one in record.exchanges] == ["(read)"]
+        (heading,) = await store.conversations("ada", words="upon")
+        assert heading.messages == 3
+
+    run(tmp_path / "kept.db", dies)
+    run(tmp_path / "kept.db", goes_on)
+
+
 def test_a_clock_that_is_set_forward_ends_no_turn_of_this_process(path: Path | None) -> None:
     clock = Clock()
 

@@ -49,6 +49,7 @@ class SQLite:
         self._clock = clock
         self._owner = secrets.token_hex(8)
         self._leased: set[int] = set()
+        self._watched: dict[int, Callable[[], Exchange]] = {}
         self._sketches = Sketches()
         self._leaving: set[asyncio.Task[None]] = set()
         self._leftovers = Leftovers(self._database)
@@ -145,14 +146,22 @@ class SQLite:
 
         It may be called again, with more of the same.
         """
-        self._leased.discard(record.key)
+        self._let_go(record)
         copied = replace(exchange, parts=list(exchange.parts))  # which may grow while it is written
         await self._database.write(lambda db: turns.end(db, record.key, copied, self._now()))
 
     async def drop(self, record: Record) -> None:
         """Removes a question whose turn could not begin: no trace of it is left."""
-        self._leased.discard(record.key)
+        self._let_go(record)
         await self._database.write(lambda db: exchanges.remove(db, record.key))
+
+    def watch(self, record: Record, so_far: Callable[[], Exchange]) -> None:
+        """Files every few seconds how far an answer is, so that not all of it is lost when the process dies."""
+        self._watched[record.key] = so_far
+
+    def _let_go(self, record: Record) -> None:
+        self._leased.discard(record.key)
+        self._watched.pop(record.key, None)
 
     async def told(self, user: str, conversation_id: str, recent: int) -> Record:
         """What a turn that began now would be told of a conversation, but for its files."""
@@ -379,7 +388,7 @@ class SQLite:
             log.warning("a question whose turn did not begin could not be removed: %s", error)
 
     async def _prolong(self) -> None:
-        """Says every few seconds of all turns of this process that they still run."""
+        """Says every few seconds of all turns of this process that they still run, and how far they are."""
         while True:
             await asyncio.sleep(PROLONG_SECONDS)
             try:
@@ -391,4 +400,5 @@ class SQLite:
         self._database.check_place()
         too_long = await self._database.read(lambda db: turns.any_too_long(db, lease))
         if lease.running or too_long:
-            await self._database.write(partial(turns.prolong, lease=lease), durable=False)
+            written = {key: so_far() for key, so_far in self._watched.items()}
+            await self._database.write(partial(turns.prolong, lease=lease, written=written), durable=False)

@@ -8,7 +8,7 @@ by a clock that was ahead; it is cut to the length of one that begins now, and e
 """
 
 import sqlite3
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from brain.ask import Attachment, TakenAlong, renumbered
@@ -16,9 +16,13 @@ from brain.errors import BadRequest
 from brain.kept import Record
 from brain.messages import Exchange
 from brain.store import exchanges, room, rows
+from brain.store.migrations import EXCHANGES
 from brain.store.rows import SECOND
 
 LEASE = 15 * SECOND
+SO_FAR_LENGTH = 256 * 1024
+"""Characters of an answer, as it is kept, that are written again and again while it grows; a longer one waits for its
+end."""
 _LEASED_NO_MORE = {"until": None, "owner": None}
 
 
@@ -122,13 +126,32 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
         room.make(db, exchanges.user_of(db, conversation), conversation)
 
 
-def prolong(db: sqlite3.Connection, lease: Lease) -> None:
-    """Says that the owner's still run, unless somebody else took them for ended; and cuts leases that are too long."""
+def prolong(db: sqlite3.Connection, lease: Lease, written: Mapping[int, Exchange]) -> None:
+    """Says that the owner's still run, unless somebody else took them for ended; and cuts leases that are too long.
+
+    Args:
+        written: how far answers are, by their keys.
+    """
+    for key, exchange in written.items():
+        _note(db, key, exchange, lease.owner)
     db.executemany(
         "UPDATE exchange SET until = ? WHERE key = ? AND owner = ? AND outcome = ''",
         [(lease.until, key, lease.owner) for key in lease.running],
     )
     db.execute("UPDATE exchange SET until = ? WHERE outcome = '' AND until > ?", (lease.until, lease.until))
+
+
+def _note(db: sqlite3.Connection, key: int, exchange: Exchange, owner: str) -> None:
+    """Files how far an answer is: what there is of it if it gets no further."""
+    parts = rows.encoded(rows.answer_rows(exchange))
+    if not exchange.parts or len(parts) > SO_FAR_LENGTH:
+        return
+    columns = {**rows.question_columns(exchange), "model": exchange.model, "parts": parts}
+    assigned = ", ".join(f"{column} = ?" for column in columns)
+    db.execute(
+        f"UPDATE exchange SET {assigned} WHERE key = ? AND owner = ? AND outcome = '' AND parts <> ?",
+        (*columns.values(), key, owner, parts),
+    )
 
 
 def any_too_long(db: sqlite3.Connection, lease: Lease) -> bool:
@@ -235,7 +258,10 @@ def _file_question(
 def _interrupt(db: sqlite3.Connection, key: int) -> None:
     """Marks it; should its answer come after all, that still takes the place of what it was to replace."""
     exchanges.update(db, key, {"outcome": "interrupted", **_LEASED_NO_MORE})
+    db.execute("UPDATE exchange SET told = 1, messages = messages + 1 WHERE key = ? AND parts <> '[]'", (key,))
+    exchanges.measure(db, key)
     exchanges.index(db, key)
+    exchanges.settle(db, key >> EXCHANGES)
 
 
 def _count(db: sqlite3.Connection, conversation: int, before: int) -> int:

@@ -1,6 +1,7 @@
 """A page that was reloaded, cut off or asleep, and two tabs: all show the whole answer, once."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
@@ -8,7 +9,7 @@ from playwright.sync_api import expect
 from brain import journal
 from brain.messages import Exchange, Said
 from page.chat import Chat
-from page.stage import Stage, request
+from page.stage import Stage, request, staged
 from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
@@ -212,6 +213,34 @@ def test_an_answer_that_another_process_writes_comes_when_it_is_whole(chat: Chat
     stage.brain.on_loop(store.end(record, ended))
     expect(chat.answer).to_contain_text("two")
     expect(chat.answers).to_have_count(2)
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """A server that keeps at each moment how far an answer is."""
+    monkeypatch.setattr("brain.store.sqlite.PROLONG_SECONDS", 0.01)
+    with staged() as stage:
+        yield stage
+
+
+def test_how_far_an_answer_was_is_kept_while_it_is_written(often: Stage, visitor: Visitor) -> None:
+    stage, chat = often, visitor.opens(often.url)
+    chat.ask("count")
+    stage.model.says("two **three** ", request("wiki", title="Bern"), " x")
+    expect(chat.call("wiki")).to_be_visible()
+    stage.library.set()
+    says(stage, "four")
+    expect(chat.answer).to_contain_text("four")
+    store = stage.brain.house.store
+    (heading,) = stage.brain.on_loop(store.conversations("local"))
+    for _ in range(500):
+        found = stage.brain.on_loop(store.conversation("local", heading.id))
+        if found is not None and "four" in found.exchanges[-1].visible:
+            break
+    assert found is not None
+    assert [type(part).__name__ for part in found.exchanges[-1].parts] == ["Said", "Called", "Said"]
+    stage.model.ends()
+    chat.is_idle()
 
 
 def test_a_question_that_did_not_reach_the_server_is_sent_once_it_does(
