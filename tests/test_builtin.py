@@ -34,6 +34,7 @@ SIGNATURE = (
     "I am Brain's built-in stand-in, not a language model: I only pick specialists and pass on what they find. "
     "Start Brain with --model ollama:NAME or --model openai:NAME to talk to a real one."
 )
+NO_IMAGE = "no image is attached to this conversation; ask the user to attach an image or a PDF"
 BRACKET: tuple[SyntaxName, ...] = ("bracket", "function_call")
 ONE = '(Attached, by image_id: 1: "scan.png" (image/png))'
 THREE = (
@@ -294,7 +295,9 @@ def test_an_answer_is_worded_from_the_blocks(started: str, expected: str) -> Non
     assert said("?", started=started) == f"{expected}\n\n{SIGNATURE}"
 
 
-@pytest.mark.parametrize("reason", [*prompts.REASONS.values(), prompts.NOBODY_TO_ASK, FAILED.reason, BUSY.reason])
+@pytest.mark.parametrize(
+    "reason", [*prompts.REASONS.values(), prompts.NOBODY_TO_ASK, FAILED.reason, BUSY.reason, NO_IMAGE]
+)
 def test_what_a_reason_tells_a_model_to_do_is_not_passed_on(reason: str) -> None:
     told = said("?", started=f"…\n\n[SPECIALIST_ERROR: ocr failed - {reason}]\n\n").partition("\n\n")[0]
     why, _, advice = reason.partition("; ")

@@ -38,7 +38,8 @@ _EDGE = re.compile(
 """A line with which a note of Brain begins or ends, or that is one. Whoever writes a message may forge them."""
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 _ADVICE = re.compile(
-    "; (?:go on|do not ask|ask for less|use it|finish your|tell the user|correct the|write the|make it shorter)"
+    "; (?:go on|do not ask|ask the user|ask for less|use it|"
+    "finish your|tell the user|correct the|write the|make it shorter)"
     ".{0,200}$"
 )
 """What a reason tells a model to do; a person needs to know why, and no more."""
