@@ -109,7 +109,7 @@ nginx must not buffer, and must speak HTTP/1.1 to Brain:
 location / {
     proxy_pass http://127.0.0.1:8000;
     proxy_http_version 1.1;
-    proxy_set_header Host $host;
+    proxy_set_header Host $http_host;
     proxy_buffering off;
 }
 ```
