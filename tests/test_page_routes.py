@@ -1,5 +1,6 @@
 """What the page asks of the server, on a real port: its files, what it shows first, Markdown as HTML."""
 
+import asyncio
 import re
 import threading
 import time
@@ -26,7 +27,7 @@ class Seeing(Player):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with brain_served(Registry(), KEYS="anns-key:ann") as running:
+    with brain_served(Registry(), KEYS="anns-key:ann,bobs-key:bob") as running:
         yield running
 
 
@@ -234,3 +235,23 @@ def test_the_server_answers_others_while_it_renders(client: httpx.Client, server
     thread.join(60)
     assert done.is_set()
     assert answered > 10
+
+
+def test_many_texts_of_one_user_hold_nobody_else_up(server: Server) -> None:
+    async def main() -> list[str]:
+        done: list[str] = []
+        async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
+
+            async def render(user: str, *texts: str) -> None:
+                headers = {"authorization": f"Bearer {user}s-key"}
+                answer = await client.post("/page/markdown", json={"texts": texts}, headers=headers)
+                assert answer.status_code == 200
+                done.append(user)
+
+            anns = [asyncio.create_task(render("ann", *["*a* `b` " * 1000] * 8)) for _ in range(8)]
+            await asyncio.wait(anns, return_when=asyncio.FIRST_COMPLETED)
+            await render("bob", "*a*")
+            await asyncio.gather(*anns)
+        return done
+
+    assert asyncio.run(main()).index("bob") < 5

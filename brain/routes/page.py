@@ -9,6 +9,7 @@ from importlib.metadata import version as version_of
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -30,6 +31,8 @@ MARKDOWN_BYTES = 128 * 1024
 MARKDOWN_TEXTS = 200
 _rendering = ThreadPoolExecutor(1, "rendering")
 """Others' tokens come meanwhile."""
+_turns: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
+"""Of each user one request is rendered at a time: however many one sends, the next is somebody else's."""
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -141,7 +144,8 @@ async def markdown(request: Request) -> Response:
     if kind(request) != "application/json":
         raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
     body = await limited(request, MARKDOWN_BYTES).body()
-    return Answer(await asyncio.get_running_loop().run_in_executor(_rendering, _rendered, body))
+    async with _turns.setdefault(user_of(request), asyncio.Lock()):
+        return Answer(await asyncio.get_running_loop().run_in_executor(_rendering, _rendered, body))
 
 
 def _rendered(body: bytes) -> bytes:
