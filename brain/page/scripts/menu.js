@@ -13,9 +13,9 @@ export function menuButton(label, entries) {
   let menu = null;
   const opener = button(label, (event) => {
     event.preventDefault(); // the browser would open it as well, and at no place of ours
-    menu ??= made(opener, entries, () => { menu = null; });
+    if (!menu?.isConnected) menu = made(opener, entries);
     menu.togglePopover();
-    if (menu?.matches(":popover-open")) show(menu, opener);
+    if (menu.matches(":popover-open")) show(menu, opener);
   }, { icon: "more", className: "quiet square" });
   opener.setAttribute("aria-haspopup", "menu");
   opener.setAttribute("aria-expanded", "false");
@@ -25,9 +25,8 @@ export function menuButton(label, entries) {
 /**
  * @param {HTMLButtonElement} opener
  * @param {Entry[]} entries
- * @param {() => void} closed
  */
-function made(opener, entries, closed) {
+function made(opener, entries) {
   const close = () => {
     menu.hidePopover();
     menu.remove();
@@ -39,9 +38,8 @@ function made(opener, entries, closed) {
   menu.onkeydown = (event) => move(event, menu);
   menu.addEventListener("toggle", (event) => {
     if (event.newState === "open") return;
-    opener.setAttribute("aria-expanded", "false");
+    if (opener.popoverTargetElement === menu) opener.setAttribute("aria-expanded", "false"); // it tells so late
     menu.remove();
-    closed();
   });
   opener.popoverTargetElement = menu; // so that a click on the button counts as one inside
   opener.after(menu);
