@@ -1,4 +1,4 @@
-// Ground: what is sent to begin a turn.
+// Room: what is sent to begin a turn.
 
 import { chosen } from "./choices.js";
 import { pause } from "./pause.js";

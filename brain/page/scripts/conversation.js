@@ -1,16 +1,15 @@
 // Room: the open conversation: what is asked in it, and the turn that answers.
 
-import { addressOf, idInAddress } from "./address.js";
+import { addressOf } from "./address.js";
 import { begin, bodyOf, keyOf } from "./asking.js";
 import { button, make } from "./dom.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain } from "./exchanges.js";
 import { warn } from "./heading.js";
 import { Place } from "./place.js";
-import { startReading, toEnd } from "./reading.js";
+import { toEnd } from "./reading.js";
 import { Refused, told } from "./server.js";
 import { pairs, settled, stored } from "./stored.js";
-import { others } from "./tabs.js";
 import { t } from "./texts.js";
 import { Turn } from "./turn.js";
 
@@ -317,21 +316,6 @@ class Conversation extends Place {
 }
 
 export const conversation = new Conversation();
-
-/** The conversation of the address is opened, now and whenever somebody goes back or forward. */
-export function startConversation() {
-  startReading();
-  window.addEventListener("hashchange", follow);
-  others.addEventListener("message", () => conversation.catchUp());
-  document.addEventListener("visibilitychange", () => conversation.catchUp());
-  follow();
-}
-
-function follow() {
-  const id = idInAddress();
-  if (id === null) conversation.fresh();
-  else if (id !== conversation.id) conversation.open(id);
-}
 
 /** @param {Exchange} exchange */
 function idOf({ question, answer }) {

@@ -2,11 +2,11 @@
 
 import { startChoices } from "./choices.js";
 import { startComposer, startWriting } from "./composer.js";
-import { startConversation } from "./conversation.js";
 import { button, find, make } from "./dom.js";
 import { startHistory } from "./history.js";
 import { startMarkdown } from "./markdown.js";
 import { startMemory } from "./memory.js";
+import { startConversation } from "./opening.js";
 import { request, told } from "./server.js";
 import { startSettings } from "./settings.js";
 import { startSigningIn } from "./signin.js";
