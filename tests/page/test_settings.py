@@ -141,3 +141,16 @@ def test_without_javascript_the_page_says_what_it_needs(browser: Browser, stage:
     expect(page.locator("noscript p")).to_contain_text("needs JavaScript")
     expect(page.locator("noscript p")).to_be_visible()
     context.close()
+
+
+def test_where_nothing_may_be_kept_the_page_works(stage: Stage, visitor: Visitor) -> None:
+    forbidden = "{ get() { throw new DOMException('no', 'SecurityError'); } }"
+    for storage in ("localStorage", "sessionStorage"):
+        visitor.context.add_init_script(f"Object.defineProperty(window, '{storage}', {forbidden});")
+    chat = visitor.opens(stage.url)
+    expect(chat.history).to_be_visible()
+    chat.ask()
+    stage.model.says("Good day.")
+    stage.model.ends()
+    expect(chat.answer).to_contain_text("Good day.")
+    chat.is_idle()

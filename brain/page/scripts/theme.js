@@ -1,8 +1,18 @@
 // Ground: colours and frame as chosen, before anything is painted. A classic script: a module would come too late.
 "use strict";
 
-const chosen = localStorage.getItem("brain.theme");
-if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
-if (matchMedia("(min-width: 48.01rem)").matches && localStorage.getItem("brain.history") !== "hidden") {
+/** @param {string} name */
+function chosen(name) {
+  try {
+    return localStorage.getItem(`brain.${name}`);
+  } catch (error) {
+    if (error instanceof DOMException) return null; // the person wants nothing kept
+    throw error;
+  }
+}
+
+const theme = chosen("theme");
+if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+if (matchMedia("(min-width: 48.01rem)").matches && chosen("history") !== "hidden") {
   document.documentElement.classList.add("with-history");
 }
