@@ -79,8 +79,14 @@ def conversations(store: str) -> None:
 def _records(number: int) -> list[dict[str, object]]:
     title, minutes = EARLIER[number]
     at = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
-    conversation = {"kind": "conversation", "id": f"c{number}", "title": title, "created": at, "named": True}
-    exchange = {
+    conversation: dict[str, object] = {
+        "kind": "conversation",
+        "id": f"c{number}",
+        "title": title,
+        "created": at,
+        "named": True,
+    }
+    exchange: dict[str, object] = {
         "kind": "exchange", "conversation": f"c{number}", "question_id": f"q{number}", "answer_id": f"a{number}",
         "said": title, "question": title, "asked": at, "answered": at, "outcome": "complete", "model": "demo",
         "parts": [{"kind": "said", "text": "Yes.", "turn_pass": 1}],

@@ -1,6 +1,7 @@
 """A turn's place in the store, where the store fails."""
 
 import asyncio
+from collections.abc import Callable
 
 from brain.errors import StoreError
 from brain.filing import Filing
@@ -29,6 +30,9 @@ class Full:
 
     async def drop(self, record: Record) -> None:
         raise StoreError("What was said could not be taken back.", "ENOSPC")
+
+    def watch(self, record: Record, so_far: Callable[[], Exchange]) -> None:
+        raise NotImplementedError
 
     async def conversation(self, *args: object, **more: object) -> History | None:
         raise NotImplementedError
