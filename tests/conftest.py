@@ -1,5 +1,6 @@
 """What all tests share: a data folder of their own, and an option by which a skipped test fails."""
 
+import gc
 from collections.abc import Generator
 from itertools import count
 from pathlib import Path
@@ -34,6 +35,12 @@ def _data_of_module(_data: Path) -> Generator[None]:
 @pytest.fixture(autouse=True)
 def _data_of_test(_data: Path) -> Generator[None]:
     yield from _own(_data)
+
+
+def pytest_collection_finish() -> None:
+    """What stays for all tests is no work for the collector: its pauses would be taken for those of Brain."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
