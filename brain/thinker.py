@@ -30,7 +30,6 @@ from brain.events import (
 )
 from brain.kept import ChatMessage, chat_messages
 from brain.registry import Registry
-from brain.report import TurnReport
 from brain.schema import Schema
 from brain.settings import LOCAL_USER, read
 from brain.specialist import Options
@@ -231,7 +230,7 @@ class Session:
         earlier, thought = self._newest, _Thought(self._callbacks)
         self._newest = thought
         try:
-            run = await self._engine.begin(ask, "session", _settled)
+            run = await self._engine.begin(ask, "session")
         except BaseException:
             self._newest = earlier
             raise
@@ -250,10 +249,6 @@ class Session:
         model, user = self._engine.model(self._ask.model), self._ask.user or ""
         window = await self._engine.window(user, self.conversation_id, model)
         return [entry for exchange in window for entry in chat_messages(exchange)]
-
-
-def _settled(report: TurnReport) -> None:
-    """A session's own metrics tell how its turns ended."""
 
 
 class _Thought:

@@ -16,7 +16,6 @@ from brain.errors import BadRequest
 from brain.events import Error, Event
 from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
-from brain.report import TurnReport
 from brain.settings import LOCAL_USER, Settings
 from brain.terminal import Person, Terminal, can_be_asked
 from brain.turns import Run
@@ -36,7 +35,7 @@ async def _ask(given: argparse.Namespace, settings: Settings) -> int:
     engine = Engine(settings, Registry(settings).discover())
     await engine.open()
     try:
-        run = await engine.begin(asked, "terminal", _settled, joinable=False)
+        run = await engine.begin(asked, "terminal", joinable=False)
         goes_on = not given.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty()
         return await _printed(run, as_json=given.json, asks_person=asked.asks_person, goes_on=goes_on)
     finally:
@@ -71,10 +70,6 @@ def _attachment(path: Path, number: int) -> Attachment:
     claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     made = attachment_of(path.name, claimed, data, f"--file {path}")
     return Attachment(number, made.name, made.type, made.data)
-
-
-def _settled(report: TurnReport) -> None:
-    """Nobody counts the turns of a terminal."""
 
 
 async def _printed(run: Run, *, as_json: bool, asks_person: bool, goes_on: bool) -> int:
