@@ -19,7 +19,8 @@ FLOORS = {
     "Wing": "fetching metrics models traces wire store",
     "Core": "account blocks copied echo forgetting limits own_settings prompts question rates registry running scanner "
     "schema sessions specialist stops syntax tools transcript usage",
-    "Rooms": "approvals calls conversation desk engine filing held journal library memory passes thinker turn turns",
+    "Rooms": "approvals calls conversation desk engine filing held journal library memory passes thinker thought "
+    "turn turns",
     "Roof": "app cli commands door house process protocol response routes serving terminal watch __main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""
