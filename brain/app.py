@@ -86,41 +86,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
     keyring = Keyring(settings.keys)
     cors = Middleware(Cors, settings=settings)
     app = Starlette(
-        routes=[
-            Route("/", page.index),
-            Route("/page/start", page.start),
-            Route("/page/markdown", page.markdown, methods=["POST"]),
-            Route("/page/{file:path}", page.file),
-            Route("/v1/chat/stream", chat.ChatStream(), methods=["GET", "POST"]),
-            Route("/v1/turns", turns.create, methods=["POST"]),
-            Route("/v1/turns/{id}", turns.show),
-            Route("/v1/turns/{id}/events", turns.events),
-            Route("/v1/turns/{id}/cancel", turns.cancel, methods=["POST"]),
-            Route("/v1/turns/{id}/steer", turns.steer, methods=["POST"]),
-            Route("/v1/turns/{id}/approvals/{call_id}", turns.approve, methods=["POST"]),
-            Route("/v1/conversations", conversations.conversations),
-            Route("/v1/conversations/{id}", conversations.Conversation),
-            Route("/v1/conversations/{id}/files/{number}", conversations.file),
-            Route("/v1/memory", memory.Items),
-            Route("/v1/memory/{id}", memory.Item),
-            Route("/v1/chat/completions", openai.ChatCompletions(), methods=["POST"]),
-            Route("/v1/models", models := openai.Models(), methods=["GET"]),
-            Route("/v1/models/{name:path}", models, methods=["GET"]),
-            Route("/api/chat", ollama.chat, methods=["POST"]),
-            Route("/api/generate", ollama.generate, methods=["POST"]),
-            Route("/api/tags", ollama.tags),
-            Route("/api/show", ollama.show, methods=["POST"]),
-            Route("/api/version", ollama.version),
-            Route("/api/ps", ollama.ps),
-            Route("/ai-sdk/chat", ai_sdk.Chat(), methods=["POST"]),
-            Route("/ai-sdk/chat/{id}/stream", ai_sdk.Reconnect(), methods=["GET"]),
-            Route("/ag-ui/run", ag_ui.Runs(), methods=["POST"]),
-            Route("/v1/session", session.Session),
-            Route("/v1/specialists", about.specialists),
-            Route("/healthz", about.healthz),
-            Route("/readyz", about.readyz),
-            Route("/metrics", metrics.metrics),
-        ],
+        routes=_routes(),
         middleware=[
             Middleware(Guard, settings=settings),
             *([cors] if settings.origins else []),  # around the keys, so that a page can read that its key is wrong
@@ -139,6 +105,45 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
     app.state.house = house
     app.state.keyring = keyring
     return app
+
+
+def _routes() -> list[Route]:
+    """What is answered at which address."""
+    return [
+        Route("/", page.index),
+        Route("/page/start", page.start),
+        Route("/page/markdown", page.markdown, methods=["POST"]),
+        Route("/page/{file:path}", page.file),
+        Route("/v1/chat/stream", chat.ChatStream(), methods=["GET", "POST"]),
+        Route("/v1/turns", turns.create, methods=["POST"]),
+        Route("/v1/turns/{id}", turns.show),
+        Route("/v1/turns/{id}/events", turns.events),
+        Route("/v1/turns/{id}/cancel", turns.cancel, methods=["POST"]),
+        Route("/v1/turns/{id}/steer", turns.steer, methods=["POST"]),
+        Route("/v1/turns/{id}/approvals/{call_id}", turns.approve, methods=["POST"]),
+        Route("/v1/conversations", conversations.conversations),
+        Route("/v1/conversations/{id}", conversations.Conversation),
+        Route("/v1/conversations/{id}/files/{number}", conversations.file),
+        Route("/v1/memory", memory.Items),
+        Route("/v1/memory/{id}", memory.Item),
+        Route("/v1/chat/completions", openai.ChatCompletions(), methods=["POST"]),
+        Route("/v1/models", models := openai.Models(), methods=["GET"]),
+        Route("/v1/models/{name:path}", models, methods=["GET"]),
+        Route("/api/chat", ollama.chat, methods=["POST"]),
+        Route("/api/generate", ollama.generate, methods=["POST"]),
+        Route("/api/tags", ollama.tags),
+        Route("/api/show", ollama.show, methods=["POST"]),
+        Route("/api/version", ollama.version),
+        Route("/api/ps", ollama.ps),
+        Route("/ai-sdk/chat", ai_sdk.Chat(), methods=["POST"]),
+        Route("/ai-sdk/chat/{id}/stream", ai_sdk.Reconnect(), methods=["GET"]),
+        Route("/ag-ui/run", ag_ui.Runs(), methods=["POST"]),
+        Route("/v1/session", session.Session),
+        Route("/v1/specialists", about.specialists),
+        Route("/healthz", about.healthz),
+        Route("/readyz", about.readyz),
+        Route("/metrics", metrics.metrics),
+    ]
 
 
 def mount(

@@ -116,7 +116,7 @@ class Engine:
         self,
         ask: Ask,
         wire: str,
-        settle: Settle,
+        settle: Settle | None = None,
         *,
         held: Conversation | None = None,
         joinable: bool = True,
@@ -126,7 +126,7 @@ class Engine:
 
         Args:
             wire: the protocol of who asks.
-            settle: is told, once, how it ended.
+            settle: is told, once, how it ended; None where nobody counts turns.
             held: the history that the client holds, with what is asked now; None where Brain holds it. It is the
                 history then in any case; `ask.conversation_id` says under which id the turn is filed, if it is to be.
             joinable, survives: as `Turns.begin`.
@@ -206,10 +206,11 @@ class Engine:
             memory=view,
         )
 
-    def _settled(self, exchange: Exchange, filing: Filing | None, settle: Settle, report: TurnReport) -> None:
+    def _settled(self, exchange: Exchange, filing: Filing | None, settle: Settle | None, report: TurnReport) -> None:
         if filing is not None:
             self._remember(exchange, filing)
-        settle(report)
+        if settle is not None:
+            settle(report)
 
     def _remember(self, exchange: Exchange, filing: Filing) -> None:
         user, conversation_id = filing.key

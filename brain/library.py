@@ -7,8 +7,6 @@ from contextlib import aclosing, suppress
 from inspect import isawaitable
 from typing import Any, Unpack
 
-import anyio
-
 from brain import messages
 from brain.alarm import Alarm
 from brain.ask import Ask, Attachment, Limits, SyntaxName, renumbered, sniff
@@ -17,6 +15,7 @@ from brain.calls import Calls
 from brain.desk import Desk
 from brain.errors import BrainError, Interrupted, Refused
 from brain.events import Error, Event, SpecialistError, SpecialistResult, Thinking, Token
+from brain.iterating import iterated
 from brain.kept import Conversation
 from brain.messages import Chunk, Message
 from brain.registry import Registry
@@ -129,7 +128,7 @@ async def _in_place(
 async def _pieces(stream: AnyStream) -> AsyncGenerator[Any, None]:
     """What the scanner finds in the stream's text; chunks that are no text, as they are."""
     scanner = Scanner(SYNTAX, stops=False)
-    async with aclosing(_iterated(stream)) as chunks:
+    async with aclosing(iterated(stream)) as chunks:
         async for chunk in chunks:
             text = _text(chunk)
             for piece in [chunk] if text is None else scanner.feed(text):
@@ -188,7 +187,7 @@ class _Streams:
             if turn_pass > 0 and self._resume is not None:
                 answer = self._resume(sent[-1].content)
                 stream = await answer if isawaitable(answer) else answer
-            async with aclosing(_iterated(stream)) as chunks:
+            async with aclosing(iterated(stream)) as chunks:
                 async for chunk in chunks:
                     text = _text(chunk)
                     if text is not None:
@@ -206,23 +205,6 @@ class _Streams:
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """A stream has no vectors."""
         raise Refused("no model with embeddings is connected")
-
-
-async def _iterated(stream: AnyStream) -> AsyncGenerator[Any, None]:
-    """Any iterable as an asynchronous one that is closed when it is left."""
-    try:
-        if isinstance(stream, AsyncIterable):
-            async for chunk in stream:
-                yield chunk
-        else:
-            for chunk in stream:
-                yield chunk
-    finally:
-        close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
-        closing = close() if close is not None else None
-        if isawaitable(closing):
-            with anyio.CancelScope(shield=True):
-                await closing
 
 
 def _text(chunk: Any) -> str | None:

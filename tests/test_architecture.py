@@ -14,13 +14,13 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 FLOORS = {
-    "Ground": "addresses alarm ask errors events http kept logs messages receiving report sampling settings spelling "
-    "threads transport unicode webpage",
+    "Ground": "addresses alarm ask errors events http iterating kept logs messages receiving report sampling settings "
+    "spelling threads transport unicode webpage",
     "Wing": "fetching metrics models rendering traces wire store",
     "Core": "account blocks copied echo forgetting limits own_settings preview prompts question rates registry running "
     "scanner schema sessions specialist stops syntax tools transcript usage",
     "Rooms": "approvals calls conversation desk engine filing held inquiries journal library memory passes thinker "
-    "turn turns",
+    "thought turn turns",
     "Roof": "app cli commands door house process protocol response routes serving terminal watch __main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""

@@ -2,8 +2,8 @@ import asyncio
 import sqlite3
 import stat
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ from stores import NOON, Clock, answered, asked, fact, file, kept, memory, said,
 
 from brain.errors import BadRequest, StoreError
 from brain.events import Citation
-from brain.kept import File, Interaction, Near
+from brain.kept import File, Interaction, Near, Record
 from brain.messages import Called, Exchange, Message, Part, Said, Steered
 from brain.store import conversations, opened, room
 from brain.store.sqlite import SQLite
@@ -377,52 +377,53 @@ def test_a_question_that_cannot_be_removed_keeps_nothing_from_closing(
     assert [record.getMessage().partition("What")[0] for record in caplog.records] == [sentence]
 
 
-def test_files_are_read_while_others_write(tmp_path: Path) -> None:
+@asynccontextmanager
+async def beginning_behind_a_read(
+    store: SQLite, last: Callable[[sqlite3.Connection], None] = lambda db: None
+) -> AsyncIterator[tuple["asyncio.Task[Record]", threading.Event]]:
+    """A turn that begins in a conversation with a file, which is read behind something that ends when it may."""
     begun, may_end = threading.Event(), threading.Event()
 
-    def long(db: sqlite3.Connection) -> bool:
+    def long(db: sqlite3.Connection) -> None:
         begun.set()
-        return may_end.wait(10)
+        assert may_end.wait(10)
+        last(db)
 
+    await turn(store, "ada", "c", files=[file(b"x")])
+    reading = asyncio.create_task(store._database.read(long))
+    assert await asyncio.to_thread(begun.wait, 10)
+    beginning = asyncio.create_task(store.begin("ada", "c", asked("Two", 2), ()))
+    await asyncio.sleep(0)
+    yield beginning, may_end
+    await reading
+
+
+def test_files_are_read_while_others_write(tmp_path: Path) -> None:
     async def test(store: SQLite) -> None:
-        await turn(store, "ada", "c", files=[file(b"x")])
-        reading = asyncio.create_task(store._database.read(long))
-        assert await asyncio.to_thread(begun.wait, 10)
-        beginning = asyncio.create_task(store.begin("ada", "c", asked("Two", 2), ()))
-        await asyncio.sleep(0)
-        await turn(store, "eve", "c")  # behind the beginning, whose files are still to be read
-        assert not beginning.done()
-        assert [heading.running for heading in await store.conversations("ada")] == [True]
-        may_end.set()
-        assert [one.data for one in (await beginning).attachments] == [b"x"]
-        assert await reading
+        async with beginning_behind_a_read(store) as (beginning, may_end):
+            await turn(store, "eve", "c")  # behind the beginning, whose files are still to be read
+            assert not beginning.done()
+            assert [heading.running for heading in await store.conversations("ada")] == [True]
+            may_end.set()
+            assert [one.data for one in (await beginning).attachments] == [b"x"]
 
     run(tmp_path / "kept.db", test)
 
 
 @pytest.mark.parametrize("why", ["leaves", "damaged"])
 def test_who_gets_no_files_leaves_no_trace(tmp_path: Path, why: str) -> None:
-    begun, may_end = threading.Event(), threading.Event()
-
-    def long(db: sqlite3.Connection) -> None:
-        begun.set()
-        assert may_end.wait(10)
+    def damage(db: sqlite3.Connection) -> None:
         if why == "damaged":
             db.set_authorizer(lambda *what: sqlite3.SQLITE_DENY if "file" in what else sqlite3.SQLITE_OK)
 
     async def test(store: SQLite) -> None:
-        await turn(store, "ada", "c", files=[file(b"x")])
-        reading = asyncio.create_task(store._database.read(long))
-        assert await asyncio.to_thread(begun.wait, 10)
-        beginning = asyncio.create_task(store.begin("ada", "c", asked("Two", 2), ()))
-        await asyncio.sleep(0)
-        await store.rename("ada", "c", "Begun")  # behind the beginning
-        if why == "leaves":
-            beginning.cancel()
-        may_end.set()
-        with pytest.raises(asyncio.CancelledError if why == "leaves" else StoreError):
-            await beginning
-        await reading
+        async with beginning_behind_a_read(store, damage) as (beginning, may_end):
+            await store.rename("ada", "c", "Begun")  # behind the beginning
+            if why == "leaves":
+                beginning.cancel()
+            may_end.set()
+            with pytest.raises(asyncio.CancelledError if why == "leaves" else StoreError):
+                await beginning
         await asyncio.gather(*store._leaving)
         assert [heading.running for heading in await store.conversations("ada")] == [False]
 

@@ -13,7 +13,8 @@ from brain.ask import Attachment
 from brain.errors import BadRequest, SettingsError
 from brain.events import ApprovalRequired, SpecialistError, SpecialistResult, SpecialistStart
 from brain.registry import Registry
-from brain.thinker import Metrics, Response, Thinker
+from brain.thinker import Thinker
+from brain.thought import Metrics, Response
 
 CALL = 'SPECIALIST_REQUEST[echo:{"text":"ping"}]'
 Play = Callable[..., str]

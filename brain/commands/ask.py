@@ -13,7 +13,7 @@ from typing import Any
 
 from brain.ask import Ask, Attachment
 from brain.commands import stdin
-from brain.commands.asking import attached, conversation_id, person_sits, question, screen, settled, shown, unseen
+from brain.commands.asking import attached, conversation_id, person_sits, question, screen, shown, unseen
 from brain.engine import Engine
 from brain.errors import BadRequest
 from brain.events import Error, Event
@@ -43,7 +43,7 @@ async def _ask(asked: Ask, given: argparse.Namespace, settings: Settings) -> int
     engine = Engine(settings, Registry(settings).discover())
     await engine.open()
     try:
-        run = await engine.begin(asked, "terminal", settled, joinable=False)
+        run = await engine.begin(asked, "terminal", joinable=False)
         goes_on = not given.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty()
         return await _printed(run, shown_on, as_json=given.json, asks_person=asked.asks_person, goes_on=goes_on)
     finally:

@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 from brain.ask import Ask, Attachment
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event
-from brain.report import TurnReport
 from brain.settings import LOCAL_USER, Settings
 from brain.terminal.keyboard import Keyboard, silent
 from brain.terminal.logged import told_by
@@ -75,10 +74,6 @@ def attached(path: Path, said_as: str) -> Attachment:
         raise BadRequest(f"{said_as}: {problem}.", "file") from None
     claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return attachment_of(path.name, claimed, data, said_as)
-
-
-def settled(report: TurnReport) -> None:
-    """Nobody counts the turns of a terminal."""
 
 
 def screen(answer: TextIO, aside: TextIO, *, plain: bool, thinks: bool) -> Screen:

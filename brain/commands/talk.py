@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from brain.ask import Ask, Attachment, TakenAlong
-from brain.commands.asking import person_sits, question, screen, settled, shown
+from brain.commands.asking import person_sits, question, screen, shown
 from brain.engine import Engine
 from brain.errors import BadRequest
 from brain.events import Error, Event, Notice, Token
@@ -74,7 +74,7 @@ class Talk:
         shown_on = self._screen()
         try:
             asked = replace(self._asked(message), asks_person=person_sits(shown_on))
-            run = await self.engine.begin(asked, "terminal", settled, joinable=False)
+            run = await self.engine.begin(asked, "terminal", joinable=False)
         except BadRequest as error:
             self.draft, self.failed = message, True
             raise (BadRequest(BUSY) if error.code == "busy" else error) from None

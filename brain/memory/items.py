@@ -25,8 +25,7 @@ ALIKE_MOST = 60
 """So many facts with the words of a new one are compared with it."""
 QUESTION_LENGTH = 4_000
 FORMER_MOST = 10
-"""With the first, which no number of corrections loses."""
-"""Earlier wordings that a fact keeps."""
+"""Earlier wordings that a fact keeps, with the first, which no number of corrections loses."""
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _ID_LENGTHS = (4, 4, 5, 6, 8)
 

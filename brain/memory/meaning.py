@@ -191,7 +191,8 @@ async def _vectors(model: Embedder, texts: Sequence[str], grade: Grade | None) -
     """What the server makes of texts; None when that is not one finite vector for each, of the right length."""
     try:
         vectors = await model.embed(texts)
-    except Exception:  # noqa: BLE001 - a server that is gone, slow or talks nonsense; the words are there still
+    except Exception as error:  # noqa: BLE001 - a server that is gone, slow or talks nonsense; words are there still
+        log.debug("memory: %s made no vectors: %r", model.name, error)
         return None
     lengths = {len(vector) for vector in vectors} | ({grade.size} if grade is not None else set())
     if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:

@@ -1,47 +1,32 @@
-"""Wing: the file of the store, its connections and its threads, so that no event loop waits.
+"""Wing: the threads of the store, so that no event loop waits, and its errors in our words.
 
 One thread writes, one reads what turns wait for, and one what users look through, which may take longer.
-
-Every process that uses a file holds a shared lock beside it for as long as it lives. Who can have that lock alone knows
-that all others are gone, and with them their turns. SQLite's locks are those of one machine: network file systems are
-not supported.
 """
 
 import asyncio
-import logging
 import math
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from brain.errors import StoreError
-from brain.store.migrations import Strange, check, migrate
-
-if sys.platform != "win32":
-    import fcntl
-
-log = logging.getLogger("brain")
+from brain.store.connecting import BUSY_SECONDS, connected, ended, for_reading, for_writing, presence, transaction
+from brain.store.migrations import Strange
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
-BUSY_SECONDS = 30.0
-"""How long one process waits for another that writes: all that waits for the same one, as long together."""
 LOOK_SECONDS = 0.2
 """How often it looks whether it may wait on."""
 SHARE = 2
 """So many reads of one user wait for a thread at a time."""
-CACHE_KIB = 16_384
-JOURNAL_BYTES = 64 * 1024 * 1024
-"""How much of the write-ahead log stays on the disk when it is not in use."""
 
 _SENTENCES = {
     sqlite3.SQLITE_FULL: "There is no room left to keep this.",
@@ -160,10 +145,10 @@ class Database:
 
     def _open(self, alone: Work[None]) -> None:
         with ExitStack() as stack, _as_refusal(self.path):
-            with _presence(self.path, stack) as is_alone:
-                self._connections = [_prepared(self.path, stack, alone if is_alone else None)]
+            with presence(self.path, stack) as is_alone:
+                self._connections = [for_writing(self.path, stack, alone if is_alone else None)]
             if self.path is not None:
-                self._connections += [_reading(self.path, stack) for _ in self._threads[1:]]
+                self._connections += [for_reading(self.path, stack) for _ in self._threads[1:]]
                 self._file = self.path.stat()
             self._closing = stack.pop_all()
 
@@ -188,7 +173,7 @@ class Database:
             self.check_place()
             db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._begin(db, until)
-            with _ended(db):
+            with ended(db):
                 return work(db)
 
     def _begin(self, db: sqlite3.Connection, until: float) -> None:
@@ -216,25 +201,6 @@ class Database:
 def _in(thread: ThreadPoolExecutor, function: Callable[[], T]) -> "asyncio.Future[T]":
     """Hands a function over at once, in the order of the calls."""
     return asyncio.get_running_loop().run_in_executor(thread, function)
-
-
-@contextmanager
-def transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-    """A transaction, undone when something is raised inside."""
-    db.execute(begin)
-    with _ended(db):
-        yield
-
-
-@contextmanager
-def _ended(db: sqlite3.Connection) -> Iterator[None]:
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 @contextmanager
@@ -266,88 +232,10 @@ def _as_refusal(path: Path | None) -> Iterator[None]:
 
 
 def _found(path: Path, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> Generator[T]:
-    with as_store_errors(), closing(_connected(path)) as db, transaction(db, "BEGIN"):
+    with as_store_errors(), closing(connected(path)) as db, transaction(db, "BEGIN"):
         yield from begin(db)
 
 
 def _code(error: sqlite3.Error) -> int:
     """SQLite's own number of what happened, without its details; errors of Python's own side have none."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-
-
-def _make(path: Path) -> None:
-    """Sees that the file is there, for its owner alone; SQLite gives the files beside it the same rights."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        os.close(os.open(path.resolve(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    for one in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        with suppress(FileNotFoundError):
-            if one.stat().st_mode & 0o077:
-                _close_to_others(one)
-
-
-def _close_to_others(path: Path) -> None:
-    try:
-        path.chmod(0o600)
-    except PermissionError:
-        log.warning("%s is open to others than its owner, and its rights cannot be changed", path)
-
-
-@contextmanager
-def _presence(path: Path | None, stack: ExitStack) -> Iterator[bool]:
-    """Holds the lock beside the file until the stack is closed, inside if possible alone; whether it is alone."""
-    if path is None or sys.platform == "win32":
-        yield False
-        return
-    _make(path)
-    lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
-    stack.callback(os.close, lock)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        yield False
-    else:
-        yield True
-        fcntl.flock(lock, fcntl.LOCK_SH)
-
-
-def _prepared(path: Path | None, stack: ExitStack, alone: Work[None] | None) -> sqlite3.Connection:
-    db = _connected(path)
-    stack.callback(db.close)
-    check(db)
-    db.execute("PRAGMA journal_mode = WAL")
-    with transaction(db):
-        migrate(db)
-        if alone is not None:
-            alone(db)
-    return db
-
-
-def _reading(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    db = _connected(path)
-    stack.callback(db.close)
-    db.execute("PRAGMA query_only = ON")
-    return db
-
-
-def _connected(path: Path | None) -> sqlite3.Connection:
-    db = sqlite3.connect(
-        path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
-    )
-    try:
-        db.text_factory = _text
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA secure_delete = ON")
-        db.execute("PRAGMA temp_store = MEMORY")
-        db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        db.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES}")
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _text(kept: bytes) -> str:
-    """A text, also where it was damaged."""
-    return kept.decode(errors="replace")

@@ -13,7 +13,8 @@ import time
 from functools import partial
 
 from brain.errors import StoreError
-from brain.store.database import BUSY_SECONDS, Database
+from brain.store.connecting import BUSY_SECONDS
+from brain.store.database import Database
 
 log = logging.getLogger("brain")
 

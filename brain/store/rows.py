@@ -210,10 +210,14 @@ def exchange_of(row: Sequence[Any]) -> Exchange:
     Raises:
         Damaged: when it cannot be read.
     """
+    return _made("exchange", _exchange_of, row)
+
+
+def _made(table: str, make: Callable[[Sequence[Any]], T], row: Sequence[Any]) -> T:
     try:
-        return _exchange_of(row)
+        return make(row)
     except msgspec.MsgspecError:
-        raise Damaged(f"exchange {row[0]}") from None
+        raise Damaged(f"{table} {row[0]}") from None
 
 
 def _exchange_of(row: Sequence[Any]) -> Exchange:
@@ -263,10 +267,7 @@ def item_of(row: Sequence[Any]) -> Item:
     Raises:
         Damaged: when it cannot be read.
     """
-    try:
-        return _item_of(row)
-    except msgspec.MsgspecError:
-        raise Damaged(f"item {row[0]}") from None
+    return _made("item", _item_of, row)
 
 
 def _item_of(row: Sequence[Any]) -> Item:

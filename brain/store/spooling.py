@@ -3,11 +3,13 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterable, Iterable, Iterator
+from contextlib import aclosing
 from typing import IO, Any
 
 import msgspec
 
 from brain.errors import BadRequest
+from brain.iterating import iterated
 from brain.store.copies import TOGETHER
 from brain.store.room import MIB
 
@@ -20,36 +22,35 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) -> None:
-    """Writes records down, so that no transaction has to wait for who sends them.
+    """Writes records down, one a line.
 
     Raises:
         BadRequest: for a record that is no JSON, or when there are too many.
     """
     number = 0
-    async for record in _each(records):
-        number += 1
-        if number % TOGETHER == 0:
-            await asyncio.sleep(0)
-        try:
-            line = _encode(record)
-        except (UnicodeEncodeError, RecursionError) as error:
-            raise problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
-        if len(line) > LINE_MOST:
-            sentence = f"Record {number}: a record may have {LINE_MOST // MIB} MiB."
-            raise BadRequest(sentence, f"records[{number - 1}]", code="too_large", status=413)
-        if file.tell() + len(line) > SPOOLED_MOST:
-            sentence = f"Record {number}: no more than {SPOOLED_MOST // MIB} MiB can be taken in at once."
-            raise BadRequest(sentence, f"records[{number - 1}]", code="too_large", status=413)
-        file.write(line + b"\n")
+    async with aclosing(iterated(records)) as found:
+        async for record in found:
+            number += 1
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
+            line = _line(number, record)
+            if file.tell() + len(line) > SPOOLED_MOST:
+                raise _too_large(number, f"no more than {SPOOLED_MOST // MIB} MiB can be taken in at once")
+            file.write(line + b"\n")
 
 
-async def _each(records: AsyncIterable[Any] | Iterable[Any]) -> Any:
-    if isinstance(records, AsyncIterable):
-        async for record in records:
-            yield record
-    else:
-        for record in records:
-            yield record
+def _line(number: int, record: Any) -> bytes:
+    try:
+        line = _encode(record)
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
+    if len(line) > LINE_MOST:
+        raise _too_large(number, f"a record may have {LINE_MOST // MIB} MiB")
+    return line
+
+
+def _too_large(number: int, reason: str) -> BadRequest:
+    return BadRequest(f"Record {number}: {reason}.", f"records[{number - 1}]", code="too_large", status=413)
 
 
 class Left(Exception):

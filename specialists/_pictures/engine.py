@@ -8,6 +8,7 @@ import json
 import os
 import queue
 import signal
+import socket
 import struct
 import threading
 import traceback
@@ -31,14 +32,14 @@ def main() -> None:
     out = _own_stdout()
     _bounded()
     requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
-    bell, ring = os.pipe()
-    os.set_blocking(ring, False)
-    signal.set_wakeup_fd(ring)  # a lock would sleep on through a signal that came just before it was waited for
+    bell, ring = socket.socketpair()
+    ring.setblocking(False)
+    signal.set_wakeup_fd(ring.fileno())  # a lock would sleep on through a signal that came before it was waited for
     signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_listen, args=(requests, ring), daemon=True).start()
     try:
         for _ in range(REQUESTS_MOST):
-            os.read(bell, 1)
+            bell.recv(1)
             words, data = requests.get()
             write(out, *answer(words, bytes(data)))
             del data
@@ -102,11 +103,11 @@ def _exactly(stream: IO[bytes], size: int) -> bytearray:
     return data
 
 
-def _listen(requests: "queue.SimpleQueue[Message]", ring: int) -> None:
+def _listen(requests: "queue.SimpleQueue[Message]", ring: socket.socket) -> None:
     with contextlib.suppress(EOFError, OSError), os.fdopen(0, "rb", buffering=0) as stdin:
         while True:
             requests.put(read(stdin))
-            os.write(ring, b"\0")
+            ring.send(b"\0")
     if _has_own_group():
         os.killpg(0, signal.SIGKILL)  # with the program that it waits for, if it does
     os._exit(0)

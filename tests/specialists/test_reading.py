@@ -353,6 +353,33 @@ def test_a_process_that_is_asked_to_leave_ends_what_it_runs() -> None:
     assert not is_there(pid)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal to a thread")
+def test_a_process_that_waits_for_work_leaves_whichever_thread_the_signal_comes_to() -> None:
+    """Which is as if it came to the waiting one just before it began to wait: nothing interrupts that."""
+    code = (
+        "import os, signal, sys, threading\n"
+        "from specialists._pictures.engine import main\n"
+        "def stop():\n"
+        "    os.read(int(sys.argv[1]), 1)\n"
+        "    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
+        "threading.Thread(target=stop, daemon=True).start()\n"
+        "main()"
+    )
+    told, tell = os.pipe()
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", code, str(told)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, process_group=0, pass_fds=[told]) as program:
+        assert program.stdin
+        assert program.stdout
+        write(program.stdin, {"do": "nothing"})
+        program.stdin.flush()
+        read(program.stdout)
+        os.write(tell, b"!")
+        assert program.wait(5) == 0
+    os.close(told)
+    os.close(tell)
+
+
 def test_an_error_of_ours_is_told_and_the_process_goes_on() -> None:
     async def main() -> None:
         with _reading.looker.job({"do": "nothing"}) as job, pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
