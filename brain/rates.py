@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from brain.errors import BadRequest
 from brain.settings import Rights
@@ -9,6 +10,8 @@ from brain.settings import Rights
 MINUTE = 60.0
 FAILURES_MOST = 20
 """Wrong keys of one address in a minute that are answered as such."""
+FAILURES_OF_ALL = 200
+"""The same of all addresses together: which one a caller has is only what the proxy before us says."""
 ADDRESSES_MOST = 10_000
 SOON = 1
 """Seconds after which to come again when it is not known when a turn ends."""
@@ -93,10 +96,14 @@ def _take(used: _Used, a_minute: int, now: float) -> None:
 
 
 class Failures:
-    """How often each address gave a wrong key in its running minute. Those that began first are forgotten first."""
+    """How often each address, and all together, gave a wrong key in the running minute.
+
+    Addresses whose minute began first are forgotten first.
+    """
 
     def __init__(self) -> None:
-        self._minutes: dict[str, tuple[float, int]] = {}
+        self._all = _Minute(0.0, 0)
+        self._minutes: dict[str, _Minute] = {}
 
     def __len__(self) -> int:
         """The addresses of which something is known."""
@@ -109,16 +116,30 @@ class Failures:
             Whole seconds for which there were too many, if so.
         """
         self._forget_old(now)
-        ends, failures = self._minutes.get(address, (now + MINUTE, 0))
-        self._minutes[address] = (ends, failures + 1)
-        return whole(ends - now) if failures >= FAILURES_MOST else None
+        self._all = _one_more(self._all, now)
+        own = self._minutes[address] = _one_more(self._minutes.get(address, _Minute(0.0, 0)), now)
+        over = [
+            minute.ends
+            for minute, most in ((own, FAILURES_MOST), (self._all, FAILURES_OF_ALL))
+            if minute.failures > most
+        ]
+        return whole(max(over) - now) if over else None
 
     def _forget_old(self, now: float) -> None:
         while self._minutes:
             oldest = next(iter(self._minutes))
-            if self._minutes[oldest][0] > now and len(self._minutes) < ADDRESSES_MOST:
+            if self._minutes[oldest].ends > now and len(self._minutes) < ADDRESSES_MOST:
                 return
             del self._minutes[oldest]
+
+
+class _Minute(NamedTuple):
+    ends: float
+    failures: int
+
+
+def _one_more(minute: _Minute, now: float) -> _Minute:
+    return _Minute(minute.ends, minute.failures + 1) if minute.ends > now else _Minute(now + MINUTE, 1)
 
 
 def whole(seconds: float) -> int:

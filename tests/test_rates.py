@@ -118,6 +118,13 @@ def test_twenty_wrong_keys_a_minute_are_answered_and_further_ones_wait() -> None
     assert failures.count("10.0.0.1", 60.0) is None
 
 
+def test_two_hundred_wrong_keys_a_minute_of_whatever_addresses_are_answered() -> None:
+    failures = Failures()
+    assert [failures.count(f"forged{n}", 0.1 * n) for n in range(200)] == [None] * 200
+    assert [failures.count(f"further{now}", now) for now in (30.25, 59.5)] == [30, 1]
+    assert failures.count("10.0.0.1", 60.0) is None
+
+
 def test_addresses_are_forgotten_when_their_minute_is_over_and_when_there_are_too_many() -> None:
     failures = Failures()
     for n in range(ADDRESSES_MOST + 500):
