@@ -10,7 +10,7 @@ from brain.blocks import harmless
 from brain.running import Arguments, Failure, Provided, bounded, text_of
 from brain.schema import injected_of
 from brain.specialist import Progress, Result, Specialist
-from brain.unicode import visible
+from brain.unicode import escaped
 
 SECONDS = 2.0
 """How long a person waits for it at most; then the parameters alone are shown."""
@@ -43,7 +43,7 @@ def shown(found: Result) -> str:
     """Its text, in which nothing is hidden, or looks like more than it is: a few lines, cut to size."""
     head = found.text[: 2 * LENGTH_MOST]
     words = [line.split() for line in head.splitlines()]
-    lines = [visible(harmless(" ".join(line))) for line in words if line]
+    lines = [escaped(harmless(" ".join(line))) for line in words if line]
     text = "\n".join(lines[:LINES_MOST])
     is_whole = len(head) == len(found.text) and len(lines) <= LINES_MOST and len(text) <= LENGTH_MOST
     return text if is_whole else f"{text[: LENGTH_MOST - 1]}…"

@@ -18,12 +18,15 @@ _JOINING = "".join(
     )
 )
 _PICTURE = r"\p{Extended_Pictographic}"
-_HIDDEN = regex.compile(
+_SHAPING = (
     rf"((?<=[{_JOINING}])[\u200c\u200d]"
-    rf"|(?<=[{_PICTURE}\ufe0f\U0001f3fb-\U0001f3ff])\u200d(?={_PICTURE})|(?<=[{_PICTURE}0-9#*])\ufe0f)"
-    r"|[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}]"
+    rf"|(?<=[{_PICTURE}\ufe0f\U0001f3fb-\U0001f3ff])\u200d(?={_PICTURE})"
+    rf"|(?<={_PICTURE})\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3))"
 )
-"""Characters that nobody sees; in a group, those that join or part what they stand behind, or make a picture of it."""
+"""Characters that join or part what they stand behind, or make a picture of it."""
+_UNSEEN = r"\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}"
+_HIDDEN = regex.compile(rf"{_SHAPING}|[{_UNSEEN}]")
+_BLANK = regex.compile(rf"{_SHAPING}|(?! )[{_UNSEEN}\p{{Cs}}\p{{Z}}\u2800]")
 
 
 def seen(text: str) -> str:
@@ -33,11 +36,11 @@ def seen(text: str) -> str:
     return _HIDDEN.sub(lambda hidden: hidden[1] or (" " if hidden[0].isspace() else ""), text)
 
 
-def visible(text: str) -> str:
-    """The text with the number of each character that nobody sees, or that turns others round."""
+def escaped(text: str) -> str:
+    """The text with the number of each character that nobody sees, that turns others round or looks like a space."""
     if text.isascii() and text.isprintable():
         return text
-    return _HIDDEN.sub(lambda hidden: hidden[1] or f"\\u{{{ord(hidden[0]):x}}}", text)
+    return _BLANK.sub(lambda blank: blank[1] or f"\\u{{{ord(blank[0]):x}}}", text)
 
 
 def joined(text: str) -> tuple[str, str]:

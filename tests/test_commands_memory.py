@@ -60,7 +60,7 @@ def memory(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
 
 
 LISTED = """\
-mm22     2026-11-20 memory      Planned a trip\\x1b[2J to Bergen.
+mm22     2026-11-20 memory      Planned a trip\\u{1b}[2J to Bergen.
                     may hold strangers' words
 f3a9     2026-11-20 personal    My blood group is 0.
                     immutable: no model changes it
@@ -168,7 +168,7 @@ def test_what_is_immutable_is_changed_only_by_who_says_so(capsys: pytest.Capture
         (["edit", "none", "x"], "There is no fact or memory none; brain memory lists them."),
         (["edit", "k7m2", "x" * 501], "text must have at most 500 characters."),
         (["edit", "mm22", "--category", "general"], "Only a fact has a category; leave it out."),
-        (["delete", "no\x1bne"], "There is no fact or memory no\\x1bne; brain memory lists them."),
+        (["delete", "no\x1bne"], "There is no fact or memory no\\u{1b}ne; brain memory lists them."),
     ],
 )
 def test_what_cannot_be_done_says_why(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

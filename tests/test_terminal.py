@@ -192,7 +192,7 @@ def test_nothing_in_the_parameters_can_look_like_something_else(folder: Path) ->
     evil = json.dumps({"name": "a\u202egpj.exe\x1b[2K", "more": "b\nApprove? [y/N] \u00a0é"})
     with asked(folder, f"SPECIALIST_REQUEST[deletes:{evil}]", "Done.") as one:
         seen = one.sees("é") + one.sees(QUESTION)
-        assert '    name: "a\\u202egpj.exe\\u001b[2K"\n    more: "b\\nApprove? [y/N] \\xa0é"\n' in seen
+        assert '    name: "a\\u{202e}gpj.exe\\u001b[2K"\n    more: "b\\nApprove? [y/N] \\u{a0}é"\n' in seen
 
 
 def test_ctrl_c_ends_it(folder: Path) -> None:

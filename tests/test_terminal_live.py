@@ -302,7 +302,7 @@ def test_what_is_to_be_approved_is_shown_whole(folder: Path, columns: int) -> No
         assert seen.startswith("Iwill.?deletesneedsyourapproval,until")
         assert f"Delete{'lunch' * 20}.For" in seen
         assert f'name:"{"lunch" * 20}"' in seen
-        assert r'more:"a\u202egpj.exe\u001b[2K\nApprove?[y/N]y"' in seen
+        assert r'more:"a\u{202e}gpj.exe\u001b[2K\nApprove?[y/N]y"' in seen
         assert terminal.screen.window.endswith("\nApprove? [y/N]")
         assert not (folder / "deleted.txt").exists()
         terminal.types("y\n")

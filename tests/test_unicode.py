@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from brain.unicode import Growing, joined, visible, well_formed
+from brain.unicode import Growing, escaped, joined, seen, well_formed
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,19 @@ def test_halves_are_joined_or_replaced(text: str, whole: str, half: str) -> None
         ("Zoë, 😀 and שלום", "Zoë, 😀 and שלום"),
         ("a\u202eb\u2066c\u200bd", "a\\u{202e}b\\u{2066}c\\u{200b}d"),
         ("\x1b[2J\n", "\\u{1b}[2J\\u{a}"),
-        ("👩\u200d👧", "👩\u200d👧"),
+        ("👩\u200d👧 1\ufe0f\u20e3 ❤\ufe0f", "👩\u200d👧 1\ufe0f\u20e3 ❤\ufe0f"),
+        ("1\ufe0f0 x\ufe0f", "1\\u{fe0f}0 x\\u{fe0f}"),
+        ("a\u3164\u115f\u1160\uffa0b", "a\\u{3164}\\u{115f}\\u{1160}\\u{ffa0}b"),
+        ("a\u034f\u180b\u17b4\U000e0100b", "a\\u{34f}\\u{180b}\\u{17b4}\\u{e0100}b"),
+        ("a\u2800\xa0\u3000\u2028\ud800b", "a\\u{2800}\\u{a0}\\u{3000}\\u{2028}\\u{d800}b"),
     ],
 )
 def test_what_nobody_sees_is_made_visible(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert escaped(text) == shown
+
+
+def test_a_text_without_what_nobody_sees_keeps_its_spaces() -> None:
+    assert seen("a\u3164\u202e\ufe0fbc\xa0\u3000\u2800 d") == "abc\xa0\u3000\u2800 d"
 
 
 @pytest.mark.parametrize("size", [1, 5, 447, 448, 10_000])

@@ -21,7 +21,7 @@ from brain.process import DONE, completed
 from brain.settings import Settings
 from brain.store.spooling import LINE_MOST
 from brain.store.sqlite import SQLite
-from brain.terminal import visible
+from brain.unicode import escaped
 from brain.wire.bodies import encoded, loose
 
 COMMAS_MOST = 500_000
@@ -115,7 +115,7 @@ async def _take_in(copy: "_Copy", settings: Settings) -> int:
         facts=copy.counts["fact"] - new.facts,
         memories=copy.counts["memory"] - new.memories,
     )
-    print(f"Imported for {visible(copy.user)}: {listed(new)}. There already: {listed(there)}.")
+    print(f"Imported for {escaped(copy.user)}: {listed(new)}. There already: {listed(there)}.")
     return DONE
 
 
@@ -241,4 +241,4 @@ async def _telling(state: Callable[[], str]) -> AsyncIterator[None]:
 
 
 def _tell(text: str) -> None:
-    print(visible(text), file=sys.stderr, flush=True)
+    print(escaped(text), file=sys.stderr, flush=True)

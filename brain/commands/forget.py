@@ -15,7 +15,7 @@ from brain.registry import Registry
 from brain.settings import LOCAL_USER, Settings
 from brain.store import path_of
 from brain.store.sqlite import SQLite
-from brain.terminal import visible
+from brain.unicode import escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def _agreed(user: str, settings: Settings) -> bool:
     what = f"Erase all that is kept of {user}: {listed(found.counts)}, and what specialists keep?"
     if user not in found.users:
         what = f"{nothing_of(user, found.users)} Erase what specialists may keep of {user}?"
-    print(f"{visible(what)} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{escaped(what)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -59,7 +59,7 @@ async def _forget(user: str, settings: Settings) -> int:
     if user == LOCAL_USER:
         chat_history().unlink(missing_ok=True)
     if not _is_there(settings):
-        print(visible(nothing_of(user, ())), file=sys.stderr)
+        print(escaped(nothing_of(user, ())), file=sys.stderr)
         await _forgotten(registry, user)
         return FAILED
     async with kept(settings) as store:
@@ -78,9 +78,9 @@ async def _erased(store: SQLite, user: str) -> bool:
         sentence = f"A turn of {user} is running; wait for its end, or stop it. Nothing was erased."
         raise BrainError(sentence) from None
     if user in users:
-        print(f"Erased of {visible(user)}: {listed(counts)}.", flush=True)
+        print(f"Erased of {escaped(user)}: {listed(counts)}.", flush=True)
     else:
-        print(visible(nothing_of(user, users)), file=sys.stderr)
+        print(escaped(nothing_of(user, users)), file=sys.stderr)
     return user in users
 
 
@@ -88,7 +88,7 @@ async def _forgotten(registry: Registry, user: str) -> bool:
     """Has specialists forget what they keep of a user; whether all could."""
     failed = await forgotten(registry, user)
     for name in failed:
-        print(f"brain: {name} could not forget what it keeps of {visible(user)}; run it again", file=sys.stderr)
+        print(f"brain: {name} could not forget what it keeps of {escaped(user)}; run it again", file=sys.stderr)
     return not failed
 
 

@@ -13,7 +13,7 @@ from brain.memory.items import Items
 from brain.process import DONE, FAILED, completed
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
-from brain.terminal import visible
+from brain.unicode import escaped
 from brain.wire.native.kept import remembered
 
 Action = Callable[[argparse.Namespace, SQLite, ByHand], Awaitable[int]]
@@ -48,7 +48,7 @@ async def show(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int
         return DONE
     for item in items:
         for line in _lines(item):
-            print(visible(line))
+            print(escaped(line))
     if not items:
         print(f"No facts and memories of {given.user}{' are like this' if _narrowed(given) else ''}.")
     if not recalls:
@@ -79,7 +79,7 @@ async def delete(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> i
     """Removes facts and memories."""
     missing = [name for name in given.id if not await by_hand.erase(given.user, _id(name))]
     for name in missing:
-        print(f"brain: {_REMEDIES['not_found'].format(id=visible(name))}", file=sys.stderr)
+        print(f"brain: {_REMEDIES['not_found'].format(id=escaped(name))}", file=sys.stderr)
     return FAILED if missing else DONE
 
 
@@ -100,7 +100,7 @@ def _narrowed(given: argparse.Namespace) -> bool:
 
 def _say(item: Item) -> int:
     for line in _lines(item):
-        print(visible(line))
+        print(escaped(line))
     return DONE
 
 

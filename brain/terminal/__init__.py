@@ -1,5 +1,1 @@
 """Roof: a turn as a person sees it in a terminal: as plain text, or live; and how the person is asked."""
-
-from brain.terminal.characters import visible
-
-__all__ = ["visible"]

@@ -19,8 +19,3 @@ def legible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "\n".join(seen(line) for line in text.translate(_SPACES).split("\n"))
-
-
-def visible(text: str) -> str:
-    """A text in which nothing can steer a terminal, or look like something else: each such character is written out."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

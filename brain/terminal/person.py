@@ -10,8 +10,8 @@ from typing import Any, Protocol, TextIO
 
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError
-from brain.terminal.characters import visible
 from brain.terminal.keyboard import Keyboard
+from brain.unicode import escaped
 
 _LINE_BYTES = 4096
 """At least as much as a terminal takes of a line."""
@@ -83,7 +83,7 @@ class Person:
         if self._keyboard is not None:
             self._keyboard.echo(on=True)
         tcflush(self._fd, TCIFLUSH)  # what was typed before the question is no answer to it
-        would = "".join(f"  {visible(line)}\n" for line in (asked.text or "").splitlines())
+        would = "".join(f"  {escaped(line)}\n" for line in (asked.text or "").splitlines())
         self._screen.ask(
             f"? {asked.name} needs your approval, until {until:%H:%M:%S}:\n{would}{_listed(asked.params)}",
             "Approve? [y/N] ",
@@ -113,4 +113,4 @@ def can_be_asked(source: TextIO, shown: TextIO) -> bool:
 def _listed(params: Mapping[str, Any]) -> str:
     """What a call would be made with, whole, and nothing in it that could look like something else."""
     lines = (f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in params.items())
-    return "\n".join(map(visible, lines)) or "    (without parameters)"
+    return "\n".join(map(escaped, lines)) or "    (without parameters)"

@@ -15,8 +15,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
-from brain.terminal.characters import visible
 from brain.terminal.keyboard import Keyboard
+from brain.unicode import escaped
 
 HISTORY_BYTES = 1024 * 1024
 """Of the file with what was typed; twice as much is cut to so many, from its end."""
@@ -44,7 +44,7 @@ class Prompt:
             completer=_Commands(commands),
             complete_while_typing=False,
             key_bindings=_keys(),
-            bottom_toolbar=lambda: FormattedText([("", visible(below()))]),
+            bottom_toolbar=lambda: FormattedText([("", escaped(below()))]),
             style=_STYLE,
             color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
             enable_open_in_editor=False,
