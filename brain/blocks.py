@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import regex
 
-from brain.unicode import well_formed
+from brain.unicode import seen, well_formed
 
 BLOCK_BYTES = 8192
 REASON_LENGTH = 400
@@ -96,7 +96,7 @@ def _cut(text: str, most: int) -> str:
 
 def reason_text(reason: str) -> str:
     """A reason as it stands in its block and in its event: one line, short, harmless."""
-    line = " ".join(harmless(reason[: 4 * REASON_LENGTH]).split()) or "no reason was given"
+    line = " ".join(harmless(seen(reason[: 4 * REASON_LENGTH])).split()) or "no reason was given"
     return line if len(line) <= REASON_LENGTH else line[: REASON_LENGTH - 1] + "…"
 
 

@@ -21,7 +21,7 @@ from brain.events import CallCode, Citation
 from brain.schema import filled, problems
 from brain.specialist import Progress, Result, Specialist
 from brain.threads import NoThread, in_thread
-from brain.unicode import well_formed
+from brain.unicode import seen, well_formed
 
 CITATIONS_MOST = 50
 LETTING_GO_SECONDS = 0.05
@@ -291,7 +291,7 @@ def _url(url: str | None) -> str | None:
 
 
 def _line(text: str) -> str:
-    return " ".join(text_of(text).split())[:_CITATION_LENGTH]
+    return " ".join(seen(text_of(text)).split())[:_CITATION_LENGTH]
 
 
 def _tame(progress: Progress) -> Progress:
@@ -300,4 +300,4 @@ def _tame(progress: Progress) -> Progress:
         fraction = min(1.0, max(0.0, float(fraction)))
     else:
         fraction = None
-    return Progress(" ".join(text_of(progress.text).split())[:_PROGRESS_LENGTH], fraction)
+    return Progress(" ".join(seen(text_of(progress.text)).split())[:_PROGRESS_LENGTH], fraction)

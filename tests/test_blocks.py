@@ -207,6 +207,7 @@ def test_the_limit_of_bytes_is_never_exceeded() -> None:
         ("", "no reason was given"),
         ("x" * 1_000, "x" * 399 + "…"),
         ("a\ud800", "a\ufffd"),
+        ("see \u202emoc.elpmaxe\u200b", "see moc.elpmaxe"),
     ],
 )
 def test_a_reason_is_one_short_line(reason: str, expected: str) -> None:

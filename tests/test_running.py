@@ -156,6 +156,17 @@ def test_the_last_item_counts() -> None:
     assert run(handler) == (Answer("last"), [Progress("tidying")])
 
 
+def test_what_is_told_in_a_line_turns_nothing_round() -> None:
+    def handler(params: Any) -> Iterator[Progress | Result]:
+        yield Progress("pages \u202eread")
+        yield Result("x", [Citation("1", "Sign in \u202eat\u2067", "https://moc.example.evil.example/")])
+
+    outcome, told = run(handler)
+    assert [one.text for one in told] == ["pages read"]
+    assert isinstance(outcome, Answer)
+    assert outcome.citations[0].title == "Sign in at"
+
+
 def test_citations_are_bounded_and_made_fit() -> None:
     def endless() -> Iterator[Citation]:
         n = 0
