@@ -1,7 +1,5 @@
-"""Ground: what the operator sets, read once into one frozen object. The table in the docs is made from it."""
+"""Ground: what the operator can set, as one frozen object. The table in the docs is made from it."""
 
-import tomllib
-import zoneinfo
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -9,10 +7,10 @@ from typing import Any, Literal
 
 from brain import spelling
 from brain.ask import Limits, SyntaxName
-from brain.errors import SettingsError
 from brain.spelling import Parse
 
 PREFIX = "BRAIN_"
+"""Of the environment variables that are ours."""
 SPECIALIST_PREFIX = "BRAIN_SPECIALIST_"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LOCAL_USER = "local"
@@ -27,16 +25,6 @@ def _setting(
 ) -> Any:
     metadata = {"parse": parse, "allowed": allowed, "meaning": meaning, "shown": shown, "secret": secret}
     return field(default=default, metadata=metadata, repr=not secret)
-
-
-def machine_time_zone() -> str:
-    """The IANA name of the machine's time zone, `UTC` when it does not tell."""
-    target = Path("/etc/localtime")
-    _, _, name = str(target.resolve()).partition("zoneinfo/")
-    try:
-        return zoneinfo.ZoneInfo(name).key if name else "UTC"
-    except (ValueError, zoneinfo.ZoneInfoNotFoundError):
-        return "UTC"
 
 
 def environ_name(specialist: str, key: str) -> str:
@@ -255,6 +243,8 @@ class Settings:
     )
     specialist_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     specialist_environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    overlooked: tuple[str, ...] = ()
+    """Variables that were given without the prefix, and so are not read."""
 
     @property
     def limits(self) -> Limits:
@@ -282,6 +272,7 @@ class Settings:
         known = {user for _, user in self.keys} if self.keys else {LOCAL_USER}
         short = dict.fromkeys(user for key, user in self.keys if len(key) < KEY_LENGTH)  # each once, in their order
         return [
+            *(f"Not read: {name}, which is called {PREFIX}{name} here" for name in self.overlooked),
             *(f"No key: {name}, whom USERS names" for name in self.users or () if name not in known),
             *(f"Short key: one of {user} has fewer than {KEY_LENGTH} characters and can be guessed" for user in short),
         ]
@@ -301,35 +292,6 @@ class Settings:
 KEYS = {f.name.upper(): f for f in fields(Settings) if f.metadata}
 
 
-def read(
-    environ: Mapping[str, str], config: Path | None = None, overrides: Mapping[str, Any] | None = None
-) -> Settings:
-    """Reads the settings: the file first, the environment over it, `overrides` (the command line) over both.
-
-    Raises:
-        SettingsError: naming the setting, its value and what is allowed.
-    """
-    found: dict[str, tuple[str, Any]] = {}
-    specialist_settings: Mapping[str, Any] = {}
-    if config is not None:
-        table = _toml(config)
-        specialist_settings = _specialist_tables(table.pop("specialists", {}), config)
-        found |= {key.upper(): (f"{key} in {config.name}", value) for key, value in table.items()}
-    specialist_environ = {key: value for key, value in environ.items() if key.startswith(SPECIALIST_PREFIX)}
-    found |= {
-        key.removeprefix(PREFIX): (key, value)
-        for key, value in environ.items()
-        if key.startswith(PREFIX) and key not in specialist_environ
-    }
-    said = {key: (f"--{key.lower()}", value) for key, value in (overrides or {}).items()}
-    if environ.get("PORT") and PREFIX + "PORT" not in environ and "PORT" not in said:
-        found = {"HOST": ("HOST", "0.0.0.0"), **found, "PORT": ("PORT", environ["PORT"])}
-    found |= said
-    values = {KEYS[key].name: _parsed(key, *found[key]) for key in found if _known(key, found[key][0])}
-    values.setdefault("time_zone", machine_time_zone())
-    return Settings(**values, specialist_settings=specialist_settings, specialist_environ=specialist_environ)
-
-
 def table() -> str:
     """The settings as a Markdown table: key, default, meaning."""
     rows = ["| key | default | meaning |", "|---|---|---|"]
@@ -345,33 +307,3 @@ def _shown(default: Any) -> str:
     if isinstance(default, tuple):
         default = ",".join(default)
     return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise SettingsError(f"--config {path}: cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"--config {path}: is not valid TOML: {error}.") from None
-
-
-def _specialist_tables(value: Any, config: Path) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(item, dict) for item in value.values()):
-        raise SettingsError(f"specialists in {config.name}: must hold tables, such as [specialists.web].")
-    return value
-
-
-def _known(key: str, said_as: str) -> bool:
-    if key not in KEYS:
-        raise SettingsError(f"{said_as} is not a setting. Known: {', '.join(KEYS)} (in the environment with {PREFIX}).")
-    return True
-
-
-def _parsed(key: str, said_as: str, value: Any) -> Any:
-    metadata = KEYS[key].metadata
-    try:
-        return metadata["parse"](value)
-    except (TypeError, ValueError, zoneinfo.ZoneInfoNotFoundError, OSError, RuntimeError):
-        shown = "(not shown)" if metadata["secret"] else repr(value)
-        raise SettingsError(f"{said_as}={shown} is not allowed. Allowed: {metadata['allowed']}.") from None

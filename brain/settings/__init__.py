@@ -1,0 +1,30 @@
+"""Ground: what the operator sets, in one frozen object. What there is (`known`), and how it is read (`reading`)."""
+
+from brain.settings.known import (
+    KEYS,
+    LOCAL_USER,
+    LOOPBACK,
+    PREFIX,
+    SPECIALIST_PREFIX,
+    Rights,
+    Settings,
+    ShowResults,
+    environ_name,
+    table,
+)
+from brain.settings.reading import machine_time_zone, read
+
+__all__ = [
+    "KEYS",
+    "LOCAL_USER",
+    "LOOPBACK",
+    "PREFIX",
+    "SPECIALIST_PREFIX",
+    "Rights",
+    "Settings",
+    "ShowResults",
+    "environ_name",
+    "machine_time_zone",
+    "read",
+    "table",
+]
