@@ -49,7 +49,7 @@ def blocks(text: str, *, still_open: bool = False) -> list[Block]:
     if len(text) > TEXT_LENGTH:
         return [Block(clean(preformatted(text)), _units(text))]
     parsed = _Parsed(text)
-    settled = min(_settled(text) if still_open else len(parsed.groups), len(parsed.groups) - 1)
+    settled = parsed.settled() if still_open else len(parsed.groups) - 1
     found, units, start = [], 0, 0
     for group in parsed.groups[: max(0, settled)]:
         units, start = units + _units(text[start : parsed.end(group)]), parsed.end(group)
@@ -61,19 +61,9 @@ def blocks(text: str, *, still_open: bool = False) -> list[Block]:
     return found
 
 
-def _settled(text: str) -> int:
-    """How many blocks at the beginning no text behind can change.
-
-    The line that has not ended can still become anything, also more of the block before it. So can the last block with
-    a line that ended, unless it is of a kind that ends at an empty line, and there is one.
-    """
-    ended = _LINE_END.sub("\n", text[: max(text.rfind("\n"), text.rfind("\r")) + 1])
-    tokens: list[Token] = []
-    _markdown.block.parse(ended, _markdown, {}, tokens)
-    tops = [token for token in tokens if token.level == 0 and token.nesting != -1]
-    if not tops or (tops[-1].type in _ENDING and ended.count("\n") > _line_behind(tops[-1])):
-        return len(tops)
-    return len(tops) - 1
+def _line_of(token: Token) -> int:
+    assert token.map is not None
+    return token.map[0]
 
 
 def _line_behind(token: Token) -> int:
@@ -89,6 +79,22 @@ class _Parsed:
         self._lines = [0, *(found.end() for found in _LINE_END.finditer(text)), len(text)]
         self._env: EnvType = {}
         self.groups = list(_groups(_markdown.parse(text, self._env)))
+
+    def settled(self) -> int:
+        """How many blocks at the beginning no text behind can change.
+
+        The line that has not ended can still become anything, also more of the block before it, or a table with the
+        line before it. So can the last block before those, unless it is of a kind that ends at an empty line, and there
+        is one. What is here of the line that has not ended, or is the last block, is not settled anyway.
+        """
+        count = len(self.groups) - 1
+        changing = len(self._lines) - 2
+        if count > 0 and self.groups[count][0].type == "table_open":
+            changing -= 1
+        if count > 0 and _line_of(self.groups[count][0]) >= changing:
+            before = self.groups[count - 1][0]
+            count -= before.type not in _ENDING or _line_behind(before) >= _line_of(self.groups[count][0])
+        return count
 
     def end(self, group: Sequence[Token]) -> int:
         """Where it ends in the text."""
