@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from page.chat import Chat
 from page.stage import Conductor, Stage
@@ -11,15 +11,53 @@ from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
 
-KEYS = pytest.mark.parametrize("stage", [{"KEYS": "s3cret:ann"}], indirect=True)
+KEYS = pytest.mark.parametrize("stage", [{"KEYS": "s3cret:ann,0ther:bob"}], indirect=True)
+
+
+def dialog_of(chat: Chat) -> Locator:
+    return chat.page.get_by_role("dialog", name="This server asks for a key", exact=True)
+
+
+def sign_in(chat: Chat, key: str) -> None:
+    dialog_of(chat).get_by_label("Key", exact=True).fill(key)
+    dialog_of(chat).get_by_role("button", name="Sign in", exact=True).click()
+    expect(dialog_of(chat)).to_be_hidden()
+    chat.is_ready()
+
+
+def sign_out(chat: Chat) -> None:
+    chat.button("Settings").click()
+    chat.page.get_by_role("dialog", name="Settings", exact=True).get_by_role("button", name="Sign out").click()
+
+
+def opened(stage: Stage, visitor: Visitor) -> Chat:
+    """A tab, without waiting for what is only there for who signed in."""
+    visitor.expects("401")
+    chat = Chat(visitor.context.new_page())
+    chat.page.goto(stage.url)
+    return chat
+
+
+def wrote(chat: Chat, stage: Stage) -> Chat:
+    """Somebody has asked, and begun to write."""
+    chat.ask("My secret")
+    stage.model.ends()
+    chat.is_idle()
+    expect(chat.conversation("My secret")).to_be_visible()
+    chat.box.fill("a draft")
+    return chat
+
+
+def shows_nothing(chat: Chat) -> None:
+    expect(chat.page.locator("body")).not_to_contain_text("secret")
+    expect(chat.box).to_have_value("")
+    assert chat.page.evaluate("sessionStorage.getItem('brain.draft')") is None
 
 
 @KEYS
 def test_a_key_is_asked_for_once_and_kept_by_no_script(stage: Stage, visitor: Visitor) -> None:
-    visitor.expects("401")
-    page = visitor.context.new_page()
-    page.goto(stage.url)
-    chat, dialog = Chat(page), page.get_by_role("dialog", name="This server asks for a key", exact=True)
+    chat = opened(stage, visitor)
+    page, dialog = chat.page, dialog_of(chat)
     key = dialog.get_by_label("Key", exact=True)
     expect(key).to_be_focused()
     expect(key).to_have_attribute("type", "password")
@@ -40,6 +78,62 @@ def test_a_key_is_asked_for_once_and_kept_by_no_script(stage: Stage, visitor: Vi
     expect(dialog).to_be_hidden()
     kept = page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
     assert "s3cret" not in kept
+
+
+@KEYS
+def test_who_signs_out_does_so_in_all_tabs(stage: Stage, visitor: Visitor) -> None:
+    chat = opened(stage, visitor)
+    sign_in(chat, "s3cret")
+    wrote(chat, stage)
+    chat.page.evaluate("sessionStorage.setItem('other', 'stays')")  # of who mounted Brain beside their own pages
+    other = visitor.opens(chat.page.url)
+    expect(other.question).to_contain_text("My secret")
+    other.box.fill("another draft")
+    sign_out(chat)
+    for tab in (chat, other):
+        expect(dialog_of(tab)).to_be_visible()
+        shows_nothing(tab)
+    assert chat.page.evaluate("sessionStorage.getItem('other')") == "stays"
+    sign_in(chat, "0ther")
+    expect(dialog_of(other)).to_be_hidden()  # one key is enough
+    other.is_ready()
+    shows_nothing(other)
+
+
+@KEYS
+def test_a_tab_that_slept_is_not_shown_to_somebody_else(stage: Stage, visitor: Visitor) -> None:
+    chat = opened(stage, visitor)
+    sign_in(chat, "s3cret")
+    wrote(chat, stage)
+    visitor.context.request.post(f"{stage.url}/v1/session", data={"key": "0ther"})  # of which no tab is told
+    chat.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    shows_nothing(chat)
+    chat.is_ready()
+    expect(chat.history).to_contain_text("No conversations yet.")
+
+
+@KEYS
+def test_the_key_is_asked_for_again_when_something_is_sent_without(stage: Stage, visitor: Visitor) -> None:
+    chat = opened(stage, visitor)
+    expect(dialog_of(chat)).to_be_visible()
+    chat.page.keyboard.press("Escape")
+    expect(chat.alert.filter(has_text="You are not signed in.")).to_be_visible()
+    chat.box.fill("hello")
+    chat.box.press("Enter")
+    sign_in(chat, "s3cret")
+    assert stage.model.question() == "hello"
+    stage.model.ends()
+    chat.is_idle()
+    expect(chat.box).to_have_value("")
+
+
+def test_what_other_pages_of_the_host_say_does_no_harm(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    other = visitor.opens(stage.url)
+    for said in ("null", "7", "'text'", "[]", "{ user: 7 }"):
+        other.page.evaluate(f"new BroadcastChannel('brain ' + location.pathname).postMessage({said})")
+    chat.ask()
+    stage.model.ends()
+    chat.is_idle()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ let count = 0;
  * @param {Node[]} content
  * @param {{ className?: string, light?: boolean }} [look] `light`: a click beside it closes it
  */
-export function opened(title, content, look = {}) {
+export function openDialog(title, content, look = {}) {
   const heading = make("h2", "", title);
   heading.id = `dialog-${(count += 1)}`;
   const close = button(t("close"), () => dialog.close(), { icon: "close", className: "quiet square" });
@@ -29,10 +29,11 @@ export function opened(title, content, look = {}) {
 /**
  * Asks whether something is to be done, and does it; what goes wrong is told there, where it can be tried again.
  * @param {{ title: string, text: string[], label: string, act: () => Promise<unknown>, danger?: boolean,
- *   field?: HTMLElement }} question `field`: what the person fills in for it
+ *   field?: HTMLElement, already?: AbortSignal }} question `field`: what the person fills in for it; `already`: it was done
+ *   elsewhere, and need not be asked
  * @returns {Promise<boolean>} whether it was done
  */
-export function decided({ title, text, label, act, danger = false, field }) {
+export function confirmed({ title, text, label, act, danger = false, field, already }) {
   const problem = make("p", "problem");
   problem.setAttribute("role", "alert");
   const cancel = button(t("cancel"), () => dialog.close());
@@ -40,10 +41,11 @@ export function decided({ title, text, label, act, danger = false, field }) {
   const said = text.map((line) => make("p", "", line));
   const form = make("form", "decision", ...said, field ?? "", problem, make("div", "row end", cancel, yes));
   if (!field) cancel.autofocus = true;
-  const dialog = opened(title, [form], { className: "small-dialog" });
+  const dialog = openDialog(title, [form], { className: "small-dialog" });
   return new Promise((resolve) => {
     let done = false;
-    dialog.addEventListener("close", () => resolve(done));
+    dialog.addEventListener("close", () => resolve(done || Boolean(already?.aborted)));
+    already?.addEventListener("abort", () => dialog.close());
     form.onsubmit = async (event) => {
       event.preventDefault();
       yes.disabled = true;

@@ -1,7 +1,7 @@
 // Room: one conversation in the list: opened, renamed in its place, deleted.
 
 import { addressOf } from "./address.js";
-import { decided } from "./dialogs.js";
+import { confirmed } from "./dialogs.js";
 import { make } from "./dom.js";
 import { menuButton } from "./menu.js";
 import { request, told } from "./server.js";
@@ -99,7 +99,7 @@ export class Entry {
     const text = [t("deleteConversationWhat", { title }), t("deleteConversationKept")];
     if (running) text.push(t("deleteRunning"));
     const act = () => request("DELETE", this.path).catch(unlessGone);
-    const done = await decided({ title: t("deleteConversation"), text, label: t("delete"), act, danger: true });
+    const done = await confirmed({ title: t("deleteConversation"), text, label: t("delete"), act, danger: true });
     if (done) this.then.deleted(id);
   }
 }

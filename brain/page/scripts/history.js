@@ -6,7 +6,7 @@ import { Entry } from "./entry.js";
 import { kept } from "./keeping.js";
 import { request, told } from "./server.js";
 import { shortcut } from "./shortcuts.js";
-import { others } from "./tabs.js";
+import { hearTabs, tellTabs } from "./tabs.js";
 import { period, t } from "./texts.js";
 
 /** @typedef {import("./types.js").Heading} Heading */
@@ -50,7 +50,7 @@ export function startHistory() {
   narrow.onchange = () => unfold(!narrow.matches && kept.get("history") !== "hidden");
   conversation.addEventListener("opened", show);
   conversation.addEventListener("changed", changed);
-  others.addEventListener("message", heard);
+  hearTabs(heard);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
   shortcut("o", true, t("fresh"), begin);
   shortcut("k", false, t("search"), () => {
@@ -170,7 +170,7 @@ function noted() {
 function renamed(heading) {
   headings = headings.map((one) => one.id === heading.id ? { ...one, title: heading.title } : one);
   show();
-  others.postMessage({ renamed: heading.id, title: heading.title });
+  tellTabs({ renamed: heading.id, title: heading.title });
   conversation.renamed(heading.id, heading.title);
 }
 
@@ -179,7 +179,7 @@ function deleted(id) {
   const at = headings.findIndex((one) => one.id === id);
   headings = headings.filter((one) => one.id !== id);
   show();
-  others.postMessage({ deleted: id });
+  tellTabs({ deleted: id });
   if (conversation.id === id) conversation.fresh();
   else (entries.get((headings[at] ?? headings.at(-1))?.id)?.link ?? find("fresh", HTMLButtonElement)).focus();
   refresh();
@@ -187,13 +187,13 @@ function deleted(id) {
 
 function changed() {
   refresh();
-  others.postMessage({});
+  tellTabs({});
 }
 
-/** @param {MessageEvent} event what another tab did */
-function heard({ data }) {
-  if (data.deleted && data.deleted === conversation.id) conversation.fresh();
-  if (data.renamed) conversation.renamed(data.renamed, data.title);
+/** @param {import("./tabs.js").News} news what another tab did */
+function heard({ deleted, renamed, title = "" }) {
+  if (deleted && deleted === conversation.id) conversation.fresh();
+  if (renamed) conversation.renamed(renamed, title);
   if (!document.hidden) refresh();
 }
 

@@ -12,7 +12,7 @@ import { startSettings } from "./settings.js";
 import { startSigningIn } from "./signin.js";
 import { fill, t } from "./texts.js";
 
-const log = find("log", HTMLElement);
+const log = find("log", HTMLElement), composer = find("composer", HTMLFormElement);
 
 /** What the server says of itself and of who asks, as soon as it can be reached. @returns {Promise<import("./types.js").Start>} */
 async function asked() {
@@ -26,20 +26,23 @@ async function asked() {
 }
 
 /**
- * Shows what went wrong, until the person wants to try again.
+ * Shows what went wrong, until the person wants to try again, or to send something.
  * @param {string} problem
  * @returns {Promise<void>}
  */
 function wished(problem) {
   return new Promise((resolve) => {
-    const again = button(t("retry"), () => {
-      log.replaceChildren();
-      resolve();
-    }, { icon: "retry", text: true });
+    const again = button(t("retry"), leave, { icon: "retry", text: true });
     const line = make("div", "error", make("p", "", problem), again);
     line.setAttribute("role", "alert");
     log.replaceChildren(line);
     again.focus();
+    composer.addEventListener("submit", leave, { once: true });
+    function leave() {
+      composer.removeEventListener("submit", leave);
+      log.replaceChildren();
+      resolve();
+    }
   });
 }
 

@@ -1,7 +1,7 @@
 // Room: what is remembered of a person: facts and memories of conversations, found, written, changed, deleted.
 
 import { leaveMemoryOut, leavesMemoryOut } from "./choices.js";
-import { opened } from "./dialogs.js";
+import { openDialog } from "./dialogs.js";
 import { button, find, make } from "./dom.js";
 import { CATEGORIES, factForm } from "./fact.js";
 import { remembered } from "./remembered.js";
@@ -28,7 +28,7 @@ class MemoryDialog {
     this.recall = recalls((on) => this.set(on));
     this.add = button(t("addFact"), () => this.write(), { icon: "plus", text: true });
     const head = make("div", "row memory-head", this.search, this.add);
-    this.dialog = opened(t("memory"), [this.recall.node, head, this.adding, this.problem, this.note,
+    this.dialog = openDialog(t("memory"), [this.recall.node, head, this.adding, this.problem, this.note,
       ...this.sections.map(({ node }) => node)], { className: "wide-dialog" });
     this.load();
   }

@@ -3,13 +3,13 @@
 import { idInAddress } from "./address.js";
 import { conversation } from "./conversation.js";
 import { startReading } from "./reading.js";
-import { others } from "./tabs.js";
+import { hearTabs } from "./tabs.js";
 
 /** The conversation of the address is opened, now and whenever somebody goes back or forward. */
 export function startConversation() {
   startReading();
   window.addEventListener("hashchange", follow);
-  others.addEventListener("message", () => conversation.catchUp());
+  hearTabs(() => conversation.catchUp());
   document.addEventListener("visibilitychange", () => conversation.catchUp());
   follow();
 }

@@ -1,7 +1,7 @@
 // Room: one fact or memory in the list: what it says, since when and from where, changed and deleted by its user.
 
 import { addressOf } from "./address.js";
-import { decided } from "./dialogs.js";
+import { confirmed } from "./dialogs.js";
 import { button, icon, make } from "./dom.js";
 import { factForm } from "./fact.js";
 import { request } from "./server.js";
@@ -94,5 +94,5 @@ async function forget(item, memory) {
     if (error.status !== 404) throw error; // it is gone already
   });
   const text = [t("deleteItemWhat", { text: item.text }), ...(item.conversation_id ? [t("deleteItemSaid")] : [])];
-  if (await decided({ title, text, label: t("delete"), act, danger: true })) memory.deleted(item);
+  if (await confirmed({ title, text, label: t("delete"), act, danger: true })) memory.deleted(item);
 }

@@ -1,6 +1,6 @@
 // Room: what a person sets up for this browser, what the keys do, and who is signed in.
 
-import { opened } from "./dialogs.js";
+import { openDialog } from "./dialogs.js";
 import { button, find, make } from "./dom.js";
 import { kept } from "./keeping.js";
 import { commandKey, listed, shortcut } from "./shortcuts.js";
@@ -18,7 +18,7 @@ export function enterSends() {
 
 /** @param {import("./types.js").Start} start */
 export function startSettings(start) {
-  shownTo(start.user);
+  if (start.keys) shownTo(start.user);
   find("settings-open", HTMLButtonElement).onclick = () => show(start);
   shortcut("/", false, t("showSettings"), () => show(start));
 }
@@ -26,7 +26,7 @@ export function startSettings(start) {
 /** @param {import("./types.js").Start} start */
 function show(start) {
   const sections = [themes(), enterKey(), keyboard(), ...(start.keys ? [account(start.user)] : [])];
-  opened(t("settings"), [...sections, make("p", "small", t("version", { version: start.version }))], { light: true });
+  openDialog(t("settings"), [...sections, make("p", "small", t("version", { version: start.version }))], { light: true });
 }
 
 function themes() {

@@ -1,6 +1,6 @@
 // Room: which specialists may be asked, and what they are. Those switched off are kept, so that new ones are on.
 
-import { opened } from "./dialogs.js";
+import { openDialog } from "./dialogs.js";
 import { button, find, make } from "./dom.js";
 import { kept } from "./keeping.js";
 import { request, told } from "./server.js";
@@ -54,7 +54,7 @@ function set(switchedOff) {
 
 function show() {
   const body = make("div", "specialists", make("p", "small", t("loading")));
-  opened(t("specialists"), [body], { className: "wide-dialog", light: true });
+  openDialog(t("specialists"), [body], { className: "wide-dialog", light: true });
   fill(body);
 }
 
