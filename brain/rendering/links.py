@@ -1,6 +1,7 @@
 """Wing: links that say where they lead. Whoever writes them is not trusted: a model repeats what strangers wrote."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from markdown_it.token import Token
@@ -16,7 +17,14 @@ one address and names it everywhere makes much of little."""
 
 _WEB = re.compile(r"https?://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?#]|$)", re.IGNORECASE)
 _MAIL = re.compile(r"mailto:(?P<host>[^\s/?#@]+@[A-Za-z0-9.-]+)(?:\?|$)", re.IGNORECASE)
-_PLACE = re.compile(r"[\w@-]+(?:[.。．｡@][\w-]+)*[.。．｡@](?:[^\W\d_][\w-]+|\d+[.]\d+[.]\d+)")
+_SLASHES = r"/\\\u2044\u2215"
+"""And what looks like them."""
+_GAP = re.compile(r"\s+(?=[.。])")
+_ADDRESS = re.compile(rf"\w:[{_SLASHES}]+(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.。@-]*)")
+_PLACE = re.compile(
+    r"[\w@-]+(?:[.。@][\w-]+)*[.。@](?:[^\W\d_][\w-]+|\d+[.]\d+[.]\d+)"  # with a dot
+    r"|[\w-]*[^\W\d_][\w-]*(?=:\d)"  # before a port
+)
 
 
 def leads_somewhere(address: str) -> bool:
@@ -104,6 +112,9 @@ def _plain(place: str) -> str:
 
 def _places_in(label: str) -> Iterator[str]:
     """What looks like hosts and mail addresses in the words of a link; paths behind them do not count."""
-    for word in label.split():
-        host = re.split(r"[/?#\\]", re.sub(r"^\w+:/*", "", word), maxsplit=1)[0]
-        yield from (found[0] for found in _PLACE.finditer(host))
+    for word in _GAP.sub("", unicodedata.normalize("NFKC", label)).split():
+        if address := _ADDRESS.search(word):
+            yield address["host"].rstrip(".")
+        else:
+            host = re.split(f"[{_SLASHES}?#]", word, maxsplit=1)[0]
+            yield from (found[0] for found in _PLACE.finditer(host))
