@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from servers import OllamaServer, in_thread
-from serving import Process, post, script
+from serving import Process, script
 
 SPECIALISTS = '''\
 """Specialists that tell of their process."""
@@ -41,8 +40,6 @@ async def deaf() -> str:
         except asyncio.CancelledError:
             pass
 '''
-ROOT = Path(__file__).parent.parent
-NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 WHO = ["SPECIALIST_REQUEST[who]"], ["That is who."]
 STUCK = ["SPECIALIST_REQUEST[who]"], ["SPECIALIST_REQUEST[deaf]"]
 
@@ -214,62 +211,3 @@ def test_what_cannot_be_served_is_said_once_before_any_worker_starts(tmp_path: P
             code, out, err = brain.end()
     assert (code, out) == (1, "")
     assert err == f"brain: HOST=127.0.0.1 PORT={port} cannot be listened on: address already in use.\n"
-
-
-@pytest.mark.nginx
-@pytest.mark.skipif(NGINX is None, reason="nginx is not installed")
-def test_the_documented_proxy_sends_a_user_to_the_same_server_and_holds_nothing_back(
-    folder: Path, tmp_path: Path
-) -> None:
-    slow = script(tmp_path, {"chunks": ["One ", "two ", "three."], "delay_ms": 100}, name="slow.jsonl")
-    users = [f"user{number}" for number in range(20)]
-    env = {
-        "BRAIN_SPECIALISTS_FOLDER": str(folder),
-        "BRAIN_MODEL": f"{script(tmp_path, *WHO)},{slow}",
-        "BRAIN_KEYS": ",".join(f"{user}:{user}" for user in users),
-    }
-    with ExitStack() as stack:
-        servers = [stack.enter_context(Process("serve", "--port", "0", env=env)) for _ in range(2)]
-        url = stack.enter_context(documented_proxy(tmp_path, *(server.url().rpartition(":")[2] for server in servers)))
-        seen: dict[str, set[str]] = {user: set() for user in users}
-        for user in users * 2:
-            answer = post(url, json={"message": "who?"}, headers={"authorization": f"Bearer {user}"})
-            told = [event.data["text"] for event in answer.events if event.name == "specialist_result"]
-            seen[user].add(told[0].split()[0])
-        as_browser = {"authorization": "Bearer user1", "origin": url}  # with the proxy's port, no usual one
-        answer = post(url, json={"message": "hi", "model": slow}, headers=as_browser)
-    assert [len(found) for found in seen.values()] == [1] * len(users)
-    assert set().union(*seen.values()) == {str(server.process.pid) for server in servers}
-    tokens = [event.at for event in answer.events if event.name == "token"]
-    assert len(tokens) == 3
-    assert tokens[-1] - tokens[0] > 0.15
-
-
-@contextmanager
-def documented_proxy(folder: Path, *servers: str) -> Iterator[str]:
-    """Nginx as the documentation sets it up, before servers on these ports; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
-    written = page.partition("<!-- nginx -->\n```nginx\n")[2].partition("```")[0]
-    for said, real in zip(("8000", "8001", "8002"), (port, *servers), strict=True):
-        assert f":{said};" in written
-        written = written.replace(f":{said};", f":{real};")
-    paths = "".join(f"{kind}_temp_path {folder};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-    around = f"daemon off; pid {folder}/pid; events {{}} http {{ access_log off; {paths} {written} }}"
-    (folder / "nginx.conf").write_text(around)
-    proxy = subprocess.Popen([str(NGINX), "-c", folder / "nginx.conf", "-e", "stderr"])
-    try:
-        end = time.monotonic() + 10
-        while not _listens(port):
-            assert time.monotonic() < end
-            time.sleep(0.02)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        proxy.terminate()
-        proxy.wait(10)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
