@@ -7,6 +7,7 @@ from typing import Literal
 
 from brain.alarm import Alarm
 from brain.errors import BadRequest
+from brain.events import Approval
 
 Decision = Literal["approved", "declined", "expired"]
 
@@ -39,7 +40,7 @@ class Approvals:
         """Seconds for which the clock stood still so far."""
         return self._held + (time.monotonic() - self._since if self._open else 0.0)
 
-    def of(self, call_id: str) -> "Decision | Literal['asked'] | None":
+    def of(self, call_id: str) -> Approval | None:
         """How it stands with a call; None for one that nobody was asked about.
 
         `asked` stays what was neither decided nor expired when its turn ended.

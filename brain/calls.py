@@ -16,6 +16,7 @@ from brain.ask import Attachment, Tool
 from brain.desk import Desk, identity
 from brain.errors import Interrupted
 from brain.events import (
+    Approval,
     ApprovalRequired,
     CallCode,
     Event,
@@ -70,6 +71,11 @@ class _Open:
     told_at: float = 0.0
     inquiry: Inquiry | None = None
 
+    @property
+    def approval(self) -> Approval | None:
+        """What came of asking a person, if one was asked."""
+        return None if self.inquiry is None else self.inquiry.decision
+
     def report(self, turn_began: float) -> CallReport:
         """How it stands with the call."""
         return CallReport(
@@ -82,7 +88,7 @@ class _Open:
             ms=None if self.ended is None else _milliseconds(self.ended - self.began),
             outcome=None if self.part is None else (self.part.outcome or "ok"),
             cached=self.cached,
-            approval=None if self.inquiry is None else self.inquiry.decision,
+            approval=self.approval,
             preview=None if self.inquiry is None else self.inquiry.text,
         )
 
@@ -318,17 +324,20 @@ class Calls:
             text = blocks.result_text(outcome.text, self._desk.block_bytes, outcome.more)
             block, code, citations = blocks.result_block(opened.name, text), None, outcome.citations
             event = SpecialistResult(
-                opened.call_id, opened.name, opened.params or {}, text, citations, cached, milliseconds
+                opened.call_id, opened.name, opened.params or {}, text, citations, cached, milliseconds, opened.approval
             )
         else:
             reason = blocks.reason_text(outcome.reason)
             block, code, citations = blocks.error_block(opened.name, reason), outcome.code, ()
-            event = SpecialistError(opened.call_id, opened.name, opened.params, outcome.code, reason, milliseconds)
+            event = SpecialistError(
+                opened.call_id, opened.name, opened.params, outcome.code, reason, milliseconds, opened.approval
+            )
         opened.cached = cached
         self._events.put_nowait(event)
         about = opened.call_id, opened.name, opened.params, opened.marker
         outside = self._desk.from_outside(opened.name, outcome)
-        self._settle(opened, outcome, Called(*about, code, block, citations, self._pass, outside))
+        how = cached, milliseconds, opened.approval
+        self._settle(opened, outcome, Called(*about, code, block, citations, self._pass, outside, *how))
 
     def _settle(self, opened: _Open, outcome: Outcome, part: Called) -> None:
         assert opened.part is None

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from brain import blocks, prompts
 from brain.approvals import Approvals
+from brain.asides import Asides
 from brain.ask import Ask, Attachment, Tool
 from brain.events import CallCode
 from brain.limits import Budget
@@ -52,6 +53,7 @@ class Desk:
         outside: whether the model has read anything that strangers wrote.
         room: how many characters the answer may still have.
         memory: what specialists may know of the user.
+        asides: what is told beside the answer.
     """
 
     ask: Ask
@@ -67,6 +69,7 @@ class Desk:
     room: int = sys.maxsize
     memory: MemoryView | None = None
     inbox: list[str] = field(default_factory=list)
+    asides: Asides = field(default_factory=Asides)
     calls: list[Reported] = field(default_factory=list)
     budget: Budget = field(init=False)
     answered: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)

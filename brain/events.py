@@ -31,6 +31,9 @@ CallCode = Literal[
 ]
 StopReason = Literal["complete", "length", "call_limit", "deadline", "cancelled"]
 ErrorCode = Literal["model_unreachable", "model_failed", "model_context", "shutdown", "internal"]
+NoticeCode = Literal["stand_in", "repeated_call", "trimmed", "steered", "recalled", "unkept"]
+Approval = Literal["asked", "approved", "declined", "expired"]
+"""What came of asking a person; `asked` stays where the turn ended before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,10 @@ class SpecialistProgress:
 
 @dataclass(frozen=True, slots=True)
 class SpecialistResult:
-    """A call succeeded; `text` is byte for byte what stands in its block, `ms` its whole time in milliseconds."""
+    """A call succeeded; `text` is byte for byte what stands in its block, `ms` its whole time in milliseconds.
+
+    `approval` is what came of asking a person, if one was asked.
+    """
 
     call_id: str
     name: str
@@ -97,6 +103,7 @@ class SpecialistResult:
     citations: Sequence[Citation]
     cached: bool
     ms: int
+    approval: Approval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,7 @@ class SpecialistError:
     code: CallCode
     reason: str
     ms: int
+    approval: Approval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +149,7 @@ class ToolCall:
 class Notice:
     """Something the reader should know that is no error."""
 
-    code: Literal["stand_in", "repeated_call", "trimmed", "steered", "recalled", "unkept"]
+    code: NoticeCode
     text: str
 
 

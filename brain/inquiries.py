@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
 
-from brain.approvals import Approvals, Decision
+from brain.approvals import Approvals
+from brain.events import Approval
 from brain.running import Failure
 from brain.specialist import Result
 
@@ -31,7 +31,7 @@ class Inquiry:
     text: str | None = None
 
     @property
-    def decision(self) -> "Decision | Literal['asked'] | None":
+    def decision(self) -> Approval | None:
         """How it stands with it; None before it is asked."""
         return self.approvals.of(self.call_id)
 

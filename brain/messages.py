@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from brain.ask import Attachment, Source
-from brain.events import CallCode, Citation, Thinking
+from brain.events import Approval, CallCode, Citation, Error, Notice, Thinking, Usage
 
 Resume = Literal["prefill", "message"]
 
@@ -53,7 +53,8 @@ class Said:
 class Called:
     """A call: its marker as written, and the block that answers it; `outcome` is None for a success.
 
-    `outside` says whether its block may hold the words of strangers.
+    `outside` says whether its block may hold the words of strangers, `cached` whether an earlier call was answered so,
+    `ms` how long it took.
     """
 
     call_id: str
@@ -65,6 +66,9 @@ class Called:
     citations: Sequence[Citation]
     turn_pass: int
     outside: bool = False
+    cached: bool = False
+    ms: int | None = None
+    approval: Approval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,35 @@ class Steered:
 
 
 Part = Said | Called | Steered
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """What its reader saw beside the text of an answer: a notice, or what the model thought.
+
+    Attributes:
+        place: how many calls and texts of the answer stand before it, also those that files asked for; `at`, how many
+            characters of the text behind do.
+    """
+
+    told: Notice | Thinking
+    place: int
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """How an answer came to be, for its reader. No model ever reads it.
+
+    Attributes:
+        failure: with which it ended, if so.
+    """
+
+    asides: tuple[Aside, ...] = ()
+    usage: Usage | None = None
+    first_token_ms: int | None = None
+    total_ms: int | None = None
+    failure: Error | None = None
 
 
 @dataclass(slots=True)
@@ -97,6 +130,7 @@ class Exchange:
         recalled: the ids of the facts and memories that the model read with it.
         outside: whether the model had read words of strangers when the answer ended: blocks, files, what was recalled.
         one_way: the calls that its files asked for, whose blocks stand in the question.
+        about: what its reader sees beside the parts.
     """
 
     question: str
@@ -116,6 +150,7 @@ class Exchange:
     recalled: tuple[str, ...] = field(default=(), compare=False)
     outside: bool = field(default=False, compare=False)
     one_way: tuple[Called, ...] = field(default=(), compare=False)
+    about: About = field(default=About(), compare=False)
 
     @property
     def own_words(self) -> list[str]:

@@ -83,8 +83,8 @@ class Pass:
     """
 
     __slots__ = (
-        "_alarm", "_desk", "_echo", "_last_word", "_messages", "_model", "_number", "_over", "_reader", "_said",
-        "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim", "_usage", "began", "calls", "finish",
+        "_alarm", "_desk", "_echo", "_last_word", "_messages", "_model", "_number", "_over", "_reader", "_room",
+        "_said", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim", "_usage", "began", "calls", "finish",
         "first_text",
     )  # fmt: skip
 
@@ -109,6 +109,7 @@ class Pass:
         self._messages = messages
         self._trim = trim
         self._desk = desk
+        self._room = desk.room
         self._alarm = alarm
         self._usage = usage
         self._silence = silence
@@ -231,6 +232,7 @@ class Pass:
                     self._over = True
                     break
             elif isinstance(piece, Thinking):
+                self._desk.asides.think(piece.text, self._room - self._desk.room)
                 events.append(piece)
             else:
                 events += self._flushed()

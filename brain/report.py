@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from brain.events import CallCode, ErrorCode, StopReason, Usage
+from brain.events import Approval, CallCode, ErrorCode, StopReason, Usage
 
 State = Literal["running", "waiting", "done", "error"]
 """`waiting` is for somebody's approval."""
@@ -51,7 +51,7 @@ class CallReport:
     ms: int | None
     outcome: Literal["ok"] | CallCode | None
     cached: bool = False
-    approval: Literal["asked", "approved", "declined", "expired"] | None = None
+    approval: Approval | None = None
     preview: str | None = None
 
 

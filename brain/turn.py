@@ -21,7 +21,7 @@ from brain.desk import Desk
 from brain.errors import BadRequest, Interrupted, Interruption, ModelError
 from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStart
 from brain.kept import Conversation
-from brain.messages import Called, Exchange, Message, Said, Steered, new_message_id
+from brain.messages import About, Called, Exchange, Message, Said, Steered, new_message_id
 from brain.passes import Model, Pass
 from brain.registry import Registry
 from brain.report import State, TurnReport
@@ -196,6 +196,8 @@ class Turn:
                             events = ()  # not kept while the next are waited for
                         async with aclosing(one.told()) as told:
                             async for event in told:
+                                if isinstance(event, Notice):
+                                    self._desk.asides.tell(event, len(one.parts()))
                                 yield (event,)
                 finally:
                     self._pass = None  # it knows us: the two would wait for the garbage collector
@@ -221,7 +223,8 @@ class Turn:
 
     def so_far(self) -> Exchange:
         """Question and answer as far as they are now, also of the pass that runs."""
-        return replace(self.exchange, parts=[*self.exchange.parts, *(self._pass.parts() if self._pass else [])])
+        parts = [*self.exchange.parts, *(self._pass.parts() if self._pass else [])]
+        return replace(self.exchange, parts=parts, about=About(self._desk.asides.so_far()))
 
     def _question(self, before: Sequence[str] = ()) -> str:
         return question.written(self._ask, self._desk.block_bytes, before, self._conversation.recalled.note)
@@ -267,7 +270,14 @@ class Turn:
         last = error or self._done()
         self.exchange.answered, self.exchange.outside = datetime.now(UTC), self._desk.outside
         self.exchange.outcome = last.code if isinstance(last, Error) else last.stop_reason
+        self.exchange.about = self._about(last)
         return *unread, self._account.usage, last
+
+    def _about(self, last: Done | Error) -> About:
+        account = self._account
+        total_ms = last.total_ms if isinstance(last, Done) else account.now()
+        failure = last if isinstance(last, Error) else None
+        return About(self._desk.asides.so_far(), account.usage, account.first_token_ms, total_ms, failure)
 
     def _over(self, ending: Sequence[Event]) -> Sequence[Event]:
         last = ending[-1]
@@ -286,6 +296,9 @@ class Turn:
             events.append(_left_out(self._conversation.trimmed))
         if self._conversation.recalled.said:
             events.append(Notice("recalled", self._conversation.recalled.said))
+        for event in events:
+            if isinstance(event, Notice) and event.code != "stand_in":  # which is the model's, not this answer's
+                self._desk.asides.tell(event)
         return events
 
     async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
@@ -305,6 +318,7 @@ class Turn:
             self.exchange.question = self._question([part.block for part in self.exchange.one_way])
 
     def _next_pass(self, alarm: Alarm) -> Pass:
+        self._desk.asides.before = len(self.exchange.one_way) + len(self.exchange.parts)
         number, sampling = len(self._account.passes) + 1, self._ask.sampling
         if sampling.max_tokens is not None:
             sampling = replace(sampling, max_tokens=max(1, self._tokens_left() or 1))
@@ -325,6 +339,7 @@ class Turn:
             return False
         self._earlier = self._earlier[(len(self._earlier) + 1) // 2 :]
         self._left_out = len(self._conversation.exchanges) - len(self._earlier)
+        self._desk.asides.tell(_left_out(self._left_out))
         return True
 
     def _trimmed(self) -> Event:

@@ -9,7 +9,7 @@ from brain.ask import Attachment, Source
 from brain.errors import BadRequest
 from brain.kept import File, Heading, History, Interaction
 from brain.messages import Exchange
-from brain.store import exchanges, rows, turns, words
+from brain.store import answers, exchanges, rows, turns, words
 from brain.store.migrations import EXCHANGES
 
 PAGE_BYTES = 4 * 1024 * 1024
@@ -92,7 +92,7 @@ def opened(
 
 def _page(db: sqlite3.Connection, first: int, end: int, limit: int, now: int) -> tuple[list[Any], int]:
     """The rows of the newest exchanges that fit into one answer, one at least, newest first; and what they take."""
-    taken = " + ".join(f"length(CAST({column} AS BLOB))" for column in ("said", "question", "parts"))
+    taken = " + ".join(f"length(CAST({column} AS BLOB))" for column in ("said", "question", "parts", "about"))
     found = db.execute(
         f"SELECT {taken}, {rows.EXCHANGE}, outcome = '' AND until <= ? FROM exchange WHERE key BETWEEN ? AND ? "
         f"{_SHOWN} ORDER BY key DESC LIMIT ?",
@@ -222,7 +222,7 @@ def _heading(db: sqlite3.Connection, row: Sequence[Any], now: int, wanted: Seque
 
 def _found(db: sqlite3.Connection, at: int, title: str, wanted: Sequence[str]) -> str:
     row = db.execute("SELECT said, parts FROM exchange WHERE key = ?", (at,)).fetchone()
-    return words.found(title if row is None else f"{row[0]}\n{rows.visible(row[1])}", wanted)
+    return words.found(title if row is None else f"{row[0]}\n{answers.visible(row[1])}", wanted)
 
 
 def _seen(row: Sequence[Any]) -> Exchange:
@@ -235,4 +235,4 @@ def _seen(row: Sequence[Any]) -> Exchange:
 def _interaction(db: sqlite3.Connection, key: int, conversation_id: str) -> Interaction:
     query = "SELECT asked, said, parts, outside FROM exchange WHERE key = ?"
     ((asked, said, parts, outside),) = db.execute(query, (key,))
-    return Interaction(conversation_id, rows.moment(asked), said, rows.visible(parts), bool(outside))
+    return Interaction(conversation_id, rows.moment(asked), said, answers.visible(parts), bool(outside))

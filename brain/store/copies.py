@@ -14,10 +14,10 @@ from msgspec import Meta, Struct
 from brain.ask import Source
 from brain.kept import Category, Former, Kind
 from brain.messages import Exchange, Message
-from brain.store import rows, users
+from brain.store import answers, rows, users
+from brain.store.answers import AboutRow, PartRow
 from brain.store.conversations import known
 from brain.store.exchanges import span
-from brain.store.rows import PartRow
 
 VERSION = 1
 TOGETHER = 32
@@ -77,6 +77,7 @@ class ExchangeRecord(Struct, tag="exchange", tag_field="kind", omit_defaults=Tru
     before: tuple[Message, ...] = ()
     behind: tuple[Message, ...] = ()
     parts: tuple[PartRow, ...] = ()
+    about: AboutRow = AboutRow()
 
 
 class ItemRecord(Struct, tag="item", tag_field="kind", omit_defaults=True):
@@ -153,7 +154,8 @@ def _exchange(exchange: Exchange, conversation: str) -> ExchangeRecord:
         outside=exchange.outside,
         before=exchange.before,
         behind=exchange.behind,
-        parts=tuple(rows.answer_rows(exchange)),
+        parts=tuple(answers.rows_of(exchange)),
+        about=answers.about_row(exchange.about),
     )
 
 

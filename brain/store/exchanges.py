@@ -6,7 +6,7 @@ from typing import Any
 
 from brain.ask import Attachment
 from brain.messages import Exchange
-from brain.store import rows, words
+from brain.store import answers, rows, words
 from brain.store.migrations import EXCHANGES
 from brain.unicode import seen
 
@@ -14,7 +14,7 @@ TITLE_LENGTH = 60
 TITLE_LENGTH_MOST = 200
 """Of one that its user gave."""
 
-_TEXTS = ("said", "question", "before", "behind", "parts", "recalled", "files")
+_TEXTS = ("said", "question", "before", "behind", "parts", "about", "recalled", "files")
 
 
 def add(db: sqlite3.Connection, conversation: int, columns: Mapping[str, Any]) -> int:
@@ -77,7 +77,7 @@ def index(db: sqlite3.Connection, key: int) -> None:
     """Has an exchange be found by what was said and answered."""
     ((said, parts),) = db.execute("SELECT said, parts FROM exchange WHERE key = ?", (key,))
     user = user_of(db, key >> EXCHANGES)
-    terms = " ".join(words.indexed(owner(user), text) for text in (said, rows.visible(parts)))
+    terms = " ".join(words.indexed(owner(user), text) for text in (said, answers.visible(parts)))
     db.execute("DELETE FROM said WHERE rowid = ?", (key,))
     db.execute("INSERT INTO said (rowid, words) VALUES (?, ?)", (key, terms))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from brain.errors import BadRequest
 from brain.kept import NOTE_OPENS, Category, Item, Kind
-from brain.store import exchanges, room, rows, turns, words
+from brain.store import answers, exchanges, room, rows, turns, words
 from brain.store.conversations import conversation_key, known
 
 KINDS: Sequence[Kind] = ("fact", "memory")
@@ -123,12 +123,13 @@ def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
 def _untell(db: sqlite3.Connection, user: int | None, item_id: str) -> None:
     """Takes the note out of the questions for which the item was recalled: later turns would read it again."""
     told = db.execute(
-        "SELECT e.key, e.question FROM conversation c JOIN exchange e ON e.conversation = c.key "
+        "SELECT e.key, e.question, e.about FROM conversation c JOIN exchange e ON e.conversation = c.key "
         "WHERE c.user = ? AND e.recalled <> '[]' AND instr(e.recalled, ?)",
         (user, rows.encoded(item_id)),
     ).fetchall()
-    for key, question in told:
-        exchanges.update(db, key, {"question": _NOTE.sub("", question, count=1), "recalled": "[]"})
+    for key, question, about in told:
+        untold = {"question": _NOTE.sub("", question, count=1), "recalled": "[]", "about": answers.untold(about)}
+        exchanges.update(db, key, untold)
         exchanges.measure(db, key)
 
 

@@ -174,7 +174,9 @@ _TRIGGERS = (
     END""",
 )
 
-MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS),)
+_ABOUT = ("ALTER TABLE exchange ADD COLUMN about TEXT NOT NULL DEFAULT '{}'",)
+
+MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT)
 """What makes of each version the next one; an empty file is version 0."""
 
 

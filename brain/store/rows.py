@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from brain.errors import StoreError
-from brain.events import CallCode, Citation
 from brain.kept import Former, Item
-from brain.messages import Called, Exchange, Message, Part, Said, Steered
+from brain.messages import Exchange, Message
+from brain.store import answers
 
 log = logging.getLogger("brain")
 
@@ -43,38 +43,7 @@ def readable(made: Callable[[Any], T], found: Iterable[Any]) -> Iterator[T]:
             log.warning("%s is damaged, and left out", damaged.row)
 
 
-class SaidRow(msgspec.Struct, tag="said", tag_field="kind"):
-    """Text of an answer."""
-
-    text: str
-    turn_pass: int
-
-
-class CalledRow(msgspec.Struct, tag="called", tag_field="kind", omit_defaults=True):
-    """A call and its block."""
-
-    call_id: str
-    name: str
-    params: dict[str, Any] | None
-    marker: str
-    block: str
-    turn_pass: int
-    outcome: CallCode | None = None
-    citations: tuple[Citation, ...] = ()
-    outside: bool = False
-
-
-class SteeredRow(msgspec.Struct, tag="steered", tag_field="kind"):
-    """What the user put in."""
-
-    text: str
-    turn_pass: int
-
-
-PartRow = SaidRow | CalledRow | SteeredRow
-
 _encode = msgspec.json.Encoder().encode
-_parts = msgspec.json.Decoder(list[PartRow]).decode
 _messages = msgspec.json.Decoder(tuple[Message, ...]).decode
 _ids = msgspec.json.Decoder(tuple[int, ...]).decode
 _names = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -82,7 +51,7 @@ _formers = msgspec.json.Decoder(tuple[Former, ...]).decode
 
 EXCHANGE = (
     "key, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, outside, said, "
-    "question, before, behind, parts"
+    "question, before, behind, parts, about"
 )
 QUESTION_ID = 5
 ITEM = (
@@ -107,59 +76,6 @@ def encoded(value: Any) -> str:
     return _encode(value).decode()
 
 
-def answer_rows(exchange: Exchange) -> list[PartRow]:
-    """An answer in the form in which it is kept, and given away; the calls that files asked for are of no pass."""
-    return [_row_of(part) for part in (*exchange.one_way, *exchange.parts)]
-
-
-def _row_of(part: Part) -> PartRow:
-    if isinstance(part, Said):
-        return SaidRow(part.text, part.turn_pass)
-    if isinstance(part, Steered):
-        return SteeredRow(part.text, part.turn_pass)
-    return CalledRow(
-        call_id=part.call_id,
-        name=part.name,
-        params=None if part.params is None else dict(part.params),
-        marker=part.marker,
-        block=part.block,
-        turn_pass=part.turn_pass,
-        outcome=part.outcome,
-        citations=tuple(part.citations),
-        outside=part.outside,
-    )
-
-
-def answer_of(rows: Iterable[PartRow]) -> tuple[tuple[Called, ...], list[Part]]:
-    """The same back: the calls that files asked for, and the parts."""
-    one_way: list[Called] = []
-    parts: list[Part] = []
-    for part in map(_part_of, rows):
-        if isinstance(part, Called) and part.turn_pass == 0:
-            one_way.append(part)
-        else:
-            parts.append(part)
-    return tuple(one_way), parts
-
-
-def _part_of(row: PartRow) -> Part:
-    if isinstance(row, SaidRow):
-        return Said(row.text, row.turn_pass)
-    if isinstance(row, SteeredRow):
-        return Steered(row.text, row.turn_pass)
-    return Called(
-        call_id=row.call_id,
-        name=row.name,
-        params=row.params,
-        marker=row.marker,
-        outcome=row.outcome,
-        block=row.block,
-        citations=row.citations,
-        turn_pass=row.turn_pass,
-        outside=row.outside,
-    )
-
-
 def question_columns(exchange: Exchange) -> dict[str, Any]:
     """What can change of a question until its answer ends."""
     return {
@@ -179,10 +95,15 @@ def answer_columns(exchange: Exchange, now: int) -> dict[str, Any]:
         "model": exchange.model,
         "tokens": exchange.tokens,
         "outside": exchange.outside,
-        "parts": encoded(answer_rows(exchange)),
+        **texts_of_answer(exchange),
         "told": is_told(exchange),
         "messages": messages_in(exchange),
     }
+
+
+def texts_of_answer(exchange: Exchange) -> dict[str, str]:
+    """What was answered, as far as it came, and how it came to be."""
+    return {"parts": encoded(answers.rows_of(exchange)), "about": encoded(answers.about_row(exchange.about))}
 
 
 def is_told(exchange: Exchange) -> bool:
@@ -193,15 +114,6 @@ def is_told(exchange: Exchange) -> bool:
 def messages_in(exchange: Exchange) -> int:
     """How many messages it is: that of the user, unless nobody asked, and the answer if there is any."""
     return bool(exchange.question or exchange.said) + bool(exchange.parts)
-
-
-def visible(parts: str) -> str:
-    """The text of an answer, of its parts as they are kept; none where they are damaged."""
-    try:
-        found = _parts(parts)
-    except msgspec.MsgspecError:
-        return ""
-    return "".join(part.text for part in found if isinstance(part, SaidRow))
 
 
 def exchange_of(row: Sequence[Any]) -> Exchange:
@@ -222,8 +134,8 @@ def _made(table: str, make: Callable[[Sequence[Any]], T], row: Sequence[Any]) ->
 
 def _exchange_of(row: Sequence[Any]) -> Exchange:
     _, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, outside, *texts = row
-    said, question, before, behind, answer = texts
-    one_way, parts = answer_of(_parts(answer))
+    said, question, before, behind, answer, about = texts
+    one_way, parts = answers.parts_of(answers.read_parts(answer))
     return Exchange(
         question=question,
         parts=parts,
@@ -242,6 +154,7 @@ def _exchange_of(row: Sequence[Any]) -> Exchange:
         tokens=tokens,
         recalled=_names(recalled),
         outside=bool(outside),
+        about=answers.about_of(answers.read_about(about)),
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from brain.ask import Attachment
 from brain.kept import Counts, Item
 from brain.messages import Exchange, new_message_id
-from brain.store import exchanges, items, room, rows, turns, users
+from brain.store import answers, exchanges, items, room, rows, turns, users
 from brain.store.copies import (
     VERSION,
     AnyRecord,
@@ -241,7 +241,7 @@ def _own(given: str, fitting: re.Pattern[str]) -> str:
 
 
 def _exchange_of(record: ExchangeRecord) -> Exchange:
-    one_way, parts = rows.answer_of(record.parts)
+    one_way, parts = answers.parts_of(record.parts)
     return Exchange(
         question=record.question,
         parts=parts,
@@ -260,6 +260,7 @@ def _exchange_of(record: ExchangeRecord) -> Exchange:
         tokens=record.tokens,
         recalled=tuple(_own(one, _ITEM_ID) for one in record.recalled),
         outside=record.outside,
+        about=answers.about_of(record.about),
     )
 
 

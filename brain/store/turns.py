@@ -143,14 +143,14 @@ def prolong(db: sqlite3.Connection, lease: Lease, written: Mapping[int, Exchange
 
 def _note(db: sqlite3.Connection, key: int, exchange: Exchange, owner: str) -> None:
     """Files how far an answer is: what there is of it if it gets no further."""
-    parts = rows.encoded(rows.answer_rows(exchange))
-    if not exchange.parts or len(parts) > SO_FAR_LENGTH:
+    texts = rows.texts_of_answer(exchange)
+    if not exchange.parts or len(texts["parts"]) > SO_FAR_LENGTH:
         return
-    columns = {**rows.question_columns(exchange), "model": exchange.model, "parts": parts}
+    columns = {**rows.question_columns(exchange), "model": exchange.model, **texts}
     assigned = ", ".join(f"{column} = ?" for column in columns)
     db.execute(
         f"UPDATE exchange SET {assigned} WHERE key = ? AND owner = ? AND outcome = '' AND parts <> ?",
-        (*columns.values(), key, owner, parts),
+        (*columns.values(), key, owner, texts["parts"]),
     )
 
 

@@ -40,7 +40,7 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     Error: "error",
     Done: "done",
 }
-_LEFT_OUT_WHEN_NONE = frozenset({"params", "fraction", "reused_tokens", "url", "status", "text"})
+_LEFT_OUT_WHEN_NONE = frozenset({"params", "fraction", "reused_tokens", "url", "status", "text", "approval"})
 
 
 class Encoder:

@@ -1,0 +1,166 @@
+"""Wing: answers as they are kept, and given away: their parts, and how they came to be."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from brain.events import Approval, CallCode, Citation, Error, Notice, NoticeCode, Thinking, Usage
+from brain.messages import About, Aside, Called, Exchange, Part, Said, Steered
+
+
+class SaidRow(msgspec.Struct, tag="said", tag_field="kind"):
+    """Text of an answer."""
+
+    text: str
+    turn_pass: int
+
+
+class CalledRow(msgspec.Struct, tag="called", tag_field="kind", omit_defaults=True):
+    """A call and its block."""
+
+    call_id: str
+    name: str
+    params: dict[str, Any] | None
+    marker: str
+    block: str
+    turn_pass: int
+    outcome: CallCode | None = None
+    citations: tuple[Citation, ...] = ()
+    outside: bool = False
+    cached: bool = False
+    ms: int | None = None
+    approval: Approval | None = None
+
+
+class SteeredRow(msgspec.Struct, tag="steered", tag_field="kind"):
+    """What the user put in."""
+
+    text: str
+    turn_pass: int
+
+
+PartRow = SaidRow | CalledRow | SteeredRow
+
+
+class AsideRow(msgspec.Struct, omit_defaults=True, frozen=True):
+    """A notice, or what the model thought, which has no code."""
+
+    text: str
+    place: int
+    at: int = 0
+    code: NoticeCode | None = None
+
+
+class AboutRow(msgspec.Struct, omit_defaults=True, frozen=True):
+    """How an answer came to be."""
+
+    asides: tuple[AsideRow, ...] = ()
+    usage: Usage | None = None
+    first_token_ms: int | None = None
+    total_ms: int | None = None
+    failure: Error | None = None
+
+
+read_parts = msgspec.json.Decoder(list[PartRow]).decode
+read_about = msgspec.json.Decoder(AboutRow).decode
+
+
+def rows_of(exchange: Exchange) -> list[PartRow]:
+    """An answer in the form in which it is kept, and given away; the calls that files asked for are of no pass."""
+    return [_row_of(part) for part in (*exchange.one_way, *exchange.parts)]
+
+
+def _row_of(part: Part) -> PartRow:
+    if isinstance(part, Said):
+        return SaidRow(part.text, part.turn_pass)
+    if isinstance(part, Steered):
+        return SteeredRow(part.text, part.turn_pass)
+    return CalledRow(
+        call_id=part.call_id,
+        name=part.name,
+        params=None if part.params is None else dict(part.params),
+        marker=part.marker,
+        block=part.block,
+        turn_pass=part.turn_pass,
+        outcome=part.outcome,
+        citations=tuple(part.citations),
+        outside=part.outside,
+        cached=part.cached,
+        ms=part.ms,
+        approval=part.approval,
+    )
+
+
+def parts_of(rows: Iterable[PartRow]) -> tuple[tuple[Called, ...], list[Part]]:
+    """The same back: the calls that files asked for, and the parts."""
+    one_way: list[Called] = []
+    parts: list[Part] = []
+    for part in map(_part_of, rows):
+        if isinstance(part, Called) and part.turn_pass == 0:
+            one_way.append(part)
+        else:
+            parts.append(part)
+    return tuple(one_way), parts
+
+
+def _part_of(row: PartRow) -> Part:
+    if isinstance(row, SaidRow):
+        return Said(row.text, row.turn_pass)
+    if isinstance(row, SteeredRow):
+        return Steered(row.text, row.turn_pass)
+    return Called(
+        call_id=row.call_id,
+        name=row.name,
+        params=row.params,
+        marker=row.marker,
+        outcome=row.outcome,
+        block=row.block,
+        citations=row.citations,
+        turn_pass=row.turn_pass,
+        outside=row.outside,
+        cached=row.cached,
+        ms=row.ms,
+        approval=row.approval,
+    )
+
+
+def about_row(about: About) -> AboutRow:
+    """How an answer came to be, in the form in which it is kept."""
+    asides = tuple(map(_aside_row, about.asides))
+    return AboutRow(asides, about.usage, about.first_token_ms, about.total_ms, about.failure)
+
+
+def _aside_row(aside: Aside) -> AsideRow:
+    code = aside.told.code if isinstance(aside.told, Notice) else None
+    return AsideRow(aside.told.text, aside.place, aside.at, code)
+
+
+def about_of(row: AboutRow) -> About:
+    """The same back."""
+    asides = tuple(map(_aside_of, row.asides))
+    return About(asides, row.usage, row.first_token_ms, row.total_ms, row.failure)
+
+
+def _aside_of(row: AsideRow) -> Aside:
+    told = Thinking(row.text) if row.code is None else Notice(row.code, row.text)
+    return Aside(told, row.place, row.at)
+
+
+def visible(parts: str) -> str:
+    """The text of an answer, of its parts as they are kept; none where they are damaged."""
+    try:
+        found = read_parts(parts)
+    except msgspec.MsgspecError:
+        return ""
+    return "".join(part.text for part in found if isinstance(part, SaidRow))
+
+
+def untold(about: str) -> str:
+    """The same, as it is kept, without what was recalled; nothing where it is damaged."""
+    try:
+        row = read_about(about)
+    except msgspec.MsgspecError:
+        return "{}"
+    asides = tuple(aside for aside in row.asides if aside.code != "recalled")
+    return msgspec.json.encode(msgspec.structs.replace(row, asides=asides)).decode()
