@@ -1,5 +1,7 @@
 """Wing: Markdown in tokens: CommonMark, with tables, strikethrough, task lists and bare links; raw HTML is text."""
 
+from functools import partial
+
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, table
 from markdown_it.rules_core import StateCore, linkify
@@ -25,12 +27,11 @@ class Markdown(MarkdownIt):
         super().__init__("commonmark", renderer_cls=Html)
         self.enable(["table", "strikethrough", "linkify"]).disable(["html_inline", "html_block"])
         self.inline.ruler.disable("linkify")  # takes the square of a text's length; the one for what was parsed does
-        self.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+        bounded(self)
         self.options.update(html=False, linkify=True, breaks=True, tasklists=True, maxNesting=NESTING)
         assert self.linkify is not None
         self.linkify.set({"fuzzy_link": False, "fuzzy_email": False})  # main.py and README.md are no hosts
         self.linkify.add("//", None).add("ftp:", None)
-        self.core.ruler.at("inline", _inline)
         self.core.ruler.at("linkify", _linkify)
         self.core.ruler.push("shown", _shown)
 
@@ -41,6 +42,12 @@ class Markdown(MarkdownIt):
     def normalizeLinkText(self, link: str) -> str:
         """A bare link as it was written: decoded, it could look like another."""
         return link
+
+
+def bounded(parser: MarkdownIt, brackets: int = BRACKETS_MOST) -> None:
+    """Has a parser leave as text what would take it long and nobody writes."""
+    parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+    parser.core.ruler.at("inline", partial(_inline, most=brackets))
 
 
 def _table(state: StateBlock, startLine: int, endLine: int, silent: bool) -> bool:
@@ -64,14 +71,14 @@ def _pipes(state: StateBlock, line: int) -> int:
     return state.src.count("|", state.bMarks[line], state.eMarks[line])
 
 
-def _inline(state: StateCore) -> None:
+def _inline(state: StateCore, most: int) -> None:
     """The parser's rule, but for lines behind more brackets than anybody writes."""
     brackets = 0
     for token in state.tokens:
         if token.type == "inline":
             brackets += token.content.count("[")
             token.children = []
-            if brackets <= BRACKETS_MOST:
+            if brackets <= most:
                 state.md.inline.parse(token.content, state.md, state.env, token.children)
             else:
                 token.children.append(Token("text", "", 0, content=token.content))

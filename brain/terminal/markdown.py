@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cache
+from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -29,6 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 from brain.rendering import read
+from brain.rendering.parsing import bounded
 from brain.terminal.characters import legible
 
 LEVELS_MOST = 12
@@ -36,6 +38,9 @@ LEVELS_MOST = 12
 CODE_INDENT = 4
 COLUMN_WIDTH = 6
 """A table whose columns would be narrower is shown as they are written."""
+CELLS_MOST, BRACKETS_MOST = 2_000, 1_000
+"""Of a table and of a text that are drawn; larger ones are shown as they are written, since they are drawn again and
+again."""
 GAP = 3
 """Cells between two columns."""
 _NESTING = 100  # far above what is drawn, since the parser drops what is deeper
@@ -85,6 +90,7 @@ def fence_of(block: Block) -> str:
 def _parser() -> MarkdownIt:
     """References are text: what they name may come when their place is settled."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING})
+    bounded(parser, BRACKETS_MOST)
     return parser.enable(["strikethrough", "table"]).disable("reference")
 
 
@@ -94,7 +100,7 @@ def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
     for place, token in enumerate(tokens):
         token.content = legible(token.content)
         if token.type == "link_open":
-            named.append(tokens[place + 1].content.strip() not in ("", token.attrs["href"]))
+            named.append(_label(tokens[place + 1 :]) != token.attrs["href"])
         if token.type == "link_open" and not named[-1]:
             continue
         if token.type == "link_close" and not named.pop():
@@ -106,6 +112,12 @@ def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
         elif token.children:
             token.children = [*_shown(token.children)]
         yield token
+
+
+def _label(tokens: Sequence[Token]) -> str:
+    """The words of a link, up to its end."""
+    inside = takewhile(lambda token: token.type != "link_close", tokens)
+    return "".join(token.content for token in inside)
 
 
 class _Markdown(Markdown):
@@ -159,7 +171,7 @@ class _Table(TableElement):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         header = self.header.row.cells if self.header is not None and self.header.row is not None else []
         rows = self.body.rows if self.body is not None else []
-        if len(header) * COLUMN_WIDTH > options.max_width:
+        if len(header) * COLUMN_WIDTH > options.max_width or len(header) * len(rows) > CELLS_MOST:
             yield from (
                 Text(" | ").join(cell.content for cell in cells) for cells in (header, *(r.cells for r in rows))
             )
