@@ -7,11 +7,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from brain.ask import Attachment
+from brain.context import Context, Progress, Result
 from brain.errors import Refused, RegistrationError
 from brain.events import Citation
 from brain.library import list_specialists, register, stream_with_specialists
 from brain.registry import Registry
-from brain.specialist import Context, Progress, Result, Specialist, specialist
+from brain.specialist import Specialist, specialist
 from brain.webpage import Page
 
 if TYPE_CHECKING:

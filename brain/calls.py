@@ -13,6 +13,7 @@ import anyio
 from brain import blocks
 from brain.alarm import Alarm
 from brain.ask import Attachment, Tool
+from brain.context import Progress, Result
 from brain.desk import Desk, identity
 from brain.errors import Interrupted
 from brain.events import (
@@ -35,7 +36,6 @@ from brain.registry import Entry
 from brain.report import CallReport
 from brain.running import FAILED, Answer, Arguments, Failure, Outcome, prepare, run
 from brain.scanner import Call
-from brain.specialist import Progress, Result
 
 log = logging.getLogger("brain")
 

@@ -14,6 +14,7 @@ from brain import blocks, prompts
 from brain.approvals import Approvals
 from brain.asides import Asides
 from brain.ask import Ask, Attachment, Tool
+from brain.context import Context, MemoryView, ModelView, Result
 from brain.events import CallCode
 from brain.limits import Budget
 from brain.messages import Called, Exchange
@@ -22,7 +23,7 @@ from brain.registry import AnswerKey, Entry, Registry
 from brain.report import CallReport
 from brain.running import Answer, Failure, Outcome, Provided
 from brain.scanner import Call
-from brain.specialist import Context, MemoryView, ModelView, Result, Specialist
+from brain.specialist import Specialist
 
 KEPT_WHOLE = 65_536
 """Characters of an answer that is kept as it is."""

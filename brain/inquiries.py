@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from brain.approvals import Approvals
+from brain.context import Result
 from brain.events import Approval
 from brain.running import Failure
-from brain.specialist import Result
 
 GATHERING_SECONDS = 1.0
 """How long a call waits for further ones of its pass before a person is asked."""

@@ -12,6 +12,7 @@ import anyio
 
 from brain.alarm import Alarm
 from brain.calls import Calls
+from brain.context import ModelView
 from brain.desk import Desk
 from brain.echo import Echo
 from brain.errors import ModelError, PrefillRefused
@@ -19,7 +20,6 @@ from brain.events import Event, StopReason, Thinking, Token
 from brain.messages import Chunk, Message, Part, PassUsage, Resume, Said
 from brain.sampling import UNSAID, Sampling
 from brain.scanner import Call, Piece, Scanner
-from brain.specialist import ModelView
 from brain.stops import Stops
 from brain.unicode import Growing
 from brain.usage import Counted
@@ -84,8 +84,8 @@ class Pass:
 
     __slots__ = (
         "_alarm", "_desk", "_echo", "_last_word", "_messages", "_model", "_number", "_over", "_reader", "_room",
-        "_said", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim", "_usage", "began", "calls", "finish",
-        "first_text",
+        "_said", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim", "_usage", "began", "calls",
+        "finish", "first_text",
     )  # fmt: skip
 
     def __init__(

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from brain.blocks import harmless
+from brain.context import Progress, Result
 from brain.running import Arguments, Failure, Provided, bounded, text_of
 from brain.schema import injected_of
-from brain.specialist import Progress, Result, Specialist
+from brain.specialist import Specialist
 from brain.unicode import escaped
 
 SECONDS = 2.0

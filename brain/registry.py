@@ -16,11 +16,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from brain import own_settings
+from brain.context import Context
 from brain.errors import RegistrationError
 from brain.running import Answer
 from brain.schema import Injected, Schema, filled, injected_of, unprovided
 from brain.settings import Settings
-from brain.specialist import Context, Options, Specialist, from_schema
+from brain.specialist import Options, Specialist, from_schema
 
 if TYPE_CHECKING:
     from brain.fetching import Fetch

@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from brain.context import Progress, Result
 from brain.errors import Refused
 from brain.events import CallCode, Citation
 from brain.schema import filled, problems
-from brain.specialist import Progress, Result, Specialist
+from brain.specialist import Specialist
 from brain.threads import NoThread, in_thread
 from brain.unicode import seen, well_formed
 

@@ -17,6 +17,7 @@ from brain.alarm import Alarm
 from brain.approvals import Approvals
 from brain.ask import Ask
 from brain.calls import Calls
+from brain.context import MemoryView
 from brain.desk import Desk
 from brain.errors import BadRequest, Interrupted, Interruption, ModelError
 from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStart
@@ -25,7 +26,6 @@ from brain.messages import About, Called, Exchange, Message, Said, Steered, new_
 from brain.passes import Model, Pass
 from brain.registry import Registry
 from brain.report import State, TurnReport
-from brain.specialist import MemoryView
 from brain.tools import named
 from brain.transcript import written
 from brain.usage import BYTES_A_TOKEN, size

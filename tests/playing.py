@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from brain.ask import Ask, Attachment, Limits, SyntaxName
+from brain.context import Progress, Result
 from brain.errors import Refused
 from brain.events import (
     ApprovalRequired,
@@ -28,7 +29,7 @@ from brain.kept import Conversation
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.registry import Registry
 from brain.sampling import UNSAID, Sampling
-from brain.specialist import Progress, Result, Specialist, specialist
+from brain.specialist import Specialist, specialist
 from brain.turn import Turn
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -13,11 +13,12 @@ from playing import PNG, WAIT, Item, Player, ask_for, outcome, read, registry_of
 
 from brain import conversation
 from brain.ask import Ask, Attachment
+from brain.context import Progress
 from brain.conversation import Window
 from brain.events import ApprovalRequired, Done, Event, SpecialistStart, Token
 from brain.kept import Record
 from brain.messages import Called, Exchange, Steered
-from brain.specialist import Progress, Specialist, specialist
+from brain.specialist import Specialist, specialist
 from brain.turn import Turn
 
 GONE_SECONDS = 0.5

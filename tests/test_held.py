@@ -11,11 +11,12 @@ import pytest
 from playing import PNG, Player, ask_for, echo, read, registry_of, short, turn_of
 
 from brain.ask import Ask, Attachment, SyntaxName, Tool
+from brain.context import Context
 from brain.held import Held
 from brain.kept import Conversation
 from brain.messages import Called, Handed, Resume, Spoken
 from brain.prompts import CONTINUE
-from brain.specialist import Context, specialist
+from brain.specialist import specialist
 
 TOOLS = (Tool("weather"), Tool("echo"))
 TAKEN = ["echo", "add"]

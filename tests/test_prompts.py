@@ -8,6 +8,7 @@ from msgspec import Meta
 from playing import PNG, registry_of
 
 from brain.ask import Attachment, Limits, SyntaxName
+from brain.context import Context
 from brain.events import CallCode
 from brain.prompts import (
     REASONS,
@@ -23,7 +24,7 @@ from brain.prompts import (
 from brain.registry import Registry
 from brain.scanner import Call, Scanner
 from brain.settings import Settings
-from brain.specialist import Context, from_schema, specialist
+from brain.specialist import from_schema, specialist
 
 
 @specialist(examples=["weather in Paris"])

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
+from brain.context import Context
 from brain.errors import RegistrationError
 from brain.registry import Refusal, Registry
 from brain.running import Answer
 from brain.settings import read
-from brain.specialist import Context, Specialist, specialist
+from brain.specialist import Specialist, specialist
 
 
 @specialist

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from brain import running
+from brain.context import Progress, Result
 from brain.errors import Refused
 from brain.events import Citation
 from brain.running import BUSY, FAILED, Answer, Failure, Outcome
-from brain.specialist import Progress, Result, Specialist, from_schema, specialist
+from brain.specialist import Specialist, from_schema, specialist
 
 
 async def outcome_and_progress(

@@ -4,9 +4,10 @@ from typing import Any, Literal
 
 import pytest
 
+from brain.context import Context, Result
 from brain.errors import RegistrationError
 from brain.schema import Injected
-from brain.specialist import Context, Options, Result, Specialist, from_schema, specialist
+from brain.specialist import Options, Specialist, from_schema, specialist
 
 
 def weather(city: str, units: Literal["metric", "imperial"] = "metric", *, context: Context) -> str:

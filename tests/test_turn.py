@@ -32,6 +32,7 @@ from playing import (
 )
 
 from brain.ask import Attachment, Limits
+from brain.context import Context, Progress, Result
 from brain.errors import Interruption, ModelError, PrefillRefused
 from brain.events import (
     Done,
@@ -53,7 +54,7 @@ from brain.registry import Registry
 from brain.running import Answer
 from brain.sampling import UNSAID, Sampling
 from brain.settings import Settings
-from brain.specialist import Context, Progress, Result, Specialist, specialist
+from brain.specialist import Specialist, specialist
 from brain.transcript import written
 from brain.turn import Turn
 

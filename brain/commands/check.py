@@ -10,6 +10,7 @@ from typing import Any
 
 from brain import threads
 from brain.commands.kept import kept
+from brain.context import Context
 from brain.errors import Refused, StoreError
 from brain.memory.meaning import Meaning
 from brain.models import AnyModel, opened, trouble_of
@@ -18,7 +19,6 @@ from brain.process import DONE, FAILED, completed
 from brain.registry import Entry, Registry
 from brain.schema import filled, injected_of
 from brain.settings import Settings
-from brain.specialist import Context
 from brain.store import health, path_of
 
 HEALTH_SECONDS = 10.0

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from brain.context import Saved
 from brain.errors import BadRequest, Refused
 from brain.kept import Category, Interaction, Item, Kind
 from brain.memory.aside import aside
@@ -12,7 +13,6 @@ from brain.memory.saying import objection, plain
 from brain.memory.statements import category_of, judged, of_one_subject
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
 from brain.memory.words import Wanted, content, union
-from brain.specialist import Saved
 
 NAMED_MOST = 5
 """So many of those that could be meant are named."""
