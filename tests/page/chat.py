@@ -12,6 +12,11 @@ HANDED_OVER = """(node, [event, files]) => {
     node.dispatchEvent(event === "paste" ? new ClipboardEvent(event, options) : new DragEvent(event, options));
 }"""
 
+TURNED = """(hidden) => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
 
 class Chat:
     """One tab with the page.
@@ -133,6 +138,19 @@ class Chat:
     def reload(self) -> None:
         self.page.reload()
         self.is_ready()
+
+    def hide(self) -> None:
+        """Another tab comes before this one, and stays there for ten seconds."""
+        self.page.clock.install()
+        self._turn_to(hidden=True)
+        self.page.clock.fast_forward(10_000)
+
+    def look_again(self) -> None:
+        """This tab comes before the others."""
+        self._turn_to(hidden=False)
+
+    def _turn_to(self, *, hidden: bool) -> None:
+        self.page.evaluate(TURNED, hidden)
 
     # What a user sees
 

@@ -37,6 +37,10 @@ class Line:
         """Lets nothing through, either way; what was connected stays so, as for a machine that sleeps."""
         self._do(self._flows.clear)
 
+    def die(self) -> None:
+        """Lets no more answers through what is connected now, which learns it when it asks again; others work."""
+        self._do(self._forget)
+
     def restore(self) -> None:
         """Lets all through again, also what waited."""
         self._whole = True
@@ -69,7 +73,8 @@ class Line:
             if self._whole:
                 from_brain, to_brain = await asyncio.open_connection("127.0.0.1", self._to)
                 ends.append(to_brain)
-                await self._both(self._requests(reader, to_brain), self._answers(from_brain, writer))
+                flows = self._flows
+                await self._both(self._requests(reader, to_brain, flows), self._answers(from_brain, writer, flows))
         except (asyncio.CancelledError, ConnectionError):  # it is cut: what was written and not yet read is lost, too
             for end in ends:
                 end.transport.abort()
@@ -88,22 +93,29 @@ class Line:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(READ):
-                await self._flows.wait()
+                if flows is not self._flows:
+                    return
+                await flows.wait()
                 if data.startswith(METHODS):
                     self.heads.append(data.partition(b"\r\n\r\n")[0].decode("latin-1"))
                 writer.write(data)
                 await writer.drain()
 
-    async def _answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(READ):
                 await asyncio.sleep(self.seconds)
-                await self._flows.wait()
+                await flows.wait()
                 writer.write(data)
                 await writer.drain()
+
+    def _forget(self) -> None:
+        self._flows.clear()
+        self._flows = asyncio.Event()
+        self._flows.set()
 
     def _reset(self) -> None:
         for task in self._connections:

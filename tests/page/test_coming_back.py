@@ -139,17 +139,59 @@ def test_an_answer_that_ended_while_the_network_was_cut(chat: Chat, stage: Stage
     assert text_of(chat) == "one two"
 
 
-def test_a_line_that_stands_still_and_flows_again(chat: Chat, stage: Stage) -> None:
+def test_a_machine_that_slept_comes_back_without_its_connection(chat: Chat, stage: Stage) -> None:
+    chat.page.clock.install()
+    chat.reload()
     chat.ask("count")
     says(stage, "one")
     expect(chat.answer).to_contain_text("one")
-    stage.line.stand()
+    stage.line.die()
+    chat.page.clock.fast_forward(60_000)
     says(stage, "two", "three")
-    stage.line.restore()
     expect(chat.answer).to_contain_text("one two three")
     stage.model.ends()
     chat.is_idle()
     assert text_of(chat) == "one two three"
+
+
+def test_a_tab_that_nobody_sees_goes_on_when_it_is_seen(chat: Chat, stage: Stage) -> None:
+    chat.ask("count")
+    says(stage, "one")
+    expect(chat.answer).to_contain_text("one")
+    chat.hide()
+    says(stage, "two")
+    stage.model.ends()
+    assert stage.brain.left(5) == []
+    chat.look_again()
+    chat.is_idle()
+    assert text_of(chat) == "one two"
+
+
+def test_tabs_in_which_answers_are_written_do_not_hold_up_another(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    """A browser has six connections to a server, for all tabs together."""
+    behind = [chat, *(visitor.opens(stage.url) for _ in range(5))]
+    for one in behind:
+        one.ask()
+        expect(one.page).to_have_url(re.compile("#/c/"))
+        one.hide()
+    front = visitor.opens(stage.url)
+    front.ask()
+    expect(front.page).to_have_url(re.compile("#/c/"))
+    for one in (front, *behind):
+        one.look_again()
+        one.stop()
+        one.is_idle()
+    assert stage.brain.left(5) == []
+
+
+def test_windows_side_by_side_let_a_request_go_first(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    windows = [chat, *(visitor.opens(stage.url) for _ in range(5))]
+    for one in windows:
+        one.ask()
+        expect(one.page).to_have_url(re.compile("#/c/"))
+    for one in reversed(windows):
+        one.stop()
+        one.is_idle()
 
 
 def test_who_slept_until_the_turn_was_no_longer_kept_reads_what_was_stored(

@@ -64,6 +64,11 @@ export class Answer {
     return this;
   }
 
+  /** The names of the events that it shows. */
+  get hears() {
+    return Object.keys(this.#shown);
+  }
+
   /** @param {import("./following.js").TurnEvent} event */
   show({ name, data, raw }) {
     this.#breathe();
@@ -199,9 +204,14 @@ export class Answer {
   #close() {
     this.over = true;
     this.#endText();
+    this.leave();
+    this.#pulse.remove();
+  }
+
+  /** It is looked at no longer, and goes on elsewhere. */
+  leave() {
     for (const card of this.#cards.values()) card.leave();
     clearTimeout(this.#timer);
-    this.#pulse.remove();
   }
 
   /**

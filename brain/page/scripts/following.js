@@ -2,17 +2,16 @@
 
 import { Unreachable, request } from "./server.js";
 
-const NAMES = [
-  "turn_start", "token", "thinking", "specialist_start", "specialist_progress", "specialist_result", "specialist_error",
-  "approval_required", "notice", "usage", "error", "done",
-];
 const LOST_AFTER = 1200; // ms without a connection until it is worth a word
 const AGAIN = [500, 1000, 2000, 4000]; // ms until the next attempt; the last one from then on
-const ASLEEP = 20_000; // ms that a clock missed, or a page was hidden: its connection may be dead without knowing
+const ASLEEP = 20_000; // ms that a clock missed: the machine slept, and its connection may be dead without knowing
+const UNSEEN = 5000; // ms after which a tab that nobody sees lets its connection go: all tabs together have but six to a server
+const WAITS = 1000; // ms that a request waits for one before the tab lets its own go
 
 /**
  * @typedef {{ name: string, data: any, raw: string }} TurnEvent `raw` is the JSON as it came
  * @typedef {object} Reader
+ * @property {string[]} names of the events that it wants
  * @property {(event: TurnEvent) => void} event
  * @property {(lost: boolean) => void} lost the connection is lost, or found again
  * @property {() => void} gone the server knows nothing of the turn, or not all that is missing here
@@ -29,6 +28,8 @@ export class Following {
   #timer = 0;
   #lostTimer = 0;
   #lost = false;
+  #resting = false; // without a connection until somebody looks again
+  #unseen = 0;
   #closing = new AbortController();
 
   /**
@@ -38,16 +39,49 @@ export class Following {
   constructor(turn, reader) {
     this.#turn = turn;
     this.#reader = reader;
-    whenAwake(() => this.#connect(), this.#closing.signal);
+    const { signal } = this.#closing;
+    whenAwake(() => { if (!document.hidden) this.#connect(); }, signal);
+    document.addEventListener("visibilitychange", () => this.#look(), { signal });
     this.#connect();
+    this.#look();
   }
 
   /** Reads no further. The turn goes on. */
   close() {
     this.#closing.abort();
+    this.#rest();
+    clearTimeout(this.#unseen);
+  }
+
+  /**
+   * Lets a request go first, which other tabs with all their connections may hold up.
+   * @template T
+   * @param {Promise<T>} asked
+   * @returns {Promise<T>}
+   */
+  async behind(asked) {
+    const waiting = setTimeout(() => this.#rest(), WAITS);
+    try {
+      return await asked;
+    } finally {
+      clearTimeout(waiting);
+      this.#look();
+    }
+  }
+
+  #look() {
+    clearTimeout(this.#unseen);
+    if (this.#closing.signal.aborted) return;
+    if (document.hidden) this.#unseen = setTimeout(() => this.#rest(), UNSEEN);
+    else if (this.#resting) this.#connect();
+  }
+
+  #rest() {
+    this.#resting = true;
     this.#source?.close();
     clearTimeout(this.#timer);
     clearTimeout(this.#lostTimer);
+    this.#lostTimer = 0;
   }
 
   get #address() {
@@ -56,10 +90,11 @@ export class Following {
 
   #connect() {
     this.#source?.close();
+    this.#resting = false;
     clearTimeout(this.#timer);
     const source = this.#source = new EventSource(this.#address);
     source.onopen = () => this.#found();
-    for (const name of NAMES) source.addEventListener(name, (event) => this.#take(name, event));
+    for (const name of this.#reader.names) source.addEventListener(name, (event) => this.#take(name, event));
     source.addEventListener("error", (event) => {
       if (!("data" in event)) this.#cut(source);
     });
@@ -101,7 +136,7 @@ export class Following {
   /** Whether there is anything to come back to. */
   async #ask() {
     const known = await this.#known();
-    if (this.#closing.signal.aborted) return;
+    if (this.#closing.signal.aborted || this.#resting) return;
     if (known === false) {
       this.close();
       this.#reader.gone();
@@ -131,20 +166,18 @@ export class Following {
 }
 
 /**
- * Calls when the network came back, or the machine has slept, or the page was away for long.
+ * Calls when the network came back, or the machine has slept.
  * @param {() => void} act
  * @param {AbortSignal} signal
  */
 function whenAwake(act, signal) {
   let seen = Date.now();
-  const look = () => {
+  const clock = setInterval(() => {
     const missed = Date.now() - seen > ASLEEP;
     seen = Date.now();
     if (missed) act();
-  };
-  const clock = setInterval(look, 5000);
+  }, 5000);
   signal.addEventListener("abort", () => clearInterval(clock));
   window.addEventListener("online", act, { signal });
   window.addEventListener("pageshow", (event) => { if (event.persisted) act(); }, { signal });
-  document.addEventListener("visibilitychange", look, { signal });
 }

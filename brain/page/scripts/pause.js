@@ -7,10 +7,14 @@
  */
 export function pause(ms, signal) {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => {
+    const timer = setTimeout(() => {
+      signal.removeEventListener("abort", giveUp);
+      resolve();
+    }, ms);
+    function giveUp() {
       clearTimeout(timer);
       reject(signal.reason);
-    });
+    }
+    signal.addEventListener("abort", giveUp, { once: true });
   });
 }

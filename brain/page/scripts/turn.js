@@ -12,6 +12,7 @@ import { Refused, request, told } from "./server.js";
 
 /** One turn, with the answer that it writes. */
 export class Turn {
+  #answer;
   #following;
 
   /**
@@ -21,7 +22,9 @@ export class Turn {
    */
   constructor(id, answer, { ended, lost, gone }) {
     this.id = id;
+    this.#answer = answer;
     this.#following = new Following(id, {
+      names: answer.hears,
       event: (event) => {
         answer.show(event);
         if (answer.over) ended();
@@ -34,11 +37,12 @@ export class Turn {
   /** Follows it no further. It goes on. */
   leave() {
     this.#following.close();
+    this.#answer.leave();
   }
 
   /** @returns {Promise<string>} what went wrong, or nothing */
   stop() {
-    return request("POST", `v1/turns/${this.id}/cancel`).then(() => "", told);
+    return this.#say("cancel").then(() => "", told);
   }
 
   /**
@@ -47,7 +51,7 @@ export class Turn {
    * @returns {Promise<string | null>} what went wrong, or nothing; null when it was over before
    */
   steer(message) {
-    return request("POST", `v1/turns/${this.id}/steer`, { message }).then(() => "", (error) => {
+    return this.#say("steer", { message }).then(() => "", (error) => {
       return error instanceof Refused && [404, 410].includes(error.status) ? null : told(error);
     });
   }
@@ -59,7 +63,15 @@ export class Turn {
    * @returns {Promise<string>} what went wrong, or nothing
    */
   decide(call, approve) {
-    return request("POST", `v1/turns/${this.id}/approvals/${call}`, { approve }).then(() => "", told);
+    return this.#say(`approvals/${call}`, { approve }).then(() => "", told);
+  }
+
+  /**
+   * @param {string} what
+   * @param {object} [how]
+   */
+  #say(what, how) {
+    return this.#following.behind(request("POST", `v1/turns/${this.id}/${what}`, how));
   }
 
   /** The id of the answer, also of one that failed. @returns {Promise<string | null>} */
