@@ -108,3 +108,11 @@ def result_block(name: str, text: str) -> str:
 def error_block(name: str, reason: str) -> str:
     """The block of a call that failed; `reason` comes from `reason_text`."""
     return f"[SPECIALIST_ERROR: {name} failed - {reason}]"
+
+
+def inside(name: str, block: str, failed: bool) -> str:
+    """The text, or the reason, that stands in a block; all of it where it is none."""
+    begin, end = (error_block(name, "\0") if failed else result_block(name, "\0")).split("\0")
+    block = block.strip("\n")
+    is_one = block.startswith(begin) and block.endswith(end) and len(block) >= len(begin) + len(end)
+    return block[len(begin) : len(block) - len(end)] if is_one else block

@@ -54,15 +54,7 @@ def _block(name: str, part: Called) -> str:
     """The block of a call, made anew of what stands in it."""
     if not part.block:
         return ""
+    text = blocks.inside(part.name, part.block, part.outcome is not None)
     if part.outcome is None:
-        text = _inside(part.block, blocks.result_block(part.name, "\0"))
         return blocks.result_block(name, blocks.result_text(text))
-    reason = _inside(part.block, blocks.error_block(part.name, "\0"))
-    return blocks.error_block(name, blocks.reason_text(reason))
-
-
-def _inside(block: str, empty: str) -> str:
-    """What stands in a block; all of it where it is none."""
-    (begin, end), block = empty.split("\0"), block.strip("\n")
-    is_one = block.startswith(begin) and block.endswith(end) and len(block) >= len(begin) + len(end)
-    return block[len(begin) : len(block) - len(end)] if is_one else block
+    return blocks.error_block(name, blocks.reason_text(text))

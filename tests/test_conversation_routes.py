@@ -4,7 +4,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
@@ -16,9 +16,11 @@ import pytest
 from serving import Answer, Player, Process, Server, brain_served, post, script, streaming
 
 from brain import Citation, Context, Registry, Result, specialist
+from brain.blocks import inside
 from brain.errors import BadRequest
+from brain.events import Error, Notice, Thinking, Usage
 from brain.kept import File, Heading, History
-from brain.messages import Called, Chunk, Exchange, Part, Said, Steered
+from brain.messages import About, Aside, Called, Chunk, Exchange, Part, Said, Steered
 from brain.wire.native import kept
 from brain.wire.native.wanted import (
     Wanted,
@@ -38,7 +40,7 @@ WAIT = 20.0
 
 def opened(*exchanges: Exchange, earlier: str | None = None, turn_id: str | None = None) -> dict[str, Any]:
     found = History(HEADING, exchanges, [File(1, "a.txt", "text/plain", 12)], earlier)
-    answer: dict[str, Any] = json.loads(kept.opened(found, lambda exchange: exchange.tokens or 7, turn_id))
+    answer: dict[str, Any] = json.loads(kept.opened(found, lambda exchange: exchange.tokens or 7, inside, turn_id))
     return answer
 
 
@@ -59,6 +61,7 @@ def exchange(number: int, *parts: Part, outcome: str = "complete", **more: Any) 
 
 def test_a_conversation_is_told_in_parts_and_in_the_users_own_words() -> None:
     block = "[SPECIALIST_RESULT: wiki]\nTea is a drink.\n[/SPECIALIST_RESULT]"
+    unread = "[SPECIALIST_ERROR: ? failed - no name]"
     cited = (Citation("1", "Tea", "https://example.org/tea"), Citation("2", "A note"))
     answer = opened(
         exchange(
@@ -66,7 +69,7 @@ def test_a_conversation_is_told_in_parts_and_in_the_users_own_words() -> None:
             Said("I look. ", 1),
             Called("c1", "wiki", {"query": "tea"}, "SPECIALIST_REQUEST[wiki:…]", None, block, cited, 1, outside=True),
             Steered("And coffee?", 1),
-            Called("c2", "?", None, "SPECIALIST_REQUEST[", "malformed", "[SPECIALIST_ERROR: …]", (), 2),
+            Called("c2", "?", None, "SPECIALIST_REQUEST[", "malformed", unread, (), 2),
             Said("Tea is a drink.", 2),
             files=(1,),
             recalled=("f3a9",),
@@ -105,7 +108,9 @@ def test_a_conversation_is_told_in_parts_and_in_the_users_own_words() -> None:
                         "params": {"query": "tea"},
                         "outcome": None,
                         "block": block,
+                        "text": "Tea is a drink.",
                         "citations": citations,
+                        "cached": False,
                     },
                     {"type": "steered", "text": "And coffee?"},
                     {
@@ -114,8 +119,10 @@ def test_a_conversation_is_told_in_parts_and_in_the_users_own_words() -> None:
                         "name": "?",
                         "params": None,
                         "outcome": "malformed",
-                        "block": "[SPECIALIST_ERROR: …]",
+                        "block": "[SPECIALIST_ERROR: ? failed - no name]",
+                        "reason": "no name",
                         "citations": [],
+                        "cached": False,
                     },
                     {"type": "text", "text": "Tea is a drink."},
                 ],
@@ -165,6 +172,49 @@ def test_an_answer_that_is_being_written_has_no_id_and_no_time_yet() -> None:
         "tokens": {},
         "citations": [],
     }
+
+
+def about(*asides: Aside, parts: Sequence[Part] = (), outcome: str = "complete", **more: Any) -> dict[str, Any]:
+    told = About(asides, **more)
+    answer: dict[str, Any] = opened(exchange(1, *parts, outcome=outcome, about=told))["messages"][1]
+    return answer
+
+
+def test_what_stood_beside_the_text_is_told_in_its_place() -> None:
+    call = Called("c1", "wiki", {}, "", None, "", (), 1, cached=True, ms=12, approval="approved")
+    answer = about(
+        Aside(Notice("recalled", "Recalled 1 fact: tea"), 0),
+        Aside(Thinking("Hm."), 0),
+        Aside(Thinking("And then?"), 0, 5),
+        Aside(Notice("repeated_call", "Again."), 1),
+        Aside(Thinking("So."), 2),
+        Aside(Thinking("Late."), 7, -3),
+        parts=[Said("Well, tea.", 1), call, Said("Tea.", 2)],
+    )
+    assert [
+        {name: part[name] for name in ("type", "text", "code", "cached", "ms", "approval") if name in part}
+        for part in answer["parts"]
+    ] == [
+        {"type": "notice", "code": "recalled", "text": "Recalled 1 fact: tea"},
+        {"type": "thinking", "text": "Hm."},
+        {"type": "text", "text": "Well,"},
+        {"type": "thinking", "text": "And then?"},
+        {"type": "text", "text": " tea."},
+        {"type": "notice", "code": "repeated_call", "text": "Again."},
+        {"type": "call", "text": "", "cached": True, "ms": 12, "approval": "approved"},
+        {"type": "thinking", "text": "So."},
+        {"type": "text", "text": "Tea."},
+        {"type": "thinking", "text": "Late."},
+    ]
+
+
+def test_what_an_answer_took_and_how_it_failed_is_told() -> None:
+    took = {"usage": {"prompt_tokens": 3, "completion_tokens": 4, "estimated": True}, "first_token_ms": 5}
+    failed = {"error": "model_failed", "message": "It broke.", "recoverable": False, "status": 500}
+    usage, failure = Usage(3, 4, None, estimated=True), Error("model_failed", "It broke.", False, 500)
+    answer = about(outcome="model_failed", usage=usage, first_token_ms=5, total_ms=6, failure=failure)
+    assert answer.items() >= {**took, **failed, "total_ms": 6, "state": "error"}.items()
+    assert "code" not in answer
 
 
 def questions(answer: Mapping[str, Any]) -> list[str]:
@@ -615,7 +665,7 @@ def test_of_twenty_who_barge_in_at_once_none_is_refused_mixed_or_lost(server: Se
     }
     for asked, answered in zip(messages[::2], messages[1::2], strict=True):
         assert (asked["role"], answered["role"]) == ("user", "assistant")
-        text = "".join(part["text"] for part in answered["parts"])
+        text = "".join(part["text"] for part in answered["parts"] if part["type"] == "text")
         assert of_answers.pop(answered["id"]) == (asked["parts"][0]["text"], text)
     assert texts(shown(client))[-1] == "Once upon a time"
     times = [message["time"] for message in messages]

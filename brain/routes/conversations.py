@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from brain.ask import Attachment, sniff
+from brain.blocks import inside
 from brain.conversation import weight
 from brain.door import SAFE_HEADERS, UNKEPT, Answer
 from brain.errors import BadRequest
@@ -47,7 +48,7 @@ class Conversation(HTTPEndpoint):
         run = house.turns.newest(conversation_id, user)
         joined = run is not None and not run.over and run.journal is not None
         turn_id = run.id if run is not None and joined else None
-        return Answer(await large(found.size, lambda: kept.opened(found, weight, turn_id)))
+        return Answer(await large(found.size, lambda: kept.opened(found, weight, inside, turn_id)))
 
     async def patch(self, request: Request) -> Response:
         """Gives it a title."""

@@ -1,17 +1,23 @@
 """Wing: what is kept of a user, in Brain's own protocol: conversations, facts and memories as JSON."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import msgspec
 
-from brain.events import Citation, StopReason
+from brain.events import Citation, Notice, StopReason, Thinking
 from brain.kept import ChatMessage, Heading, History, Item, chat_messages
-from brain.messages import Exchange, Part, Said, Steered
+from brain.messages import About, Aside, Exchange, Part, Said, Steered
 from brain.wire.bodies import encoded
+from brain.wire.native.answer import plain
 
 _STOPPED: frozenset[str] = frozenset(get_args(StopReason))
 _STATES: Mapping[str, str] = {"": "running", "cancelled": "cancelled", "interrupted": "interrupted"}
+
+Inside = Callable[[str, str, bool], str]
+"""What stands in the block of a specialist, of this name, and whether its call failed."""
 
 
 def listed(headings: Sequence[Heading], limit: int) -> bytes:
@@ -30,7 +36,7 @@ def heading(one: Heading) -> bytes:
     return encoded(_heading(one))
 
 
-def opened(found: History, weight: Callable[[Exchange], int], turn_id: str | None) -> bytes:
+def opened(found: History, weight: Callable[[Exchange], int], inside: Inside, turn_id: str | None) -> bytes:
     """A conversation with its newest messages, oldest first.
 
     Args:
@@ -43,7 +49,7 @@ def opened(found: History, weight: Callable[[Exchange], int], turn_id: str | Non
         {
             **head,
             **({} if turn_id is None else {"turn_id": turn_id}),
-            "messages": [message for exchange in found.exchanges for message in _messages(exchange, weight)],
+            "messages": [message for exchange in found.exchanges for message in _messages(exchange, weight, inside)],
             "files": msgspec.to_builtins(found.files),
             "earlier": found.earlier,
         }
@@ -78,7 +84,7 @@ def _heading(one: Heading) -> dict[str, Any]:
     return found
 
 
-def _messages(exchange: Exchange, weight: Callable[[Exchange], int]) -> Iterator[dict[str, Any]]:
+def _messages(exchange: Exchange, weight: Callable[[Exchange], int], inside: Inside) -> Iterator[dict[str, Any]]:
     asked, answer = chat_messages(exchange)
     yield {
         **_message(asked),
@@ -90,8 +96,9 @@ def _messages(exchange: Exchange, weight: Callable[[Exchange], int]) -> Iterator
     counted = "server" if exchange.tokens else "bytes/4"
     yield {
         **_message(answer),
-        "parts": [_part(part) for part in answer.parts],
+        "parts": [_part(part, inside) for part in _with_asides(answer.parts, exchange.about.asides)],
         **_outcome(answer.outcome),
+        **_about(exchange.about),
         "model": exchange.model,
         "tokens": {"count": weight(exchange), "counted": counted},
         "citations": [_citation(citation) for citation in answer.citations],
@@ -111,12 +118,45 @@ def _outcome(outcome: str) -> dict[str, str]:
     )
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _about(about: About) -> dict[str, Any]:
+    """How an answer came to be, in the fields of the events that told it."""
+    failure = {} if about.failure is None else plain(about.failure)
+    failure.pop("code", None)  # which is its outcome
+    times = {"first_token_ms": about.first_token_ms, "total_ms": about.total_ms}
+    known = {name: value for name, value in times.items() if value is not None}
+    return {**failure, **({} if about.usage is None else {"usage": plain(about.usage)}), **known}
+
+
+def _with_asides(parts: Sequence[Part], asides: Sequence[Aside]) -> Iterator[Part | Notice | Thinking]:
+    """The parts of an answer, and what stands beside them in its place; a text is parted where it was told."""
+    waiting = deque(sorted(asides, key=lambda aside: (aside.place, aside.at)))
+    for place, part in enumerate(parts):
+        shown = 0
+        while waiting and waiting[0].place <= place:
+            aside = waiting.popleft()
+            if isinstance(part, Said) and part.text[shown : aside.at]:
+                yield replace(part, text=part.text[shown : aside.at])
+                shown = aside.at
+            yield aside.told
+        if not isinstance(part, Said):
+            yield part
+        elif part.text[shown:]:
+            yield replace(part, text=part.text[shown:])
+    yield from (aside.told for aside in waiting)
+
+
+def _part(part: Part | Notice | Thinking, inside: Inside) -> dict[str, Any]:
     match part:
         case Said(text):
             return {"type": "text", "text": text}
         case Steered(text):
             return {"type": "steered", "text": text}
+        case Thinking(text):
+            return {"type": "thinking", "text": text}
+        case Notice(code, text):
+            return {"type": "notice", "code": code, "text": text}
+    told = inside(part.name, part.block, part.outcome is not None)
+    how = {"ms": part.ms, "approval": part.approval}
     return {
         "type": "call",
         "call_id": part.call_id,
@@ -124,7 +164,10 @@ def _part(part: Part) -> dict[str, Any]:
         "params": part.params,
         "outcome": part.outcome,
         "block": part.block,
+        "text" if part.outcome is None else "reason": told,
         "citations": [_citation(citation) for citation in part.citations],
+        "cached": part.cached,
+        **{name: value for name, value in how.items() if value is not None},
     }
 
 
