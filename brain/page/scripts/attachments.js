@@ -1,50 +1,103 @@
 // Room: files to go with the next message: by button, drop and paste; checked when added, shown, taken when it is sent.
 
 import { button, find, icon, make } from "./dom.js";
-import { size, t } from "./texts.js";
+import { partsOf } from "./dropped.js";
+import { keptHere } from "./keeping.js";
+import { few, size, t } from "./texts.js";
 
 /** @typedef {import("./types.js").Attached} Attached */
 
 const ROOM = 1048576; // bytes of a request that stay for the message and all that is no file
 
 const list = find("files", HTMLUListElement), picker = find("picker", HTMLInputElement);
+/** @type {FinalizationRegistry<string>} */
+const addresses = new FinalizationRegistry((address) => URL.revokeObjectURL(address)); // when no message shows it
 
 /** @type {Attached[]} */
 let files = [];
-/** @type {import("./types.js").Limits} */
-let limits;
+/** @type {import("./dropped.js").Part[]} */
+const early = []; // before the server has said how many there may be
+/** @type {import("./types.js").Limits | null} */
+let limits = null;
 /** @type {(problem: string) => void} */
 let tell;
 
 /**
- * @param {import("./types.js").Limits} most
+ * Takes files from now on.
  * @param {(problem: string) => void} problems is told what could not be attached and why, or nothing when all could
  */
-export function startAttachments(most, problems) {
-  limits = most;
+export function startAttaching(problems) {
   tell = problems;
-  const attach = find("attach", HTMLButtonElement);
-  attach.title = t("attachMost", { count: most.files, size: size(most.file_bytes) });
-  attach.setAttribute("aria-description", attach.title);
-  attach.onclick = () => picker.click();
+  find("attach", HTMLButtonElement).onclick = () => picker.click();
   picker.onchange = () => {
     add([...picker.files ?? []]);
     picker.value = "";
   };
   takeDropped();
+  const lost = keptHere.get("files")?.split("/") ?? [];
+  if (lost.length) tell(t("lostFiles", { count: lost.length, names: few(lost) }));
+}
+
+/** @param {import("./types.js").Limits} most */
+export function startAttachments(most) {
+  const attach = find("attach", HTMLButtonElement);
+  limits = most;
+  const said = { count: most.files, size: size(most.file_bytes) };
+  attach.title = t("attachMost", said);
+  attach.setAttribute("aria-description", attach.title);
+  document.querySelector("main")?.setAttribute("data-drop", t("drop", said));
+  if (early.length) addParts(early);
 }
 
 /** What is attached. */
 export const attached = () => files;
 
 /**
+ * A file of this machine, to go with a message.
+ * @param {File} file
+ * @returns {Attached}
+ */
+export function ofFile(file) {
+  const { name, type, size } = file, preview = type.startsWith("image/") ? URL.createObjectURL(file) : null;
+  const one = { name, type, size, file, id: null, preview };
+  if (preview) addresses.register(one, preview);
+  return one;
+}
+
+/**
  * Adds files of this machine, as far as they may be.
  * @param {File[]} added
  */
 export function add(added) {
-  const problems = added.map(attach).filter(Boolean);
+  addParts(added.map((file) => ({ folder: "", files: [file] })));
+}
+
+/**
+ * Adds what was dropped or pasted.
+ * @param {DataTransfer} data
+ */
+export async function addFrom(data) {
+  addParts(await partsOf(data));
+}
+
+/** @param {import("./dropped.js").Part[]} parts */
+function addParts(parts) {
+  if (!limits) return void early.push(...parts);
+  const most = limits, refused = parts.map((part) => troubleOf(part, most.files));
+  const wanted = parts.flatMap(({ files }, n) => refused[n] ? [] : files ?? []);
+  const fit = wanted.slice(0, most.files - files.length), over = wanted.slice(fit.length).map(({ name }) => name);
+  const problems = [...refused, ...fit.map((file) => attach(file, most))].filter(Boolean);
+  if (over.length) problems.push(t("tooMany", { count: most.files, names: few(over) }));
   show();
   tell(problems.join("\n"));
+}
+
+/** @param {import("./dropped.js").Part} part @param {number} most */
+function troubleOf({ folder: name, files }, most) {
+  if (!name) return "";
+  if (!files) return t("goneFile", { name });
+  if (!files.length) return t("emptyFolder", { name });
+  return files.length > most ? t("largeFolder", { name, count: most }) : "";
 }
 
 /**
@@ -71,24 +124,24 @@ export async function unreadable() {
   return (await Promise.all(tried)).filter(Boolean).join("\n");
 }
 
-/** @param {File} file @returns {string} what is wrong with it */
-function attach(file) {
+/** @param {File} file @param {import("./types.js").Limits} limits @returns {string} what is wrong with it */
+function attach(file, { file_bytes, body_bytes }) {
   const { name } = file, together = files.reduce((sum, other) => sum + (other.file?.size ?? 0), file.size);
-  if (files.length >= limits.files) return t("tooMany", { name, count: limits.files });
   if (!file.size) return t("emptyFile", { name });
-  if (file.size > limits.file_bytes) return t("largeFile", { name, size: size(limits.file_bytes) });
-  if (together > limits.body_bytes - ROOM) return t("largeFiles", { name, size: size(limits.body_bytes - ROOM) });
-  const preview = file.type.startsWith("image/") ? URL.createObjectURL(file) : null;
-  files.push({ name, type: file.type, size: file.size, file, id: null, preview });
+  if (file.size > file_bytes) return t("largeFile", { name, size: size(file_bytes) });
+  if (together > body_bytes - ROOM) return t("largeFiles", { name, size: size(body_bytes - ROOM) });
+  files.push(ofFile(file));
   return "";
 }
 
 function show() {
-  list.replaceChildren(...files.map(shown));
+  const names = files.filter(({ file }) => file).map(({ name }) => name).join("/"); // which stands in no name
+  keptHere.put("files", names || null);
+  list.replaceChildren(...files.map(itemOf));
 }
 
 /** @param {Attached} one */
-function shown(one) {
+function itemOf(one) {
   const remove = button(t("remove", { name: one.name }), () => drop(one), { icon: "close", className: "quiet square" });
   const name = make("span", "file-name", one.name);
   name.dir = "auto";
@@ -117,9 +170,7 @@ function kind({ name, type }) {
 /** @param {Attached} one */
 function drop(one) {
   const at = files.indexOf(one);
-  files = files.filter((other) => other !== one);
-  if (one.file && one.preview) URL.revokeObjectURL(one.preview);
-  show();
+  put(files.filter((other) => other !== one));
   tell("");
   const next = list.querySelectorAll("button")[Math.min(at, files.length - 1)];
   (next ?? find("box", HTMLTextAreaElement)).focus();
@@ -127,9 +178,8 @@ function drop(one) {
 
 function takeDropped() {
   const zone = document.documentElement;
-  document.querySelector("main")?.setAttribute("data-drop", t("drop"));
   document.addEventListener("dragover", (event) => {
-    if (!taken(event)) return;
+    if (!bringsFiles(event)) return;
     event.preventDefault();
     zone.classList.add("dropping");
   });
@@ -138,13 +188,13 @@ function takeDropped() {
   });
   document.addEventListener("drop", (event) => {
     zone.classList.remove("dropping");
-    if (!taken(event)) return;
+    if (!bringsFiles(event)) return;
     event.preventDefault();
-    add([...event.dataTransfer?.files ?? []]);
+    if (event.dataTransfer) addFrom(event.dataTransfer);
   });
 }
 
 /** @param {DragEvent} event */
-function taken(event) {
-  return event.dataTransfer?.types.includes("Files") && !document.querySelector("dialog[open]");
+function bringsFiles({ dataTransfer }) {
+  return dataTransfer?.types.includes("Files") && !document.querySelector("dialog[open]");
 }

@@ -1,8 +1,8 @@
 // Room: where a message is written, sent, put into an answer that is being written, or written anew.
 
-import { add, attached, put, startAttachments, take, unreadable } from "./attachments.js";
+import { add, addFrom, attached, put, startAttaching, startAttachments, take, unreadable } from "./attachments.js";
 import { conversation } from "./conversation.js";
-import { button, find, make } from "./dom.js";
+import { button, find, make, touched } from "./dom.js";
 import { keptHere } from "./keeping.js";
 import { enterSends, settings } from "./settings.js";
 import { commandKey } from "./shortcuts.js";
@@ -14,7 +14,6 @@ const form = find("composer", HTMLFormElement), box = find("box", HTMLTextAreaEl
 const problem = find("problem", HTMLParagraphElement), hint = find("hint", HTMLSpanElement);
 const send = find("send", HTMLButtonElement), stop = find("stop", HTMLButtonElement);
 const steer = find("steer", HTMLButtonElement);
-const touched = matchMedia("(pointer: coarse)").matches; // there the focus opens a keyboard over the page
 const editStrip = make("p", "editing", t("editing"), button(t("cancel"), leaveEdit, { className: "quiet" }));
 
 /**
@@ -24,7 +23,7 @@ const editStrip = make("p", "editing", t("editing"), button(t("cancel"), leaveEd
 let editing = null;
 /** @type {string | null | undefined} */
 let shown; // the conversation that is open
-let characters = Infinity;
+let characters = 100_000; // until the server has said how many there may be
 let ready = false, early = false; // whether the server has answered, and whether something was sent before
 
 /** Lets a message be written while the server is still asked what may be sent. */
@@ -36,6 +35,7 @@ export function startWriting() {
     changed();
   };
   box.onpaste = pasted;
+  box.onbeforeinput = inserted;
   stop.onclick = () => conversation.stop();
   document.addEventListener("keydown", escaped);
   conversation.addEventListener("state", show);
@@ -43,16 +43,20 @@ export function startWriting() {
   conversation.addEventListener("opened", (event) => opened(/** @type {CustomEvent} */ (event).detail));
   settings.addEventListener("changed", show);
   write(box.value || (keptHere.get("draft") ?? ""));
+  startAttaching(complain);
+  if (!touched) box.focus();
+}
+
+/** @param {string} text */
+function complain(text) {
+  problem.textContent = text;
   if (!touched) box.focus();
 }
 
 /** @param {import("./types.js").Start} start */
 export function startComposer({ limits }) {
   characters = limits.message_characters;
-  startAttachments(limits, (text) => {
-    problem.textContent = text;
-    box.focus();
-  });
+  startAttachments(limits);
   ready = true;
   if (early) sendIt();
 }
@@ -107,15 +111,19 @@ function escaped(event) {
 
 /** @param {ClipboardEvent} event */
 function pasted(event) {
-  const data = event.clipboardData, text = data?.getData("text/plain") ?? "";
-  if (!text && data?.files.length) { // what brings its text, too, such as cells of a table, is meant as text
-    event.preventDefault();
-    add([...data.files]);
-  } else if (text.length > characters) {
-    event.preventDefault();
-    add([new File([text], t("pastedFile"), { type: "text/plain" })]);
-    problem.textContent ||= t("pasted");
-  }
+  const data = event.clipboardData;
+  if (!data?.files.length || data.getData("text/plain")) return; // cells of a table bring a picture, and mean text
+  event.preventDefault();
+  addFrom(data);
+}
+
+/** Lets no text in that is too long for a message: the browser would stand still. @param {InputEvent} event */
+function inserted(event) {
+  const text = event.data ?? "", stays = box.value.length - (box.selectionEnd - box.selectionStart);
+  if (text.length < 2 || stays + text.length <= characters) return;
+  event.preventDefault();
+  add([new File([text], t("pastedFile"), { type: "text/plain" })]);
+  problem.textContent ||= t("pasted");
 }
 
 /**

@@ -1,5 +1,8 @@
 // Ground: elements. All that is shown is made here, and data is only ever put in as text.
 
+/** Whether a finger points: there the focus on a field opens a keyboard over the page. */
+export const touched = matchMedia("(pointer: coarse)").matches;
+
 /**
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag

@@ -1,5 +1,6 @@
 // Room: the empty conversation: a question, and examples that work without a network.
 
+import { ofFile } from "./attachments.js";
 import { button, make } from "./dom.js";
 import { request } from "./server.js";
 import { t } from "./texts.js";
@@ -76,8 +77,7 @@ const addressOf = (picture) => `page/examples/${picture}`;
 async function fetched(name) {
   const data = await fetch(addressOf(name)).then((found) => found.blob(), () => null);
   if (!data) return [];
-  const file = new File([data], name, { type: data.type });
-  return [{ name, type: file.type, size: file.size, file, id: null, preview: URL.createObjectURL(file) }];
+  return [ofFile(new File([data], name, { type: data.type }))];
 }
 
 /** @param {string} words */

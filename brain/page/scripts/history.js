@@ -1,7 +1,7 @@
 // Room: the list of conversations: loaded in parts, searched, kept up to date with what this tab and others do.
 
 import { conversation } from "./conversation.js";
-import { arrange, button, find, make } from "./dom.js";
+import { arrange, button, find, make, touched } from "./dom.js";
 import { Entry } from "./entry.js";
 import { kept } from "./keeping.js";
 import { request, told } from "./server.js";
@@ -17,7 +17,6 @@ const SOON = 5000; // ms until it is asked whether an answer is still being writ
 
 const root = document.documentElement;
 const narrow = matchMedia("(max-width: 48rem)");
-const touched = matchMedia("(pointer: coarse)").matches; // there the focus on a field opens a keyboard over the page
 const list = find("conversations", HTMLUListElement), note = find("history-note", HTMLParagraphElement);
 const search = find("search", HTMLInputElement), toggle = find("history-toggle", HTMLButtonElement);
 const more = button(t("more"), loadMore, { className: "quiet wide" });

@@ -2,7 +2,7 @@
 
 import { leaveMemoryOut, leavesMemoryOut } from "./choices.js";
 import { openDialog } from "./dialogs.js";
-import { button, find, make } from "./dom.js";
+import { button, find, make, touched } from "./dom.js";
 import { CATEGORIES, factForm } from "./fact.js";
 import { remembered } from "./remembered.js";
 import { request, told } from "./server.js";
@@ -175,7 +175,7 @@ function searchBox(changed) {
   search.type = "search";
   search.placeholder = t("searchShort");
   search.setAttribute("aria-label", t("searchMemory"));
-  search.autofocus = !matchMedia("(pointer: coarse)").matches; // it would open a keyboard over the dialog
+  search.autofocus = !touched;
   search.oninput = () => {
     clearTimeout(waiting);
     waiting = window.setTimeout(changed, PAUSE);

@@ -1,7 +1,7 @@
 // Room: what a person sets up for this browser, what the keys do, and who is signed in.
 
 import { openDialog } from "./dialogs.js";
-import { button, find, make } from "./dom.js";
+import { button, find, make, touched } from "./dom.js";
 import { kept } from "./keeping.js";
 import { commandKey, listed, shortcut } from "./shortcuts.js";
 import { shownTo, signOut } from "./signin.js";
@@ -13,7 +13,7 @@ export const settings = new EventTarget();
 
 /** Whether Enter sends; where it does not, as on phones at first, it begins a new line. */
 export function enterSends() {
-  return (kept.get("enter") ?? (matchMedia("(pointer: coarse)").matches ? "line" : "sends")) === "sends";
+  return (kept.get("enter") ?? (touched ? "line" : "sends")) === "sends";
 }
 
 /** @param {import("./types.js").Start} start */

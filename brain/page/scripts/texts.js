@@ -10,6 +10,8 @@ const locale = navigator.languages.find((name) => name.split("-")[0] === languag
 const texts = { ...en, ...languages[language] };
 const plurals = new Intl.PluralRules(language);
 const numbers = new Intl.NumberFormat(locale);
+const lists = new Intl.ListFormat(language);
+const FEW = 3;
 const seconds = new Intl.NumberFormat(locale, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const tenths = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
 
@@ -59,6 +61,15 @@ const places = {
     if (node instanceof HTMLButtonElement) node.title = text;
   },
 };
+
+/**
+ * Names in a row; of many the first.
+ * @param {string[]} names
+ */
+export function few(names) {
+  const rest = names.length - FEW;
+  return lists.format(rest > 1 ? [...names.slice(0, FEW), t("others", { count: rest })] : names);
+}
 
 /**
  * A time of day, or the day if it is another.
