@@ -112,7 +112,7 @@ def _routes() -> list[Route]:
     return [
         Route("/", page.index),
         Route("/page/start", page.start),
-        Route("/page/markdown", page.markdown, methods=["POST"]),
+        Route("/page/markdown", page.Markdown(), methods=["POST"]),
         Route("/page/{file:path}", page.file),
         Route("/v1/chat/stream", chat.ChatStream(), methods=["GET", "POST"]),
         Route("/v1/turns", turns.create, methods=["POST"]),

@@ -11,9 +11,12 @@ import httpx
 import pytest
 from serving import Player, Server, brain_served, served, settings
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
 from brain import Registry, mount
-from brain.routes.page import MARKDOWN_BYTES, MARKDOWN_TEXTS
+from brain.routes.page import MARKDOWN_BYTES, MARKDOWN_OPEN, MARKDOWN_TEXTS, Markdown
+from brain.wire.bodies import encoded
 
 PAGE = files("brain").joinpath("page")
 BEHIND_THE_DOOR = {"authorization": "Bearer anns-key"}
@@ -142,6 +145,7 @@ def test_the_page_learns_who_is_there_and_what_it_may_send(server: Server, clien
             "message_characters": 200_000,
             "markdown_texts": 200,
             "markdown_bytes": 131_072,
+            "markdown_open": 16_384,
         },
     }
 
@@ -200,6 +204,7 @@ def test_of_texts_that_grow_the_last_block_is_open(client: httpx.Client) -> None
         (b'{"texts": [', 400, None),
         (b'{"texts": ["\xff"]}', 400, None),
         (b'{"texts": [' + b'"",' * MARKDOWN_TEXTS + b'""]}', 413, "texts"),
+        (b'{"texts": ["' + b"a" * MARKDOWN_OPEN + b'", "b"], "open": true}', 413, "texts"),
         (b'{"texts": ["' + b"a" * MARKDOWN_BYTES + b'"]}', 413, None),
         (b"[" * 100_000, 400, None),
     ],
@@ -237,21 +242,48 @@ def test_the_server_answers_others_while_it_renders(client: httpx.Client, server
     assert answered > 10
 
 
+LONG = ["*a* `b` " * 1000] * 8
+
+
 def test_many_texts_of_one_user_hold_nobody_else_up(server: Server) -> None:
-    async def main() -> list[str]:
+    """Of many requests one is rendered and three wait; somebody else's comes behind the first of them."""
+
+    async def main() -> tuple[list[str], list[httpx.Response]]:
         done: list[str] = []
         async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
 
-            async def render(user: str, *texts: str) -> None:
+            async def render(user: str, texts: list[str]) -> httpx.Response:
                 headers = {"authorization": f"Bearer {user}s-key"}
                 answer = await client.post("/page/markdown", json={"texts": texts}, headers=headers)
-                assert answer.status_code == 200
-                done.append(user)
+                if answer.status_code == 200:
+                    done.append(user)
+                return answer
 
-            anns = [asyncio.create_task(render("ann", *["*a* `b` " * 1000] * 8)) for _ in range(8)]
+            anns = [asyncio.create_task(render("ann", LONG)) for _ in range(8)]
             await asyncio.wait(anns, return_when=asyncio.FIRST_COMPLETED)
-            await render("bob", "*a*")
-            await asyncio.gather(*anns)
-        return done
+            await render("bob", ["*a*"])
+            return done, [answer for answer in await asyncio.gather(*anns) if answer.status_code != 200]
 
-    assert asyncio.run(main()).index("bob") < 5
+    done, refused = asyncio.run(main())
+    assert sorted(done) == ["ann", "ann", "ann", "ann", "bob"]
+    assert done.index("bob") < 3
+    assert [answer.status_code for answer in refused] == [429] * 4
+    assert [answer.headers["retry-after"] for answer in refused] == ["1"] * 4
+    assert refused[0].json()["error"]["code"] == "rate_limited"
+
+
+def test_nothing_is_rendered_for_a_client_that_left() -> None:
+    body = encoded({"texts": ["*a*"]})
+    messages: list[Message] = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    head = [(b"content-type", b"application/json")]
+    with pytest.raises(ClientDisconnect):
+        asyncio.run(Markdown()({"type": "http", "headers": head, "brain.user": "ann"}, receive, send))
+    assert sent == []

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version as version_of
 from importlib.resources import files
@@ -13,14 +14,16 @@ from weakref import WeakValueDictionary
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from brain.door import SAFE_HEADERS, Answer
 from brain.errors import BadRequest
 from brain.house import House
 from brain.models import Opened
-from brain.rendering import Block, blocks
+from brain.rates import SOON, too_many
+from brain.rendering import blocks
 from brain.routes.incoming import house_of, kind, limited, user_of
 from brain.sessions import Keyring
 from brain.wire.attaching import ATTACHMENT_BYTES, ATTACHMENTS_MOST
@@ -29,10 +32,10 @@ from brain.wire.native import MESSAGE_LENGTH
 
 MARKDOWN_BYTES = 128 * 1024
 MARKDOWN_TEXTS = 200
-_rendering = ThreadPoolExecutor(1, "rendering")
-"""Others' tokens come meanwhile."""
-_turns: WeakValueDictionary[str | None, asyncio.Lock] = WeakValueDictionary()
-"""Of each user one request is rendered at a time: however many one sends, the next is somebody else's."""
+MARKDOWN_OPEN = 16_384
+"""Characters of texts that are still open: they are rendered again and again while they grow."""
+MARKDOWN_REQUESTS = 4
+"""Of a user at once: one is rendered, the others wait."""
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -115,6 +118,7 @@ async def start(request: Request) -> Response:
                 "message_characters": MESSAGE_LENGTH,
                 "markdown_texts": MARKDOWN_TEXTS,
                 "markdown_bytes": MARKDOWN_BYTES,
+                "markdown_open": MARKDOWN_OPEN,
             },
             "version": version_of("brain-sse"),
         }
@@ -139,22 +143,64 @@ def _name(house: House, wanted: str, one: Opened) -> str:
     return one.model.name if house.model(one.model.name) is one.model else wanted
 
 
-async def markdown(request: Request) -> Response:
-    """`POST /page/markdown`: texts as HTML, block by block. For the page alone: it may change with every version."""
-    if kind(request) != "application/json":
-        raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
-    body = await limited(request, MARKDOWN_BYTES).body()
-    async with _turns.setdefault(user_of(request), asyncio.Lock()):
-        return Answer(await asyncio.get_running_loop().run_in_executor(_rendering, _rendered, body))
+class Markdown:
+    """`POST /page/markdown`: texts as HTML, block by block. For the page alone: it may change with every version.
+
+    One request is rendered at a time, in a thread, for others' tokens come meanwhile. Users have their turns one after
+    the other: each has one request that is next, and few that wait behind it.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "rendering")
+        self._next = asyncio.Lock()
+        self._lines: WeakValueDictionary[str | None, _Line] = WeakValueDictionary()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        request = Request(scope, receive)
+        if kind(request) != "application/json":
+            raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
+        line = self._lines.setdefault(user_of(request), _Line())
+        with line.place():
+            body = await limited(request, MARKDOWN_BYTES).body()
+            async with line.first, self._next:
+                if await request.is_disconnected():
+                    raise ClientDisconnect
+                html = await asyncio.get_running_loop().run_in_executor(self._thread, _rendered, body)
+        await Answer(html)(scope, receive, send)
+
+
+class _Line:
+    """The requests of one user that are rendered or wait for it."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Lock()
+        self._length = 0
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place in it.
+
+        Raises:
+            BadRequest: when there is none.
+        """
+        if self._length >= MARKDOWN_REQUESTS:
+            raise too_many("Many texts of yours are being rendered; wait a little.", SOON)
+        self._length += 1
+        try:
+            yield
+        finally:
+            self._length -= 1
 
 
 def _rendered(body: bytes) -> bytes:
     sent = decoded(body, SentTexts)
     if len(sent.texts) > MARKDOWN_TEXTS:
-        message = f"At most {MARKDOWN_TEXTS} texts at once."
-        raise BadRequest(message, "texts", code="too_large", status=413)
-    return encoded({"texts": [[_plain(block) for block in blocks(text, still_open=sent.open)] for text in sent.texts]})
+        raise _too_large(f"At most {MARKDOWN_TEXTS} texts at once.", "texts")
+    if sent.open and sum(map(len, sent.texts)) > MARKDOWN_OPEN:
+        raise _too_large(f"Texts that are still open may have {MARKDOWN_OPEN:,} characters.", "texts")
+    return encoded({"texts": [blocks(text, still_open=sent.open) for text in sent.texts]})
 
 
-def _plain(block: Block) -> dict[str, Any]:
-    return {"html": block.html, "end": block.end}
+def _too_large(message: str, field: str) -> BadRequest:
+    return BadRequest(message, field, code="too_large", status=413)

@@ -26,6 +26,7 @@ LINES = [f"line {n} of `some` code" for n in range(400)]
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A server that renders only small texts."""
     monkeypatch.setattr(routes, "MARKDOWN_BYTES", 3000)
+    monkeypatch.setattr(routes, "MARKDOWN_OPEN", 1200)
     with staged() as stage:
         yield stage
 
@@ -100,3 +101,25 @@ def test_code_that_is_too_large_to_be_rendered_is_whole(reader: Chat, small: Sta
     expect(answer.get_by_role("strong")).to_have_text("bold")
     assert answer.locator("pre").all_inner_texts() == ["\n".join(LINES)]
     assert "`" not in answer.inner_text().replace("`some`", "")
+
+
+def test_a_list_that_is_too_large_while_it_is_written_is_one_list(reader: Chat, small: Stage) -> None:
+    answer = reader.ask()
+    for start in range(0, 200, 50):
+        small.model.says("".join(f"- item *{n}*\n" for n in range(start, start + 50)))
+        expect(answer).to_contain_text(f"item {start + 49}")
+    small.model.ends()
+    reader.is_idle()
+    expect(answer.get_by_role("list")).to_have_count(1)
+    items = [f"item {n}" for n in range(200)]
+    expect(answer.get_by_role("listitem")).to_have_text(items)
+
+
+def test_so_is_a_table_that_came_at_once(reader: Chat, small: Stage) -> None:
+    answer = reader.ask()
+    small.model.says("|a|b|\n|-|-|\n" + "".join(f"|{n}|{n}😀|\n" for n in range(180)))
+    small.model.ends()
+    reader.is_idle()
+    expect(answer.get_by_role("table")).to_have_count(1)
+    expect(answer.get_by_role("row")).to_have_count(181)
+    expect(answer.get_by_role("cell").last).to_have_text("179😀")

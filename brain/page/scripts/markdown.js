@@ -3,12 +3,11 @@
 import { copy } from "./copying.js";
 import { icon, make } from "./dom.js";
 import { log } from "./reading.js";
-import { request } from "./server.js";
+import { Refused, request } from "./server.js";
 import { t } from "./texts.js";
 
+const AGAIN = 1000; // ms after which the server is asked again that had too many texts
 const ROOM = 64; // bytes of a request that are no text
-const PIECE = 12_000; // characters of what came at once that are rendered at once
-const UNIT = 6; // bytes of a character in JSON, at most
 
 /** @typedef {{ html: string, end: number }} Block `end` in UTF-16 units of the text */
 
@@ -17,16 +16,18 @@ const policy = /** @type {any} */ (window).trustedTypes?.createPolicy("brain", {
   ?? { createHTML: (/** @type {string} */ html) => html };
 
 let textsMost = 1, bytesMost = 0; // in one request
+let openMost = 0; // characters of a text that is still being written
 
 /** @param {import("./types.js").Limits} limits */
-export function startMarkdown({ markdown_texts, markdown_bytes }) {
+export function startMarkdown({ markdown_texts, markdown_bytes, markdown_open }) {
   textsMost = markdown_texts;
   bytesMost = markdown_bytes - ROOM;
+  openMost = markdown_open;
 }
 
-/** How many characters are rendered at once, of what came at once: whatever they are, the server takes so many. */
-export function piece() {
-  return Math.min(PIECE, Math.floor(bytesMost / UNIT));
+/** How many characters of a text that is still being written the server takes. */
+export function mostOpen() {
+  return openMost;
 }
 
 /** Whether the server takes these texts at once. @param {string[]} texts */
@@ -40,7 +41,14 @@ export function takes(texts) {
  * @returns {Promise<Block[][]>}
  */
 export async function blocksOf(texts, open) {
-  return (await request("POST", "page/markdown", { texts, open })).texts;
+  for (;;) {
+    try {
+      return (await request("POST", "page/markdown", { texts, open })).texts;
+    } catch (error) {
+      if (!(error instanceof Refused && error.status === 429)) throw error; // other tabs have texts rendered, too
+      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    }
+  }
 }
 
 /**

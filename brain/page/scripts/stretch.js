@@ -1,13 +1,14 @@
 // Room: text as it streams. What is settled is rendered once and for good; only its open end is rendered again.
 
 import { make } from "./dom.js";
-import { blocksOf, levelled, nodesOf, piece, takes } from "./markdown.js";
+import { blocksOf, levelled, mostOpen, nodesOf, takes } from "./markdown.js";
 import { follow } from "./reading.js";
 
 /** @typedef {import("./markdown.js").Block} Block */
 
 const PATIENCE = 80; // ms that new text waits for its HTML before it is shown as it is
 const SLOWEST = 400; // ms between two answers of the server and the next question, at most
+const PIECE = 12_000; // characters of what came at once that are rendered at once
 const AGAIN = 1500; // ms after which the server is asked again when it could not answer
 
 /**
@@ -73,6 +74,7 @@ export class Stretch {
   #notBefore = 0; // when the server may be asked again
   #inFence = false;
   #inLongFence = false;
+  #parted = false; // whether a block was too large to be rendered as one
   #ended = false;
   #timer = 0;
   #frame = 0;
@@ -147,10 +149,10 @@ export class Stretch {
 
   /** @param {number} asked */
   async #ask(asked) {
-    if (!this.#tail.trim()) return this.#linked();
-    const sent = this.#tail.slice(0, this.#rendered + piece());
+    if (!this.#tail.trim()) return this.#rewrite();
+    const sent = this.#tail.slice(0, this.#cut());
     const ended = this.#ended && sent.length === this.#tail.length;
-    if (!takes([sent])) return this.#leaveAsItIs();
+    if (!ended && !sent.slice(this.#rendered).trim()) return this.#leaveAsItIs();
     this.#asking = true;
     const blocks = await blocksOf([sent], !ended).catch(() => null);
     requestAnimationFrame((now) => {
@@ -159,12 +161,22 @@ export class Stretch {
       if (blocks) this.#take(blocks[0], sent.length, ended);
       this.#since = this.#rendered < this.#tail.length ? asked : 0;
       if (!blocks || !ended || this.#tail) this.#soon();
-      else this.#linked();
+      else this.#rewrite();
     });
+  }
+
+  /** Where what is sent ends: before the end of the text, behind a line, or at least behind a whole character. */
+  #cut() {
+    const most = Math.min(this.#rendered + PIECE, mostOpen());
+    if (this.#tail.length <= most) return this.#tail.length;
+    const line = this.#tail.lastIndexOf("\n", most - 1) + 1;
+    if (this.#tail.slice(this.#rendered, line).trim()) return line;
+    return /[\ud800-\udbff]/.test(this.#tail[most - 1]) ? most - 1 : most;
   }
 
   /** A block has become larger than the server takes: what is shown of it stays, and another begins. */
   #leaveAsItIs() {
+    this.#parted ||= !this.#inFence;
     this.#fresh.remove();
     this.#settled = this.node.childNodes.length;
     this.#tail = this.#tail.slice(this.#rendered);
@@ -172,6 +184,7 @@ export class Stretch {
     this.#inLongFence = this.#inFence;
     this.#inFence = false;
     if (this.#tail) this.#soon();
+    else this.#rewrite();
   }
 
   /** Of code whose beginning was left as it is, all up to its end is shown as it is. */
@@ -183,9 +196,9 @@ export class Stretch {
     this.#since = 0;
   }
 
-  /** Links by a reference that was defined behind them are made when all is there. */
-  async #linked() {
-    if (!this.#ended || !this.#whole.includes("]:") || !takes([this.#whole])) return;
+  /** When all is there, links are made by references that were defined behind them, and one block of what was parted. */
+  async #rewrite() {
+    if (!this.#ended || !(this.#parted || this.#whole.includes("]:")) || !takes([this.#whole])) return;
     const blocks = await blocksOf([this.#whole], false).catch(() => null);
     if (!blocks) return;
     const nodes = nodesOf(blocks[0]);

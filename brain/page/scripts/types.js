@@ -3,7 +3,7 @@
 /**
  * @typedef {{ name: string, stand_in: boolean, sees_images: boolean, default: boolean }} Model
  * @typedef {{ files: number, file_bytes: number, body_bytes: number, message_characters: number,
- *   markdown_texts: number, markdown_bytes: number }} Limits
+ *   markdown_texts: number, markdown_bytes: number, markdown_open: number }} Limits
  * @typedef {{ user: string, keys: boolean, models: Model[], limits: Limits, version: string }} Start
  * @typedef {{ id: string, title?: string, url?: string }} Citation
  *
