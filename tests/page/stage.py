@@ -148,7 +148,7 @@ def _fill(registry: Registry, stage: Stage) -> None:
         stage.burnt.append(title)
         return f"{title} is ashes."
 
-    for one in (wiki, burns, clock, reader, breaks, hostile, moon):
+    for one in (wiki, burns, clock, reader, breaks, hostile, turns, moon):
         registry.add(one)
 
 
@@ -175,6 +175,12 @@ def hostile(text: str = HOSTILE) -> Result:
     """Tells what would be run where it is taken for HTML."""
     links = ["javascript:hacked=1", "data:text/html,<script>hacked=1</script>", f"https://example.org/{HOSTILE}"]
     return Result(f"{HOSTILE}\n{text}", [Citation(str(n), HOSTILE, link) for n, link in enumerate(links, 1)])
+
+
+@specialist
+def turns() -> Result:
+    """Names a source in letters that turn what stands behind them."""
+    return Result("Read.", [Citation("1", "\u2067Sign in \u202eat", "https://moc.example.evil.example/login")])
 
 
 @specialist(needs=lambda: "it needs a moon: buy one", examples=["how is the moon"])

@@ -74,9 +74,11 @@ READ = r"""- article "Brain":
           - text: example.org
         - listitem: A book
       - paragraph: Result
-      - text: two spaces kept
+      - button "Copy the result"
+      - group "Result":
+        - paragraph: two spaces kept
       - paragraph: Parameters
-      - text: "{ \"title\": \"Bern\" }"
+      - group "Parameters": "{ \"title\": \"Bern\" }"
   - paragraph: Done.
   - text: player · SO MANY · about SO MANY tokens
   - button "Copy"
@@ -216,6 +218,7 @@ def test_an_answer_as_a_screen_reader_walks_through_it(chat: Chat, stage: Stage)
     stage.model.ends()
     chat.is_idle()
     chat.unfold("wiki")
+    expect(chat.call("wiki").locator("br")).to_have_count(1)  # it is rendered
     assert without_times(chat.answer.aria_snapshot()).splitlines() == READ.splitlines()
 
 

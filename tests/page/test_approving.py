@@ -25,6 +25,7 @@ def test_nothing_is_done_before_approve(chat: Chat, stage: Stage) -> None:
     stage.model.ends()
     chat.is_idle()
     assert stage.burnt == ["Emma"]
+    expect(card).to_contain_text("approved · ")
     chat.unfold("burns")
     expect(card).to_contain_text("Emma is ashes.")
     expect(answer).to_contain_text("It burnt.")
@@ -48,7 +49,7 @@ def test_what_nobody_approves_in_time_expires(chat: Chat, stage: Stage) -> None:
     answer = chat.ask()
     stage.model.says(request("burns", title="Emma"), " x")
     expect(chat.button("Approve")).to_be_visible()
-    expect(chat.call("burns")).to_contain_text("not approved")
+    expect(chat.call("burns")).to_contain_text("not approved in time")
     expect(chat.button("Approve")).to_have_count(0)
     stage.model.says("I did not.")
     stage.model.ends()
@@ -87,8 +88,27 @@ def test_every_character_of_the_parameters_is_there(chat: Chat, stage: Stage) ->
     chat.ask()
     stage.model.says(request("burns", title="a\u202egpj.exe\u200b\u00a0<b>é</b>\n" + "long " * 2000), " x")
     shown = chat.call("burns").get_by_text('"title"').last
+    chat.call("burns").get_by_role("button", name="more characters").click()
     expect(shown).to_contain_text('"title": "a\\u{202e}gpj.exe\\u{200b}\\u{a0}<b>é</b>\\nlong long ')
     assert shown.inner_text().count("long") == 2000
+    chat.decline("burns")
+    stage.model.ends()
+    chat.is_idle()
+
+
+def test_each_parameter_is_in_sight_however_long_the_others_are(chat: Chat, stage: Stage) -> None:
+    chat.ask()
+    stage.model.says(request("burns", title="long " * 2000, copies=3), " x")
+    question = chat.call("burns")
+    expect(question.get_by_role("button", name="… 9,642 more characters …", exact=True)).to_be_visible()
+    last = question.get_by_text('"copies": 3').last
+    expect(last).to_be_in_viewport()
+    assert last.evaluate("it => it.parentElement.scrollHeight - it.parentElement.clientHeight") == 0
+    expect(question.get_by_text("more below")).to_be_hidden()
+    question.get_by_role("button", name="more characters").click()
+    expect(question.get_by_text("more below")).to_be_visible()
+    question.get_by_text('"copies": 3').last.evaluate("it => it.parentElement.scrollTo(0, it.scrollHeight)")
+    expect(question.get_by_text("more below")).to_be_hidden()
     chat.decline("burns")
     stage.model.ends()
     chat.is_idle()

@@ -25,7 +25,9 @@ def test_a_card_stands_where_it_happened_with_progress_then_its_result_folded(ch
     expect(result).to_be_hidden()
     chat.unfold("wiki")
     expect(result).to_be_visible()
-    assert result.inner_text() == "two  spaces\n  kept"
+    expect(card.locator("br")).to_have_count(1)  # of Markdown
+    card.get_by_role("button", name="Copy the result", exact=True).click()
+    assert chat.clipboard() == "two  spaces\n  kept"
     source = card.get_by_role("link", name="Bern")
     expect(source).to_have_attribute("href", "https://example.org/bern")
     expect(source).to_have_attribute("target", "_blank")
@@ -53,7 +55,7 @@ def test_two_calls_at_once_have_two_cards_in_the_order_of_the_requests(chat: Cha
     stage.library.set()
     stage.model.ends()
     chat.is_idle()
-    names = answer.get_by_role("group").evaluate_all("nodes => nodes.map(node => node.ariaLabel).filter(Boolean)")
+    names = answer.locator(".call").evaluate_all("nodes => nodes.map(node => node.ariaLabel)")
     assert names == ["wiki", "clock"]
 
 
@@ -115,6 +117,35 @@ def test_what_a_specialist_tells_is_text(chat: Chat, stage: Stage) -> None:
     )
     expect(chat.log.locator("img, b")).to_have_count(0)
     assert chat.page.evaluate("window.hacked") is None
+
+
+def test_a_result_is_markdown_that_runs_nothing(chat: Chat, stage: Stage) -> None:
+    chat.ask()
+    text = "\n\n|a|b|\n|-|-:|\n|1|2|\n\n**bold** [a](javascript:hacked=1) ![b](https://example.org/leak.png)"
+    stage.model.says(request("hostile", text=text), " x")
+    card = chat.call("hostile")
+    expect(card).to_contain_text("|a|b|")  # nobody looked yet
+    chat.unfold("hostile")
+    expect(card.get_by_role("strong")).to_have_text(["hostile", "bold"])
+    expect(card.get_by_role("cell", name="2", exact=True)).to_have_css("text-align", "right")
+    stage.model.ends()
+    chat.is_idle()
+    assert card.locator(".text a").evaluate_all("nodes => nodes.map(node => node.href)") == [
+        "https://example.org/leak.png"
+    ]
+    expect(card.locator("img, b")).to_have_count(0)
+    assert chat.page.evaluate("window.hacked") is None
+
+
+def test_the_place_of_a_source_cannot_be_turned_round(chat: Chat, stage: Stage) -> None:
+    chat.ask()
+    stage.model.says(request("turns"), " x")
+    chat.unfold("turns")
+    item = chat.call("turns").get_by_role("listitem")
+    expect(item).to_have_text("Sign in at moc.example.evil.example")
+    expect(chat.call("turns").get_by_text("moc.example.evil.example")).to_have_css("unicode-bidi", "isolate")
+    stage.model.ends()
+    chat.is_idle()
 
 
 def test_what_a_model_writes_runs_nothing(chat: Chat, stage: Stage) -> None:

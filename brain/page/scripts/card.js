@@ -1,12 +1,17 @@
 // Room: a call of a specialist, where it happened in the answer: what it does, then what came of it.
 
+import { box } from "./box.js";
+import { copy } from "./copying.js";
 import { button, icon, make } from "./dom.js";
+import { exactly } from "./exactly.js";
 import { failure, saysMore } from "./failures.js";
-import { exact, inShort, laidOut } from "./params.js";
+import { inShort } from "./params.js";
 import { span, t } from "./texts.js";
+import { written } from "./written.js";
 
 /**
  * @typedef {import("./types.js").Citation} Citation
+ * @typedef {"asked" | "approved" | "declined" | "expired"} Approval what came of asking a person, if one was asked
  * @typedef {(approve: boolean) => Promise<string>} Decide an empty text, or what went wrong
  */
 
@@ -55,7 +60,7 @@ export class Card {
     this.node = make("div", "call running", this.#details, this.#note, this.#bar);
     this.node.setAttribute("role", "group");
     this.node.setAttribute("aria-label", name);
-    if (shown.length) this.#params = [section(t("parameters"), make("pre", "", exact(laidOut(shown))))];
+    if (shown.length) this.#params = [section(t("parameters"), exactly(shown))];
     this.#inside.append(...this.#params);
   }
 
@@ -81,21 +86,33 @@ export class Card {
     if (typeof fraction === "number") this.#bar.value = Math.min(Math.max(fraction, 0), 1);
   }
 
-  /** @param {{ text: string, citations?: Citation[], cached?: boolean, ms?: number }} result */
-  result({ text, citations = [], cached, ms }) {
-    const facts = [citations.length ? t("sources", { count: citations.length }) : "", cached ? t("cached") : "", ms === undefined ? "" : span(ms)];
+  /** @param {{ text: string, citations?: Citation[], cached?: boolean, ms?: number, approval?: Approval }} result */
+  result({ text, citations = [], cached, ms, approval }) {
+    const facts = [
+      approval === "approved" ? t("approved") : "", citations.length ? t("sources", { count: citations.length }) : "",
+      cached ? t("cached") : "", ms === undefined ? "" : span(ms),
+    ];
     this.#end("ok", facts.filter(Boolean).join(" · "));
     this.#tell("");
-    this.#inside.prepend(section(t("result"), make("pre", "result", text)));
+    this.#inside.prepend(this.#told(text));
     if (citations.length) this.#inside.prepend(section(t("sourcesTitle"), make("ol", "citations", ...citations.map(citationItem))));
   }
 
-  /** @param {{ code: string, reason: string, ms?: number }} error */
-  error({ code, reason, ms }) {
-    const quiet = code in LEFT;
-    this.#end(quiet ? "left" : "failed", quiet ? t(LEFT[code]) : ms ? span(ms) : "");
+  /** The result, which is rendered when somebody looks. @param {string} text */
+  #told(text) {
+    const place = make("div", "", make("div", "text plain", text)), render = () => place.replaceChildren(written(text));
+    if (this.#details.open) render();
+    else this.#details.addEventListener("toggle", render, { once: true });
+    const copies = button(t("copyResult"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), text), { icon: "copy", className: "quiet square" });
+    return section(t("result"), box(t("result"), place), copies);
+  }
+
+  /** @param {{ code: string, reason: string, ms?: number, approval?: Approval }} error */
+  error({ code, reason, ms, approval }) {
+    const quiet = code === "declined" || code === "cancelled";
+    this.#end(quiet ? "left" : "failed", quiet ? t(approval === "expired" ? approval : code) : ms ? span(ms) : "");
     this.#tell(quiet ? "" : failure({ name: this.name, code, reason }));
-    if (quiet || saysMore(code)) this.#inside.prepend(section(t("toldModel"), make("pre", "", reason)));
+    if (quiet || saysMore(code)) this.#inside.prepend(section(t("toldModel"), box(t("toldModel"), make("p", "reason", reason))));
   }
 
   /**
@@ -176,19 +193,16 @@ export class Card {
   }
 }
 
-/** What was not run since somebody did not want it: nothing went wrong. @type {Record<string, "declined" | "cancelled">} */
-const LEFT = { declined: "declined", cancelled: "cancelled" };
-
 /** @type {Record<string, string>} */
 const MARKS = { ok: "check", failed: "warning", left: "close", waiting: "question" };
 
 /**
  * @param {string} title
  * @param {HTMLElement} content
+ * @param {...HTMLElement} beside what can be done with it
  */
-function section(title, content) {
-  if (content instanceof HTMLPreElement) content.tabIndex = 0;
-  return make("div", "section", make("p", "small", title), content);
+function section(title, content, ...beside) {
+  return make("div", "section", make("div", "section-head", make("p", "small", title), ...beside), content);
 }
 
 /** Minutes and seconds, as clocks show them. @param {number} ms */
@@ -197,14 +211,13 @@ function minutes(ms) {
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
 }
 
-/** @param {Citation} citation */
+/** Neither its title nor its address can turn the other round. @param {Citation} citation */
 function citationItem({ id, title, url }) {
-  const label = title || url || id;
-  const address = url && URL.canParse(url) ? new URL(url) : null;
+  const label = make("bdi", "", title || url || id), address = url && URL.canParse(url) ? new URL(url) : null;
   if (!address || !["http:", "https:"].includes(address.protocol)) return make("li", "", label);
   const link = make("a", "", label);
   link.href = address.href;
   link.target = "_blank";
   link.rel = "noopener noreferrer";
-  return make("li", "", link, " ", make("span", "small", address.host));
+  return make("li", "", link, " ", make("bdi", "small", address.host));
 }

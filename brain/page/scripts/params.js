@@ -28,22 +28,24 @@ export function paramsIn(data) {
 }
 
 /**
- * JSON in its tokens, a line for each value.
+ * JSON with a line for each value.
  * @param {string[]} tokens
+ * @returns {string[]} the tokens, and what stands between them
  */
 export function laidOut(tokens) {
-  let text = "", indent = "\n";
+  const pieces = [];
+  let indent = "\n";
   for (const [n, token] of tokens.entries()) {
     const opens = "{[".includes(token), empty = "}]".includes(tokens[n + 1] ?? " ");
     if ("}]".includes(token)) {
       indent = indent.slice(0, -2);
-      if (!"{[".includes(tokens[n - 1])) text += indent;
+      if (!"{[".includes(tokens[n - 1])) pieces.push(indent);
     }
     if (opens) indent += "  ";
-    text += token === ":" ? ": " : token;
-    if (token === "," || (opens && !empty)) text += indent;
+    pieces.push(token === ":" ? ": " : token);
+    if (token === "," || (opens && !empty)) pieces.push(indent);
   }
-  return text;
+  return pieces;
 }
 
 /**

@@ -1,0 +1,26 @@
+// Ground: a box of limited height. Where it scrolls, it says that there is more below, and the keyboard reaches it.
+
+import { make } from "./dom.js";
+import { t } from "./texts.js";
+
+const NEAR = 4; // pixels
+
+/**
+ * @param {string} name
+ * @param {HTMLElement} content
+ * @returns {HTMLDivElement}
+ */
+export function box(name, content) {
+  const inside = make("div", "box-inside", content), below = make("span", "below small", t("moreBelow"));
+  inside.role = "group";
+  inside.ariaLabel = name;
+  below.ariaHidden = "true";
+  const look = () => {
+    inside.tabIndex = inside.scrollHeight > inside.clientHeight ? 0 : -1;
+    below.hidden = inside.scrollHeight - inside.scrollTop - inside.clientHeight < NEAR;
+  };
+  const sizes = new ResizeObserver(look);
+  for (const one of [inside, content]) sizes.observe(one);
+  inside.addEventListener("scroll", look, { passive: true });
+  return make("div", "box", inside, below);
+}
