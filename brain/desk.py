@@ -21,7 +21,7 @@ from brain.messages import Called, Exchange
 from brain.preview import SECONDS, preview
 from brain.registry import AnswerKey, Entry, Registry
 from brain.report import CallReport
-from brain.running import Answer, Failure, Outcome, Provided
+from brain.running import Answer, Arguments, Failure, Outcome, Provided
 from brain.scanner import Call
 from brain.specialist import Specialist
 
@@ -42,6 +42,22 @@ class Reported(Protocol):
     """A call that can tell how it stands; times in seconds of `time.monotonic`."""
 
     def report(self, turn_began: float) -> CallReport: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a call is to do.
+
+    Attributes:
+        params: as they were asked with.
+        arguments: the same, checked, as the specialist's function takes them.
+        attachments: those that it may see.
+    """
+
+    entry: Entry
+    params: Mapping[str, Any]
+    arguments: Arguments
+    attachments: Sequence[Attachment]
 
 
 @dataclass(slots=True)
@@ -153,52 +169,44 @@ class Desk:
         seconds = self.registry.call_seconds if specialist.timeout is None else specialist.timeout
         return seconds if self.ask.call_seconds is None else min(seconds, self.ask.call_seconds)
 
-    def kept(self, entry: Entry, params: Mapping[str, Any] | None, attachments: Sequence[Attachment]) -> Answer | None:
+    def kept(self, work: Work) -> Answer | None:
         """An answer of an earlier turn that may be given again."""
-        if not entry.specialist.cache_seconds:
-            return None
-        return self.registry.cached(self._key(entry.specialist.name, params, attachments))
+        return self.registry.cached(self._key(work)) if work.entry.specialist.cache_seconds else None
 
-    def keep(
-        self, entry: Entry, params: Mapping[str, Any] | None, attachments: Sequence[Attachment], answer: Answer
-    ) -> None:
+    def keep(self, work: Work, answer: Answer) -> None:
         """Keeps an answer for later turns, if its specialist allows; of a long one what a block can hold."""
-        if entry.specialist.cache_seconds:
-            key = self._key(entry.specialist.name, params, attachments)
+        seconds = work.entry.specialist.cache_seconds
+        if seconds:
             if len(answer.text) > KEPT_WHOLE:
                 answer = replace(answer, text=blocks.result_text(answer.text, more=answer.more))
-            self.registry.keep(key, answer, entry.specialist.cache_seconds)
+            self.registry.keep(self._key(work), answer, seconds)
 
-    def _key(self, name: str, params: Mapping[str, Any] | None, attachments: Sequence[Attachment]) -> AnswerKey:
-        files = tuple((a.id, a.name, len(a.data), hash(a.data)) for a in attachments)
-        return self.ask.user, (identity(name, params), files, self.model.name, self.model.sees_images)
+    def _key(self, work: Work) -> AnswerKey:
+        files = tuple((a.id, a.name, len(a.data), hash(a.data)) for a in work.attachments)
+        same = identity(work.entry.specialist.name, work.params)
+        return self.ask.user, (same, files, self.model.name, self.model.sees_images)
 
-    async def preview(
-        self, entry: Entry, params: Mapping[str, Any], attachments: Sequence[Attachment]
-    ) -> Result | Failure | None:
+    async def preview(self, work: Work) -> Result | Failure | None:
         """What a call would do, for the person who is to approve it; a failure when it is refused unasked."""
-        seconds = min(SECONDS, self.registry.call_seconds, self.seconds_for(entry.specialist))
-        return await preview(entry.specialist, params, self.provided(entry, attachments, seconds), timeout=seconds)
+        specialist = work.entry.specialist
+        seconds = min(SECONDS, self.registry.call_seconds, self.seconds_for(specialist))
+        return await preview(specialist, work.params, self.provided(work, seconds), timeout=seconds)
 
-    def provided(
-        self, entry: Entry, attachments: Sequence[Attachment], seconds: float, approved: Result | None = None
-    ) -> Provided:
+    def provided(self, work: Work, seconds: float, approved: Result | None = None) -> Provided:
         """What keyword-only parameters of a specialist are filled with in one call."""
-        context = self._context(entry, attachments, seconds, approved)
-        return {**self.registry.provided, **entry.provided, Context: context}
+        context = self._context(work, seconds, approved)
+        return {**self.registry.provided, **work.entry.provided, Context: context}
 
-    def _context(
-        self, entry: Entry, attachments: Sequence[Attachment], seconds: float, approved: Result | None
-    ) -> Context:
+    def _context(self, work: Work, seconds: float, approved: Result | None) -> Context:
         """What surrounds one call."""
         return Context(
             user=self.ask.user,
             conversation_id=self.conversation_id,
             message=self.ask.message,
-            attachments=attachments,
+            attachments=work.attachments,
             time_zone=self.ask.time_zone,
             deadline=min(time.monotonic() + seconds, self.deadline),
-            settings=entry.settings,
+            settings=work.entry.settings,
             model=self.model,
             fetch=self.registry.fetch,
             memory=self.memory,
