@@ -175,43 +175,63 @@ def _made(
     struct: type[msgspec.Struct] | None,
     options: Options,
 ) -> Specialist[P, R]:
-    rest: dict[str, Any] = dict(options)
-    unknown = rest.keys() - Options.__annotations__.keys()
-    if unknown:
-        raise RegistrationError(f"unknown option {', '.join(sorted(unknown))}")
     if not isinstance(name, str) or not SPECIALIST_NAME.fullmatch(name):
         raise RegistrationError("its name must be a letter, then letters, digits, _ or -, at most 64")
-    for key in ("timeout", "idle_timeout", "cache_seconds"):
-        if key in rest and (isinstance(rest[key], bool) or not isinstance(rest[key], int | float) or not rest[key] > 0):
-            raise RegistrationError(f"{key} must be a number of seconds above 0")
-    for key in ("requires_user", "outside"):
-        if not isinstance(rest.get(key, False), bool):
-            raise RegistrationError(f"{key} must be True or False")
-    read_only = rest.get("read_only", False)
-    if not isinstance(read_only, bool) and not callable(read_only):
-        raise RegistrationError("read_only must be True, False, or a function of the parameters")
-    if rest.get("cache_seconds") and read_only is not True:
-        raise RegistrationError("only a read_only specialist may have cache_seconds")
-    approval = rest.get("approval", "never")
-    if approval not in ("never", "always") and not callable(approval):
-        raise RegistrationError("approval must be never, always, or a function of the parameters")
-    if "preview" in rest:
-        if approval == "never":
-            raise RegistrationError("preview is for calls that a person approves; give approval too")
-        _check_takes(rest["preview"], ({},), "preview must take the parameters as one mapping")
-    for key in ("approval", "read_only"):
-        if inspect.iscoroutinefunction(rest.get(key)):
-            raise RegistrationError(f"{key} must be a plain function, which is not waited for")
-    for key, kind in (("activates_on", frozenset), ("tags", tuple), ("examples", tuple)):
-        if key in rest:
-            if isinstance(rest[key], str) or not all(isinstance(item, str) for item in rest[key]):
-                raise RegistrationError(f"{key} must be a list of texts")
-            rest[key] = kind(rest[key])
-    for key in ("health", "lifespan"):
-        if not callable(rest.get(key, str)):
-            raise RegistrationError(f"{key} must be a function")
-    if "forget" in rest:
-        _check_takes(rest["forget"], ("", None), "forget must take a user and the id of a conversation")
+    rest: dict[str, Any] = dict(options)
+    _check(rest)
+    rest |= {key: kind(rest[key]) for key, kind in _LISTS.items() if key in rest}
     return Specialist(
         function, name, " ".join(description.split()), parameters, injected, validator_of(parameters), struct, **rest
     )
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Whether the options say what they may, each by itself and together."""
+    unknown = options.keys() - Options.__annotations__.keys()
+    if unknown:
+        raise RegistrationError(f"unknown option {', '.join(sorted(unknown))}")
+    for keys, fits, must in _RULES:
+        for key in keys:
+            if key in options and not fits(options[key]):
+                raise RegistrationError(f"{key} must be {must}")
+    if options.get("cache_seconds") and options.get("read_only") is not True:
+        raise RegistrationError("only a read_only specialist may have cache_seconds")
+    if "preview" in options:
+        if options.get("approval", "never") == "never":
+            raise RegistrationError("preview is for calls that a person approves; give approval too")
+        _check_takes(options["preview"], ({},), "preview must take the parameters as one mapping")
+    if "forget" in options:
+        _check_takes(options["forget"], ("", None), "forget must take a user and the id of a conversation")
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _are_texts(value: Any) -> bool:
+    return not isinstance(value, str) and all(isinstance(item, str) for item in value)
+
+
+_LISTS = {"activates_on": frozenset, "tags": tuple, "examples": tuple}
+_RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
+    (("timeout", "idle_timeout", "cache_seconds"), _is_seconds, "a number of seconds above 0"),
+    (("requires_user", "outside"), _is_flag, "True or False"),
+    (("read_only",), lambda value: _is_flag(value) or callable(value), "True, False, or a function of the parameters"),
+    (
+        ("approval",),
+        lambda value: value in ("never", "always") or callable(value),
+        "never, always, or a function of the parameters",
+    ),
+    (
+        ("approval", "read_only"),
+        lambda value: not inspect.iscoroutinefunction(value),
+        "a plain function, which is not waited for",
+    ),
+    (tuple(_LISTS), _are_texts, "a list of texts"),
+    (("health", "lifespan"), callable, "a function"),
+)
+"""What a value of these must be, and how that is said."""
