@@ -56,7 +56,13 @@ OWNERS = {
     "pygments": {"brain.rendering.code"},
     "prompt_toolkit": {"brain.terminal.prompt"},
     "shtab": {"brain.commands.completion"},
-    "rich": {"brain.terminal.calls", "brain.terminal.drawing", "brain.terminal.live", "brain.terminal.markdown"},
+    "rich": {
+        "brain.terminal.approval",
+        "brain.terminal.calls",
+        "brain.terminal.drawing",
+        "brain.terminal.live",
+        "brain.terminal.markdown",
+    },
 }
 """Packages that only these modules, and the routes together, may import, so that each is a change of few files."""
 

@@ -218,12 +218,12 @@ def test_a_person_is_asked_in_a_session(home: Path) -> None:
     with chatting(home, ['SPECIALIST_REQUEST[deletes:{"name": "lunch"}]'], ["So."]) as chat:
         for typed, gone in (("n", []), ("y", ["lunch"])):
             chat.types("Delete it.\r")
-            chat.until(lambda screen: screen.window.endswith("\nApprove? [y/N]"))
+            chat.until(lambda screen: screen.window.endswith("\nApprove deletes (1 parameter)? [y/N]"))
             chat.types(f"{typed}\r")
             chat.ready()
             path = home / "specialists" / "deleted.txt"
             assert (path.read_text().split() if path.exists() else []) == gone
-        assert "Approve? [y/N] y\n" in chat.leaves()
+        assert "Approve deletes (1 parameter)? [y/N] y\n" in chat.leaves()
 
 
 def test_the_stand_in_says_so_once(home: Path) -> None:

@@ -46,7 +46,7 @@ async def counts():
     yield "counted"
 '''
 CALL = 'SPECIALIST_REQUEST[deletes:{"name":"%s"}]'
-QUESTION = "Approve? [y/N] "
+QUESTION = "Approve deletes (1 parameter)? [y/N] "
 
 
 class AtTerminal:
@@ -191,7 +191,7 @@ def test_an_answer_that_comes_too_late_is_none(folder: Path) -> None:
 def test_nothing_in_the_parameters_can_look_like_something_else(folder: Path) -> None:
     evil = json.dumps({"name": "a\u202egpj.exe\x1b[2K", "more": "b\nApprove? [y/N] \u00a0é"})
     with asked(folder, f"SPECIALIST_REQUEST[deletes:{evil}]", "Done.") as one:
-        seen = one.sees("é") + one.sees(QUESTION)
+        seen = one.sees("Approve deletes (2 parameters)? [y/N] ")
         assert '    name: "a\\u{202e}gpj.exe\\u001b[2K"\n    more: "b\\nApprove? [y/N] \\u{a0}é"\n' in seen
 
 

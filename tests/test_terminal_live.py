@@ -55,6 +55,12 @@ def deletes(name: str = "all", more: str = "") -> str:
     with (HERE / "deleted.txt").open("a") as file:
         file.write(f"{name}\\n")
     return f"{name} is gone."
+
+
+@specialist(approval="always")
+def sends(name: str, more: str, last: str, to: str) -> str:
+    """Sends."""
+    return "sent"
 '''
 WIDTHS = pytest.mark.parametrize("columns", [40, 80, 200])
 CALL = "SPECIALIST_REQUEST[%s:%s]"
@@ -283,7 +289,7 @@ def test_ctrl_c_while_it_thinks(folder: Path) -> None:
 
 def test_ctrl_c_while_a_person_is_asked(folder: Path) -> None:
     with asked(folder, [CALL % ("deletes", "{}")]) as terminal:
-        terminal.sees("Approve? [y/N]")
+        terminal.sees("Approve deletes (no parameters)? [y/N]")
         terminal.interrupt()
         ended(terminal, 130)
         assert terminal.echoes()
@@ -296,26 +302,46 @@ def test_ctrl_c_while_a_person_is_asked(folder: Path) -> None:
 @WIDTHS
 def test_what_is_to_be_approved_is_shown_whole(folder: Path, columns: int) -> None:
     params = {"name": "lunch " * 20, "more": "a\u202egpj.exe\x1b[2K\nApprove? [y/N] y"}
+    question = "\nApprove deletes (2 parameters)? [y/N]"
     call = CALL % ("deletes", json.dumps(params))
     with asked(folder, [f"I will. {call}"], ["It is gone."], columns=columns) as terminal:
-        seen = "".join(terminal.sees("\nApprove? [y/N]").split())
+        seen = "".join(terminal.sees(question).split())
         assert seen.startswith("Iwill.?deletesneedsyourapproval,until")
         assert f"Delete{'lunch' * 20}.For" in seen
         assert f'name:"{"lunch" * 20}"' in seen
         assert r'more:"a\u{202e}gpj.exe\u001b[2K\nApprove?[y/N]y"' in seen
-        assert terminal.screen.window.endswith("\nApprove? [y/N]")
+        assert terminal.screen.window.endswith(question)
         assert not (folder / "deleted.txt").exists()
         terminal.types("y\n")
         seen = ended(terminal)
-    assert "\nApprove? [y/N] y\n" in seen
+    assert f"{question} y\n" in seen
     assert re.search(r"\n✓ deletes \d+ ms ", seen)
     assert seen.endswith("\n\nIt is gone.")
     assert (folder / "deleted.txt").exists()
 
 
+@pytest.mark.parametrize("plain", [[], ["--plain"]], ids=["live", "plain"])
+def test_no_parameter_is_out_of_sight(folder: Path, plain: list[str]) -> None:
+    params = {"name": "lunch", "more": "x" * 5_000 + " " * 100 + "    name: all", "last": "漢" * 99, "to": "eve"}
+    with asked(folder, [CALL % ("sends", json.dumps(params))], ["Done."], arguments=plain, lines=16) as terminal:
+        terminal.sees("Approve sends (4 parameters)? [y/N]")
+        shown = terminal.screen.window.split("\n")
+        terminal.types("n\n")
+        ended(terminal)
+    assert shown[-6:] == [
+        "  In short:",
+        '    name: "lunch"',
+        f'    more: "{"x" * 32} … {" " * 23}name: all"',
+        f'    last: "{"漢" * 16} … {"漢" * 16}"',
+        '    to: "eve"',
+        "Approve sends (4 parameters)? [y/N]",
+    ]
+    assert [line for line in shown if line.startswith("    name")] == ['    name: "lunch"']
+
+
 def test_a_no_is_a_no(folder: Path) -> None:
     with asked(folder, [CALL % ("deletes", "{}")], ["I did not."]) as terminal:
-        terminal.sees("Approve? [y/N]")
+        terminal.sees("Approve deletes (no parameters)? [y/N]")
         terminal.types("\n")
         seen = ended(terminal)
     assert re.search(r"✗ deletes \d+ ms declined: you did not approve it\n\nI did not\.", seen)
@@ -330,26 +356,26 @@ def test_what_is_typed_meanwhile_is_neither_seen_nor_an_answer(folder: Path) -> 
         assert not terminal.echoes()
         terminal.types("y\ny\n")
         (folder / "go1").touch()
-        seen = terminal.sees("Approve? [y/N]")
+        seen = terminal.sees("Approve deletes (no parameters)? [y/N]")
         assert terminal.echoes()
         assert not re.search(r"^y$", seen, re.MULTILINE)
         terminal.types("n\n")
         seen = ended(terminal)
-    assert "Approve? [y/N] n\n" in seen
+    assert "Approve deletes (no parameters)? [y/N] n\n" in seen
     assert not (folder / "deleted.txt").exists()
 
 
 def test_the_question_stays_while_other_calls_go_on(folder: Path) -> None:
     two = CALL % ("deletes", "{}") + CALL % ("counts", '{"to": 2}')
     with asked(folder, [two], ["Done."]) as terminal:
-        terminal.sees("Approve? [y/N]")
+        terminal.sees("Approve deletes (no parameters)? [y/N]")
         (folder / "go1").touch()
         (folder / "go2").touch()
         terminal.types("y")
-        terminal.until(lambda screen: screen.window.endswith("Approve? [y/N] y"))
+        terminal.until(lambda screen: screen.window.endswith("Approve deletes (no parameters)? [y/N] y"))
         terminal.types("\n")
         seen = ended(terminal)
-    assert seen.count("Approve? [y/N] y") == 1
+    assert seen.count("Approve deletes (no parameters)? [y/N] y") == 1
     assert "✓ counts" in seen
     assert "✓ deletes" in seen
 
@@ -357,7 +383,7 @@ def test_the_question_stays_while_other_calls_go_on(folder: Path) -> None:
 def test_an_answer_that_comes_too_late_is_none(folder: Path) -> None:
     with asked(folder, [CALL % ("deletes", "{}")], ["Done."], env={"BRAIN_APPROVAL_SECONDS": "0.5"}) as terminal:
         seen = ended(terminal)
-    assert "Approve? [y/N]\n\nThe time to approve it is over.\n" in seen
+    assert "Approve deletes (no parameters)? [y/N]\n\nThe time to approve it is over.\n" in seen
     assert "declined: you did not approve it\n" in seen
 
 
@@ -394,7 +420,7 @@ def test_no_parameter_result_or_reason_steers_the_terminal(folder: Path) -> None
     calls = CALL % ("fails", f'{{"why": {evil}}}') + CALL % ("counts", f'{{"to": 1, "note": {evil}}}')
     (folder / "go1").touch()
     with asked(folder, [calls + CALL % ("deletes", f'{{"name": {evil}}}')], ["Done."]) as terminal:
-        terminal.sees("Approve? [y/N]")
+        terminal.sees("Approve deletes (1 parameter)? [y/N]")
         terminal.types("n\n")
         ended(terminal)
         assert steered(terminal.raw) == []

@@ -1,17 +1,15 @@
 """Roof: a person at a terminal, who is asked to approve calls."""
 
 import asyncio
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import Any, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError
 from brain.terminal.keyboard import Keyboard
-from brain.unicode import escaped
 
 _LINE_BYTES = 4096
 """At least as much as a terminal takes of a line."""
@@ -78,16 +76,14 @@ class Person:
             return
         from termios import TCIFLUSH, tcflush
 
-        asked = self._open[0]
-        until = asked.expires_at.astimezone()
+        from brain.terminal.approval import question, told  # with rich: who is not asked does not pay for it
+        from brain.terminal.drawing import size_of
+
         if self._keyboard is not None:
             self._keyboard.echo(on=True)
         tcflush(self._fd, TCIFLUSH)  # what was typed before the question is no answer to it
-        would = "".join(f"  {escaped(line)}\n" for line in (asked.text or "").splitlines())
-        self._screen.ask(
-            f"? {asked.name} needs your approval, until {until:%H:%M:%S}:\n{would}{_listed(asked.params)}",
-            "Approve? [y/N] ",
-        )
+        asked = self._open[0]
+        self._screen.ask(told(asked, *size_of(self._fd)), question(asked))
         asyncio.get_running_loop().add_reader(self._fd, self._heard)
 
     def _heard(self) -> None:
@@ -108,9 +104,3 @@ class Person:
 def can_be_asked(source: TextIO, shown: TextIO) -> bool:
     """Whether somebody sits at these streams, in a terminal in which we can ask."""
     return source.isatty() and shown.isatty() and find_spec("termios") is not None
-
-
-def _listed(params: Mapping[str, Any]) -> str:
-    """What a call would be made with, whole, and nothing in it that could look like something else."""
-    lines = (f"    {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in params.items())
-    return "\n".join(map(escaped, lines)) or "    (without parameters)"
