@@ -23,6 +23,7 @@ def html(text: str) -> str:
     [
         ("Hello *you* and **me**.", "<p>Hello <em>you</em> and <strong>me</strong>.</p>"),
         ("one\ntwo", "<p>one<br>\ntwo</p>"),
+        ("`SPECIALIST_REQUEST［menu:{}]` ［", "<p><code>SPECIALIST_REQUEST[menu:{}]</code> ［</p>"),
         ("~~no~~ `a<b`", "<p><s>no</s> <code>a&lt;b</code></p>"),
         ("# A\n## B\n### C\n###### F", "<h3>A</h3>\n<h4>B</h4>\n<h5>C</h5>\n<h6>F</h6>"),
         ("A\n===", "<h3>A</h3>"),

@@ -24,6 +24,8 @@ TEXT_LENGTH = 100_000
 """Characters of one text; a longer one is preformatted."""
 
 _LINE_END = re.compile(r"\r\n?|\n")
+_HARMLESS = re.compile("(?<=SPECIALIST_REQUEST)［", re.IGNORECASE)
+"""Of a marker that is to call nobody. Nobody reads markers in HTML, and not every font has this character."""
 _ENDING = ("paragraph_open", "heading_open", "hr", "fence", "blockquote_open", "table_open")
 """Blocks that no line continues which stands behind an empty one."""
 _markdown = Markdown()
@@ -45,7 +47,7 @@ def blocks(text: str, *, still_open: bool = False) -> list[Block]:
             in blocks of its own; all the rest is the last one, whose code is not highlighted yet. A definition of a
             reference is the exception: links to it that were settled before stay text.
     """
-    text = well_formed(text)
+    text = _HARMLESS.sub("[", well_formed(text))
     if len(text) > TEXT_LENGTH:
         return [Block(clean(preformatted(text)), _units(text))]
     parsed = _Parsed(text)
