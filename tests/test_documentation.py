@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_architecture import FLOORS
 
 from brain import Registry, settings
 
@@ -30,9 +31,39 @@ def test_the_table_of_settings_is_that_of_the_code() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
-    missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
-    assert missing == []
+    links = re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text("utf-8"))
+    ours = [(page.parent / target if target else page, place) for target, place in links if "://" not in target]
+    assert [target for target, place in ours if not target.exists() or (place and place not in headings(target))] == []
+
+
+def headings(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    found = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def test_the_map_shows_every_room_on_its_floor() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("\n## Floors\n")[2]
+    rows = re.findall(r"^\| (roof|rooms|core|wings|ground) \| (.*) \|$", page, re.MULTILINE)
+    shown = {floor: set(re.findall(r"`(\w+)(?:\.py|/)`", row)) for floor, row in rows}
+    for floor, rooms in FLOORS.items():
+        row = "wings" if floor == "Wing" else floor.lower()
+        assert set(rooms.split()) - shown[row] <= {"__main__"}
+
+
+def test_the_way_of_a_token_goes_through_what_is_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("\n## Floors\n")[0]
+    steps = re.findall(r"`([\w/]+\.(?:py|js))`\s\(`(#?\w+)`", page)
+    assert len(steps) > 20
+    assert [step for step in steps if not defines(*step)] == []
+
+
+def defines(file: str, name: str) -> bool:
+    if file.endswith(".js"):
+        text, how = (ROOT / "brain" / "page" / "scripts" / file).read_text("utf-8"), rf"^  {name}\("
+    else:
+        text, how = (ROOT / "brain" / file).read_text("utf-8"), rf"^ *(?:async )?(?:def|class) {name}\b"
+    return re.search(how, text, re.MULTILINE) is not None
 
 
 def test_the_handbook_has_every_page() -> None:
