@@ -30,10 +30,10 @@ class Asides:
         self._left = THOUGHTS_LENGTH
         self._cut = False
 
-    def tell(self, notice: Notice, behind: int = 0) -> None:
-        """Takes a notice, behind so many calls and texts of the pass."""
+    def tell(self, notice: Notice) -> None:
+        """Takes a notice; those about calls are left to these."""
         self._settle()
-        self._add(Aside(notice, self.before + behind))
+        self._add(Aside(notice, self.before))
 
     def think(self, text: str, said: int) -> None:
         """Takes what a model thought behind so many characters of the pass."""

@@ -196,8 +196,6 @@ class Turn:
                             events = ()  # not kept while the next are waited for
                         async with aclosing(one.told()) as told:
                             async for event in told:
-                                if isinstance(event, Notice):
-                                    self._desk.asides.tell(event, len(one.parts()))
                                 yield (event,)
                 finally:
                     self._pass = None  # it knows us: the two would wait for the garbage collector

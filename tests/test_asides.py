@@ -16,13 +16,13 @@ def test_what_is_thought_in_one_place_is_one() -> None:
     asides.think("Well.", 7)
     asides.before = 3
     asides.think("Then…", 0)
-    asides.tell(RECALLED, behind=2)
+    asides.tell(RECALLED)
     assert asides.so_far() == (
         Aside(RECALLED, 0),
         Aside(Thinking("Let me see."), 0),
         Aside(Thinking("Well."), 0, 7),
         Aside(Thinking("Then…"), 3),
-        Aside(RECALLED, 5),
+        Aside(RECALLED, 3),
     )
 
 

@@ -330,7 +330,7 @@ def texts(conversation: Mapping[str, Any]) -> list[str]:
     """The messages of a conversation in short: what was said, and how it ended if not well."""
     found = []
     for message in conversation["messages"]:
-        text = "".join(part.get("text", "") for part in message["parts"])
+        text = "".join(part["text"] for part in message["parts"] if part["type"] == "text")
         state = message.get("state", "complete")
         found.append(text if state == "complete" else f"{text}[{state}]")
     return found

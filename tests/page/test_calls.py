@@ -93,14 +93,13 @@ def test_what_never_ran_says_why(chat: Chat, stage: Stage, marker: str, name: st
 
 
 def test_a_call_that_is_repeated_is_known_from_before(chat: Chat, stage: Stage) -> None:
-    answer = chat.ask()
+    chat.ask()
     for count in (1, 2):
         stage.model.says(request("clock"), " x")
         expect(chat.call("clock")).to_have_count(count)
     stage.model.ends()
     chat.is_idle()
     expect(chat.call("clock").nth(1)).to_contain_text("known from before")
-    expect(answer).to_contain_text("clock was asked the same again: its first answer counts.")
 
 
 def test_what_a_specialist_tells_is_text(chat: Chat, stage: Stage) -> None:

@@ -2,8 +2,14 @@
 
 import { pause } from "./pause.js";
 import { request } from "./server.js";
+import { t } from "./texts.js";
 
 const WATCH = 2000; // ms between two looks at what is written elsewhere
+/** How answers ended of which no more is known. @type {Record<string, Parameters<typeof t>[0]>} */
+const FAILURES = {
+  model_unreachable: "modelUnreachable", model_failed: "modelFailed", model_context: "modelContext", shutdown: "interrupted",
+  interrupted: "interrupted",
+};
 
 /**
  * @typedef {import("./types.js").Attached} Attached
@@ -62,6 +68,47 @@ export function filesOf(found, question) {
     const file = files.get(id);
     return file ? [{ ...file, file: null, preview: `v1/conversations/${encodeURIComponent(found.id)}/files/${id}` }] : [];
   });
+}
+
+/**
+ * An answer in the events that would tell it now; its texts are whole.
+ * @param {any} message
+ * @returns {import("./following.js").TurnEvent[]}
+ */
+export function eventsOf(message) {
+  return [
+    event("turn_start", { model: message.model }),
+    ...message.parts.map(eventOf),
+    ...(message.usage ? [event("usage", message.usage)] : []),
+    ...(message.state === "running" ? [] : [ending(message)]),
+  ];
+}
+
+/**
+ * @param {string} name
+ * @param {object} data
+ * @param {string} [raw] of a call, whose parameters are shown as they are written
+ */
+function event(name, data, raw = "") {
+  return { name, data, raw };
+}
+
+/** @param {any} part */
+function eventOf(part) {
+  const { type, ...data } = part;
+  if (type === "text") return event("token", { ...data, whole: true });
+  if (type === "steered") return event("notice", { ...data, code: type });
+  if (type !== "call") return event(type, data);
+  const { params, outcome } = part, raw = JSON.stringify({ params });
+  return outcome ? event("specialist_error", { ...data, code: outcome }, raw) : event("specialist_result", data, raw);
+}
+
+/** @param {any} answer */
+function ending({ id, state, stop_reason, error, message, recoverable = true, total_ms }) {
+  if (state === "complete" || state === "cancelled") {
+    return event("done", { stop_reason: stop_reason ?? state, message_id: id, text: "", total_ms });
+  }
+  return event("error", { code: error ?? state, message: message ?? t(FAILURES[error ?? state] ?? "internal"), recoverable });
 }
 
 /** @param {{ parts: any[] }} message */

@@ -1,0 +1,61 @@
+"""What is kept of an answer: the page shows the same when it is opened again as when it was written."""
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from brain.errors import ModelError
+from brain.events import Thinking
+from page.chat import Chat
+from page.stage import Stage, request
+
+pytestmark = pytest.mark.chromium
+
+SHOWN = """(article) => {
+    const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT), found = [];
+    while (walker.nextNode()) found.push(walker.currentNode.data.trim());
+    return [...found.filter(Boolean), ...[...article.querySelectorAll("button")].map(({ className }) => className)];
+}"""
+"""All words of an answer, also those that are folded, and its buttons."""
+
+
+def shown(chat: Chat) -> list[str]:
+    expect(chat.answer.locator(".plain:visible")).to_have_count(0)
+    words: list[str] = chat.answer.evaluate(SHOWN)
+    return words
+
+
+def test_an_answer_reads_the_same_when_it_is_opened_again(chat: Chat, stage: Stage) -> None:
+    httpx.post(f"{stage.url}/v1/memory", json={"text": "I like libraries"})
+    stage.library.set()
+    chat.ask("Which libraries are there?")
+    stage.model.says(Thinking("Let me "), Thinking("see."), "I **look**.\n\n")
+    stage.model.says(*(request("wiki", title=title) for title in ("Bern", "Bern")), request("breaks"), " x")
+    expect(chat.call("breaks")).to_contain_text("could not be run")
+    stage.model.says("They have one. ", Thinking("Burn it?"), "Now:\n\n", request("burns", title="Emma"), " x")
+    chat.approve("burns")
+    stage.model.says(request("burns", title="Ada"), " x")
+    chat.call("burns").last.get_by_role("button", name="Decline", exact=True).click()
+    stage.model.says("One is left.")
+    stage.model.ends()
+    chat.is_idle()
+    written = shown(chat)
+    assert {"Recalled 1 fact: I like libraries", "Let me see.", "Burn it?", "look"} <= set(written)
+    assert any(words.startswith("approved · ") for words in written)
+    assert any(words.startswith("player · ") and words.endswith(" tokens") for words in written)
+    chat.reload()
+    expect(chat.answer).to_contain_text("One is left.")
+    assert shown(chat) == written
+
+
+@pytest.mark.parametrize("recoverable", [True, False])
+def test_a_failure_reads_the_same_when_it_is_opened_again(chat: Chat, stage: Stage, recoverable: bool) -> None:
+    chat.ask()
+    stage.model.says("Well, ", ModelError("model_failed", "It does not fit.", recoverable=recoverable))
+    chat.is_idle()
+    written = shown(chat)
+    assert written[:2] == ["Well,", "It does not fit."]
+    expect(chat.answer.get_by_role("button", name="Retry", exact=True)).to_have_count(int(recoverable))
+    chat.reload()
+    expect(chat.answer).to_contain_text("It does not fit.")
+    assert shown(chat) == written
