@@ -18,11 +18,11 @@ from brain.forgetting import forgotten
 from brain.kept import Conversation, Recalled
 from brain.memory import Memory
 from brain.messages import Exchange
-from brain.models import AnyModel, Opened, opened
+from brain.models import AnyModel, Opened, open_models
 from brain.registry import Registry
 from brain.report import TurnReport
 from brain.settings import Rights, Settings
-from brain.store import opened as store_opened
+from brain.store import open_store
 from brain.store.sqlite import SQLite
 from brain.turn import Turn
 from brain.turns import Run, Settle, Turns
@@ -63,14 +63,14 @@ class Engine:
             self._closing = stack.pop_all()
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        self.store = await store_opened(self.settings.store)
+        self.store = await open_store(self.settings.store)
         stack.push_async_callback(self.store.close)
         self.filings = Filings(self.store, self.turns, self._window.messages)
         self.memory = Memory(
             self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
         )
         await stack.enter_async_context(self.registry.running())
-        self.models = await opened(self.settings, self.registry.usable())
+        self.models = await open_models(self.settings, self.registry.usable())
         stack.callback(self._no_models)
         for one in self.models:
             stack.push_async_callback(one.model.aclose)

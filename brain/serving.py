@@ -29,14 +29,13 @@ from brain.app import create_app
 from brain.errors import SettingsError
 from brain.house import SHUTDOWN_SECONDS, House
 from brain.metrics import share
-from brain.models import Opened, opened
+from brain.models import Opened, open_models
 from brain.process import DONE, FAILED, completed, log_as_server, log_to_stderr
 from brain.protocol import Protocol
 from brain.registry import Registry
 from brain.response import BEATS_UNREAD
 from brain.settings import LOOPBACK, Settings
-from brain.store import opened as store_opened
-from brain.store import path_of
+from brain.store import open_store, path_of
 from brain.traces import processor_of
 
 BACKLOG = 4096
@@ -168,8 +167,8 @@ async def _models(settings: Settings) -> list[Opened]:
 
     The store is opened once, too, so that what is wrong with it is said in a sentence, and by one.
     """
-    await (await store_opened(settings.store)).close()
-    models = await opened(settings, ())
+    await (await open_store(settings.store)).close()
+    models = await open_models(settings, ())
     for one in models:
         await one.model.aclose()
     return models

@@ -59,7 +59,7 @@ class Keyring:
                 found = user
         return found
 
-    def opened(self, key: bytes, now: float) -> tuple[str, str] | None:
+    def open_session(self, key: bytes, now: float) -> tuple[str, str] | None:
         """The user of a key, and the token of a session that begins now."""
         user = self.user_of(key)
         if user is None:

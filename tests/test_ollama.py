@@ -15,7 +15,7 @@ from brain.errors import ModelError, PrefillRefused, Refused, SettingsError
 from brain.events import Done, Error, Event, SpecialistResult, Thinking, Token, Usage
 from brain.kept import Conversation
 from brain.messages import Chunk, Finish, Message, PassUsage, Resume
-from brain.models import Opened, ollama, opened, trouble_of
+from brain.models import Opened, ollama, open_models, trouble_of
 from brain.models.builtin import Builtin
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
@@ -390,7 +390,7 @@ class Shop(OllamaServer):
 
 def open_auto(url: str) -> Opened:
     async def main() -> Opened:
-        (one,) = await opened(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": url}), ())
+        (one,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": url}), ())
         await one.model.aclose()
         return one
 
@@ -420,7 +420,7 @@ def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
 ) -> None:
     async def main() -> None:
         async with Shop(capabilities, loaded) as server:
-            (one,) = await opened(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
+            (one,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
             await one.model.aclose()
             assert one.model.name == name
             said = "has no model that can complete" if name == "builtin" else f"found on Ollama at {server.url}; Ollama"
@@ -437,7 +437,7 @@ def test_auto_waits_250_ms_and_no_longer() -> None:
         async with OllamaServer(silent=True) as server:
             settings = read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url})
             began = time.monotonic()
-            (one,) = await opened(settings, ())
+            (one,) = await open_models(settings, ())
             seconds = time.monotonic() - began
             await one.model.aclose()
             assert isinstance(one.model, Builtin)
@@ -462,7 +462,7 @@ def test_auto_finds_something_else_there(answer: tuple[int, Any]) -> None:
     async def main() -> None:
         answers = {"GET /api/version": answer, "GET /api/ps": answer, "GET /api/tags": answer}
         async with OllamaServer(answers=answers) as server:
-            (one,) = await opened(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
+            (one,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
             await one.model.aclose()
             assert one.model.name == "builtin"
             assert one.why.startswith(f"what answers at {server.url} is no Ollama that can be used: ")
@@ -476,7 +476,7 @@ def test_several_models_on_offer(tmp_path: Any) -> None:
     async def main() -> None:
         async with OllamaServer(answers=LLAMA) as server:
             names = f"ollama:m,builtin,script:{tmp_path / 'a.jsonl'}"
-            found = await opened(read({"BRAIN_MODEL": names, "BRAIN_MODEL_URL": server.url}), ())
+            found = await open_models(read({"BRAIN_MODEL": names, "BRAIN_MODEL_URL": server.url}), ())
             assert [one.model.name for one in found] == ["ollama:m", "builtin", f"script:{tmp_path / 'a.jsonl'}"]
             assert [one.why for one in found] == [
                 "it was asked for; Ollama server, context of 16384 tokens; it sees images",
@@ -495,7 +495,7 @@ def test_a_model_whose_server_is_away_is_opened_all_the_same() -> None:
         async with OllamaServer() as server:
             url = server.url
         for name, kind in (("ollama:m", Ollama), ("openai:m", OpenAI)):
-            (one,) = await opened(read({"BRAIN_MODEL": name, "BRAIN_MODEL_URL": url}), ())
+            (one,) = await open_models(read({"BRAIN_MODEL": name, "BRAIN_MODEL_URL": url}), ())
             assert isinstance(one.model, kind)
             assert (one.why, one.trouble) == ("it was asked for", UNREACHABLE)
             assert await trouble_of(one.model) == UNREACHABLE
@@ -509,7 +509,7 @@ def test_an_openai_server_is_opened_with_its_dialect_and_the_operators_wish() ->
         async with OpenAIServer(answers=models("m", owned_by="vllm")) as server:
             environ = {"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url, "BRAIN_MODEL_KEY": "k"}
             for more, said in (({}, "prefill"), ({"BRAIN_MODEL_RESUME": "message"}, "message")):
-                (one,) = await opened(read(environ | more), ())
+                (one,) = await open_models(read(environ | more), ())
                 assert one.why == "it was asked for; vLLM server"
                 assert one.model.resume == said
                 assert server.asked[-1].headers["authorization"] == "Bearer k"
@@ -523,7 +523,7 @@ def test_an_openai_server_is_opened_with_its_dialect_and_the_operators_wish() ->
 def test_an_address_or_key_that_cannot_be_sent_stops_the_start(name: str, more: dict[str, str]) -> None:
     settings = read({"BRAIN_MODEL": name, **more})
     with pytest.raises(SettingsError, match="cannot be used for requests"):
-        asyncio.run(opened(settings, ()))
+        asyncio.run(open_models(settings, ()))
 
 
 def test_a_server_that_does_not_answer_is_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:

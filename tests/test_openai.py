@@ -15,7 +15,7 @@ from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Done, Error, Event, SpecialistResult, Thinking, Token, Usage
 from brain.kept import Conversation
 from brain.messages import Chunk, Exchange, Finish, Message, PassUsage, Resume, Said
-from brain.models import openai, opened
+from brain.models import open_models, openai
 from brain.models.openai import OpenAI
 from brain.registry import Registry
 from brain.sampling import UNSAID
@@ -330,7 +330,7 @@ def test_the_operator_may_say_whether_the_model_sees(wanted: str, said: bool) ->
     async def main() -> None:
         async with OpenAIServer(answers=models("m", owned_by="vllm")) as server:
             environ = {"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url, "BRAIN_MODEL_SEES_IMAGES": wanted}
-            (found,) = await opened(read(environ), ())
+            (found,) = await open_models(read(environ), ())
             assert (found.model.sees_images, found.why.endswith("; it sees images")) == (said, said)
             await found.model.aclose()
 
@@ -612,7 +612,7 @@ def test_a_model_that_is_not_listed(answers: Mapping[str, tuple[int, Any]], said
     async def main() -> None:
         async with OpenAIServer(answers=answers) as server:
             settings = read({"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url})
-            (one,) = await opened(settings, ())
+            (one,) = await open_models(settings, ())
             await one.model.aclose()
             assert (one.why, one.trouble) == (f"it was asked for; {said}", warning)
 

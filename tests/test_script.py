@@ -12,7 +12,7 @@ from brain.errors import ModelError, Refused, SettingsError
 from brain.events import Done, Error, Token
 from brain.kept import Conversation
 from brain.messages import Chunk, Finish, Message
-from brain.models import opened, trouble_of
+from brain.models import open_models, trouble_of
 from brain.models.script import Pass, Script, read
 from brain.registry import Registry
 from brain.settings import read as settings_of
@@ -145,7 +145,7 @@ def test_it_is_opened_with_the_operators_wish(tmp_path: Path) -> None:
     path = written(tmp_path, '["a"]')
 
     async def main(environ: dict[str, str]) -> str:
-        (one,) = await opened(settings_of({"BRAIN_MODEL": f"script:{path}", **environ}), ())
+        (one,) = await open_models(settings_of({"BRAIN_MODEL": f"script:{path}", **environ}), ())
         assert (one.model.name, one.why, one.trouble) == (f"script:{path}", "it was asked for", None)
         return one.model.resume
 

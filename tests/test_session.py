@@ -33,7 +33,7 @@ def user_by(token: str, keys: tuple[tuple[str, str], ...] = KEYS, now: float = N
 
 
 def token_of(key: str, user: str = "ann") -> str:
-    opened = Keyring(KEYS).opened(key.encode(), NOW)
+    opened = Keyring(KEYS).open_session(key.encode(), NOW)
     assert opened is not None
     assert opened[0] == user
     return opened[1]
@@ -84,7 +84,7 @@ def test_what_is_no_token(token: str) -> None:
 )
 def test_what_is_no_key(key: bytes) -> None:
     assert Keyring(KEYS).user_of(key) is None
-    assert Keyring(KEYS).opened(key, NOW) is None
+    assert Keyring(KEYS).open_session(key, NOW) is None
 
 
 # The route

@@ -9,13 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from stores import NOON, Clock, answered, asked, fact, file, kept, memory, said, turn
+from stores import ABOUT, NOON, Clock, answered, asked, fact, file, kept, memory, said, turn
 
 from brain.errors import BadRequest, StoreError
 from brain.events import Citation
 from brain.kept import File, Interaction, Near, Record
-from brain.messages import Called, Exchange, Message, Part, Said, Steered
-from brain.store import conversations, opened, room
+from brain.messages import About, Called, Exchange, Message, Part, Said, Steered
+from brain.store import conversations, open_store, room
 from brain.store.sqlite import SQLite
 
 Test = Callable[[SQLite], Awaitable[None]]
@@ -69,6 +69,27 @@ def test_what_was_said_is_kept_as_it_was(path: Path | None) -> None:
         heading = found.heading
         assert (heading.title, heading.messages, heading.sources) == ("What is new?", 2, ("voice",))
         assert (heading.running, heading.updated, found.earlier) == (False, NOON + timedelta(seconds=2), None)
+
+    run(path, test)
+
+
+def test_what_stood_beside_an_answer_is_kept_and_what_was_recalled_goes_with_its_fact(path: Path | None) -> None:
+    called = Called("c1", "web", {}, "MARKER", None, "block", (), 1, cached=True, ms=12, approval="approved")
+
+    async def about(store: SQLite) -> About:
+        found = await store.conversation("ada", "c")
+        assert found is not None
+        (exchange,) = found.exchanges
+        assert exchange.parts == [called]
+        return exchange.about
+
+    async def test(store: SQLite) -> None:
+        await store.put("ada", fact("f1", "I like tea"))
+        record = await store.begin("ada", "c", asked("One"), ())
+        await store.end(record, replace(answered([called]), recalled=("f1",), about=ABOUT))
+        assert await about(store) == ABOUT
+        await store.erase("ada", "f1")
+        assert await about(store) == replace(ABOUT, asides=ABOUT.asides[1:])
 
     run(path, test)
 
@@ -170,7 +191,7 @@ def test_how_far_an_answer_was_is_there_when_its_process_is_gone(
     async def dies(store: SQLite) -> None:
         record = await store.begin("ada", "c", asked("One"), ())
         written = ["Once", "Once upon", "Once upon a time"]
-        store.watch(record, lambda: Exchange("(read)", [Said(written[0], 1)]))
+        store.watch(record, lambda: Exchange("(read)", [Said(written[0], 1)], about=About(ABOUT.asides)))
         for text in ("Once", "Once upon"):
             while await said(store, "ada", "c") != [("One", text, "")]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -179,6 +200,8 @@ def test_how_far_an_answer_was_is_there_when_its_process_is_gone(
     async def goes_on(store: SQLite) -> None:
         ((_, answer, outcome),) = await said(store, "ada", "c")
         assert (answer[:9], outcome) == ("Once upon", "interrupted")
+        found = await store.conversation("ada", "c")
+        assert found is not None and found.exchanges[0].about == About(ABOUT.asides)
         record = await store.begin("ada", "c", asked("And?", 2), ())
         assert [one.question for one in record.exchanges] == ["(read)"]
         (heading,) = await store.conversations("ada", words="upon")
@@ -770,7 +793,7 @@ def test_the_setting_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     async def main() -> None:
         for setting in (None, "memory:", f"sqlite:{tmp_path}/named.db"):
-            await (await opened(setting)).close()
+            await (await open_store(setting)).close()
 
     asyncio.run(main())
     assert (tmp_path / "data" / "brain" / "brain.db").exists()
@@ -793,7 +816,7 @@ def strange(path: Path, script: str) -> None:
 def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path, make: Callable[[Path], object], sentence: str) -> None:
     make(tmp_path / "kept.db")
     with pytest.raises(StoreError) as caught:
-        asyncio.run(opened(f"sqlite:{tmp_path}/kept.db"))
+        asyncio.run(open_store(f"sqlite:{tmp_path}/kept.db"))
     assert str(caught.value) == f"{tmp_path}/kept.db {sentence}"
 
 
@@ -806,14 +829,27 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     strange(tmp_path / "kept.db", "PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="was written by a newer version of Brain; use that version, or another file"):
         asyncio.run(use())
-    strange(tmp_path / "kept.db", "PRAGMA user_version = 1")
+    strange(tmp_path / "kept.db", "PRAGMA user_version = 2")
     asyncio.run(use())
+
+
+def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    async def ask(store: SQLite) -> None:
+        await turn(store, "ada", "c")
+
+    async def ask_again(store: SQLite) -> None:
+        await turn(store, "ada", "c", "And?", "Well", number=2)
+        assert await said(store, "ada", "c") == [("Hello", "Hi", "complete"), ("And?", "Well", "complete")]
+
+    run(tmp_path / "kept.db", ask)
+    strange(tmp_path / "kept.db", "ALTER TABLE exchange DROP COLUMN about; PRAGMA user_version = 1")
+    run(tmp_path / "kept.db", ask_again)
 
 
 def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="check the folder and its permissions"):
-        asyncio.run(opened(f"sqlite:{tmp_path}/file/kept.db"))
+        asyncio.run(open_store(f"sqlite:{tmp_path}/file/kept.db"))
 
 
 def test_what_cannot_be_written_changes_nothing(tmp_path: Path) -> None:

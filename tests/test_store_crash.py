@@ -20,7 +20,7 @@ import pytest
 from stores import answered, asked, kept, said, turn
 
 from brain.errors import BadRequest, StoreError
-from brain.store import opened
+from brain.store import open_store
 from brain.store.sqlite import SQLite
 
 WRITER = Path(__file__).parent / "store_writer.py"
@@ -46,7 +46,7 @@ def writer(path: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
 @asynccontextmanager
 async def used(path: Path) -> AsyncIterator[SQLite]:
     """The store by the same clock as the other process's."""
-    store = await opened(f"sqlite:{path}")
+    store = await open_store(f"sqlite:{path}")
     try:
         yield store
     finally:

@@ -13,7 +13,7 @@ from brain.commands.kept import kept
 from brain.context import Context
 from brain.errors import Refused, StoreError
 from brain.memory.meaning import Meaning
-from brain.models import AnyModel, opened, trouble_of
+from brain.models import AnyModel, open_models, trouble_of
 from brain.models.remote import Remote
 from brain.process import DONE, FAILED, completed
 from brain.registry import Entry, Registry
@@ -36,7 +36,7 @@ async def _check(settings: Settings) -> int:
     troubles = 0
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(registry.running())
-        models = await opened(settings, registry.usable())
+        models = await open_models(settings, registry.usable())
         for one in models:
             stack.push_async_callback(one.model.aclose)
             trouble = one.trouble or await trouble_of(one.model)

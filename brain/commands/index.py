@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from brain.errors import BrainError
-from brain.models import opened
+from brain.models import open_models
 from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
 from brain.settings import Settings
@@ -25,7 +25,7 @@ async def _index(given: argparse.Namespace, settings: Settings) -> int:
         refused = next((refusal.reason for refusal in registry.refused if refusal.name == "knowledge"), "not installed")
         raise BrainError(f"specialist knowledge: {refused}")
     async with AsyncExitStack() as stack:
-        model = (await opened(settings, registry.usable()))[0].model
+        model = (await open_models(settings, registry.usable()))[0].model
         stack.push_async_callback(model.aclose)
         tell = partial(print, file=sys.stderr, flush=True)
         chosen = {"forget": given.forget, "listing": given.list}

@@ -10,7 +10,7 @@ import platformdirs
 from brain.errors import BrainError
 from brain.kept import Counts
 from brain.settings import Settings
-from brain.store import opened, path_of
+from brain.store import open_store, path_of
 from brain.store.sqlite import SQLite
 
 PAGE = 200
@@ -43,7 +43,7 @@ async def kept(settings: Settings, *, makes: bool = False) -> AsyncIterator[SQLi
         raise BrainError(
             f"Nothing is kept: there is no {path}. Where it is elsewhere, name it: BRAIN_STORE=sqlite:PATH."
         )
-    store = await opened(settings.store)
+    store = await open_store(settings.store)
     try:
         yield store
     finally:

@@ -29,7 +29,7 @@ class Opened:
     trouble: str | None = None
 
 
-async def opened(settings: Settings, specialists: Sequence[Known]) -> list[Opened]:
+async def open_models(settings: Settings, specialists: Sequence[Known]) -> list[Opened]:
     """Opens the models on offer, the default first. A server that does not answer yet may do so later."""
     return [await _opened(name, settings, specialists) for name in settings.model]
 

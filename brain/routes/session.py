@@ -33,7 +33,7 @@ class Session(HTTPEndpoint):
         key = await _key(request)
         if not keyring:
             return Answer({"user": LOCAL_USER})
-        opened = keyring.opened(key, time.time())
+        opened = keyring.open_session(key, time.time())
         if opened is None:
             raise wrong_key(request.scope, keyring, "key")
         user, token = opened

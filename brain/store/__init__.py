@@ -7,7 +7,7 @@ import platformdirs
 from brain.store.sqlite import SQLite
 
 
-async def opened(setting: str | None) -> SQLite:
+async def open_store(setting: str | None) -> SQLite:
     """The store at the place that STORE names, opened.
 
     Args:

@@ -26,7 +26,7 @@ from brain.kept import Item, Kind
 from brain.memory import Memory, meaning
 from brain.memory.meaning import Grade, Meaning
 from brain.messages import Chunk, Message
-from brain.models import AnyModel, opened
+from brain.models import AnyModel, open_models
 from brain.sampling import UNSAID, Sampling
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
@@ -130,7 +130,7 @@ async def measured(given: argparse.Namespace) -> Tables:
 
 
 async def _model(name: str, url: str | None) -> Prepared:
-    (found,) = await opened(Settings(model=(name,), model_url=url), ())
+    (found,) = await open_models(Settings(model=(name,), model_url=url), ())
     return Prepared(found.model)
 
 
