@@ -8,6 +8,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -109,11 +110,12 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
 
 def _routes() -> list[Route]:
     """What is answered at which address."""
+    smaller = Middleware(GZipMiddleware, compresslevel=5)  # for the page alone: what streams is not held up
     return [
-        Route("/", page.index),
-        Route("/page/start", page.start),
-        Route("/page/markdown", page.Markdown(), methods=["POST"]),
-        Route("/page/{file:path}", page.file),
+        Route("/", page.index, middleware=[smaller]),
+        Route("/page/start", page.start, middleware=[smaller]),
+        Route("/page/markdown", page.Markdown(), methods=["POST"], middleware=[smaller]),
+        Route("/page/{file:path}", page.file, middleware=[smaller]),
         Route("/v1/chat/stream", chat.ChatStream(), methods=["GET", "POST"]),
         Route("/v1/turns", turns.create, methods=["POST"]),
         Route("/v1/turns/{id}", turns.show),

@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from brain import sessions
+from brain import page_files, sessions
 from brain.errors import BadRequest
 from brain.rates import too_many
 from brain.sessions import Keyring
@@ -21,9 +21,7 @@ from brain.unicode import well_formed
 from brain.wire import ag_ui, ai_sdk, ollama, openai
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")
-OPEN_FOLDER = "/page/"
-"""The page's files, but for what it asks the server in there."""
-PAGE_CALLS = ("/page/start", "/page/markdown")
+"""Besides the page's files."""
 SESSION_PATH = "/v1/session"
 STARTED_BY_GET = ("/v1/chat/stream",)
 COOKIE = "brain_session"
@@ -283,7 +281,7 @@ def _is_guarded(scope: Scope) -> bool:
 
 
 def _is_open(path: str) -> bool:
-    return path in OPEN_PATHS or (path.startswith(OPEN_FOLDER) and path not in PAGE_CALLS)
+    return path in OPEN_PATHS or page_files.find(path) is not None
 
 
 def _opens_session(scope: Scope) -> bool:

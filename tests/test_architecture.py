@@ -14,8 +14,8 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 FLOORS = {
-    "Ground": "addresses alarm ask errors events http iterating kept logs messages receiving report sampling settings "
-    "spelling threads transport unicode webpage",
+    "Ground": "addresses alarm ask errors events http iterating kept logs messages page_files receiving report "
+    "sampling settings spelling threads transport unicode webpage",
     "Wing": "fetching metrics models rendering traces wire store",
     "Core": "account asides blocks context copied echo forgetting limits own_settings preview prompts question rates "
     "registry running scanner schema sessions specialist stops syntax tools transcript usage",

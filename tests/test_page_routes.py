@@ -14,23 +14,25 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from brain import Registry, mount
-from brain.routes.page import MARKDOWN_BYTES, MARKDOWN_OPEN, MARKDOWN_TEXTS, Markdown
+from brain import Registry, mount, page_files, specialist
+from brain.routes.page import LASTING, MARKDOWN_BYTES, MARKDOWN_OPEN, MARKDOWN_TEXTS, Markdown
 from brain.wire.bodies import encoded
 
 PAGE = files("brain").joinpath("page")
 BEHIND_THE_DOOR = {"authorization": "Bearer anns-key"}
 
 
-class Seeing(Player):
-    """A model that sees images."""
-
-    sees_images = True
+@specialist
+def clock() -> str:
+    """Tells the time."""
+    return "It is noon."
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with brain_served(Registry(), KEYS="anns-key:ann,bobs-key:bob") as running:
+    registry = Registry()
+    registry.add(clock)
+    with brain_served(registry, KEYS="anns-key:ann,bobs-key:bob") as running:
         yield running
 
 
@@ -46,7 +48,7 @@ def client(server: Server) -> Iterator[httpx.Client]:
 def test_the_page_is_there_without_a_key_and_may_load_nothing_else(client: httpx.Client) -> None:
     answer = client.get("/")
     assert answer.status_code == 200
-    assert answer.text == PAGE.joinpath("index.html").read_text("utf-8")
+    assert re.sub("page/[0-9a-f]{16}/", "page/", answer.text) == PAGE.joinpath("index.html").read_text("utf-8")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"] == (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
@@ -57,8 +59,25 @@ def test_the_page_is_there_without_a_key_and_may_load_nothing_else(client: httpx
 
 def test_all_that_the_page_names_is_there(client: httpx.Client) -> None:
     named = re.findall(r'(?:src|href)="([^"#]+)"', client.get("/").text)
-    assert len(named) > 3
-    assert [name for name in named if client.get(f"/{name}").status_code != 200] == []
+    assert len(named) > 50
+    assert {client.get(f"/{name}").headers.get("cache-control") for name in named} == {LASTING}
+
+
+def test_another_version_has_other_addresses_and_gets_the_files_of_now(client: httpx.Client) -> None:
+    address = f"/page/{page_files.version()}/scripts/main.js"
+    now, other = client.get(address), client.get(re.sub("[0-9a-f]{16}", "0123456789abcdef", address))
+    assert (now.headers["cache-control"], other.headers["cache-control"]) == (LASTING, "no-cache")
+    assert now.text == other.text == PAGE.joinpath("scripts", "main.js").read_text("utf-8")
+
+
+@pytest.mark.parametrize("path", ["/", "/page/scripts/main.js", "/page/start"])
+def test_what_a_visit_takes_is_made_smaller(client: httpx.Client, path: str) -> None:
+    asked = {**BEHIND_THE_DOOR, "accept-encoding": "gzip"}
+    small, whole = client.get(path, headers=asked), client.get(path, headers={**asked, "accept-encoding": "identity"})
+    assert (small.headers["content-encoding"], small.headers["vary"]) == ("gzip", "Accept-Encoding")
+    assert "content-encoding" not in whole.headers
+    assert small.text == whole.text
+    assert int(small.headers["content-length"]) < 0.7 * int(whole.headers["content-length"])
 
 
 @pytest.mark.parametrize(
@@ -103,11 +122,17 @@ def test_files_are_kept_by_browsers_that_ask_again_each_time(client: httpx.Clien
         "/page/" + "a" * 3000 + ".js",
         "/page/start/",
         "/page/%2e/start",
+        "/page/0123456789abcdef/",
+        "/page/0123456789abcdef/index.html",
+        "/page/0123456789abcdef/start",
+        "/page/0123456789abcdef/0123456789abcdef/icon.svg",
     ],
 )
 def test_nothing_else_is(client: httpx.Client, path: str) -> None:
-    answer = client.get(path)
+    """And nobody without a key learns so."""
+    answer = client.get(path, headers=BEHIND_THE_DOOR)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+    assert client.get(path).status_code == 401
 
 
 def test_files_are_only_read(client: httpx.Client) -> None:
@@ -131,13 +156,14 @@ def test_the_page_works_inside_another_application() -> None:
 
 
 def test_the_page_learns_who_is_there_and_what_it_may_send(server: Server, client: httpx.Client) -> None:
-    server.play(Seeing(name="player"))
+    server.play(Player(name="player"))
     told = client.get("/page/start", headers=BEHIND_THE_DOOR).json()
     assert told.pop("version")
+    assert told.pop("specialists") == client.get("/v1/specialists", headers=BEHIND_THE_DOOR).json()["specialists"]
     assert told == {
         "user": "ann",
         "keys": True,
-        "models": [{"name": "player", "stand_in": False, "sees_images": True, "default": True}],
+        "models": [{"name": "player", "stand_in": False, "default": True}],
         "limits": {
             "files": 10,
             "file_bytes": 16_777_216,

@@ -1,5 +1,7 @@
 """Roof: what Brain says of itself: its specialists, its health."""
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -10,14 +12,18 @@ from brain.routes.incoming import house_of
 
 async def specialists(request: Request) -> Response:
     """`GET /v1/specialists`: what the user may call, and what cannot be called and why."""
+    return Answer({"specialists": allowed(request)})
+
+
+def allowed(request: Request) -> list[dict[str, Any]]:
+    """The specialists that are there for the user, as they are told of."""
     house = house_of(request)
     own = house.settings.rights(request.scope["brain.user"]).specialists
-    allowed = [
+    return [
         entry.described()
         for name, entry in house.registry.items()
         if house.registry.allowed(name) and (own is None or name in own)
     ]
-    return Answer({"specialists": allowed})
 
 
 async def healthz(request: Request) -> Response:

@@ -1,14 +1,10 @@
 """Roof: the chat page: its files, what it shows first, and Markdown as HTML for it."""
 
 import asyncio
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
 from importlib.metadata import version as version_of
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,12 +14,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from brain import page_files
 from brain.door import SAFE_HEADERS, Answer
 from brain.errors import BadRequest
 from brain.house import House
 from brain.models import Opened
+from brain.page_files import PageFile
 from brain.rates import SOON, too_many
 from brain.rendering import blocks
+from brain.routes.about import allowed
 from brain.routes.incoming import house_of, kind, limited, user_of
 from brain.sessions import Keyring
 from brain.wire.attaching import ATTACHMENT_BYTES, ATTACHMENTS_MOST
@@ -37,14 +36,7 @@ MARKDOWN_OPEN = 16_384
 MARKDOWN_REQUESTS = 4
 """Of a user at once: one is rendered, the others wait."""
 
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-}
-"""Said here, since the machine's own table may have others, by which no browser runs a script."""
+LASTING = "public, max-age=31536000, immutable"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
@@ -61,45 +53,25 @@ class SentTexts(msgspec.Struct, forbid_unknown_fields=True):
 
 async def index(request: Request) -> Response:
     """`GET /`: the page, which may load nothing and talk to nobody else."""
-    return _file("index.html", request)
+    return _sent(page_files.index(), request, "no-cache")
 
 
 async def file(request: Request) -> Response:
-    """`GET /page/{file}`: what belongs to it; not its HTML, whose addresses hold for `/`."""
+    """`GET /page/{file}`: what belongs to it; below the version that the page names, for good."""
     name: str = request.path_params["file"]
-    if name not in _known() or name.endswith(".html"):
+    found = page_files.find(f"/page/{name}")
+    if found is None:
         raise HTTPException(404)
-    return _file(name, request)
+    return _sent(found, request, LASTING if name.startswith(page_files.version()) else "no-cache")
 
 
-def _file(name: str, request: Request) -> Response:
-    """A file as it is now; a browser asks each time whether it still has the same."""
-    data = _known()[name].read_bytes()
-    tag = f'"{hashlib.blake2b(data, digest_size=16).hexdigest()}"'
-    headers = {**SAFE_HEADERS, "Cache-Control": "no-cache", "ETag": tag, "Content-Type": _TYPES[_suffix(name)]}
-    if name.endswith((".html", ".svg")):
+def _sent(found: PageFile, request: Request, kept: str) -> Response:
+    headers = {**SAFE_HEADERS, "Cache-Control": kept, "ETag": found.tag, "Content-Type": found.type}
+    if found.type.startswith(("text/html", "image/svg")):
         headers["Content-Security-Policy"] = _POLICY
-    if tag in request.headers.get("if-none-match", ""):
+    if found.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return Response(data, headers=headers)
-
-
-@cache
-def _known() -> Mapping[str, Traversable]:
-    """The page's files by their names below its folder."""
-    return dict(_below(files("brain").joinpath("page"), ""))
-
-
-def _below(folder: Traversable, place: str) -> Iterator[tuple[str, Traversable]]:
-    for one in folder.iterdir():
-        if one.is_dir():
-            yield from _below(one, f"{place}{one.name}/")
-        elif _suffix(one.name) in _TYPES:
-            yield place + one.name, one
-
-
-def _suffix(name: str) -> str:
-    return name[name.rfind(".") :]
+    return Response(found.data, headers=headers)
 
 
 async def start(request: Request) -> Response:
@@ -111,6 +83,7 @@ async def start(request: Request) -> Response:
             "user": user_of(request),
             "keys": bool(keyring),
             "models": _models(house_of(request)),
+            "specialists": allowed(request),
             "limits": {
                 "files": ATTACHMENTS_MOST,
                 "file_bytes": ATTACHMENT_BYTES,
@@ -131,7 +104,6 @@ def _models(house: House) -> list[dict[str, Any]]:
         {
             "name": _name(house, wanted, one),
             "stand_in": one.model.stand_in,
-            "sees_images": one.model.sees_images,
             "default": place == 0,
         }
         for place, (wanted, one) in enumerate(zip(house.settings.model, house.models, strict=True))

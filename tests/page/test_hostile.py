@@ -156,6 +156,7 @@ def test_what_the_server_tells_of_models_specialists_and_conversations(
     elsewhere: list[str], visitor: Visitor, stage: Stage
 ) -> None:
     one = {"name": HOSTILE, "description": HOSTILE, "examples": [HOSTILE], "approval": "never", "activates_on": []}
+    one = {**one, "origin": HOSTILE}
     specialists = [{**one, "available": True}, {**one, "available": False, "unavailable_reason": HOSTILE}]
     time = "2026-11-21T13:30:58Z"
     heading = {
@@ -166,11 +167,12 @@ def test_what_the_server_tells_of_models_specialists_and_conversations(
         "sources": [HOSTILE],
         "found": HOSTILE,
     }
-    model = {"name": HOSTILE, "stand_in": True, "sees_images": False, "default": True}
+    model = {"name": HOSTILE, "stand_in": True, "default": True}
     context = visitor.context
-    context.route("**/v1/specialists", lambda route: route.fulfill(json={"specialists": specialists}))
     context.route("**/v1/conversations?*", lambda route: route.fulfill(json={"conversations": [heading], "next": None}))
-    context.route("**/page/start", lambda route: route.fulfill(json={**route.fetch().json(), "models": [model]}))
+    context.route("**/v1/specialists", lambda route: route.fulfill(json={"specialists": specialists}))
+    start = {"models": [model], "specialists": specialists}
+    context.route("**/page/start", lambda route: route.fulfill(json={**route.fetch().json(), **start}))
     chat = visitor.opens(stage.url)
     expect(chat.conversation(HOSTILE)).to_be_visible()
     expect(chat.button(HOSTILE)).to_be_visible()  # the example

@@ -7,7 +7,7 @@ import { t } from "./texts.js";
 
 /** @typedef {import("./types.js").Model} Model */
 
-const select = find("model", HTMLSelectElement), standIn = find("stand-in", HTMLParagraphElement);
+const select = find("model", HTMLSelectElement), box = find("model-box", HTMLLabelElement), standIn = find("stand-in", HTMLParagraphElement);
 
 /** @type {Model[]} */
 let models = [];
@@ -22,7 +22,7 @@ export function startChoices(start) {
     show();
   };
   show();
-  startSpecialists();
+  startSpecialists(start.specialists);
 }
 
 /**
@@ -73,4 +73,5 @@ function show() {
   standIn.hidden = !model?.stand_in;
   standIn.textContent = model?.stand_in ? t("standIn", { name: model.name }) : "";
   select.title = model?.name ?? "";
+  box.dataset.name = select.title.replace(/^\w+:/, ""); // on a phone there is no room for whose it is
 }

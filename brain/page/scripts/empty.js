@@ -2,7 +2,7 @@
 
 import { ofFile } from "./attachments.js";
 import { button, make } from "./dom.js";
-import { request } from "./server.js";
+import { usable } from "./specialists.js";
 import { t } from "./texts.js";
 
 /** @typedef {import("./types.js").Attached} Attached */
@@ -22,29 +22,20 @@ const EXAMPLES = {
 const BRAINS = "brain-sse "; // begins the origin of those
 const MOST = 4, OF_OTHERS = 2;
 
-/** @type {Promise<Example[]> | null} */
-let asked = null;
-
 /**
  * @param {(question: string, files: Attached[]) => void} ask
  */
 export function makeEmpty(ask) {
   const list = make("ul", "examples");
   list.setAttribute("aria-label", t("examples"));
-  asked ??= examples().catch(() => {
-    asked = null;
-    return [];
-  });
-  asked.then((found) => list.append(...found.map((one) => make("li", "", shown(one, ask)))));
+  list.append(...examples().map((one) => make("li", "", shown(one, ask))));
   return make("section", "empty", make("h2", "", t("emptyTitle")), make("p", "", t("emptyText")), list);
 }
 
-/** Of the specialists that are there: some that an operator added, and the known ones. @returns {Promise<Example[]>} */
-async function examples() {
-  /** @type {(import("./types.js").Specialist & { origin?: string })[]} */
-  const all = (await request("GET", "v1/specialists")).specialists;
-  const ready = all.filter(({ available }) => available !== false);
-  const others = ready.filter(({ origin, examples }) => !origin?.startsWith(BRAINS) && examples?.length).slice(0, OF_OTHERS);
+/** Of the specialists that are there: some that an operator added, and the known ones. @returns {Example[]} */
+function examples() {
+  const ready = usable();
+  const others = ready.filter(({ origin, examples }) => !origin.startsWith(BRAINS) && examples.length).slice(0, OF_OTHERS);
   const known = Object.entries(EXAMPLES).filter(([name]) => ready.some((one) => one.name === name));
   return [
     ...known.slice(0, MOST - others.length).map(([, { key, picture }]) => ({ question: t(key), picture })),

@@ -10,43 +10,41 @@ import { t } from "./texts.js";
 
 const opener = find("specialists-open", HTMLButtonElement);
 
-/** @type {Specialist[] | null} */
-let known = null;
-let off = new Set(names("off"));
+/** @type {Specialist[]} */
+let known = [];
+let off = new Set(kept.get("specialists.off")?.split(" "));
 
-/** Loads them, and lets their button open what tells of them. */
-export function startSpecialists() {
+/**
+ * Lets their button open what tells of them.
+ * @param {Specialist[]} specialists
+ */
+export function startSpecialists(specialists) {
   opener.onclick = show;
-  load().catch(told); // it is tried again when somebody looks
-}
-
-/** The only names that may be called; null when all may. Until the list is there, those of the last visit. */
-export function allowed() {
-  if (!off.size) return null;
-  return known ? usable().filter(({ name }) => !off.has(name)).map(({ name }) => name) : names("on");
-}
-
-/** @returns {Promise<Specialist[]>} */
-async function load() {
-  const { specialists } = await request("GET", "v1/specialists");
   known = specialists;
   set([...off]);
-  return specialists;
 }
 
-const usable = () => (known ?? []).filter(({ available }) => available);
+/** The only names that may be called; null when all may. */
+export function allowed() {
+  return off.size ? usable().filter(({ name }) => !off.has(name)).map(({ name }) => name) : null;
+}
 
-/** @param {"on" | "off"} which @returns {string[]} */
-function names(which) {
-  return kept.get(`specialists.${which}`)?.split(" ").filter(Boolean) ?? [];
+/** Those that can be asked. */
+export function usable() {
+  return known.filter(({ available }) => available);
+}
+
+/** They may have become others since the page was opened. */
+async function load() {
+  known = (await request("GET", "v1/specialists")).specialists;
+  set([...off]);
 }
 
 /** @param {string[]} switchedOff those that are there no more are forgotten */
 function set(switchedOff) {
-  off = new Set(switchedOff.filter((name) => known?.some((one) => one.name === name)));
+  off = new Set(switchedOff.filter((name) => known.some((one) => one.name === name)));
   const on = allowed();
   kept.put("specialists.off", off.size ? [...off].join(" ") : null);
-  kept.put("specialists.on", on ? on.join(" ") : null);
   const all = usable().length, count = on && on.length < all ? t("someSpecialists", { on: on.length, all }) : "";
   opener.dataset.count = count; // shown by the style: the button's name stays the same
   opener.setAttribute("aria-description", count);
@@ -62,7 +60,7 @@ function show() {
 async function fill(body) {
   const problem = await load().then(() => "", told);
   if (problem) return body.replaceChildren(make("p", "problem", problem), button(t("tryAgain"), () => fill(body)));
-  if (!known?.length) return body.replaceChildren(make("p", "small", t("noSpecialists")));
+  if (!known.length) return body.replaceChildren(make("p", "small", t("noSpecialists")));
   const list = make("ul", "specialist-list", ...known.map(shown));
   body.replaceChildren(make("p", "small", t("specialistsAbout")), switches(list), list);
 }
