@@ -7,12 +7,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from brain.ask import Attachment
+from brain.events import Error, Notice, Thinking, Usage
 from brain.kept import Item, Record
-from brain.messages import Exchange, Part, Said
+from brain.messages import About, Aside, Exchange, Part, Said
 from brain.store.sqlite import SQLite
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 S = TypeVar("S", bound=SQLite)
+ABOUT = About(
+    (Aside(Notice("recalled", "Recalled 1 fact: tea"), 0), Aside(Thinking("Hm, Köln?"), 1, 3)),
+    Usage(7, 8, None, estimated=True),
+    first_token_ms=5,
+    total_ms=60,
+    failure=Error("model_failed", "It broke.", recoverable=False, status=500),
+)
+"""How an answer came to be."""
 
 
 class Clock:

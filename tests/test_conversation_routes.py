@@ -367,6 +367,24 @@ def test_what_was_said_is_there_with_calls_and_files(server: Server, client: htt
     assert abs(datetime.now(UTC) - times[0]).total_seconds() < 60
 
 
+def test_what_was_told_beside_an_answer_is_there_and_no_model_reads_it(server: Server, client: httpx.Client) -> None:
+    player = Player(["<think>A plan. ", "Yes.</think>Hi. ", "There."])
+    server.play(player)
+    told = says(server, "Hello?").events
+    _, answer = shown(client)["messages"]
+    assert [(part["type"], part["text"]) for part in answer["parts"]] == [
+        ("thinking", "A plan. Yes."),
+        ("text", "Hi. There."),
+    ]
+    (usage,) = (event.data for event in told if event.name == "usage")
+    assert answer["usage"] == usage
+    done = told[-1].data
+    assert (answer["first_token_ms"], answer["total_ms"]) == (done["first_token_ms"], done["total_ms"])
+    says(server, "And?")
+    assert "Hi. There." in str(player.asked[-1])
+    assert "plan" not in str(player.asked)
+
+
 def test_what_files_asked_for_is_there_and_models_read_it_once(server: Server, client: httpx.Client) -> None:
     model = Player(["Hello."], ["Bye."])
     server.play(model)

@@ -201,7 +201,8 @@ def test_how_far_an_answer_was_is_there_when_its_process_is_gone(
         ((_, answer, outcome),) = await said(store, "ada", "c")
         assert (answer[:9], outcome) == ("Once upon", "interrupted")
         found = await store.conversation("ada", "c")
-        assert found is not None and found.exchanges[0].about == About(ABOUT.asides)
+        assert found is not None
+        assert found.exchanges[0].about == About(ABOUT.asides)
         record = await store.begin("ada", "c", asked("And?", 2), ())
         assert [one.question for one in record.exchanges] == ["(read)"]
         (heading,) = await store.conversations("ada", words="upon")

@@ -2,12 +2,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import NOON, asked, fact, file, kept, memory, said, turn
+from stores import ABOUT, NOON, answered, asked, fact, file, kept, memory, said, turn
 
 from brain import copied
 from brain.errors import BadRequest
@@ -44,7 +45,8 @@ async def fill(store: SQLite, user: str) -> None:
     called = Called("c1", "web", {"q": ["Köln"]}, MARKER, None, BLOCK, (Citation("1", "T", "u"),), 1, True)
     read = Called("c0", "web", {}, "", None, BLOCK, (), 0)
     answer: list[Part] = [read, Said("Fine ", 1), called, Steered("so", 2)]
-    await turn(store, user, "c", "I like jazz", answer, files=[file(b"\xff\x00")])
+    record = await turn(store, user, "c", "I like jazz", answer, files=[file(b"\xff\x00")])
+    await store.end(record, replace(answered(answer), about=ABOUT))
     await turn(store, user, "d", "Failed", [], outcome="model_failed")
     await store.rename(user, "d", "Mine")
     was = (Former("I like pop", NOON),)
