@@ -1,6 +1,7 @@
 """`brain chat`, as somebody at a terminal uses it: what is typed, what is seen, what is kept."""
 
 import base64
+import os
 import re
 import signal
 import sqlite3
@@ -364,6 +365,7 @@ def test_an_answer_is_copied_and_a_conversation_saved(home: Path) -> None:
         assert "No such file or directory." in chat.says("/save ~/nowhere/talk.md")
         assert "Say where to" in chat.says("/save")
         chat.leaves()
+    assert stat.S_IMODE((home / "talk.md").stat().st_mode) == 0o600
     assert (home / "talk.md").read_text() == "# hi\n\n**You:**\n\nhi\n\n**Brain:**\n\nHello, *you*.\n"
 
 
@@ -470,6 +472,7 @@ def test_a_message_that_cannot_be_sent_is_in_the_prompt_again(home: Path) -> Non
         (["--continue", "--conversation", "c"], "Give either --conversation or --continue, not both."),
         (["--conversation", "a b"], "--conversation must be 1 to 64 letters, digits, _ or -."),
         (["--file", "nothing.txt"], "--file nothing.txt: No such file or directory."),
+        (["--file", "/dev/zero"], "--file /dev/zero: Not a regular file. Pipe it: … | brain ask"),
     ],
 )
 def test_what_cannot_begin_says_why(home: Path, arguments: list[str], sentence: str) -> None:
@@ -480,13 +483,12 @@ def test_what_cannot_begin_says_why(home: Path, arguments: list[str], sentence: 
 # Without a terminal
 
 
-def piped(home: Path, text: str, *arguments: str) -> tuple[int, str, str]:
+def piped(home: Path, text: str | bytes, *arguments: str) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "brain", "chat", *arguments]
     env = {"XDG_DATA_HOME": str(home), "PATH": "/usr/bin:/bin"}
-    found = subprocess.run(
-        command, input=text, capture_output=True, text=True, check=False, env=env, cwd=home, timeout=30
-    )
-    return found.returncode, found.stdout, found.stderr
+    data = text.encode() if isinstance(text, str) else text
+    found = subprocess.run(command, input=data, capture_output=True, check=False, env=env, cwd=home, timeout=30)
+    return found.returncode, found.stdout.decode(), found.stderr.decode()
 
 
 def test_what_is_piped_is_one_message_a_line(home: Path) -> None:
@@ -514,6 +516,36 @@ def test_what_fails_for_a_script_is_told_by_the_exit_code(home: Path) -> None:
     assert err.startswith("secret\nError: The model failed in the middle of its answer. (model_failed)\n")
     assert "There is no /nothing." in err
     assert piped(home, "", "--model", model) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b"/attach a\0b", "ab: No file can have this name."),
+        (b"/save a\0b", "ab: No file can have this name."),
+        (b"/attach ~nobody-of-this-name/x", "~nobody-of-this-name/x: There is no such home folder."),
+        (b"/attach /dev/zero", "/dev/zero: Not a regular file. Pipe it: … | brain ask"),
+        (b"/attach fifo", "fifo: Not a regular file. Pipe it: … | brain ask"),
+        (b"/attach .", ".: Is a directory."),
+        (b"/attach large", "large is larger than 16 MiB."),
+        (b"/open caf\xe9 \xed\xa0\x80", "There is no conversation caf\ufffd \ufffd\ufffd\ufffd; /open lists them."),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence(home: Path, line: bytes, sentence: str) -> None:
+    os.mkfifo(home / "fifo")
+    with (home / "large").open("wb") as file:
+        file.truncate(16 * 1024 * 1024 + 1)
+    model = script(home, ["Hello."])
+    code, out, err = piped(home, b"file://[abc \xff\n" + line + b"\n", "--model", model)
+    assert (code, out, err) == (1, "Hello.\n", f"{sentence}\n")
+    assert [said for _, said, _ in kept(home)] == ["file://[abc \ufffd"]
+
+
+def test_a_line_without_end_is_one_message_that_is_refused(home: Path) -> None:
+    model = script(home, ["Hello."])
+    code, out, err = piped(home, "é" * 450_000 + " the rest\nshort\n", "--model", model)
+    assert (code, out) == (1, "Hello.\n")
+    assert err == "The message has 400,050 characters; 200,000 are the most. Attach it as a file.\n"
 
 
 def test_a_message_that_is_too_long_is_refused(home: Path) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 from brain.ask import Ask, Attachment
 from brain.commands import stdin
-from brain.commands.asking import attached, conversation_id, person_sits, question, screen, shown, unseen
+from brain.commands.asking import conversation_id, person_sits, question, screen, shown, unseen
+from brain.commands.files import attached
 from brain.engine import Engine
 from brain.errors import BadRequest
 from brain.events import Error, Event

@@ -1,12 +1,10 @@
 """Roof: what `brain ask` and `brain chat` share: how a question is made of what was typed, and its turn shown."""
 
-import mimetypes
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, aclosing, nullcontext
 from datetime import datetime
-from pathlib import Path
 from typing import TextIO
 from zoneinfo import ZoneInfo
 
@@ -19,7 +17,7 @@ from brain.terminal.logged import told_by
 from brain.terminal.person import Person, Screen, can_be_asked
 from brain.terminal.plain import Plain
 from brain.turns import Run
-from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
+from brain.wire.attaching import ATTACHMENTS_MOST, too_many
 from brain.wire.native.request import ID, MESSAGE_LENGTH
 
 NARROWEST = 24
@@ -59,21 +57,6 @@ def conversation_id(typed: str | None) -> str | None:
     if typed is not None and not ID.fullmatch(typed):
         raise BadRequest("--conversation must be 1 to 64 letters, digits, _ or -.", "conversation")
     return typed
-
-
-def attached(path: Path, said_as: str) -> Attachment:
-    """A file, read.
-
-    Raises:
-        BadRequest: naming it and what is wrong with it.
-    """
-    try:
-        data = path.expanduser().read_bytes()
-    except (OSError, RuntimeError) as error:
-        problem = error.strerror if isinstance(error, OSError) else "There is no such home folder"
-        raise BadRequest(f"{said_as}: {problem}.", "file") from None
-    claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return attachment_of(path.name, claimed, data, said_as)
 
 
 def screen(answer: TextIO, aside: TextIO, *, plain: bool, thinks: bool) -> Screen:

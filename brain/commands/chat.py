@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from brain.commands.asking import attached, conversation_id
+from brain.commands.asking import conversation_id
+from brain.commands.files import attached, dropped
 from brain.commands.kept import chat_history
-from brain.commands.slash import COMMANDS, Leaving, attach, dropped, obey, reopened
+from brain.commands.slash import COMMANDS, Leaving, attach, obey, reopened
 from brain.commands.talk import Talk
 from brain.engine import Engine
 from brain.errors import BadRequest, BrainError, StoreError
@@ -20,9 +21,13 @@ from brain.registry import Registry
 from brain.settings import LOCAL_USER, Settings
 from brain.terminal.keyboard import silent
 from brain.terminal.prompt import Prompt, Words, agrees
+from brain.unicode import well_formed
+from brain.wire.native.request import MESSAGE_LENGTH
 
 PART_LENGTH = 40
 """Characters that a part of the line below the prompt may have."""
+LINE_BYTES = 4 * MESSAGE_LENGTH + 100
+"""More than a message may have, whatever its characters are."""
 
 
 def chat(given: argparse.Namespace, settings: Settings) -> int:
@@ -62,12 +67,20 @@ async def _go_on(talk: Talk, chosen: str | None, *, newest: bool) -> History | N
 
 async def _with_lines(talk: Talk) -> None:
     """One message a line."""
-    while line := await asyncio.to_thread(sys.stdin.readline):
+    while line := await asyncio.to_thread(_line):
         try:
             await _take(talk, line.strip())
         except Leaving:
             return
         talk.draft = ""
+
+
+def _line() -> str:
+    """The next line of standard input; of one that is too long, as much as tells it."""
+    line = part = sys.stdin.buffer.readline(LINE_BYTES)
+    while len(part) == LINE_BYTES and not part.endswith(b"\n"):
+        part = sys.stdin.buffer.readline(LINE_BYTES)
+    return line.decode(errors="replace")
 
 
 async def _with_person(talk: Talk, settings: Settings, opened: History | None) -> None:
@@ -98,7 +111,7 @@ async def _next(talk: Talk, prompt: Prompt) -> None:
     except KeyboardInterrupt:
         talk.replacing = None
         return
-    await _take(talk, line.strip())
+    await _take(talk, well_formed(line.strip()))
 
 
 async def _take(talk: Talk, line: str) -> None:

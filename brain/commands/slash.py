@@ -1,30 +1,22 @@
 """Roof: what can be typed in `brain chat` that begins with a slash."""
 
-import base64
-import os
 import shlex
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
-from brain.commands.asking import attached
+from brain.commands.files import attached
 from brain.commands.kept import PAGE, paged
+from brain.commands.saving import answered, copy, save
 from brain.commands.talk import Talk
 from brain.errors import BadRequest
 from brain.kept import Heading, History
-from brain.messages import Exchange
 from brain.settings import LOCAL_USER
-from brain.terminal.words import OUTCOMES
 from brain.wire.bodies import encoded
 from brain.wire.native import wanted
 
 LISTED = 20
-PATH_MOST = 4096
-COPIED_MOST = 74_994
-"""Bytes that the strictest of the terminals that copy take at once."""
 
 Completes = Literal["path", "specialists", "switch", "models", ""]
 
@@ -61,19 +53,6 @@ async def obey(talk: Talk, line: str) -> None:
     await COMMANDS[name].do(talk, rest.strip())
 
 
-def dropped(line: str) -> Path | None:
-    """The file whose whole path a line is, as a terminal types it when a file is dropped on it."""
-    if len(line) > PATH_MOST or line.startswith("//") or not line.startswith(("/", "~", "'", '"', "file://")):
-        return None
-    text = unquote(urlsplit(line).path) if line.startswith("file://") else line
-    try:
-        words = shlex.split(text) if text == line else [text]
-        path = Path(words[0]).expanduser() if len(words) == 1 else None
-        return path if path is not None and path.is_absolute() and path.is_file() else None
-    except (ValueError, OSError, RuntimeError):
-        return None
-
-
 def attach(talk: Talk, paths: Sequence[Path]) -> None:
     """Has files go with the next message.
 
@@ -83,7 +62,8 @@ def attach(talk: Talk, paths: Sequence[Path]) -> None:
     files = [attached(path, str(path)) for path in paths]
     talk.files += files
     names = ", ".join(f"{file.name} ({len(file.data):,} bytes)" for file in files)
-    talk.tell(f"Attached: {names}. It goes with the next message; /detach takes it off.")
+    goes, them = ("It goes", "it") if len(files) == 1 else ("They go", "them")
+    talk.tell(f"Attached: {names}. {goes} with the next message; /detach takes {them} off.")
 
 
 async def _attach(talk: Talk, rest: str) -> None:
@@ -111,19 +91,25 @@ async def _new(talk: Talk, rest: str) -> None:
 
 
 async def _open(talk: Talk, rest: str) -> None:
-    store = talk.engine.store
     if rest and not rest.isdecimal() and (found := await talk.open(rest)) is not None:
         return reopened(talk, found)
     words = "" if rest.isdecimal() else rest
-    listed = await store.conversations(LOCAL_USER, words=words, limit=LISTED)
-    number = int(rest) if rest.isdecimal() and len(rest) < 4 else 1 if rest and len(listed) == 1 else 0
-    if 1 <= number <= len(listed) and (found := await talk.open(listed[number - 1].id)) is not None:
+    listed = await talk.engine.store.conversations(LOCAL_USER, words=words, limit=LISTED)
+    if (chosen := _chosen(rest, listed)) is not None and (found := await talk.open(chosen.id)) is not None:
         return reopened(talk, found)
-    if number or not listed:
+    if not listed or rest.isdecimal():
         raise BadRequest(f"There is no conversation {rest}; /open lists them." if rest else "There is none yet.")
     for n, one in enumerate(listed, 1):
         talk.tell(_listed(n, one))
-    return talk.tell("/open NUMBER goes on with one." if not rest else "Open one by its id, or say more of it.")
+    return talk.tell("Open one by its id, or say more of it." if rest else "/open NUMBER goes on with one.")
+
+
+def _chosen(rest: str, listed: Sequence[Heading]) -> Heading | None:
+    """The one that a number names, or the only one with these words."""
+    number = 1 if rest and len(listed) == 1 else 0
+    if rest.isdecimal():
+        number = int(rest[:4])
+    return listed[number - 1] if 1 <= number <= len(listed) else None
 
 
 def _listed(n: int, one: Heading) -> str:
@@ -138,13 +124,13 @@ def reopened(talk: Talk, found: History) -> None:
     for exchange in found.exchanges:
         talk.tell("\n".join(f"> {line}" for line in exchange.said.split("\n")))
         talk.space()
-        talk.show(_answered(exchange))
+        talk.show(answered(exchange))
         talk.space()
 
 
 async def _rename(talk: Talk, rest: str) -> None:
     title = wanted.title(encoded({"title": rest}))
-    renamed = await talk.engine.store.rename(LOCAL_USER, _id(talk), title)
+    renamed = await talk.engine.store.rename(LOCAL_USER, talk.begun, title)
     if renamed is None:
         raise BadRequest("This conversation is no longer there.")
     talk.title = renamed.title
@@ -152,7 +138,7 @@ async def _rename(talk: Talk, rest: str) -> None:
 
 
 async def _delete(talk: Talk, rest: str) -> None:
-    conversation_id = _id(talk)
+    conversation_id = talk.begun
     if rest != "yes":
         if talk.agrees is None:
             raise BadRequest("Nobody can be asked here; /delete yes deletes it.")
@@ -175,60 +161,6 @@ async def _edit(talk: Talk, rest: str) -> None:
     exchange = await talk.last()
     talk.replace_last(exchange)
     talk.draft = exchange.said
-
-
-async def _copy(talk: Talk, rest: str) -> None:
-    text = (await talk.last()).visible
-    if not text:
-        raise BadRequest("There is no answer to copy.")
-    data = base64.b64encode(text.encode())
-    if not sys.stdout.isatty() or os.environ.get("TERM") in ("dumb", "linux") or len(data) > COPIED_MOST:
-        raise BadRequest("This terminal cannot copy so much, or at all; /save FILE writes the conversation to a file.")
-    sys.stdout.write(f"\033]52;c;{data.decode()}\a")
-    talk.tell(f"Handed to the terminal: {len(text):,} characters. Where it does not copy (OSC 52), /save FILE does.")
-
-
-async def _save(talk: Talk, rest: str) -> None:
-    try:
-        words = shlex.split(rest)
-    except ValueError:
-        words = []
-    if len(words) != 1:
-        raise BadRequest("Say where to, in quotes where it has spaces: /save FILE")
-    path = Path(words[0])
-    _write(path, await _as_markdown(talk))
-    talk.tell(f"Saved: {path}")
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a file that is not there yet."""
-    try:
-        with path.expanduser().open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise BadRequest(f"{path} is there already; name another file.") from None
-    except RuntimeError:
-        raise BadRequest(f"{path}: There is no such home folder.") from None
-    except OSError as error:
-        raise BadRequest(f"{path}: {error.strerror}.") from None
-
-
-async def _as_markdown(talk: Talk) -> str:
-    """The whole conversation."""
-    parts: list[str] = []
-    before = None
-    while (found := await talk.engine.store.conversation(LOCAL_USER, _id(talk), before=before, limit=PAGE)) is not None:
-        parts[:0] = [f"**You:**\n\n{one.said}\n\n**Brain:**\n\n{_answered(one)}\n" for one in found.exchanges]
-        before = found.earlier
-        if before is None:
-            break
-    return "\n".join([f"# {talk.title}\n", *parts])
-
-
-def _answered(exchange: Exchange) -> str:
-    """An answer, and why it ends where it does."""
-    why = OUTCOMES.get(exchange.outcome, "")
-    return "\n\n".join(part for part in (exchange.visible.strip("\n"), f"*{why}*" if why else "") if part)
 
 
 async def _model(talk: Talk, rest: str) -> None:
@@ -288,12 +220,6 @@ async def _quit(talk: Talk, rest: str) -> None:
     raise Leaving
 
 
-def _id(talk: Talk) -> str:
-    if talk.conversation_id is None:
-        raise BadRequest("Nothing was said yet.")
-    return talk.conversation_id
-
-
 def _names() -> str:
     return ", ".join(f"/{name}" for name in COMMANDS)
 
@@ -308,8 +234,8 @@ COMMANDS = {
     "delete": Command(_delete, "", "delete this one"),
     "retry": Command(_retry, "", "ask the last message again"),
     "edit": Command(_edit, "", "change the last message, and ask again"),
-    "copy": Command(_copy, "", "copy the last answer as Markdown"),
-    "save": Command(_save, "FILE", "write the conversation to a file, as Markdown", "path"),
+    "copy": Command(copy, "", "copy the last answer as Markdown"),
+    "save": Command(save, "FILE", "write the conversation to a file, as Markdown", "path"),
     "model": Command(_model, "[NAME]", "see or choose who answers", "models"),
     "specialists": Command(_specialists, "[on|off NAME …]", "see them, or say which may be called", "specialists"),
     "memory": Command(_memory, "[on|off]", "whether facts and memories are recalled", "switch"),

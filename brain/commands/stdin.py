@@ -9,7 +9,6 @@ import stat
 import sys
 
 from brain.ask import Attachment
-from brain.errors import BadRequest
 from brain.wire.attaching import ATTACHMENT_BYTES, attachment_of
 
 SILENT_SECONDS = 1.0
@@ -18,11 +17,7 @@ _NAME = "standard-input"
 
 
 def message() -> str:
-    """The message that standard input holds, to its end.
-
-    Raises:
-        BadRequest: when it is too large.
-    """
+    """The message that standard input holds, to its end."""
     return _read().decode(errors="replace").strip("\n")
 
 
@@ -63,10 +58,8 @@ def _could_bring() -> bool:
 
 
 def _read() -> bytes:
-    data = sys.stdin.buffer.read(ATTACHMENT_BYTES + 1)
-    if len(data) > ATTACHMENT_BYTES:
-        raise BadRequest("Standard input is larger than 16 MiB.", "file", code="too_large", status=413)
-    return data
+    """As much of it as tells whether it is too large."""
+    return sys.stdin.buffer.read(ATTACHMENT_BYTES + 1)
 
 
 def _is_text(data: bytes) -> bool:

@@ -125,15 +125,24 @@ class Talk:
             self.conversation_id, self.title = conversation_id, found.heading.title
         return found
 
+    @property
+    def begun(self) -> str:
+        """The conversation's id.
+
+        Raises:
+            BadRequest: when nothing was said in it yet.
+        """
+        if self.conversation_id is None:
+            raise BadRequest("Nothing was said yet.")
+        return self.conversation_id
+
     async def last(self) -> Exchange:
         """The newest exchange.
 
         Raises:
             BadRequest: when nothing was said.
         """
-        found = None
-        if self.conversation_id is not None:
-            found = await self.engine.store.conversation(LOCAL_USER, self.conversation_id, limit=1)
+        found = await self.engine.store.conversation(LOCAL_USER, self.begun, limit=1)
         if found is None or not found.exchanges:
             raise BadRequest("Nothing was said yet.")
         return found.exchanges[-1]
