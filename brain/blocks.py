@@ -6,6 +6,7 @@ from collections.abc import Callable
 import regex
 
 from brain.unicode import seen, well_formed
+from brain.usage import BYTES_A_TOKEN
 
 BLOCK_BYTES = 8192
 REASON_LENGTH = 400
@@ -36,6 +37,11 @@ _BREAKS = ((_WHOLE, 0.75), (re.compile(r"\n"), 0.5), (re.compile(r"\s"), 0.5))
 """Where a text may end, best first, and from which part of it on."""
 _LONELY = re.compile(r"(?:\n+#{1,6} [^\n]*|\n+\|[^\n]*\n\|[ :|-]+)+\Z")
 _GRAPHEME = regex.compile(r"\X")
+
+
+def bytes_most(context_tokens: int | None) -> int:
+    """How large a block may be: a fifth of the model's context, if that is less than the usual."""
+    return BLOCK_BYTES if context_tokens is None else min(BLOCK_BYTES, max(512, context_tokens * BYTES_A_TOKEN // 5))
 
 
 def harmless(text: str) -> str:

@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -16,8 +16,9 @@ from brain.asides import Asides
 from brain.ask import Ask, Attachment, Tool
 from brain.context import Context, MemoryView, ModelView, Result
 from brain.events import CallCode
+from brain.kept import Conversation
 from brain.limits import Budget
-from brain.messages import Called, Exchange
+from brain.messages import Called
 from brain.preview import SECONDS, preview
 from brain.registry import AnswerKey, Entry, Registry
 from brain.report import CallReport
@@ -62,9 +63,10 @@ class Work:
 
 @dataclass(slots=True)
 class Desk:
-    """The desk of one turn; `attachments` are all of its conversation's.
+    """The desk of one turn.
 
     Attributes:
+        attachments: all of its conversation's.
         tools: the client's own, by the names that the model was told.
         inbox: what the user wants to be put in.
         outside: whether the model has read anything that strangers wrote.
@@ -76,13 +78,13 @@ class Desk:
     ask: Ask
     registry: Registry
     model: Asked
-    conversation_id: str
-    attachments: Sequence[Attachment]
+    conversation: Conversation
     block_bytes: int
     approvals: Approvals = field(default_factory=lambda: Approvals(0.0))
     turn_id: str = ""
     tools: Mapping[str, Tool] = field(default_factory=dict)
-    outside: bool = False
+    attachments: Sequence[Attachment] = field(init=False)
+    outside: bool = field(init=False)
     room: int = sys.maxsize
     memory: MemoryView | None = None
     inbox: list[str] = field(default_factory=list)
@@ -95,7 +97,8 @@ class Desk:
     def __post_init__(self) -> None:
         self.budget = Budget(self.ask.limits)
         self._until = time.monotonic() + self.ask.limits.turn_seconds
-        self.outside = self.outside or bool(self.attachments)
+        self.attachments = (*self.conversation.attachments, *self.ask.attachments)
+        self.outside = bool(self.attachments) or _from_strangers(self.conversation)
 
     @property
     def deadline(self) -> float:
@@ -109,12 +112,6 @@ class Desk:
     def names(self) -> list[str]:
         """Whom the model can call in this turn."""
         return [*(specialist.name for specialist in self.registry.usable(self.ask.specialists)), *self.tools]
-
-    def look_back(self, exchanges: Iterable[Exchange]) -> None:
-        """Looks whether any of what was said before came from strangers."""
-        for exchange in exchanges:
-            called = (part.outside for part in exchange.parts if isinstance(part, Called))
-            self.outside = self.outside or exchange.outside or any(called)
 
     def from_outside(self, name: str, outcome: Outcome) -> bool:
         """Whether the block of a call may hold strangers' words. Of failures, only a refusal is in a specialist's."""
@@ -201,7 +198,7 @@ class Desk:
         """What surrounds one call."""
         return Context(
             user=self.ask.user,
-            conversation_id=self.conversation_id,
+            conversation_id=self.conversation.id,
             message=self.ask.message,
             attachments=work.attachments,
             time_zone=self.ask.time_zone,
@@ -212,6 +209,15 @@ class Desk:
             memory=self.memory,
             approved=approved,
         )
+
+
+def _from_strangers(conversation: Conversation) -> bool:
+    """Whether any of what was said before, or is recalled, came from strangers."""
+    if conversation.outside or conversation.recalled.outside:
+        return True
+    exchanges = (*conversation.exchanges, *([conversation.begun] if conversation.begun else []))
+    parts = (part for exchange in exchanges for part in exchange.parts)
+    return any(one.outside for one in exchanges) or any(part.outside for part in parts if isinstance(part, Called))
 
 
 def identity(name: str, params: Mapping[str, Any] | None) -> Hashable:

@@ -106,7 +106,7 @@ async def _in_place(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Each result stands where its marker stood; the same stream goes on behind it."""
     model = _Streams(stream, None)
-    desk = Desk(ask, registry, model, conversation_id, ask.attachments, BLOCK_BYTES)
+    desk = Desk(ask, registry, model, Conversation(conversation_id), BLOCK_BYTES)
     alarm = Alarm(ask.limits.turn_seconds, ask.limits.turn_seconds)
     try:
         async with aclosing(_pieces(stream)) as pieces:
@@ -152,7 +152,7 @@ async def _resumed(
     model: "_Streams", registry: Registry, ask: Ask, conversation_id: str
 ) -> AsyncGenerator[dict[str, Any], None]:
     """A whole turn: the stream is closed at a call, and gone on with by another."""
-    turn = Turn(ask, Conversation(conversation_id), model, registry, silence=ask.limits.turn_seconds, one_way=False)
+    turn = Turn(ask, Conversation(conversation_id), model, registry, silence=ask.limits.turn_seconds, automatic=False)
     async with aclosing(turn.events()) as events:
         async for event in events:
             while model.others:

@@ -10,6 +10,29 @@ from brain.messages import Called, Exchange, Message, Part, Resume, Steered
 from brain.prompts import CONTINUE
 
 
+class Transcript:
+    """What the model of one turn reads: its instructions, what was said before, question and answer so far."""
+
+    __slots__ = ("_earlier", "_exchange", "_is_whole", "_system")
+
+    def __init__(self, system: str, earlier: Sequence[Exchange], exchange: Exchange) -> None:
+        self._system = system
+        self._earlier = earlier
+        self._exchange = exchange
+        self._is_whole = True
+
+    def messages(self, resume: Resume) -> list[Message]:
+        """The request for the next pass."""
+        return messages(self._system, [*self._earlier, self._exchange], resume)
+
+    def shorten(self) -> int:
+        """Leaves out the older half of what was said before, once; how many exchanges these are."""
+        left_out = (len(self._earlier) + 1) // 2 if self._is_whole else 0
+        self._earlier = self._earlier[left_out:]
+        self._is_whole = False
+        return left_out
+
+
 def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:
     """The request for the next pass: all that was said, ready to be answered or gone on with.
 

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from brain import blocks, question, transcript
+from brain import blocks, question
 from brain.account import Account
 from brain.alarm import Alarm
 from brain.approvals import Approvals
@@ -27,8 +27,8 @@ from brain.passes import Model, Pass
 from brain.registry import Registry
 from brain.report import State, TurnReport
 from brain.tools import named
-from brain.transcript import written
-from brain.usage import BYTES_A_TOKEN, size
+from brain.transcript import Transcript, written
+from brain.usage import size
 
 log = logging.getLogger("brain")
 
@@ -49,7 +49,7 @@ class Turn:
     Args:
         system: the operator's instructions.
         silence: seconds without anything from the model, after which it has failed.
-        one_way: whether attachments may call specialists before the model does.
+        automatic: whether attachments may call specialists before the model does.
         approval_seconds: how long a person may take to approve a call.
         keep: is waited for before the end is told; None for a turn that nobody keeps.
         memory: what specialists may know of the user.
@@ -60,9 +60,9 @@ class Turn:
     """
 
     __slots__ = (
-        "_account", "_alarm", "_ask", "_before", "_conversation", "_desk", "_earlier", "_ending", "_finish",
-        "_keep", "_left_out", "_model", "_pass", "_registry", "_silence", "_steered", "_stopped", "_system",
-        "_with_one_way", "approval_seconds", "exchange", "id", "last", "message_id",
+        "_account", "_alarm", "_ask", "_automatic", "_before", "_conversation", "_desk", "_ending", "_finish",
+        "_keep", "_model", "_pass", "_registry", "_silence", "_steered", "_stopped", "_transcript", "_untold",
+        "approval_seconds", "exchange", "id", "last", "message_id",
     )  # fmt: skip
 
     def __init__(
@@ -74,7 +74,7 @@ class Turn:
         *,
         system: str = "",
         silence: float = 60.0,
-        one_way: bool = True,
+        automatic: bool = True,
         approval_seconds: float = 600.0,
         keep: Keep | None = None,
         memory: MemoryView | None = None,
@@ -88,33 +88,34 @@ class Turn:
         self._before = len(self.exchange.parts)
         self._ask = ask
         self._conversation = conversation
-        self._earlier = list(conversation.exchanges)
         self._model = model
         self._registry = registry
         self._silence = silence
-        self._with_one_way = one_way
+        self._automatic = automatic
         self._account = Account()
         usable = registry.usable(ask.specialists)
         tools = named(ask.tools, {specialist.name for specialist in usable})
-        self._system = question.front(ask, usable, tools, system)
-        attachments = (*conversation.attachments, *ask.attachments)
-        approvals = Approvals(approval_seconds)
-        block_bytes = _block_bytes(model.context_tokens)
+        front = question.front(ask, usable, tools, system)
+        self._transcript = Transcript(front, conversation.exchanges, self.exchange)
         self.approval_seconds = approval_seconds
         self._desk = Desk(
-            ask, registry, model, conversation.id, attachments, block_bytes, approvals, turn_id=self.id, tools=tools
+            ask,
+            registry,
+            model,
+            conversation,
+            blocks.bytes_most(model.context_tokens),
+            Approvals(approval_seconds),
+            turn_id=self.id,
+            tools=tools,
+            room=ANSWER_LENGTH,
+            memory=memory,
         )
-        self._desk.room = ANSWER_LENGTH
-        self._desk.outside = self._desk.outside or conversation.outside
-        self._desk.look_back([*conversation.exchanges, self.exchange])
-        self._desk.outside = self._desk.outside or conversation.recalled.outside
-        self._desk.memory = memory
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
         self._pass: Pass | None = None  # that is being read
         self._finish: StopReason = "complete"
         self._steered = 0
-        self._left_out = 0  # exchanges, of which is still to be told
+        self._untold: Notice | None = None
         self._ending: Sequence[Event] = ()
         self.last: Done | Error | None = None
 
@@ -192,7 +193,7 @@ class Turn:
                 try:
                     async with one:
                         while events := await one.read():
-                            yield events if not self._left_out else [self._trimmed(), *events]
+                            yield events if self._untold is None else [*self._trimmed(), *events]
                             events = ()  # not kept while the next are waited for
                         async with aclosing(one.told()) as told:
                             async for event in told:
@@ -302,7 +303,7 @@ class Turn:
     async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
         """What attachments ask for by themselves; its blocks stand before the user's text."""
         calls = Calls(self._desk, 0)
-        for attachment in self._ask.attachments if self._with_one_way else ():
+        for attachment in self._ask.attachments if self._automatic else ():
             for specialist in self._registry.usable(self._ask.specialists):
                 if attachment.kind in specialist.activates_on:
                     calls.take_one_way(specialist.name, attachment)
@@ -329,20 +330,20 @@ class Turn:
         return None if most is None else max(0, most - self._account.usage.completion_tokens)
 
     def _messages(self) -> list[Message]:
-        return transcript.messages(self._system, [*self._earlier, self.exchange], self._model.resume)
+        return self._transcript.messages(self._model.resume)
 
     def _trim(self) -> bool:
         """Leaves out the older half of the history when it was the first to be asked with, once; whether it did."""
-        if self._account.passes or len(self._earlier) < max(1, len(self._conversation.exchanges)):
-            return False
-        self._earlier = self._earlier[(len(self._earlier) + 1) // 2 :]
-        self._left_out = len(self._conversation.exchanges) - len(self._earlier)
-        self._desk.asides.tell(_left_out(self._left_out))
-        return True
+        left_out = 0 if self._account.passes else self._transcript.shorten()
+        if left_out:
+            self._untold = _left_out(left_out)
+            self._desk.asides.tell(self._untold)
+        return left_out > 0
 
-    def _trimmed(self) -> Event:
-        left_out, self._left_out = self._left_out, 0
-        return _left_out(left_out)
+    def _trimmed(self) -> Sequence[Event]:
+        """What is still to be told of it."""
+        untold, self._untold = self._untold, None
+        return () if untold is None else (untold,)
 
     def _record(self, one: Pass) -> None:
         """Keeps what a pass said, however it ended."""
@@ -410,13 +411,6 @@ def _left_out(trimmed: int) -> Notice:
 
 def _rested() -> Notice:
     return Notice("trimmed", "The conversation rested for long: the model begins anew. What was said is kept.")
-
-
-def _block_bytes(context_tokens: int | None) -> int:
-    """How large a block may be: a fifth of the model's context, if that is less than the usual."""
-    if context_tokens is None:
-        return blocks.BLOCK_BYTES
-    return min(blocks.BLOCK_BYTES, max(512, context_tokens * BYTES_A_TOKEN // 5))
 
 
 def _interruption_error(interruption: Interrupted) -> Error:

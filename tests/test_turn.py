@@ -1009,7 +1009,7 @@ def test_one_way_calls_obey_the_requests_list_and_the_switch() -> None:
     events, _, _ = played("Hi", registry=registry_of(looks_at("image")), ask=asked)
     assert events[0] == "Hi"
     events, _, _ = played(
-        "Hi", registry=registry_of(looks_at("image")), ask=ask_for(attachments=(IMAGE,)), one_way=False
+        "Hi", registry=registry_of(looks_at("image")), ask=ask_for(attachments=(IMAGE,)), automatic=False
     )
     assert events[0] == "Hi"
 
