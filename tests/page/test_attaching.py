@@ -156,7 +156,6 @@ def drag(chat: Chat, x: float, y: float, data: object) -> None:
     devtools = chat.page.context.new_cdp_session(chat.page)
     for kind in ("dragEnter", "dragOver", "drop"):
         devtools.send("Input.dispatchDragEvent", {"type": kind, "x": x, "y": y, "data": data})
-    devtools.detach()
 
 
 def test_many_that_are_left_out_are_said_in_short(chat: Chat) -> None:

@@ -1,13 +1,19 @@
 """The list of conversations: found, opened, renamed, deleted."""
 
+import re
+
+import httpx
 import pytest
 from playwright.sync_api import expect
 
 from page.chat import Chat
+from page.keyboard import Keyboard
 from page.stage import HOSTILE, Stage
 from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
+
+MARKED = "[...CSS.highlights.get('found') ?? []].map((range) => range.toString().toLowerCase())"
 
 
 def talk(chat: Chat, stage: Stage, question: str, answer: str) -> None:
@@ -118,3 +124,75 @@ def test_what_does_not_exist_says_so(chat: Chat, stage: Stage, visitor: Visitor)
     visitor.expects("404")
     chat.page.goto(f"{stage.url}/#/c/nothing")
     expect(chat.log).to_contain_text("This conversation does not exist, or is somebody else's.")
+
+
+def test_what_was_found_is_opened_at_its_words_and_marked(chat: Chat, stage: Stage) -> None:
+    long = "\n\n".join(f"Step {n}: wait." for n in range(60))
+    conversation = ask_elsewhere(stage, "How do I make tea?", f"Boil **fresh** `water`.\n\n{long}")
+    ask_elsewhere(stage, "And then?", long, conversation)
+    ask_elsewhere(stage, "And coffee?")
+    chat.search("fresh wat")
+    expect(chat.history).to_contain_text("How do I make tea? Boil fresh water. Step 0: wait.")
+    chat.conversation("How do I make tea?").click()
+    found = chat.answers.first.get_by_text("fresh", exact=True)
+    expect(found).to_have_js_property("tagName", "STRONG")  # the Markdown is there
+    expect(found).to_be_in_viewport()
+    assert chat.page.evaluate(MARKED) == ["fresh", "wat"]
+    chat.search("")
+    expect(chat.conversation("And coffee?")).to_be_visible()
+    assert chat.page.evaluate(MARKED) == []
+
+
+def test_the_list_notices_what_was_begun_elsewhere(chat: Chat, stage: Stage) -> None:
+    chat.page.clock.install()
+    chat.reload()
+    expect(chat.history).to_contain_text("No conversations yet.")
+    conversation = ask_elsewhere(stage, "From a terminal")
+    chat.page.clock.fast_forward(8000)
+    chat.conversation("From a terminal").click()
+    expect(chat.answer).to_contain_text("Good day.")
+    ask_elsewhere(stage, "Once more", "Good evening.", conversation)
+    chat.page.clock.fast_forward(8000)
+    expect(chat.answer).to_contain_text("Good evening.")
+    expect(chat.question).to_contain_text("Once more")
+
+
+def ask_elsewhere(stage: Stage, question: str, answer: str = "Good day.", conversation: str | None = None) -> str:
+    """A question that the same user asks in no tab, answered; the id of its conversation."""
+    stage.model.says(answer)
+    stage.model.ends()
+    body = {"message": question, **({"conversation_id": conversation} if conversation else {})}
+    events = httpx.post(f"{stage.brain.url}/v1/chat/stream", json=body).text
+    found: str = re.findall(r'"conversation_id":"([^"]+)"', events)[0]
+    return found
+
+
+def test_a_hundred_conversations_are_one_stop(chat: Chat, stage: Stage) -> None:
+    for n in range(100):
+        ask_elsewhere(stage, f"Question {n}")
+    chat.reload()
+    keys = Keyboard(chat.page)
+    expect(chat.conversation("Question 99")).to_be_visible()
+    chat.history.get_by_role("searchbox").focus()
+    assert next(keys.stops()) == "Question 99"
+    keys.press("ArrowDown", "ArrowDown")
+    assert keys.focus == "Question 97"
+    keys.press("Tab")
+    assert keys.focus == "Options for Question 97"
+    keys.press("ArrowUp")
+    assert keys.focus == "Question 98"
+    keys.press("Enter")
+    expect(chat.question).to_contain_text("Question 98")
+    keys.goes_to("Search conversations", "Shift+Tab")
+    keys.press("Tab")
+    assert keys.focus == "Question 98"  # the open one
+    keys.press("End")
+    assert keys.focus == "Question 50"
+    keys.press("Tab", "Tab")
+    assert keys.focus == "More"
+    keys.press("Enter")
+    expect(chat.conversation("Question 49")).to_be_focused()
+    keys.press("Home")
+    assert keys.focus == "Question 99"
+    keys.press("ArrowUp")
+    assert keys.focus == "Question 99"

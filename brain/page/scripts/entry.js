@@ -3,20 +3,24 @@
 import { addressOf } from "./address.js";
 import { confirmed } from "./dialogs.js";
 import { make } from "./dom.js";
+import { anyOf } from "./found.js";
 import { menuButton } from "./menu.js";
 import { request, told } from "./server.js";
 import { t } from "./texts.js";
 
 /**
- * @typedef {import("./types.js").Heading} Heading
- * @typedef {{ renamed: (heading: Heading) => void, deleted: (id: string) => void }} Then what the list does then
+ * @typedef {import("./types.js").Listed} Listed
+ * @typedef {{ renamed: (heading: Listed) => void, deleted: (id: string) => void }} Then what the list does then
  */
 
 /** How something was said, where it was not typed here. @type {Record<string, string>} */
 const WAYS = { voice: t("voice"), api: t("api") };
 
+/** Of Markdown, in a line of it that is seen at a glance: all that is no word. */
+const SIGNS = /\*\*|__|~~|`+|(?<=^|\s)#+(?=\s)|!?\[(?=[^\]]*\]\()|\]\([^)\s]*\)?|\|(?:\s*:?-{3,}:?\s*\|)*/g;
+
 export class Entry {
-  /** @param {Heading} heading @param {Then} then */
+  /** @param {Listed} heading @param {Then} then */
   constructor(heading, then) {
     this.heading = heading;
     this.then = then;
@@ -41,7 +45,7 @@ export class Entry {
   }
 
   /**
-   * @param {Heading} heading as it is now
+   * @param {Listed} heading as it is now
    * @param {{ current: boolean, words: string }} look `words`: what was searched for
    */
   show(heading, { current, words }) {
@@ -54,7 +58,7 @@ export class Entry {
     this.options.title = t("options", { title });
     this.options.setAttribute("aria-label", this.options.title);
     this.writing.hidden = !running;
-    this.about.replaceChildren(ways && `${ways} `, ...marked(found, words));
+    this.about.replaceChildren(ways && `${ways} `, ...marked(found.replace(SIGNS, (sign) => sign[0] === "|" ? " " : ""), words));
     this.about.hidden = !ways && !found;
   }
 
@@ -78,7 +82,7 @@ export class Entry {
       if (!wanted || wanted === title) return leave();
       problem.textContent = await request("PATCH", this.path, { title: wanted }).then(saved, told);
     };
-    const saved = (/** @type {Heading} */ heading) => {
+    const saved = (/** @type {Listed} */ heading) => {
       if (input.isConnected) leave();
       this.then.renamed(heading);
       return "";
@@ -114,9 +118,9 @@ function unlessGone(error) {
  * @param {string} text
  * @param {string} words
  */
-export function marked(text, words) {
-  const parts = words.split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-  if (!text || !parts.length) return text ? [text] : [];
-  const pieces = text.split(new RegExp(`(${parts.join("|")})`, "giu"));
+function marked(text, words) {
+  const pattern = anyOf(words);
+  if (!text || !pattern) return text ? [text] : [];
+  const pieces = text.split(new RegExp(`(${pattern.source})`, "giu"));
   return pieces.map((piece, n) => n % 2 ? make("mark", "", piece) : piece);
 }

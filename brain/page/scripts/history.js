@@ -1,74 +1,70 @@
 // Room: the list of conversations: loaded in parts, searched, kept up to date with what this tab and others do.
 
 import { conversation } from "./conversation.js";
-import { arrange, button, find, make, touched } from "./dom.js";
+import { arrange, button, find, make } from "./dom.js";
 import { Entry } from "./entry.js";
-import { kept } from "./keeping.js";
-import { request, told } from "./server.js";
+import { leave, seek } from "./found.js";
+import { roving } from "./roving.js";
+import { Refused, request, told } from "./server.js";
 import { shortcut } from "./shortcuts.js";
+import { leaveSide, showSide, startSide, toggleSide } from "./side.js";
 import { hearTabs, tellTabs } from "./tabs.js";
 import { period, t } from "./texts.js";
 
-/** @typedef {import("./types.js").Heading} Heading */
+/** @typedef {import("./types.js").Listed} Listed */
 
 const PART = 50; // conversations at once
 const PAUSE = 200; // ms without a key before a search
-const SOON = 5000; // ms until it is asked whether an answer is still being written
+const SOON = 5000, LATER = 8000; // ms until the next look, while an answer is being written and else
 
-const root = document.documentElement;
-const narrow = matchMedia("(max-width: 48rem)");
 const list = find("conversations", HTMLUListElement), note = find("history-note", HTMLParagraphElement);
-const search = find("search", HTMLInputElement), toggle = find("history-toggle", HTMLButtonElement);
+const search = find("search", HTMLInputElement), settle = roving(list, ".entry");
 const more = button(t("more"), loadMore, { className: "quiet wide" });
 
 /** @type {Map<string, Entry>} */
 const entries = new Map();
 /** @type {Map<string, HTMLLIElement>} */
 const groups = new Map();
-/** @type {Heading[]} */
+/** @type {Listed[]} */
 let headings = [];
 /** @type {string | null} */
 let next = null;
-let words = "", problem = "", loaded = false, waiting = 0, again = 0;
+let words = "", problem = "", loaded = false, signedOut = false, waiting = 0, again = 0;
 let loading = new AbortController();
 
 export function startHistory() {
   const fresh = find("fresh", HTMLButtonElement);
   list.after(more);
   fresh.onclick = begin;
-  toggle.onclick = () => unfold(!root.classList.contains("with-history"));
   search.oninput = () => {
     clearTimeout(waiting);
     waiting = window.setTimeout(load, PAUSE);
   };
-  list.addEventListener("click", (event) => {
-    if (narrow.matches && event.target instanceof HTMLAnchorElement) unfold(false);
-  });
-  find("history", HTMLElement).addEventListener("keydown", leave);
-  for (const id of ["scrim", "history-close"]) find(id, HTMLElement).onclick = fold;
-  narrow.onchange = () => unfold(!narrow.matches && kept.get("history") !== "hidden");
-  conversation.addEventListener("opened", show);
+  search.onkeydown = searched;
+  list.addEventListener("click", chosen);
+  conversation.addEventListener("opened", opened);
   conversation.addEventListener("changed", changed);
   hearTabs(heard);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
   shortcut("o", true, t("fresh"), begin);
   shortcut("k", false, t("search"), () => {
-    unfold(true);
+    showSide();
     search.select();
   });
-  shortcut("s", true, t("toggleHistory"), () => toggle.click());
-  unfold(root.classList.contains("with-history"));
+  shortcut("s", true, t("toggleHistory"), toggleSide);
+  startSide();
   load();
 }
 
 function begin() {
-  if (narrow.matches) unfold(false);
+  leaveSide();
   conversation.fresh();
 }
 
 /** Loads the first part anew. */
 async function load() {
   words = search.value.trim();
+  if (!words) leave();
   const page = await part(null, PART);
   if (!page) return;
   headings = page.conversations;
@@ -99,7 +95,7 @@ async function refresh() {
 }
 
 /**
- * @typedef {{ conversations: Heading[], next: string | null }} Part
+ * @typedef {{ conversations: Listed[], next: string | null }} Part
  *
  * @param {string | null} before
  * @param {number} limit
@@ -116,10 +112,12 @@ async function part(before, limit) {
     const page = await request("GET", `v1/conversations?${query}`, undefined, signal);
     problem = "";
     loaded = true;
+    signedOut = false;
     return page;
   } catch (error) {
     if (signal.aborted) return null;
     problem = told(error);
+    signedOut = error instanceof Refused && error.status === 401;
     show();
     return null;
   } finally {
@@ -137,13 +135,36 @@ function show() {
     parts.set(name, [...parts.get(name) ?? [], shown(heading)]);
   }
   arrange(list, [...parts].map(([name, nodes]) => group(name, nodes)));
+  settle();
   more.hidden = !next;
   clearTimeout(again);
-  if (headings.some(({ running }) => running)) again = window.setTimeout(refresh, SOON);
+  if (!signedOut) again = window.setTimeout(look, running() ? SOON : LATER);
   note.replaceChildren(...noted());
 }
 
-/** @param {Heading} heading */
+const running = () => headings.some(({ running }) => running);
+
+/** Looks for what was begun or went on elsewhere: in a terminal, on another machine. */
+async function look() {
+  if (document.hidden || words) return;
+  if (!problem && !running() && await isNewest(headings[0])) return void (again = window.setTimeout(look, LATER));
+  refresh();
+  conversation.catchUp();
+}
+
+/** @param {Listed | undefined} known */
+async function isNewest(known) {
+  const found = await request("GET", "v1/conversations?limit=1").catch(told), [newest] = found.conversations ?? [];
+  return found.conversations && newest?.id === known?.id && newest?.updated === known?.updated;
+}
+
+/** The open conversation is another one, or called otherwise; it was found by words, or not. */
+function opened() {
+  show();
+  if (words) seek(words);
+}
+
+/** @param {Listed} heading */
 function shown(heading) {
   const entry = entries.get(heading.id) ?? new Entry(heading, { renamed, deleted });
   entries.set(heading.id, entry);
@@ -165,7 +186,7 @@ function noted() {
   return [t(words ? "nothingFound" : "noConversations")];
 }
 
-/** @param {Heading} heading */
+/** @param {Listed} heading */
 function renamed(heading) {
   headings = headings.map((one) => one.id === heading.id ? { ...one, title: heading.title } : one);
   show();
@@ -196,30 +217,19 @@ function heard({ deleted, renamed, title = "" }) {
   if (!document.hidden) refresh();
 }
 
-/** @param {boolean} visible */
-function unfold(visible) {
-  root.classList.toggle("with-history", visible);
-  toggle.setAttribute("aria-expanded", String(visible));
-  find("stage", HTMLElement).inert = visible && narrow.matches; // it lies behind the list
-  if (!narrow.matches) kept.put("history", visible ? null : "hidden");
-  else if (visible) (touched ? find("history-close", HTMLButtonElement) : search).focus();
+/** @param {MouseEvent} event */
+function chosen({ target }) {
+  if (!(target instanceof HTMLAnchorElement)) return;
+  leaveSide();
+  if (target.ariaCurrent && words) seek(words); // it is open already
 }
 
-/** Folds the list away where it lies over the page. */
-function fold() {
-  unfold(false);
-  toggle.focus();
-}
-
-/** @param {KeyboardEvent} event */
-function leave(event) {
-  if (event.key !== "Escape" || event.defaultPrevented) return;
-  if (event.target === search && search.value) {
-    event.preventDefault();
+/** @param {KeyboardEvent} event in the box of the search */
+function searched(event) {
+  if (event.key === "ArrowDown") list.querySelector("a")?.focus();
+  else if (event.key === "Escape" && search.value) {
     search.value = "";
     load();
-  } else if (narrow.matches) {
-    event.preventDefault();
-    fold();
-  }
+  } else return;
+  event.preventDefault();
 }

@@ -2,18 +2,18 @@
 
 import { button, icon, make } from "./dom.js";
 
-/** @typedef {{ label: string, icon: string, act: () => void, danger?: boolean }} Entry */
+/** @typedef {{ label: string, icon: string, act: () => void, danger?: boolean }} Choice */
 
 /**
  * @param {string} label
- * @param {Entry[]} entries
+ * @param {Choice[]} choices
  */
-export function menuButton(label, entries) {
+export function menuButton(label, choices) {
   /** @type {HTMLElement | null} */
   let menu = null;
   const opener = button(label, (event) => {
     event.preventDefault(); // the browser would open it as well, and at no place of ours
-    if (!menu?.isConnected) menu = made(opener, entries);
+    if (!menu?.isConnected) menu = made(opener, choices);
     menu.togglePopover();
     if (menu.matches(":popover-open")) show(menu, opener);
   }, { icon: "more", className: "quiet square" });
@@ -24,40 +24,43 @@ export function menuButton(label, entries) {
 
 /**
  * @param {HTMLButtonElement} opener
- * @param {Entry[]} entries
+ * @param {Choice[]} choices
  */
-function made(opener, entries) {
+function made(opener, choices) {
+  const closed = new AbortController();
   const close = () => {
     menu.hidePopover();
     menu.remove();
   };
-  const menu = make("div", "menu", ...entries.map((entry) => item(entry, close)));
+  const menu = make("div", "menu", ...choices.map((choice) => item(choice, close)));
   menu.popover = "auto";
   menu.setAttribute("role", "menu");
   menu.setAttribute("aria-label", opener.getAttribute("aria-label") ?? "");
   menu.onkeydown = (event) => move(event, menu);
   menu.addEventListener("toggle", (event) => {
     if (event.newState === "open") return;
+    closed.abort();
     if (opener.popoverTargetElement === menu) opener.setAttribute("aria-expanded", "false"); // it tells so late
     menu.remove();
   });
   opener.popoverTargetElement = menu; // so that a click on the button counts as one inside
+  addEventListener("scroll", close, { capture: true, signal: closed.signal });
   opener.after(menu);
   return menu;
 }
 
 /**
- * @param {Entry} entry
+ * @param {Choice} choice
  * @param {() => void} close
  */
-function item(entry, close) {
-  const node = make("button", entry.danger ? "danger" : "", icon(entry.icon), entry.label);
+function item(choice, close) {
+  const node = make("button", choice.danger ? "danger" : "", icon(choice.icon), choice.label);
   node.type = "button";
   node.setAttribute("role", "menuitem");
   node.tabIndex = -1;
   node.onclick = () => {
     close();
-    entry.act();
+    choice.act();
   };
   return node;
 }
@@ -73,7 +76,6 @@ function show(menu, opener) {
   menu.style.top = `${below ? place.bottom + 4 : place.top - height - 4}px`;
   menu.style.left = `${Math.max(8, Math.min(place.right - width, innerWidth - width - 8))}px`;
   opener.setAttribute("aria-expanded", "true");
-  addEventListener("scroll", () => menu.isConnected && menu.hidePopover(), { capture: true, once: true });
   focusOn(menu, 0);
 }
 

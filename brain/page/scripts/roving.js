@@ -1,0 +1,30 @@
+// Ground: a long list takes one stop of the Tab key; the arrows, Home and End go from one of its rows to another.
+
+/**
+ * @param {HTMLElement} list
+ * @param {string} row selects its rows: the arrows go to the link in each, the buttons beside it follow by Tab
+ * @returns {() => void} to be called when there are other rows
+ */
+export function roving(list, row) {
+  const rows = () => /** @type {HTMLElement[]} */ ([...list.querySelectorAll(row)]);
+  const settle = () => {
+    const all = rows(), current = all.find((one) => one.querySelector("[aria-current]"));
+    const stop = all.find((one) => one.contains(document.activeElement)) ?? current ?? all[0];
+    for (const one of all) for (const part of partsOf(one)) part.tabIndex = one === stop ? 0 : -1;
+  };
+  list.addEventListener("focusin", settle);
+  list.addEventListener("focusout", settle);
+  list.addEventListener("keydown", (event) => {
+    const all = rows(), at = all.findIndex((one) => partsOf(one).some((part) => part === event.target));
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: all.length - 1 }[event.key];
+    if (at < 0 || to === undefined || event.defaultPrevented) return;
+    event.preventDefault();
+    if (all[to]) partsOf(all[to])[0].focus();
+  });
+  return settle;
+}
+
+/** @param {HTMLElement} row */
+function partsOf(row) {
+  return /** @type {HTMLElement[]} */ ([...row.querySelectorAll(":scope > a, :scope > button")]);
+}
