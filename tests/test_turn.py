@@ -687,9 +687,9 @@ def test_a_model_that_pauses_behind_an_open_call_is_read_for_as_long_as_it_may_b
 
 
 def test_a_model_that_sends_white_space_behind_a_call_is_not_silent() -> None:
-    slow = 'SPECIALIST_REQUEST[waits:{"seconds":0.3}]'
-    chunks: list[Item] = [slow, 0.08, " ", 0.08, "\n", 0.08, 'SPECIALIST_REQUEST[add:{"a":1,"b":2}]']
-    events, _, _ = played(chunks, "Done.", silence=0.15)
+    slow = 'SPECIALIST_REQUEST[waits:{"seconds":1}]'
+    chunks: list[Item] = [slow, 0.15, " ", 0.15, "\n", 0.15, 'SPECIALIST_REQUEST[add:{"a":1,"b":2}]']
+    events, _, _ = played(chunks, "Done.", silence=0.4)
     assert events[1:3] == [
         {"start": "c2", "name": "add", "params": {"a": 1, "b": 2}},
         {"result": "c2", "text": "3"},
