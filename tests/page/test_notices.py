@@ -1,5 +1,7 @@
 """What Brain says beside an answer, and decisions that come too late."""
 
+import json
+import re
 from collections.abc import Callable
 
 import httpx
@@ -53,6 +55,84 @@ def test_what_was_put_in_stands_where_it_was_read_also_later(chat: Chat, stage: 
         assert text.index("Before.") < text.index("shorter, please") < text.index("After.")
         expect(chat.answer).to_contain_text("You, meanwhile")
         chat.reload()
+
+
+def test_what_was_put_in_is_seen_before_it_is_read(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("A sentence without")
+    expect(answer).to_contain_text("A sentence without")
+    chat.steer("shorter, please")
+    expect(answer).to_contain_text("Brain reads it at the next pause")
+    expect(answer.get_by_text("shorter, please")).to_be_visible()
+    stage.model.says(" an end.\n")
+    expect(answer).not_to_contain_text("Brain reads it at the next pause")
+    expect(answer.get_by_text("shorter, please")).to_have_count(1)
+    stage.model.says("After.")
+    stage.model.ends()
+    chat.is_idle()
+
+
+def test_what_was_put_in_too_late_is_said_to_be_read_later(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("A sentence without")
+    expect(answer).to_contain_text("A sentence without")
+    chat.steer("shorter, please")
+    expect(answer).to_contain_text("Brain reads it at the next pause")
+    chat.stop()
+    chat.is_idle()
+    for _ in range(2):
+        expect(chat.answer).to_contain_text("Brain reads it with your next message")
+        expect(chat.answer.get_by_text("shorter, please")).to_have_count(1)
+        chat.reload()
+
+
+def test_what_was_put_in_comes_back_when_the_server_is_gone(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects("410", "404", "net::")
+    answer = chat.ask()
+    stage.model.says("A sentence without")
+    expect(answer).to_contain_text("A sentence without")
+    chat.steer("shorter, please")
+    expect(answer).to_contain_text("Brain reads it at the next pause")
+    conversation = {"id": "c1", "title": "hello", "messages": [], "files": [], "running": False, "earlier": None}
+    chat.page.route("**/v1/turns/*", lambda route: route.fulfill(status=404, json={"error": {"code": "not_found"}}))
+    chat.page.route("**/v1/turns/*/events*", lambda route: route.fulfill(status=410))
+    chat.page.route("**/v1/conversations/*", lambda route: route.fulfill(json=conversation))
+    stage.line.cut()
+    stage.line.restore()
+    expect(chat.box).to_have_value("shorter, please", timeout=15_000)
+    expect(answer).not_to_contain_text("shorter, please")
+
+
+def test_for_what_one_waits_is_said(chat: Chat, stage: Stage) -> None:
+    chat.page.clock.install()
+    chat.reload()
+    answer = chat.ask()
+    expect(chat.page).to_have_url(re.compile("#/c/"))
+    for word in ("One.", "Two."):
+        expect(answer).not_to_contain_text("Waiting for the model…")
+        chat.page.clock.fast_forward(7000)
+        expect(answer).to_contain_text("Waiting for the model…")
+        stage.model.says(word)
+        expect(answer).to_contain_text(word)
+    stage.model.says(request("wiki", title="Bern"), " x")
+    expect(chat.call("wiki")).to_contain_text("page 2 of 4")
+    chat.page.clock.fast_forward(7000)
+    expect(chat.call("wiki")).to_contain_text("7.")
+    expect(answer).not_to_contain_text("Waiting for the model…")
+    stage.library.set()
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer).not_to_contain_text("Waiting for the model…")
+
+
+def test_a_server_that_went_down_is_told_as_over(chat: Chat) -> None:
+    error = {"code": "shutdown", "message": "The server is shutting down.", "recoverable": True}
+    told = f"event: error\ndata: {json.dumps(error)}\nid: t.1\n\n"
+    headers = {"Content-Type": "text/event-stream"}
+    chat.page.route("**/v1/turns/*/events*", lambda route: route.fulfill(headers=headers, body=told))
+    chat.ask()
+    expect(chat.answer).to_contain_text("The server stopped while this was being written.")
+    chat.is_idle()
 
 
 def decide_no(url: str) -> None:

@@ -151,7 +151,7 @@ def test_a_message_that_is_refused_says_why_and_is_not_lost(chat: Chat, stage: S
     record = stage.brain.on_loop(store.begin("local", heading.id, Exchange(""), ()))
     chat.box.fill("again")
     chat.box.press("Enter")
-    expect(chat.log).to_contain_text("A turn of this conversation is running")
+    expect(chat.log).to_contain_text("An answer is already being written here")
     expect(chat.box).to_have_value("again")
     stage.brain.on_loop(store.drop(record))
     chat.box.press("Enter")
@@ -159,6 +159,29 @@ def test_a_message_that_is_refused_says_why_and_is_not_lost(chat: Chat, stage: S
     expect(chat.answer).to_contain_text("twice")
     stage.model.ends()
     chat.is_idle()
+
+
+def test_who_asks_second_is_told_until_the_first_is_answered(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects("409")
+    chat.ask("one")
+    stage.model.ends()
+    chat.is_idle()
+    other = visitor.opens(chat.page.url)
+    expect(other.questions).to_have_count(1)
+    other.page.evaluate("BroadcastChannel.prototype.postMessage = () => {}")
+    other.ask("two")
+    expect(other.button("Stop")).to_be_visible()
+    chat.box.fill("three")
+    chat.box.press("Enter")
+    expect(chat.log).to_contain_text("An answer is already being written here")
+    expect(chat.question).to_contain_text("two")
+    expect(chat.box).to_have_value("three")
+    stage.model.says("second")
+    stage.model.ends()
+    for one in (chat, other):
+        one.is_idle()
+        expect(one.answer).to_contain_text("second")
+    expect(chat.log).not_to_contain_text("An answer is already being written here")
 
 
 def test_what_the_server_says_of_an_error_is_text(chat: Chat, visitor: Visitor) -> None:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from brain.events import Thinking
 from page.chat import Chat
@@ -108,10 +108,49 @@ def from_end(chat: Chat) -> float:
     return away
 
 
+def top_of(chat: Chat, place: Locator) -> float:
+    """How far below the upper edge of the log it begins."""
+    log, box = chat.log.bounding_box(), place.bounding_box()
+    assert log is not None
+    assert box is not None
+    return box["y"] - log["y"]
+
+
+@pytest.mark.parametrize("earlier", [0, 60], ids=["the first", "a later one"])
+def test_a_long_answer_is_read_from_its_start(chat: Chat, stage: Stage, earlier: int) -> None:
+    for _ in range(min(earlier, 1)):
+        chat.ask("before")
+        stage.model.says("line\n\n" * earlier)
+        stage.model.ends()
+        chat.is_idle()
+    answer = chat.ask("and now")
+    stage.model.says("short")
+    expect(answer).to_contain_text("short")
+    assert 0 <= top_of(chat, chat.question) < 30
+    stage.model.says("\n\nline" * 100, " end")
+    expect(answer).to_contain_text("end")
+    assert 0 <= top_of(chat, chat.question) < 30
+    assert from_end(chat) > 500
+    stage.model.ends()
+    chat.is_idle()
+    assert 0 <= top_of(chat, chat.question) < 30
+
+
+def test_what_has_to_be_approved_is_in_sight(chat: Chat, stage: Stage) -> None:
+    chat.ask()
+    stage.model.says("line\n\n" * 100, request("burns", title="Emma"), " x")
+    expect(chat.button("Approve")).to_be_in_viewport(ratio=1)
+
+
 def test_the_log_follows_only_from_its_end(chat: Chat, stage: Stage) -> None:
     answer = chat.ask()
     stage.model.says("line\n\n" * 100, "end")
     expect(answer).to_contain_text("end")
+    chat.button("Newest").click()
+    expect(chat.button("Newest")).to_be_hidden()
+    assert from_end(chat) < 4
+    stage.model.says("\n\nand on" * 20, " further")
+    expect(answer).to_contain_text("further")
     assert from_end(chat) < 4
     chat.log.hover()
     chat.page.mouse.wheel(0, -500)
@@ -119,9 +158,8 @@ def test_the_log_follows_only_from_its_end(chat: Chat, stage: Stage) -> None:
     stage.model.says("\n\nmore" * 50, " last")
     expect(answer).to_contain_text("last")
     assert from_end(chat) > 500
-    chat.button("Newest").click()
+    chat.page.mouse.wheel(0, 100_000)
     expect(chat.button("Newest")).to_be_hidden()
-    assert from_end(chat) < 4
-    stage.model.says("\n\nand on" * 20, " further")
-    expect(answer).to_contain_text("further")
+    stage.model.says("\n\nagain" * 50, " lasting")
+    expect(answer).to_contain_text("lasting")
     assert from_end(chat) < 4

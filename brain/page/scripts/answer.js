@@ -1,24 +1,25 @@
 // Room: an answer: text, calls and notices in the order in which they came, and how it ended.
 
+import { say, urge } from "./announcing.js";
 import { Card } from "./card.js";
 import { modelNamed } from "./choices.js";
 import { copy } from "./copying.js";
 import { button, make } from "./dom.js";
 import { failure } from "./failures.js";
 import { paramsIn } from "./params.js";
-import { follow, say, urge } from "./reading.js";
+import { follow, reveal } from "./reading.js";
+import { eventsOf } from "./stored.js";
+import { Unread, readLater, steered } from "./steered.js";
 import { Stretch } from "./stretch.js";
 import { span, t } from "./texts.js";
+import { Waiting } from "./waiting.js";
 import { written } from "./written.js";
 
-const QUIET = 300; // ms without anything new until a sign shows that work goes on
 const READ_OUT = 400; // characters: a longer answer is told by its length
 /** @type {Record<string, Parameters<typeof t>[0]>} */
 const ENDINGS = { length: "endedLength", call_limit: "endedCalls", deadline: "endedTime", cancelled: "stopped" };
-/** @type {Record<string, Parameters<typeof t>[0]>} */
-const FAILURES = {
-  model_unreachable: "modelUnreachable", model_failed: "modelFailed", model_context: "modelContext", shutdown: "interrupted",
-};
+
+const SAID_ELSEWHERE = ["stand_in", "repeated_call"]; // at the end of each answer, on the card
 
 /** One answer, as it is written or as it was kept. */
 export class Answer {
@@ -37,19 +38,18 @@ export class Answer {
   #flow = make("div", "flow");
   #meta = make("span", "small meta");
   #foot = make("div", "actions", this.#meta);
-  #pulse = make("span", "pulse");
-  #timer = 0;
+  #unread = new Unread();
+  #waiting = new Waiting(() => [...this.#cards.values()].some((card) => card.running));
   #frame = 0;
   #model = "";
   #tokens = "";
+  #say = say;
   #hands;
 
   /** @param {{ retry: () => void, decide: (call: string, approve: boolean) => Promise<string> }} hands */
   constructor(hands) {
     this.#hands = hands;
-    this.#pulse.setAttribute("aria-hidden", "true");
-    this.#pulse.hidden = true;
-    this.node = make("article", "answer", this.#flow, this.#foot);
+    this.node = make("article", "answer", this.#flow, this.#unread.node, this.#foot);
     this.node.setAttribute("aria-label", t("brain"));
   }
 
@@ -59,8 +59,8 @@ export class Answer {
 
   /** It is asked for; nothing has come yet. */
   wait() {
-    this.#foot.prepend(this.#pulse);
-    this.#breathe();
+    this.#foot.prepend(this.#waiting.node);
+    this.#waiting.again();
     return this;
   }
 
@@ -71,35 +71,35 @@ export class Answer {
 
   /** @param {import("./following.js").TurnEvent} event */
   show({ name, data, raw }) {
-    this.#breathe();
+    this.#waiting.again();
     this.#shown[name]?.(data, raw);
   }
 
   /** @type {Record<string, (data: any, raw: string) => void>} */
   #shown = {
     turn_start: ({ model }) => { this.#model = model; },
-    token: ({ text }) => this.#write(text),
+    token: ({ text, whole }) => whole ? this.#writeWhole(text) : this.#write(text),
     thinking: ({ text }) => this.#think(text),
     approval_required: (data, raw) => this.#ask(data, raw),
     specialist_start: (data, raw) => {
       this.#card(data.call_id, data.name, raw).start();
-      say(t("begins", data));
+      this.#say(t("begins", data));
     },
     specialist_progress: (data) => this.#cards.get(data.call_id)?.progress(data),
     specialist_result: (data, raw) => {
       this.#card(data.call_id, data.name, raw).result(data);
-      say(t("ends", data));
+      this.#say(t("ends", data));
     },
     specialist_error: (data, raw) => {
       this.#card(data.call_id, data.name, raw).error(data);
-      say(failure(data));
+      this.#say(failure(data));
     },
     notice: (data) => this.#notice(data),
     usage: ({ completion_tokens, estimated }) => {
       const amount = t("tokens", { count: completion_tokens });
       this.#tokens = estimated ? t("about", { amount }) : amount;
     },
-    error: ({ message, recoverable }) => this.fail(message, recoverable),
+    error: ({ code, message, recoverable }) => this.fail(code === "shutdown" ? t("interrupted") : message, recoverable),
     done: (data) => this.#done(data),
   };
 
@@ -109,13 +109,21 @@ export class Answer {
       text = text.trimStart();
       if (!text) return;
       this.#endText();
-      if (!this.#said.length) say(t("writes"));
+      if (!this.#said.length) this.#say(t("writes"));
       else this.#said.push("\n\n");
       this.#stretch = new Stretch();
       this.#flow.append(this.#stretch.node);
     }
     this.#said.push(text);
     this.#stretch.append(text);
+  }
+
+  /** @param {string} text */
+  #writeWhole(text) {
+    if (!text.trim()) return;
+    if (this.#said.length) this.#said.push("\n\n");
+    this.#said.push(text.trimStart());
+    this.#put(written(text));
   }
 
   /** @param {string} text */
@@ -159,10 +167,17 @@ export class Answer {
   #card(id, name, raw) {
     const known = this.#cards.get(id);
     if (known) return known;
-    const card = new Card(name, paramsIn(raw));
+    const card = new Card(name, paramsIn(raw)), next = this.#behind(id);
     this.#cards.set(id, card);
-    this.#put(card.node);
+    if (next) next.node.before(card.node);
+    else this.#put(card.node);
     return card;
+  }
+
+  /** Of calls that run side by side, the first that was asked for later and is there before it. @param {string} id */
+  #behind(id) {
+    const [next] = [...this.#cards.keys()].filter((other) => numberOf(other) > numberOf(id)).sort((one, other) => numberOf(one) - numberOf(other));
+    return this.#cards.get(next);
   }
 
   /**
@@ -172,21 +187,39 @@ export class Answer {
   #ask(data, raw) {
     this.#card(data.call_id, data.name, raw).ask(data, (approve) => this.#hands.decide(data.call_id, approve));
     urge(t("asksApproval", data));
-    follow();
+    reveal();
   }
 
   /** @param {{ code: string, text: string }} notice */
   #notice({ code, text }) {
-    if (code === "stand_in") return; // said below the composer, and at the end of each answer
+    if (SAID_ELSEWHERE.includes(code)) return;
+    if (code === "steered") this.#unread.taken(text);
     this.#put(code === "steered" ? steered(text) : make("p", "notice small", text));
+  }
+
+  /**
+   * Shows what a person puts in, until it is taken.
+   * @param {string} text
+   * @returns {() => void} takes it back
+   */
+  putIn(text) {
+    const takeBack = this.#unread.add(text);
+    reveal();
+    return takeBack;
+  }
+
+  /** What was put in and never taken; it is shown no longer. */
+  takeBack() {
+    return this.#unread.takeBack();
   }
 
   /** @param {any} data */
   #done({ stop_reason, message_id, text, total_ms }) {
     this.id = message_id;
+    for (let last = this.#flow.lastElementChild; last?.matches(".steered"); last = last.previousElementSibling) readLater(last);
     if (stop_reason in ENDINGS) this.#put(make("p", "notice small", t(ENDINGS[stop_reason])));
-    this.#end([span(total_ms), this.#tokens]);
-    say(stop_reason === "cancelled" ? t("stopped") : spoken(text));
+    this.#end([total_ms === undefined ? "" : span(total_ms), this.#tokens]);
+    this.#say(stop_reason === "cancelled" ? t("stopped") : spoken(text));
   }
 
   /** @param {string[]} facts */
@@ -195,7 +228,7 @@ export class Answer {
     const model = modelNamed(this.#model)?.stand_in ? t("isStandIn", { name: this.#model }) : this.#model;
     this.#meta.textContent = [model, ...facts].filter(Boolean).join(" · ");
     if (this.text) this.#foot.append(button(t("copy"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), this.text), { icon: "copy", className: "quiet square copy" }));
-    if (!this.node.querySelector(".error button")) {
+    if (!this.problem) {
       this.#foot.append(button(t("retry"), this.#hands.retry, { icon: "retry", className: "quiet square retry" }));
     }
     follow();
@@ -205,13 +238,13 @@ export class Answer {
     this.over = true;
     this.#endText();
     this.leave();
-    this.#pulse.remove();
+    this.#waiting.end();
   }
 
   /** It is looked at no longer, and goes on elsewhere. */
   leave() {
     for (const card of this.#cards.values()) card.leave();
-    clearTimeout(this.#timer);
+    this.#waiting.leave();
   }
 
   /**
@@ -228,72 +261,23 @@ export class Answer {
     if (!this.over) this.#end([]);
   }
 
-  /** The sign of life, when nothing has come for a moment and no card shows one. */
-  #breathe() {
-    this.#pulse.hidden = true;
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
-      this.#pulse.hidden = [...this.#cards.values()].some((card) => card.running);
-    }, QUIET);
-  }
-
   /**
-   * Shows an answer as it was kept.
+   * Shows an answer as it was kept, silently.
    * @param {any} message
    */
-  restore({ id, parts, state, stop_reason, error, model }) {
-    this.id = id;
-    this.#model = model ?? "";
-    for (const part of parts) this.#restorePart(part);
-    if (state === "running") return this.#elsewhere();
-    if (state === "cancelled") this.#put(make("p", "notice small", t("stopped")));
-    else if (stop_reason in ENDINGS) this.#put(make("p", "notice small", t(ENDINGS[stop_reason])));
-    this.#end([]);
-    if (state === "interrupted") this.#failed(t("interrupted"));
-    if (state === "error") this.#failed(t(FAILURES[error] ?? "internal"));
-    return this;
-  }
-
-  /** It is written where its events cannot be read; it will be here when it is whole. */
-  #elsewhere() {
-    this.#put(make("p", "notice small", t("elsewhere")));
+  restore(message) {
+    this.id = message.id;
+    this.#say = () => {};
+    for (const event of eventsOf(message)) this.show(event);
+    if (this.over) return this;
+    this.#put(make("p", "notice small", t("elsewhere"))); // it will be here when it is whole
     return this.wait();
   }
-
-  /** @param {string} text */
-  #failed(text) {
-    this.#foot.querySelector(".retry")?.remove();
-    this.fail(text, true);
-  }
-
-  /** @param {any} part */
-  #restorePart(part) {
-    if (part.type === "text" && part.text.trim()) {
-      this.#said.push(...(this.#said.length ? ["\n\n"] : []), part.text);
-      this.#flow.append(written(part.text));
-    } else if (part.type === "steered") this.#flow.append(steered(part.text));
-    else if (part.type === "call") this.#flow.append(keptCard(part).node);
-  }
 }
 
-/** What a person put in while the answer was written. @param {string} text */
-function steered(text) {
-  return make("div", "steered", make("span", "small", t("addedBy")), make("p", "said", text));
-}
-
-/** @param {any} part */
-function keptCard({ name, params, outcome, block, citations }) {
-  const card = new Card(name, paramsIn(JSON.stringify({ params })));
-  const text = inBlock(block ?? "");
-  if (outcome) card.error({ code: outcome, reason: text });
-  else card.result({ text, citations });
-  return card;
-}
-
-/** What stands in the block that the model read. @param {string} block */
-function inBlock(block) {
-  const result = block.match(/^\s*\[SPECIALIST_RESULT: [^\]]*\]\n([^]*)\n\[\/SPECIALIST_RESULT\]\s*$/)?.[1];
-  return result ?? block.match(/^\s*\[SPECIALIST_ERROR: .*? failed - ([^]*)\]\s*$/)?.[1] ?? block.trim();
+/** Calls are numbered in the order in which the model asks. @param {string} call */
+function numberOf(call) {
+  return Number(call.slice(1));
 }
 
 /** How the end is told: in full, or by its length. @param {string} text */

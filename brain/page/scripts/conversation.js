@@ -3,13 +3,14 @@
 import { addressOf } from "./address.js";
 import { begin, bodyOf, keyOf } from "./asking.js";
 import { button, make } from "./dom.js";
+import { kept, newer } from "./elsewhere.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain } from "./exchanges.js";
 import { warn } from "./heading.js";
 import { Place } from "./place.js";
 import { toEnd } from "./reading.js";
 import { Refused, told } from "./server.js";
-import { pairs, settled, stored } from "./stored.js";
+import { settled, stored } from "./stored.js";
 import { t } from "./texts.js";
 import { Turn } from "./turn.js";
 
@@ -31,6 +32,8 @@ class Conversation extends Place {
   #turn = null;
   /** @type {string | null} */
   #lostTurn = null; // whose events are no longer there from the first on
+  /** @type {Element | null} */
+  #busy = null; // what says that somebody else was quicker
   #opening = Promise.resolve();
   #leaving = new AbortController();
   #sending = new AbortController();
@@ -79,7 +82,7 @@ class Conversation extends Place {
   }
 
   /** Leaves this conversation for a new one. */
-  async fresh() {
+  fresh() {
     this.#leave();
     if (location.hash) history.pushState(null, "", location.pathname + location.search);
     this.#exchanges.empty(this.#emptyState());
@@ -124,13 +127,12 @@ class Conversation extends Place {
   async catchUp() {
     const { signal } = this.#leaving, last = this.#exchanges.last?.answer.id;
     if (this.state !== "idle" || !this.id || !last || document.hidden) return;
-    const found = await stored(this.id, "limit=2", signal).catch(() => null);
-    if (!found || signal.aborted || this.state !== "idle") return;
-    if (this.#exchanges.last?.answer.id !== last) return; // another look was quicker
+    const seen = await newer(this.id, last, signal);
+    if (!seen || this.state !== "idle" || this.#exchanges.last?.answer.id !== last) return; // another look was quicker
+    const { found, news } = seen;
     this.renamed(found.id, found.title);
-    const [before, newest] = [undefined, ...pairs(found)].slice(-2);
-    if (newest?.answer.id === last) return;
-    if (before?.answer.id !== last) return this.open(found.id);
+    if (news === "more") await this.open(found.id);
+    if (news !== "one") return;
     this.#exchanges.append(found, this.#canJoin(found));
     this.#join(found);
   }
@@ -156,8 +158,8 @@ class Conversation extends Place {
       const problem = signal.aborted ? "" : told(error);
       if (left.aborted) return false;
       this.#takeBack(gone);
-      if (error instanceof Refused && error.code === "busy") await this.catchUp();
-      if (problem) complain(problem);
+      if (error instanceof Refused && error.code === "busy") await this.#wasQuicker();
+      else if (problem) complain(problem);
       return false;
     } finally {
       if (!left.aborted) warn("");
@@ -175,6 +177,12 @@ class Conversation extends Place {
       this.call(conversation_id, exchange.question.text.trim().split("\n")[0].slice(0, 80));
     }
     this.#follow(turn_id, exchange, gone);
+  }
+
+  /** Somebody else asked in it, whose answer is shown; that is said until it has ended. */
+  async #wasQuicker() {
+    await this.catchUp();
+    this.#busy = complain(t("busy"));
   }
 
   /** @param {Exchange[]} gone */
@@ -218,6 +226,7 @@ class Conversation extends Place {
   async #ended(turn, exchange, gone) {
     const { signal } = this.#leaving, { answer } = exchange;
     this.#turn = null;
+    this.#busy?.remove();
     answer.id ??= await turn.message();
     if (gone.length && answer.problem) await this.#lookBack(exchange, gone, signal);
     if (signal.aborted) return;
@@ -232,8 +241,8 @@ class Conversation extends Place {
    * @param {AbortSignal} signal
    */
   async #lookBack({ question, answer }, gone, signal) {
-    const found = await stored(this.id ?? "", "limit=1", signal).catch(() => null);
-    if (!found || signal.aborted || pairs(found).at(-1)?.answer.id === answer.id) return;
+    const now = await kept(this.id, 1, signal);
+    if (!now || signal.aborted || now.answer?.id === answer.id) return;
     this.#takeBack(gone);
     complain(answer.problem);
     const { text, files } = question;
@@ -248,28 +257,29 @@ class Conversation extends Place {
   async #gone(turn, exchange) {
     const { signal } = this.#leaving;
     this.#lostTurn = turn.id;
-    const found = await stored(this.id ?? "", `limit=${PAIRS}`, signal).catch(() => null);
+    const now = await kept(this.id, PAIRS, signal);
     if (signal.aborted) return;
-    const kept = found && pairs(found).at(-1)?.answer;
-    if (!kept || kept.state === "interrupted") this.#keepCut(exchange, kept);
+    if (!now?.answer || now.answer.state === "interrupted") this.#keepCut(exchange, now?.answer);
     else {
       this.#leave();
-      this.#show(found);
+      this.#show(now.found);
     }
     this.tell("changed");
   }
 
   /**
-   * What was written before the server stopped is nowhere but here.
+   * What was written before the server stopped is nowhere but here, and what was put in nowhere at all.
    * @param {Exchange} exchange
-   * @param {any} kept
+   * @param {any} cut
    */
-  #keepCut({ answer }, kept) {
+  #keepCut({ answer }, cut) {
     this.#turn = null;
     warn("");
     this.become("idle");
-    answer.id = kept?.id ?? null;
-    answer.fail(t(kept ? "interrupted" : "cut"), true);
+    answer.id = cut?.id ?? null;
+    answer.fail(t(cut ? "interrupted" : "cut"), true);
+    const message = answer.takeBack();
+    if (message) this.tell("compose", { message });
   }
 
   /** @param {any} found */

@@ -1,7 +1,7 @@
 // Room: copying a text.
 
+import { say } from "./announcing.js";
 import { make } from "./dom.js";
-import { say } from "./reading.js";
 import { t } from "./texts.js";
 
 /**

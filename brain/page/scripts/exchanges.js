@@ -3,7 +3,7 @@
 import { Answer } from "./answer.js";
 import { button, make } from "./dom.js";
 import { Question } from "./question.js";
-import { keepingPlace, log, toEnd } from "./reading.js";
+import { isAtEnd, keepingPlace, log, toEnd, toStart } from "./reading.js";
 import { filesOf, pairs, stored, textOf } from "./stored.js";
 import { t } from "./texts.js";
 
@@ -56,7 +56,7 @@ export class Exchanges {
     this.#all.push(exchange);
     clear(".complaint, .empty, .opening");
     log.append(...nodesOf([exchange]));
-    toEnd();
+    toStart(exchange.question.node, exchange.answer.node);
     return exchange;
   }
 
@@ -93,12 +93,13 @@ export class Exchanges {
    * @param {boolean} joins
    */
   append(found, joins) {
-    const added = pairs(found).slice(-1).map((pair) => this.#restored(found, pair, joins));
+    const added = pairs(found).slice(-1).map((pair) => this.#restored(found, pair, joins)), along = isAtEnd();
     this.#all.push(...added);
     clear(".empty, .opening");
     const complaint = log.querySelector(".complaint");
     if (complaint) complaint.before(...nodesOf(added));
     else log.append(...nodesOf(added));
+    for (const { question, answer } of along ? added : []) toStart(question.node, answer.node);
   }
 
   /** What brings those before, if there are any. @param {any} found */
@@ -185,4 +186,5 @@ export function complain(text, ...remedies) {
   line.setAttribute("role", "alert");
   log.append(line);
   toEnd();
+  return line;
 }

@@ -1,22 +1,20 @@
-// Room: reading along: the log stays at its end while one is there, and what happens is said to those who listen.
+// Room: reading along. A question goes to the top of the log and stays there; who is at the end of the log is kept there.
 
 import { find } from "./dom.js";
 
 export const log = find("log", HTMLElement);
 const newest = find("newest", HTMLButtonElement);
-const regions = { polite: find("said", HTMLElement), urgent: find("urged", HTMLElement) };
 
 const NEAR = 8; // pixels from the end that still count as being there
-const TOGETHER = 200; // ms: what happens within is said in one go, since what comes next would cut off what is being said
 
-let atEnd = true, seen = 0, waiting = 0;
-/** @type {string[]} */
-let saying = [];
+/** @type {"start" | "end" | "own"} */
+let place = "end"; // where one reads: from the start of the newest answer, at its end, or where one went
+let seen = 0;
 
-/** The log begins to keep to its end. */
+/** The log begins to keep to the place. */
 export function startReading() {
   log.addEventListener("scroll", look, { passive: true });
-  log.addEventListener("wheel", (event) => { if (event.deltaY < 0) leaveEnd(); }, { passive: true });
+  log.addEventListener("wheel", (event) => { if (event.deltaY < 0) leave(); }, { passive: true });
   newest.addEventListener("click", () => {
     toEnd();
     log.focus({ preventScroll: true });
@@ -26,28 +24,58 @@ export function startReading() {
 
 function look() {
   const away = log.scrollHeight - log.scrollTop - log.clientHeight;
-  if (away < NEAR) atEnd = true;
-  else if (log.scrollTop < seen) atEnd = false; // not when the log grew or shrank
+  if (log.scrollTop > seen) place = away < NEAR ? "end" : "own";
+  else if (log.scrollTop < seen && away >= NEAR) place = "own"; // not when the log grew or shrank
   seen = log.scrollTop;
   newest.hidden = away < log.clientHeight / 3;
 }
 
 /** Who scrolls up wants to stay there, also when the log grows before the scrolling has begun. */
-function leaveEnd() {
-  if (log.scrollHeight > log.clientHeight) atEnd = false;
+function leave() {
+  if (log.scrollHeight > log.clientHeight) place = "own";
 }
 
 /** Behind every change of the log: shows its end to those who were there. */
 export function follow() {
-  if (atEnd) log.scrollTop = log.scrollHeight;
-  else look();
+  if (place === "end") move(() => { log.scrollTop = log.scrollHeight; });
+  look();
+}
+
+/** @param {() => void} act which moves the log, so that nobody else did */
+function move(act) {
+  act();
+  seen = log.scrollTop;
 }
 
 /** Goes to the end of the log, and stays there. */
 export function toEnd() {
-  atEnd = true;
+  place = "end";
   follow();
+}
+
+/**
+ * Shows a question at the top, so that its answer is read from its beginning on; it has room for that before it is long.
+ * @param {HTMLElement} question
+ * @param {HTMLElement} answer the last one
+ */
+export function toStart(question, answer) {
+  for (const former of log.querySelectorAll(".asked")) former.classList.remove("asked");
+  answer.style.setProperty("--question", `${question.offsetHeight}px`);
+  answer.classList.add("asked");
+  move(() => { log.scrollTop = log.scrollHeight; });
+  place = "start";
   look();
+}
+
+/** At the end something has to be seen: shows it, unless one went elsewhere. */
+export function reveal() {
+  if (place === "start") toEnd();
+  else follow();
+}
+
+/** Whether the end of the log is in sight. */
+export function isAtEnd() {
+  return log.scrollHeight - log.scrollTop - log.clientHeight < NEAR;
 }
 
 /**
@@ -57,26 +85,5 @@ export function toEnd() {
 export function keepingPlace(change) {
   const fromEnd = log.scrollHeight - log.scrollTop;
   change();
-  log.scrollTop = log.scrollHeight - fromEnd;
-}
-
-/**
- * Tells those who listen, when they have a moment.
- * @param {string} text
- */
-export function say(text) {
-  saying.push(text);
-  waiting ||= setTimeout(() => {
-    regions.polite.textContent = saying.join(" ");
-    saying = [];
-    waiting = 0;
-  }, TOGETHER);
-}
-
-/**
- * Tells those who listen at once.
- * @param {string} text
- */
-export function urge(text) {
-  regions.urgent.textContent = text;
+  move(() => { log.scrollTop = log.scrollHeight - fromEnd; });
 }

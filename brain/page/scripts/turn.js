@@ -51,7 +51,9 @@ export class Turn {
    * @returns {Promise<string | null>} what went wrong, or nothing; null when it was over before
    */
   steer(message) {
+    const takeBack = this.#answer.putIn(message);
     return this.#say("steer", { message }).then(() => "", (error) => {
+      takeBack();
       return error instanceof Refused && [404, 410].includes(error.status) ? null : told(error);
     });
   }

@@ -167,6 +167,8 @@ export const en = {
   thinking: "Thinking",
   thought: "Thoughts",
   addedBy: "You, meanwhile",
+  putIn: "You, meanwhile; Brain reads it at the next pause",
+  readLater: "You, meanwhile; Brain reads it with your next message",
   earlier: "Earlier messages",
   opening: "Opening the conversation…",
 
@@ -202,6 +204,7 @@ export const en = {
   expired: "not approved in time",
   cancelled: "stopped",
   notFinished: "not finished",
+  waits: "Waiting for the model…",
   needsApproval: "needs your approval",
   approve: "Approve",
   decline: "Decline",
@@ -250,6 +253,7 @@ export const en = {
   lost: "The connection is lost; it comes back by itself.",
   sendsAgain: "The server could not be reached; trying again…",
   noConversation: "This conversation does not exist, or is somebody else's.",
+  busy: "An answer is already being written here, from another tab or program. Your message is in the box again.",
 
   // Numbers
   ms: "{count} ms",
