@@ -7,7 +7,7 @@ import { t } from "./texts.js";
 
 /** @typedef {import("./types.js").Model} Model */
 
-const select = find("model", HTMLSelectElement), box = find("model-box", HTMLLabelElement), standIn = find("stand-in", HTMLParagraphElement);
+const select = find("model", HTMLSelectElement), box = find("model-box", HTMLElement), standIn = find("stand-in", HTMLParagraphElement);
 
 /** @type {Model[]} */
 let models = [];
