@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import os
+import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from brain.logs import JsonLines, TextLines
@@ -35,19 +37,33 @@ def _on_thread_failed(args: threading.ExceptHookArgs) -> None:
 
 
 def completed(
-    command: Coroutine[Any, Any, int], stopped: int = INTERRUPTED, loop_factory: Callable[[], Any] | None = None
+    command: Coroutine[Any, Any, int],
+    stopped: int = INTERRUPTED,
+    loop_factory: Callable[[], Any] | None = None,
+    *,
+    signals: Sequence[str] = ("SIGTERM", "SIGHUP"),
 ) -> int:
-    """Runs a command to its end; `stopped` is the exit code when a signal ends it.
+    """Runs a command to its end; `stopped` is the exit code when Ctrl-C ends it, and 128 with its number a signal's.
 
     Closing the loop waits for every task, also for a specialist's that does not listen to its cancellation; so a timer
     ends the process when that takes too long.
+
+    Args:
+        signals: that end it as Ctrl-C does, so that it leaves the terminal and what is kept in order.
     """
     code = stopped
     timer = threading.Timer(LINGER_SECONDS, lambda: os._exit(code))
     timer.daemon = True
 
+    def end(number: int, task: "asyncio.Task[Any]") -> None:
+        nonlocal code
+        if not task.cancelling():
+            code = 128 + number
+            task.cancel()
+
     async def timed() -> int:
         nonlocal code
+        _listen(signals, end)
         try:
             code = await command
         finally:
@@ -59,7 +75,19 @@ def completed(
             return runner.run(timed())
     except KeyboardInterrupt:
         return stopped
-    except SystemExit as end:
-        return FAILED if end.code else stopped
+    except asyncio.CancelledError:
+        return code
+    except SystemExit as left:
+        return FAILED if left.code else stopped
     finally:
         timer.cancel()
+
+
+def _listen(signals: Sequence[str], end: Callable[[int, "asyncio.Task[Any]"], None]) -> None:
+    """Has signals end the task that runs; not those that somebody wants ignored, as `nohup` does."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (getattr(signal, name) for name in signals if hasattr(signal, name)):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            with suppress(NotImplementedError):  # where there are no signals
+                asyncio.get_running_loop().add_signal_handler(number, end, number, task)

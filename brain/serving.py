@@ -129,7 +129,7 @@ def _alone(settings: Settings) -> int:
             await Server(config).serve()
         return DONE
 
-    return completed(opened_and_served(), DONE, config.get_loop_factory())
+    return completed(opened_and_served(), DONE, config.get_loop_factory(), signals=())
 
 
 # Several

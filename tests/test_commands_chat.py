@@ -189,6 +189,22 @@ def test_ctrl_c_stops_the_answer_and_not_the_session(home: Path) -> None:
     assert [row[1:] for row in kept(home)] == [("one", "cancelled"), ("two", "cancelled")]
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize("answers", [True, False], ids=["while it answers", "at the prompt"])
+def test_who_is_ended_leaves_the_terminal_and_the_answer_in_order(
+    home: Path, number: int, code: int, answers: bool
+) -> None:
+    with chatting(home, {"chunks": ["So far ", *["and on "] * 4000], "delay_ms": 5}) as chat:
+        chat.types("hi\r" if answers else "half typed")
+        chat.sees("So far and on" if answers else "half typed")
+        chat.process.send_signal(number)
+        assert chat.end()[0] == code
+        assert chat.echoes()
+        assert termios.tcgetattr(chat.master)[3] & termios.ICANON
+    if answers:
+        assert kept(home) == [("hi", "hi", "cancelled")]
+
+
 def test_what_is_typed_while_an_answer_is_written_is_the_next_message(home: Path) -> None:
     with chatting(home, {"chunks": ["One. ", "Two."], "delay_ms": 400}) as chat:
         chat.types("first\r")

@@ -1,7 +1,9 @@
 """`brain ask` at a terminal: what a person sees of a turn while it runs and when it ended. Real pseudo-terminals."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -263,6 +265,26 @@ def test_ctrl_c_keeps_what_was_written(folder: Path) -> None:
         terminal.interrupt()
         assert ended(terminal, 130).startswith("A list:\n\n • one\n • two\n\nand on and on")
         assert terminal.echoes()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_other_signals_end_it_like_ctrl_c(folder: Path, number: int, code: int) -> None:
+    with asked(folder, for_ever("So ", "far ")) as terminal:
+        terminal.sees("So far and on")
+        terminal.process.send_signal(number)
+        assert ended(terminal, code).endswith("\n\nStopped.")
+        assert terminal.echoes()
+
+
+def test_what_nohup_has_ignored_ends_nothing(tmp_path: Path) -> None:
+    model = script(tmp_path, {"chunks": ["So ", "far."], "delay_ms": 300})
+    env = {**os.environ, "BRAIN_STORE": "memory:"}
+    command = ["nohup", sys.executable, "-m", "brain", "ask", "Please.", "--model", model]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env) as process:
+        assert process.stdout is not None
+        first = process.stdout.read(3)
+        process.send_signal(signal.SIGHUP)
+        assert (first + process.stdout.read(), process.wait()) == (b"So far.\n", 0)
 
 
 def test_ctrl_c_while_a_specialist_runs(folder: Path) -> None:
