@@ -16,12 +16,10 @@ from brain.terminal.keyboard import Keyboard, silent
 from brain.terminal.logged import told_by
 from brain.terminal.person import Person, Screen, can_be_asked
 from brain.terminal.plain import Plain
+from brain.terminal.size import NARROWEST, size_of
 from brain.turns import Run
 from brain.wire.attaching import ATTACHMENTS_MOST, too_many
 from brain.wire.native.request import ID, MESSAGE_LENGTH
-
-NARROWEST = 24
-"""Columns below which a terminal gets plain text."""
 
 
 def question(settings: Settings, message: str, files: Sequence[Attachment] = ()) -> Ask:
@@ -72,7 +70,7 @@ def can_be_live(out: TextIO) -> bool:
     """Whether a stream is a terminal that can move its cursor, with some room and all characters."""
     if not out.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
         return False
-    return os.get_terminal_size(out.fileno()).columns not in range(1, NARROWEST) and out.encoding.lower() == "utf-8"
+    return size_of(out.fileno())[0] >= NARROWEST and out.encoding.lower() == "utf-8"
 
 
 async def shown(

@@ -1,6 +1,5 @@
 """Roof: what is drawn in a terminal, as lines of text with its colours; the one place where they are made."""
 
-import os
 from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
@@ -10,8 +9,8 @@ from rich.segment import Segment, SegmentLines
 from rich.text import Text
 from rich.theme import Theme
 
-NARROWEST = 24
-_FALLBACK = 80, 24
+from brain.terminal.size import NARROWEST, size_of
+
 _THEME = Theme({"markdown.code": "bold cyan", "markdown.h1": "bold underline", "markdown.h2": "bold"})
 """No colours behind letters, and none that a light or a dark terminal would swallow."""
 
@@ -71,12 +70,3 @@ def _trimmed(line: Sequence[Segment]) -> list[Segment]:
 def _line(line: Sequence[Segment], written: str) -> Line:
     text = "".join(segment.text for segment in line)
     return Line(written, cell_len(text), len("".join(text.split())))
-
-
-def size_of(fd: int) -> tuple[int, int]:
-    """Columns and lines of a terminal; a common size where it tells none."""
-    try:
-        columns, lines = os.get_terminal_size(fd)
-    except OSError:
-        return _FALLBACK
-    return columns or _FALLBACK[0], lines or _FALLBACK[1]

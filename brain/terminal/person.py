@@ -10,6 +10,7 @@ from typing import Protocol, TextIO
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError
 from brain.terminal.keyboard import Keyboard
+from brain.terminal.size import size_of
 
 _LINE_BYTES = 4096
 """At least as much as a terminal takes of a line."""
@@ -77,7 +78,6 @@ class Person:
         from termios import TCIFLUSH, tcflush
 
         from brain.terminal.approval import question, told  # with rich: who is not asked does not pay for it
-        from brain.terminal.drawing import size_of
 
         if self._keyboard is not None:
             self._keyboard.echo(on=True)
