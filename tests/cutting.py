@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from beside import beside
+
 READ = 65_536
 METHODS = (b"GET ", b"POST ", b"HEAD ")
 
@@ -122,12 +124,5 @@ class _Connection:
 def cutting(port: int, cuts: Mapping[str, Sequence[Cut]]) -> Iterator[Cutter]:
     """A proxy in front of a server."""
     cutter = Cutter(port, cuts)
-    ready, over = threading.Event(), threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(cutter.serve(ready, over)))
-    thread.start()
-    try:
-        assert ready.wait(5)
+    with beside(cutter.serve):
         yield cutter
-    finally:
-        over.set()
-        thread.join(10)

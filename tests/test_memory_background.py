@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answering import Pass, Thought, Wait
 from remembering import Vectors, looked, remembered, talked, texts, until, view
-from servers import OllamaServer, OpenAIServer, Pass, Thought, Wait
+from servers import OllamaServer, OpenAIServer
 from stores import NOON
 
 from brain.errors import ModelError

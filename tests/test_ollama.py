@@ -7,7 +7,8 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
-from servers import Cut, Item, OllamaServer, OpenAIServer, Pass, Raw, Thought, models
+from answering import Cut, Item, Pass, Raw, Thought
+from servers import OllamaServer, OpenAIServer, models
 
 from brain import specialist
 from brain.ask import Ask, Limits

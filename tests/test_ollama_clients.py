@@ -15,9 +15,10 @@ from typing import Any
 
 import httpx
 import pytest
+from answering import Cut, Pass, Thought, in_thread
 from nodes import Clients, Script
 from ollama import AsyncClient, ChatResponse, Client, ResponseError
-from servers import Cut, OllamaServer, Pass, Thought, in_thread
+from servers import OllamaServer
 from serving import Player, Server, brain_served
 
 from brain import Context, Registry, Result, specialist

@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from servers import Cut, Item, OpenAIServer, Pass, Raw, Thought, Wait, models
+from answering import Cut, Item, Pass, Raw, Thought, Wait
+from servers import OpenAIServer, models
 
 from brain import specialist
 from brain.ask import Ask, Limits

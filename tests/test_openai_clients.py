@@ -18,12 +18,13 @@ from typing import Any
 
 import openai
 import pytest
+from answering import Cut, Pass, Thought, Wait, in_thread
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from nodes import Clients, Script
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 from pydantic import BaseModel
-from servers import Cut, OpenAIServer, Pass, Thought, Wait, in_thread, models
+from servers import OpenAIServer, models
 from serving import Player, Server, brain_served, post
 
 from brain import Citation, Context, Registry, Result, specialist

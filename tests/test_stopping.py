@@ -13,8 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
+from answering import Pass, Served, Wait, in_thread
 from eventsource import EventSource, Message, read
-from servers import OpenAIServer, Pass, Served, Wait, in_thread, models
+from servers import OpenAIServer, models
 from serving import Server, brain_served, settings
 
 from brain import Registry, specialist

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from servers import OllamaServer, in_thread
+from answering import in_thread
+from servers import OllamaServer
 from serving import Process, script
 
 SPECIALISTS = '''\

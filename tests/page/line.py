@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 
+from beside import beside
+
 READ = 65_536
 METHODS = (b"GET ", b"POST ", b"PATCH ", b"DELETE ", b"HEAD ")
 
@@ -132,13 +134,5 @@ class Line:
 def line_to(port: int) -> Iterator[Line]:
     """A line to the server at this port."""
     line = Line(port)
-    ready, over = threading.Event(), threading.Event()
-    thread = threading.Thread(target=lambda: asyncio.run(line.serve(ready, over)))
-    thread.start()
-    try:
-        assert ready.wait(5)
+    with beside(line.serve):
         yield line
-    finally:
-        over.set()
-        thread.join(10)
-    assert not thread.is_alive()
