@@ -58,10 +58,16 @@ export const attached = () => files;
  * @returns {Attached}
  */
 export function ofFile(file) {
-  const { name, type, size } = file, preview = type.startsWith("image/") ? URL.createObjectURL(file) : null;
-  const one = { name, type, size, file, id: null, preview };
+  const { type, size } = file, preview = type.startsWith("image/") ? URL.createObjectURL(file) : null;
+  const one = { name: named(file), type, size, file, id: null, preview };
   if (preview) addresses.register(one, preview);
   return one;
+}
+
+/** As the server calls it: without folders, in one line of at most 200 characters. @param {File} file */
+function named({ name }) {
+  const line = (name.split(/[/\\]/).at(-1) ?? "").replace(/[\p{C}\p{Z}]+/gu, " ").trim();
+  return [...line].slice(0, 200).join("") || "file";
 }
 
 /**
