@@ -1,22 +1,19 @@
-"""Core: which specialists there are. A dict by name, filled from entry points and a folder; a bad one is refused."""
+"""Core: which specialists there are. A dict by name, filled from what is found; a bad one is refused."""
 
 import importlib.metadata
-import importlib.util
 import logging
 import re
-import sys
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from pathlib import Path
-from types import ModuleType
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from brain import own_settings
 from brain.context import Context
+from brain.discovery import Package, Source, sources
 from brain.errors import RegistrationError
 from brain.running import Answer
 from brain.schema import Injected, Schema, filled, injected_of, unprovided
@@ -26,8 +23,6 @@ from brain.specialist import Options, Specialist, from_schema
 if TYPE_CHECKING:
     from brain.fetching import Fetch
 
-Package = importlib.metadata.Distribution | None
-ENTRY_POINTS = "brain.specialists"
 ANSWERS_KEPT = 256
 AnswerKey = tuple[str | None, Hashable]
 """Whose an answer is, and to what."""
@@ -192,14 +187,8 @@ class Registry(Mapping[str, Entry]):
 
     def discover(self) -> "Registry":
         """Takes in what is installed, and what lies in the operator's folder. Never raises: see `refused`."""
-        points = sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, str(p.value)))
-        for point in points:
-            origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-            self._take(point.name, origin, point.load, point.dist)
-        folder = self._settings.specialists_folder
-        for path in sorted(folder.glob("*.py")) if folder else ():
-            if not path.name.startswith("_"):
-                self._take(path.stem, path.name, partial(_module, path))
+        for source in sources(self._settings.specialists_folder):
+            self._take(source)
         for name in sorted(set(self._settings.specialist_settings) - set(self._settable)):
             log.warning("settings for specialist %s, which is not there", name)
         known = set().union(*self._settable.values())
@@ -240,44 +229,17 @@ class Registry(Mapping[str, Entry]):
         for key in [key for key in self._answers if key[0] == user]:
             del self._answers[key]
 
-    def _take(self, name: str, origin: str, load: Callable[[], Any], package: Package = None) -> None:
+    def _take(self, source: Source) -> None:
         try:
-            found = _specialists_in(load())
+            found = source.specialists()
         except RegistrationError as error:
-            self.refused.append(Refusal(name, origin, str(error)))
-            return
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's import can raise anything
-            self.refused.append(Refusal(name, origin, f"it cannot be imported: {type(error).__name__}: {error}"))
+            self.refused.append(Refusal(source.name, source.origin, str(error)))
             return
         for specialist in found:
             try:
-                self.add(specialist, origin, package=package)
+                self.add(specialist, source.origin, package=source.package)
             except RegistrationError as error:
-                self.refused.append(Refusal(specialist.name, origin, str(error)))
-
-
-def _specialists_in(loaded: Any) -> list[Specialist[..., Any]]:
-    values = vars(loaded).values() if isinstance(loaded, ModuleType) else loaded
-    values = [loaded] if isinstance(loaded, Specialist) else values
-    found = [value for value in values if isinstance(value, Specialist)] if isinstance(values, Iterable) else []
-    found = list(dict.fromkeys(found))  # one may have two names in its module
-    if not found:
-        raise RegistrationError("there is no specialist in it; decorate a function with @specialist")
-    return found
-
-
-def _module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"brain_specialists_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where its dataclasses look for the names in their annotations
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[spec.name]
-        raise
-    return module
+                self.refused.append(Refusal(specialist.name, source.origin, str(error)))
 
 
 def _injected(function: Any) -> Mapping[str, Injected]:
