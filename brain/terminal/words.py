@@ -33,7 +33,7 @@ TELLING = frozenset[CallCode](["malformed", "oversized", "invalid_params", "unav
 
 ENDINGS: Mapping[StopReason, str] = {
     "complete": "",
-    "length": "It ends here because the answer reached its largest length.",
+    "length": "It ends here because the answer reached its maximum length.",
     "call_limit": "It ends here because no more specialists may be asked in one answer.",
     "deadline": "It ends here because its time was over.",
     "cancelled": "Stopped.",

@@ -121,7 +121,7 @@ def test_what_goes_wrong_or_waits_for_a_person(chat: Chat, stage: Stage, axe: Ax
     assert axe.finds(chat) == []
     chat.decline("burns")
     stage.model.says("No. ", request("breaks"), " x")
-    expect(chat.call("breaks")).to_contain_text("breaks could not be run:")
+    expect(chat.call("breaks")).to_contain_text("breaks failed:")
     stage.model.fails()
     expect(chat.answer.get_by_role("button", name="Retry", exact=True)).to_be_visible()
     assert axe.finds(chat) == []

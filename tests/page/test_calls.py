@@ -62,7 +62,7 @@ def test_two_calls_at_once_have_two_cards_in_the_order_of_the_requests(chat: Cha
 def test_an_error_is_said_plainly(chat: Chat, stage: Stage) -> None:
     answer = chat.ask()
     stage.model.says(request("breaks"), " x")
-    expect(chat.call("breaks")).to_contain_text("breaks could not be run: something went wrong in it")
+    expect(chat.call("breaks")).to_contain_text("breaks failed: something went wrong in it")
     expect(chat.call("breaks").get_by_text("other parameters")).to_be_hidden()
     chat.unfold("breaks")
     expect(chat.call("breaks")).to_contain_text("What the model was toldit ran into an error of its own;")
@@ -84,7 +84,7 @@ def test_an_error_is_said_plainly(chat: Chat, stage: Stage) -> None:
 def test_what_never_ran_says_why(chat: Chat, stage: Stage, marker: str, name: str, reason: str) -> None:
     chat.ask()
     stage.model.says(marker, " x")
-    told = chat.call(name).get_by_text(f"{name} could not be run: {reason}", exact=True)
+    told = chat.call(name).get_by_text(f"{name} failed: {reason}", exact=True)
     expect(told).to_be_visible()
     stage.model.ends()
     chat.is_idle()

@@ -123,7 +123,7 @@ def test_a_title_is_text(chat: Chat, stage: Stage) -> None:
 def test_what_does_not_exist_says_so(chat: Chat, stage: Stage, visitor: Visitor) -> None:
     visitor.expects("404")
     chat.page.goto(f"{stage.url}/#/c/nothing")
-    expect(chat.log).to_contain_text("This conversation does not exist, or is somebody else's.")
+    expect(chat.log).to_contain_text("This conversation does not exist, or belongs to somebody else.")
 
 
 def test_what_was_found_is_opened_at_its_words_and_marked(chat: Chat, stage: Stage) -> None:

@@ -86,7 +86,7 @@ def test_edit_tells_what_it_was_and_delete_asks_first(chat: Chat, stage: Stage) 
     expect(item).to_contain_text("Before: “I drink no coffee”, until")
     item.get_by_role("button", name="Delete", exact=True).click()
     question = chat.page.get_by_role("dialog", name="Delete this fact?", exact=True)
-    expect(question).to_contain_text("“I drink no tea” will not be recalled any more.")
+    expect(question).to_contain_text("“I drink no tea” will not be used in answers any more.")
     question.get_by_role("button", name="Cancel", exact=True).click()
     expect(item).to_be_visible()
     item.get_by_role("button", name="Delete", exact=True).click()
@@ -104,7 +104,7 @@ def test_what_is_protected_is_changed_by_its_user_alone(chat: Chat, stage: Stage
     chat.page.keyboard.press("Escape")
     chat.ask("Forget that I drink no coffee")
     stage.model.says(request("memory", operation="forget", text="coffee"), " x")
-    expect(chat.call("memory")).to_contain_text("memory could not be run:")
+    expect(chat.call("memory")).to_contain_text("memory failed:")
     expect(chat.button("Approve")).to_have_count(0)
     stage.model.ends()
     chat.is_idle()
@@ -121,7 +121,7 @@ def test_what_may_contradict_is_told(chat: Chat) -> None:
     dialog = opened(chat)
     add(dialog, "My sister is allergic to nuts")
     item = add(dialog, "My brother is allergic to nuts")
-    expect(item).to_contain_text("May contradict: “My sister is allergic to nuts”")
+    expect(item).to_contain_text("May contradict “My sister is allergic to nuts”")
 
 
 def test_recall_is_switched_off_for_a_window_and_for_all(chat: Chat, stage: Stage, visitor: Visitor) -> None:
@@ -130,7 +130,7 @@ def test_recall_is_switched_off_for_a_window_and_for_all(chat: Chat, stage: Stag
     chat.page.keyboard.press("Escape")
     expect(answered(chat, stage, "May I have coffee?")).to_contain_text(RECALLED)
     opened(chat)
-    dialog.get_by_role("switch", name="Leave it out in this window", exact=True).check()
+    dialog.get_by_role("switch", name="Not in this window", exact=True).check()
     chat.page.keyboard.press("Escape")
     chat.begin_anew()
     expect(answered(chat, stage, "More coffee?")).not_to_contain_text("Recalled")
@@ -138,13 +138,13 @@ def test_recall_is_switched_off_for_a_window_and_for_all(chat: Chat, stage: Stag
     expect(answered(other, stage, "Coffee now?")).to_contain_text(RECALLED)
     dialog = opened(other)
     with other.page.expect_response("**/v1/memory"):
-        dialog.get_by_role("switch", name="Recall what belongs to a question", exact=True).uncheck()
+        dialog.get_by_role("switch", name="Use memory in answers", exact=True).uncheck()
     other.page.keyboard.press("Escape")
     other.begin_anew()
     expect(answered(other, stage, "And coffee?")).not_to_contain_text("Recalled")
     opened(other)
-    expect(dialog.get_by_role("switch", name="Recall what belongs to a question", exact=True)).not_to_be_checked()
-    expect(dialog.get_by_role("switch", name="Leave it out in this window", exact=True)).to_be_disabled()
+    expect(dialog.get_by_role("switch", name="Use memory in answers", exact=True)).not_to_be_checked()
+    expect(dialog.get_by_role("switch", name="Not in this window", exact=True)).to_be_disabled()
 
 
 def test_a_memory_that_cannot_be_reached_says_so(chat: Chat, visitor: Visitor) -> None:
@@ -153,5 +153,5 @@ def test_a_memory_that_cannot_be_reached_says_so(chat: Chat, visitor: Visitor) -
     dialog = opened(chat)
     expect(dialog.get_by_role("alert")).to_contain_text("The server could not be reached.")
     chat.page.unroute("**/v1/memory*")
-    dialog.get_by_role("button", name="Try again", exact=True).click()
+    dialog.get_by_role("button", name="Retry", exact=True).click()
     expect(dialog).to_contain_text("Nothing is remembered yet.")

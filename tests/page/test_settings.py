@@ -6,7 +6,7 @@ from playwright.sync_api import Browser, expect
 from page.chat import Chat
 from page.keyboard import Keyboard
 from page.stage import Stage
-from page.visitor import DARK, Visitor
+from page.visitor import DARK, PHONE, Visitor
 
 pytestmark = pytest.mark.chromium
 
@@ -74,6 +74,14 @@ def test_the_keys_are_listed(chat: Chat) -> None:
         "Show or hide the conversations": "Ctrl Shift S",
         "Settings and keyboard": "Ctrl /",
     }
+
+
+@pytest.mark.parametrize("visitor", [PHONE], indirect=True)
+def test_where_a_finger_points_there_are_no_keys(chat: Chat) -> None:
+    chat.button("Settings").tap()
+    dialog = chat.page.get_by_role("dialog", name="Settings", exact=True)
+    expect(dialog.get_by_role("radio", name="Starts a new line", exact=True)).to_be_checked()
+    expect(dialog).not_to_contain_text("Ctrl")
 
 
 @KEYS

@@ -176,7 +176,7 @@ def test_specialists_are_listed_and_switched_off(chat: Chat, stage: Stage) -> No
     expect(dialog).to_be_hidden()
     chat.ask()
     stage.model.says('SPECIALIST_REQUEST[wiki:{"title":"Bern"}]', " x")
-    expect(chat.call("wiki")).to_contain_text("wiki could not be run:")
+    expect(chat.call("wiki")).to_contain_text("wiki failed:")
     stage.model.ends()
     chat.is_idle()
     chat.reload()

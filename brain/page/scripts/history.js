@@ -181,7 +181,7 @@ function group(name, nodes) {
 }
 
 function noted() {
-  if (problem) return [`${problem} `, button(t("tryAgain"), () => headings.length ? refresh() : load())];
+  if (problem) return [`${problem} `, button(t("retry"), () => headings.length ? refresh() : load())];
   if (headings.length || !loaded) return [];
   return [t(words ? "nothingFound" : "noConversations")];
 }

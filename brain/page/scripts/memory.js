@@ -41,7 +41,7 @@ class MemoryDialog {
     const words = this.words;
     const problem = await Promise.all(this.sections.map((section) => section.load(words))).then(() => "", told);
     if (words !== this.words) return;
-    this.problem.replaceChildren(...(problem ? [`${problem} `, button(t("tryAgain"), () => this.load())] : []));
+    this.problem.replaceChildren(...(problem ? [`${problem} `, button(t("retry"), () => this.load())] : []));
     this.show();
   }
 

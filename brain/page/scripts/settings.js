@@ -25,7 +25,7 @@ export function startSettings(start) {
 
 /** @param {import("./types.js").Start} start */
 function show(start) {
-  const sections = [themes(), enterKey(), keyboard(), ...(start.keys ? [account(start.user)] : [])];
+  const sections = [themes(), enterKey(), ...(touched ? [] : [keyboard()]), ...(start.keys ? [account(start.user)] : [])];
   openDialog(t("settings"), [...sections, make("p", "small", t("version", { version: start.version }))], { light: true });
 }
 
@@ -38,7 +38,7 @@ function themes() {
 }
 
 function enterKey() {
-  const texts = { sends: t("enterSends"), line: t("enterLine", { key: commandKey }) };
+  const texts = { sends: t("enterSends"), line: touched ? t("enterLines") : t("enterLine", { key: commandKey }) };
   return choice(t("enter"), texts, enterSends() ? "sends" : "line", (enter) => kept.put("enter", enter));
 }
 

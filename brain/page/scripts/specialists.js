@@ -59,7 +59,7 @@ function show() {
 /** @param {HTMLElement} body */
 async function fill(body) {
   const problem = await load().then(() => "", told);
-  if (problem) return body.replaceChildren(make("p", "problem", problem), button(t("tryAgain"), () => fill(body)));
+  if (problem) return body.replaceChildren(make("p", "problem", problem), button(t("retry"), () => fill(body)));
   if (!known.length) return body.replaceChildren(make("p", "small", t("noSpecialists")));
   const list = make("ul", "specialist-list", ...known.map(shown));
   body.replaceChildren(make("p", "small", t("specialistsAbout")), switches(list), list);
