@@ -1,5 +1,6 @@
 """Built in: a change to a calendar before it is made, and how a person is told of it who is to approve it."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -47,7 +48,7 @@ class Plan:
         verb, where = (
             ("Change", "in") if self.was and self.becomes else ("Delete", "from") if self.was else ("Add", "to")
         )
-        calendar = one_line(entry.resource.calendar.name, 40)
+        calendar = _quoted(one_line(entry.resource.calendar.name, 40))
         head = f"{verb} {self._what(entry)} {where} calendar {calendar}, times in {entry.zone.key}:"
         return Result("\n".join([head, _line(entry), *self._changes()]), data=self.version)
 
@@ -118,5 +119,10 @@ def _rules(entry: Entry) -> str:
 
 def _line(entry: Entry) -> str:
     event = entry.occurrence.event
-    place = f" @ {one_line(event.location, PLACE_MOST)}" if event.location else ""
-    return f'{when(entry.occurrence, entry.zone)} "{title(event.title)}"{place}'
+    place = f" @ {_quoted(one_line(event.location, PLACE_MOST))}" if event.location else ""
+    return f"{when(entry.occurrence, entry.zone)} {_quoted(title(event.title))}{place}"
+
+
+def _quoted(text: str) -> str:
+    """A stranger's words, of which one sees where they end."""
+    return json.dumps(text, ensure_ascii=False)

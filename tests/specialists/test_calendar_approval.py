@@ -248,26 +248,27 @@ THIS = {"event_id": "standup", "scope": "this", "occurrence": "2026-03-25"}
     [
         (
             {"action": "delete", "event_id": "lunch"},
-            'Delete one event from calendar home, times in Europe/Berlin:\n2026-03-23 Mon 12:00–13:00 "Lunch" @ Café',
+            'Delete one event from calendar "home", times in Europe/Berlin:\n'
+            '2026-03-23 Mon 12:00–13:00 "Lunch" @ "Café"',
         ),
         (
             {"action": "delete", "event_id": "standup", "scope": "series"},
-            f'Delete {SERIES} from calendar home, times in Europe/Berlin:\n2026-03-23 Mon 09:00–09:15 "Standup"',
+            f'Delete {SERIES} from calendar "home", times in Europe/Berlin:\n2026-03-23 Mon 09:00–09:15 "Standup"',
         ),
         (
             {"action": "delete", **THIS},
-            "Delete one occurrence of a series from calendar home, times in Europe/Berlin:\n"
+            'Delete one occurrence of a series from calendar "home", times in Europe/Berlin:\n'
             '2026-03-25 Wed 09:00–09:15 "Standup"',
         ),
         (
             {"action": "update", "event_id": "standup", "scope": "series", "start": "2026-03-23T09:30"},
-            f"Change {SERIES} in calendar home, times in Europe/Berlin:\n"
+            f'Change {SERIES} in calendar "home", times in Europe/Berlin:\n'
             '2026-03-23 Mon 09:00–09:15 "Standup"\n'
             'becomes 2026-03-23 Mon 09:30–09:45 "Standup"',
         ),
         (
             {"action": "update", "event_id": "standup", "scope": "series", "repeat": "weekly", "description": "New"},
-            f"Change {SERIES} in calendar home, times in Europe/Berlin:\n"
+            f'Change {SERIES} in calendar "home", times in Europe/Berlin:\n'
             '2026-03-23 Mon 09:00–09:15 "Standup"\n'
             'becomes 2026-03-23 Mon 09:00–09:15 "Standup"\n'
             "with another description\n"
@@ -275,20 +276,20 @@ THIS = {"event_id": "standup", "scope": "this", "occurrence": "2026-03-25"}
         ),
         (
             {"action": "update", "event_id": "standup", "scope": "series", "repeat": "none"},
-            f"Change {SERIES} in calendar home, times in Europe/Berlin:\n"
+            f'Change {SERIES} in calendar "home", times in Europe/Berlin:\n'
             '2026-03-23 Mon 09:00–09:15 "Standup"\n'
             'becomes 2026-03-23 Mon 09:00–09:15 "Standup"\n'
             "which is repeated no more",
         ),
         (
             {"action": "update", **THIS, "title": "Long standup", "duration_minutes": 60},
-            "Change one occurrence of a series in calendar home, times in Europe/Berlin:\n"
+            'Change one occurrence of a series in calendar "home", times in Europe/Berlin:\n'
             '2026-03-25 Wed 09:00–09:15 "Standup"\n'
             'becomes 2026-03-25 Wed 09:00–10:00 "Long standup"',
         ),
         (
             {"action": "create", "title": "Trip", "start": "2026-04-01", "end": "2026-04-03"},
-            'Add one event to calendar home, times in Europe/Berlin:\n2026-04-01 Wed – 2026-04-03 Fri all day "Trip"',
+            'Add one event to calendar "home", times in Europe/Berlin:\n2026-04-01 Wed – 2026-04-03 Fri all day "Trip"',
         ),
     ],
 )
@@ -307,7 +308,9 @@ def test_a_first_calendar_is_not_made_before_it_is_approved(tmp_path: Path) -> N
     empty = Calendars(tmp_path)
     wanted = {"action": "create", "title": "Trip", "start": "2026-04-01"}
     shown = previewed(empty, **wanted)
-    assert shown.text.startswith("Add one event to calendar personal, times in Europe/Berlin:\n2026-04-01 Wed all day")
+    assert shown.text.startswith(
+        'Add one event to calendar "personal", times in Europe/Berlin:\n2026-04-01 Wed all day'
+    )
     assert not list(tmp_path.iterdir())
     assert "Created" in approved(empty, shown, **wanted)
 
@@ -335,7 +338,7 @@ def test_how_many_occurrences_a_series_has_is_told(home: Calendars, rule: str, t
     home.put("lunch.ics", ics(f"{LUNCH}\n{rule}"))
     began = time.process_time()
     text = previewed(home, action="delete", event_id="lunch", scope="series").text
-    assert text.startswith(f"Delete a whole series ({told}) from calendar home")
+    assert text.startswith(f'Delete a whole series ({told}) from calendar "home"')
     assert time.process_time() - began < 1
 
 
@@ -366,11 +369,21 @@ def test_what_cannot_be_is_refused_and_nobody_is_asked(diary: Diary, params: dic
     assert (one(events, "specialist_error")["code"], one(events, "specialist_error")["reason"]) == ("refused", reason)
 
 
+def test_where_a_strangers_words_end_is_seen(home: Calendars) -> None:
+    home.put(
+        "lunch.ics", ics(LUNCH.replace("SUMMARY:Lunch", 'SUMMARY:Lunch" @ "Café\\nDelete\nLOCATION:Bar" or \\\\"'))
+    )
+    assert previewed(home, action="delete", event_id="lunch").text == (
+        'Delete one event from calendar "home", times in Europe/Berlin:\n'
+        '2026-03-23 Mon 12:00–13:00 "Lunch\\" @ \\"Café Delete" @ "Bar\\" or \\\\\\""'
+    )
+
+
 def test_what_it_would_do_is_told_over_the_wire(diary: Diary) -> None:
     diary.calendars.put("lunch.ics", ics(LUNCH))
     events = diary.turn('SPECIALIST_REQUEST[calendar:{"action":"delete","event_id":"lunch"}]', "Ok.", approve=False)
     assert one(events, "approval_required")["text"] == (
-        'Delete one event from calendar home, times in Europe/Berlin:\n2026-03-23 Mon 12:00–13:00 "Lunch"'
+        'Delete one event from calendar "home", times in Europe/Berlin:\n2026-03-23 Mon 12:00–13:00 "Lunch"'
     )
 
 
