@@ -9,7 +9,7 @@ from stores import NOON
 from brain.kept import Item, Resting
 from brain.memory.items import CANDIDATES, QUESTION_LENGTH
 from brain.memory.recall import LETTERS_MOST, WORDS_MOST, Asked, Found, chosen, note, ranked
-from brain.memory.resting import EXTRACT, memory_of
+from brain.memory.resting import memory_of
 from brain.messages import Exchange
 from brain.prompts import recalled
 from brain.store.exchanges import title_of
@@ -68,4 +68,4 @@ def test_no_title_and_no_summary_has_what_nobody_sees() -> None:
     exchange = Exchange(said, said=said)
     made = asyncio.run(memory_of(Resting("ada", "c1", said, [exchange], None, 1), None, "m1", NOON))
     assert made is not None
-    assert made.text == f"{EXTRACT}I fly to ]0;Oslo on Monday"
+    assert made.text == "In the user's own words: I fly to ]0;Oslo on Monday"

@@ -28,7 +28,7 @@ MESSAGE_LENGTH = 2000
 LEAST_WORDS = 3
 """Of a conversation that is worth a memory."""
 QUOTE_LENGTH = 200
-EXTRACT = "Not summarised, for no language model is connected. The user said: "
+EXTRACT = "In the user's own words: "
 _BETWEEN = " / "
 
 
