@@ -1,18 +1,16 @@
-"""Wing: Brain's own protocol. What is asked (`request`), and what is answered (`answer`)."""
+"""Wing: Brain's own protocol. What is asked (`request`), also of a turn that runs (`meanwhile`), and what is answered (`answer`)."""
 
 from brain.wire.native.answer import EVENT_NAMES, HEARTBEAT, Encoder, plain
+from brain.wire.native.meanwhile import approval, event_number, steering
 from brain.wire.native.request import (
     FILE_ID_MOST,
     ID,
     MESSAGE_LENGTH,
     Sent,
     SentLimits,
-    approval,
     ask_without_message,
-    event_number,
     parse,
     parse_form,
-    steering,
 )
 
 __all__ = [

@@ -23,7 +23,6 @@ COMMAS_MOST = 500_000
 """More than message and system have; values have one between them, and counting takes no time."""
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_EVENT_ID = re.compile(r"(?P<turn>t[0-9a-f]{16})\.(?P<number>[0-9]{1,9})")
 
 
 class SentAttachment(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,18 +71,6 @@ class Sent(msgspec.Struct, forbid_unknown_fields=True):
     barge_in: bool = False
     replace_from: str | None = None
     request_id: str | None = None
-
-
-class Steering(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/turns/{id}/steer`."""
-
-    message: str
-
-
-class Approval(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/turns/{id}/approvals/{call_id}`."""
-
-    approve: bool
 
 
 def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -> Ask:
@@ -210,42 +197,6 @@ def _syntax(names: Sequence[str]) -> tuple[SyntaxName, ...]:
     if not names:
         raise BadRequest("syntax must name one syntax at least.", "syntax")
     return tuple(dict.fromkeys(known[name] for name in names))  # each once: scanners are kept for each of these
-
-
-def steering(body: bytes) -> str:
-    """The message in a body that steers.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
-    message = decoded(body, Steering).message
-    if not message.strip():
-        raise BadRequest("message is empty.", "message")
-    if len(message) > MESSAGE_LENGTH:
-        raise BadRequest(f"message may be {MESSAGE_LENGTH:,} characters long.", "message", code="too_large", status=413)
-    return message
-
-
-def approval(body: bytes) -> bool:
-    """What a body decides.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
-    return decoded(body, Approval).approve
-
-
-def event_number(event_id: str) -> tuple[str, int]:
-    """Turn id and number of an event's id.
-
-    Raises:
-        BadRequest: when it is none.
-    """
-    found = _EVENT_ID.fullmatch(event_id)
-    if found is None:
-        message = "Last-Event-ID is the id of no event that is kept; ask again without it."
-        raise BadRequest(message, "last-event-id", code="gone", status=410)
-    return found["turn"], int(found["number"])
 
 
 def _taken_along(sent: Sent) -> tuple[TakenAlong, ...]:
