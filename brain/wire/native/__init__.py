@@ -1,4 +1,4 @@
-"""Wing: Brain's own protocol. What is asked (`request`), also of a turn that runs (`meanwhile`), and what is answered (`answer`)."""
+"""Wing: Brain's own protocol. What is asked (`request`), of a turn that runs (`meanwhile`), and answered (`answer`)."""
 
 from brain.wire.native.answer import EVENT_NAMES, HEARTBEAT, Encoder, plain
 from brain.wire.native.meanwhile import approval, event_number, steering
