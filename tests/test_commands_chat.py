@@ -291,14 +291,22 @@ def test_files_are_attached(home: Path) -> None:
         assert "empty.txt is empty." in chat.says("/attach ~/empty.txt")
         assert "Say which: /attach PATH" in chat.says("/attach")
         assert "a quote is open" in chat.says("/attach 'x")
-        chat.types("/attach ~/tw" + TAB)
-        chat.until(lambda screen: "› /attach ~/two.txt" in screen.window)
+        chat.types("/attach ~/my" + TAB)
+        chat.until(lambda screen: "› /attach ~/my\\ notes.txt" in screen.window)
+        chat.types(" ~/tw" + TAB)
+        chat.until(lambda screen: "› /attach ~/my\\ notes.txt ~/two.txt" in screen.window)
         chat.says("")
+        assert chat.below.endswith("attached: my notes.txt, my notes.txt, two.txt")
         assert "Attached: my notes.txt" in chat.says(str(home / "my notes.txt").replace(" ", "\\ "))
         chat.says("What do they say?")
         assert "attached" not in chat.below
         chat.leaves()
-    assert files(home) == [("my notes.txt", b"notes"), ("two.txt", b"two"), ("my notes.txt", b"notes")]
+    assert files(home) == [
+        ("my notes.txt", b"notes"),
+        ("my notes.txt", b"notes"),
+        ("two.txt", b"two"),
+        ("my notes.txt", b"notes"),
+    ]
 
 
 def test_files_may_be_given_at_the_start(home: Path) -> None:

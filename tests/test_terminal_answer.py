@@ -211,6 +211,14 @@ def test_a_link_says_where_it_leads(terminal: TextIO, source: str, shown: str) -
     assert whole(Answer(Drawing(terminal)), source) == shown
 
 
+def test_formulas_are_shown_as_they_are_written(terminal: TextIO) -> None:
+    maths = "With \\(a_1 * b_1 * c\\) and $$x^*y^*$$:\n\n\\[\n\\frac{a_i}{b_i}\\\\[2pt] *c*\n\\]\n\n"
+    source = maths + "*So* \\(half and $5 and $6."
+    shown = source.replace("*So* \\(", "So (")
+    assert whole(Answer(Drawing(terminal)), source) == shown
+    assert whole(Answer(Drawing(terminal)), *source) == shown
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -300,6 +308,7 @@ def test_what_belongs_to_a_language_stays(terminal: TextIO) -> None:
 def test_hard_texts_do_not_take_long(terminal: TextIO) -> None:
     n = 20_000
     hard = ["[" * n, "*a " * n, "`" * n, "> " * n, "- " * n, "a_" * n, "<" * n, "![" * n, "|" * n + "\n" + "-|" * n]
+    hard += ["\\(" * n, "\\[" * n, "$$$" * n]
     hard += ["```html\n" + "<" * n, "```python\n" + '"""' * n, "\n".join("- a" for _ in range(n))]
     for source in hard:
         answer = Answer(Drawing(terminal))

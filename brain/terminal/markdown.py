@@ -1,5 +1,6 @@
 """Roof: Markdown as a terminal shows it, block by block. All of a text is shown, also what is no Markdown of ours."""
 
+import re
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cache
@@ -7,6 +8,7 @@ from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from rich import box
 from rich.cells import cell_len
@@ -43,6 +45,7 @@ CELLS_MOST, BRACKETS_MOST = 2_000, 1_000
 again."""
 GAP = 3
 """Cells between two columns."""
+_MATHS = re.compile(r"\\\(.{1,500}?\\\)|\\\[.{1,500}?\\\]|\$\$.{1,500}?\$\$", re.DOTALL)
 _NESTING = 100  # far above what is drawn, since the parser drops what is deeper
 
 
@@ -91,7 +94,19 @@ def _parser() -> MarkdownIt:
     """References are text: what they name may come when their place is settled."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING})
     bounded(parser, BRACKETS_MOST)
+    parser.inline.ruler.before("escape", "maths", _maths)
     return parser.enable(["strikethrough", "table"]).disable("reference")
+
+
+def _maths(state: StateInline, silent: bool) -> bool:
+    """The parser's rule for formulas: they are shown as they are written, as what they hold is no Markdown."""
+    found = _MATHS.match(state.src, state.pos)
+    if found is None:
+        return False
+    if not silent:
+        state.pending += found[0]
+    state.pos = found.end()
+    return True
 
 
 def _shown(tokens: Sequence[Token]) -> Iterator[Token]:

@@ -1,6 +1,7 @@
 """Roof: the line in which a person types: with a history, several lines, completion, and a line below that tells."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,10 @@ from brain.unicode import escaped
 HISTORY_BYTES = 1024 * 1024
 """Of the file with what was typed; twice as much is cut to so many, from its end."""
 _STYLE = Style.from_dict({"bottom-toolbar": "noreverse ansibrightblack", "prompt": "bold"})
+
+_LAST_WORD = re.compile(r"(?:\\.|[^\\ ])*$")
+_ESCAPED = re.compile(r"\\(.)")
+_PARTING = re.compile(r"[\s'\"\\]")
 
 Words = Callable[[], Sequence[str]]
 """What may stand behind a command."""
@@ -120,8 +125,15 @@ class _Commands(Completer):
                 Completion(f"{one} ", -len(name), display=f"/{one}") for one in self._commands if one.startswith(name)
             )
         elif (words := self._commands.get(name, tuple)) is None:
-            path = rest.rpartition(" ")[2] if not rest.startswith(("'", '"')) else rest[1:]
-            yield from self._paths.get_completions(Document(path, len(path)), complete_event)
+            yield from self._path(rest, complete_event)
         else:
             last = rest.rpartition(" ")[2]
             yield from (Completion(one, -len(last)) for one in words() if one.startswith(last))
+
+    def _path(self, rest: str, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """The last of the paths, as it is typed for a shell: in quotes, or with what would part it escaped."""
+        quoted = rest.startswith(("'", '"'))
+        path = rest[1:] if quoted else _ESCAPED.sub(r"\1", _LAST_WORD.findall(rest)[0])
+        for one in self._paths.get_completions(Document(path, len(path)), complete_event):
+            text = one.text if quoted else _PARTING.sub(r"\\\g<0>", one.text)
+            yield Completion(text, one.start_position, display=one.display)
