@@ -224,3 +224,41 @@ def test_an_answer_as_a_screen_reader_walks_through_it(chat: Chat, stage: Stage)
 
 def without_times(tree: str) -> str:
     return re.sub(r"[\d.]+ m?s\b|(?<=about )\d+", "SO MANY", tree)
+
+
+@pytest.mark.parametrize("visitor", [{"viewport": {"width": 320, "height": 256}}], indirect=True)
+def test_what_is_read_has_the_room_when_it_is_zoomed_to_400_percent(chat: Chat, stage: Stage) -> None:
+    chat.ask("tea?")
+    stage.model.ends()
+    chat.is_idle()
+    log, page = chat.log.bounding_box(), chat.page
+    assert log is not None
+    assert log["height"] > 140
+    assert page.evaluate("document.documentElement.scrollWidth") == 320
+    expect(chat.button("Send")).to_be_in_viewport(ratio=1)
+
+
+@pytest.mark.parametrize("visitor", [PHONE], indirect=True)
+def test_a_phone_has_room_for_the_title(chat: Chat) -> None:
+    title = chat.page.get_by_role("heading", level=1).bounding_box()
+    model = chat.page.get_by_role("combobox", name="Model", exact=True).bounding_box()
+    assert title is not None
+    assert model is not None
+    assert title["width"] > 150
+    assert model["height"] >= 44
+
+
+def test_paper_has_the_conversation_and_nothing_else(chat: Chat, stage: Stage) -> None:
+    chat.ask("tea?")
+    stage.model.says("\n\n".join(f"Line {n}." for n in range(200)), "\n\n", request("wiki", title="Bern"), " x")
+    stage.library.set()
+    stage.model.ends()
+    chat.is_idle()
+    chat.page.emulate_media(media="print")
+    for gone in (chat.history, chat.box, chat.button("New conversation"), chat.button("Copy").last):
+        expect(gone).to_be_hidden()
+    expect(chat.page.get_by_role("heading", name="tea?", exact=True)).to_be_visible()
+    expect(chat.question).to_be_visible()
+    heights: list[int] = chat.log.evaluate("it => [it.clientHeight, it.scrollHeight, document.body.scrollHeight]")
+    assert heights[0] == heights[1] > 5000
+    assert heights[2] > 5000  # on several pages
