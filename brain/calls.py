@@ -199,8 +199,8 @@ class Calls:
         self._events.put_nowait(SpecialistStart(call.call_id, call.name, work.params, call.by))
         self._spawn(call, self._answer(call, work, approved))
 
-    def _spawn(self, call: OpenCall, work: Coroutine[Any, Any, None]) -> None:
-        call.task = asyncio.create_task(work, name=f"call {call.name}")
+    def _spawn(self, call: OpenCall, doing: Coroutine[Any, Any, None]) -> None:
+        call.task = asyncio.create_task(doing, name=f"call {call.name}")
         call.task.add_done_callback(partial(self._check, call))
 
     def _check(self, call: OpenCall, task: "asyncio.Task[None]") -> None:
