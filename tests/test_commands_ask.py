@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from screen import Terminal
+from emulator import Terminal
 from serving import Process, script
 
 from brain.cli import run

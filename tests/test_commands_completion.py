@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from screen import Screen
+from emulator import Screen
 
 from brain.cli import run
 

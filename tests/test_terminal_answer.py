@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 import pytest
-from screen import Screen, sized
+from emulator import Screen, sized
 
 from brain.terminal import answer as module
 from brain.terminal.answer import Answer

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from screen import Screen, Terminal
+from emulator import Screen, Terminal
 from serving import Process, script
 
 SPECIALISTS = '''\

@@ -7,18 +7,9 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from page.chat import Chat
+from page.chromium import CHROMIUM_ARGS
 from page.stage import Stage, staged
 from page.visitor import Visitor
-
-CHROMIUM_ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="package")  # not the session: while it runs, its thread can run no loop of asyncio

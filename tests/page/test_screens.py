@@ -9,7 +9,7 @@ from PIL import Image
 
 pytestmark = [pytest.mark.chromium, pytest.mark.usefixtures("browser")]
 
-SCREENS = Path(__file__).parents[1] / "screens.py"
+SCREENS = Path(__file__).parents[1] / "screens"
 
 
 def take(folder: Path, *names: str) -> list[str]:

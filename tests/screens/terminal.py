@@ -6,15 +6,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from emulator import Row, Screen, Terminal
 from page.stage import request
 from rich.ansi import AnsiDecoder
 from rich.console import Console
 from rich.style import Style
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
-from screen import Row, Screen, Terminal
-from screens_kept import DENTIST, fill_calendar
 from serving import script
+
+from screens.kept import DENTIST, fill_calendar
 
 COLUMNS = 90
 FRAME = """<!doctype html><meta charset="utf-8"><style>

@@ -1,4 +1,4 @@
-"""The pictures of the page and the terminal in `docs/screens/`, taken anew: `python tests/screens.py [NAME…]`.
+"""The pictures of the page and the terminal in `docs/screens/`, taken anew: `python tests/screens [NAME…]`.
 
 Specialists are real, as far as they work without a network; the model plays. A picture that differs from the one that
 is there in a few dots only, such as those of a clock, leaves it as it was; one that was deleted is taken in any case.
@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from page.chat import Chat
-from page.conftest import CHROMIUM_ARGS
+from page.chromium import CHROMIUM_ARGS
 from page.stage import Conductor, request
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from screens_kept import DENTIST, FACTS, conversations, fill_calendar, several_pages
-from screens_terminal import TERMINALS
 from serving import Server, brain_served
 
 from brain import Registry
 from brain.errors import ModelError
+from screens.kept import DENTIST, FACTS, conversations, fill_calendar, several_pages
+from screens.terminal import TERMINALS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SCREENS = ROOT / "docs" / "screens"
 TICKET = ROOT / "docs" / "ticket.png"
 DESK: Mapping[str, Any] = {"viewport": {"width": 1200, "height": 800}}
@@ -192,7 +192,7 @@ def phone_list(scene: Scene) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser("python tests/screens.py", description=__doc__)
+    parser = argparse.ArgumentParser("python tests/screens", description=__doc__)
     names = [*PICTURES, *TERMINALS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; all when none is named")
     parser.add_argument("--to", type=Path, default=SCREENS, metavar="FOLDER", help="where they go (docs/screens)")
@@ -275,7 +275,3 @@ def _differ(one: Image.Image, other: Image.Image) -> int:
         return one.width * one.height
     difference = ImageChops.difference(one.convert("RGB"), other.convert("RGB")).convert("L")
     return sum(difference.histogram()[24:])
-
-
-if __name__ == "__main__":
-    sys.exit(main())
