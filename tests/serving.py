@@ -34,7 +34,7 @@ T = TypeVar("T")
 ITS_OWN = (
     "serve",
     "_say_farewell",
-    "_prolong",
+    "prolong_for_ever",
     "sweep_for_ever",
     ".embed",
     ".summarise",

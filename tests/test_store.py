@@ -155,7 +155,7 @@ def test_a_turn_whose_process_is_gone_was_interrupted(path: Path | None) -> None
         clock.now += 10
         with pytest.raises(BadRequest):
             await store.begin("ada", "c", asked("Two", 2), ())
-        store._leased.clear()
+        store._leases.keys.clear()
         clock.now += 10
         assert await said(store, "ada", "c") == [("One", "", "interrupted")]
         assert [heading.running for heading in await store.conversations("ada")] == [False]
@@ -169,7 +169,7 @@ def test_a_turn_whose_process_is_gone_was_interrupted(path: Path | None) -> None
 
 
 def test_turns_that_run_are_prolonged(path: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.store.sqlite.PROLONG_SECONDS", 0.01)
+    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0.01)
     clock = Clock()
 
     async def test(store: SQLite) -> None:
@@ -186,7 +186,7 @@ def test_turns_that_run_are_prolonged(path: Path | None, monkeypatch: pytest.Mon
 def test_how_far_an_answer_was_is_there_when_its_process_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.store.sqlite.PROLONG_SECONDS", 0.01)
+    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0.01)
 
     async def dies(store: SQLite) -> None:
         record = await store.begin("ada", "c", asked("One"), ())
@@ -232,12 +232,12 @@ def test_a_clock_that_is_set_forward_ends_no_turn_of_this_process(path: Path | N
 def test_a_clock_that_is_set_back_does_not_keep_what_a_dead_process_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.store.sqlite.PROLONG_SECONDS", 0.01)
+    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0.01)
     clock = Clock(look=0)
 
     async def test(store: SQLite) -> None:
         await store.begin("ada", "c", asked("One"), ())
-        store._leased.clear()  # its process is gone, and this one lives on
+        store._leases.keys.clear()  # its process is gone, and this one lives on
         clock.now -= 7200
         await asyncio.sleep(0.1)
         with pytest.raises(BadRequest):
@@ -255,7 +255,7 @@ def test_who_comes_late_still_replaces_what_it_was_to_replace(path: Path | None)
         for number in (1, 2):
             await turn(store, "ada", "c", f"old {number}", number=number)
         late = await store.begin("ada", "c", asked("edited", 3), (), replaces="q2")
-        store._leased.clear()
+        store._leases.keys.clear()
         clock.now += 20
         await turn(store, "ada", "c", "meanwhile", number=4)
         await store.end(late, answered("Well", 3))
@@ -313,7 +313,7 @@ def test_of_a_question_that_fails_again_and_again_the_last_attempt_is_there(path
         await turn(store, "ada", "c", "Two", [], number=3, outcome="model_failed", replaces="a2", files=[file(b"x")])
         assert await said(store, "ada", "c") == [("One", "1", "complete"), ("Two", "", "model_failed")]
         await store.begin("ada", "c", asked("Two", 4), (), replaces="a3")
-        store._leased.clear()
+        store._leases.keys.clear()
         clock.now += 20  # it was interrupted
         await turn(store, "ada", "c", "Two", "2", number=5, replaces="q4")
         assert await said(store, "ada", "c") == [("One", "1", "complete"), ("Two", "2", "complete")]

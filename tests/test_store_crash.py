@@ -191,7 +191,7 @@ def test_who_starts_beside_another_leaves_its_turns_alone(tmp_path: Path) -> Non
 def test_nothing_is_acknowledged_that_goes_into_a_file_that_is_gone(
     tmp_path: Path, another: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("brain.store.sqlite.PROLONG_SECONDS", 0.01)
+    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0.01)
     path = tmp_path / "brain.db"
 
     async def main() -> None:

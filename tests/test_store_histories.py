@@ -199,7 +199,7 @@ async def history(store: SQLite, model: Model, rng: random.Random, keys: Sequenc
         elif step < 0.9:
             await rename(store, model, key)
         else:
-            store._leased.clear()  # the turns that run are another process's, which is gone
+            store._leases.keys.clear()  # the turns that run are another process's, which is gone
             model.clock.now += rng.choice([2, 20])
     await compare(store, model, keys)
 
@@ -215,7 +215,7 @@ def test_histories() -> None:
             for number in range(HISTORIES):
                 await history(store, Model(clock), random.Random(number), keys_of(number))
                 for user, name in keys_of(number):
-                    store._leased.clear()
+                    store._leases.keys.clear()
                     clock.now += 60
                     await store.delete(user, name)
 

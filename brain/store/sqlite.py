@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
@@ -20,14 +19,14 @@ from brain.kept import Category, Counts, Heading, History, Interaction, Item, Ki
 from brain.messages import Exchange
 from brain.store import conversations, copies, exams, exchanges, items, meaning, resting, spooling, taking, turns, users
 from brain.store.database import Database
+from brain.store.leases import Leases
 from brain.store.leftovers import Leftovers
 from brain.store.meaning import Sketches
 from brain.store.rows import SECOND, micros
-from brain.store.turns import Begun, Lease
+from brain.store.turns import Begun
 
 log = logging.getLogger("brain")
 
-PROLONG_SECONDS = 5.0
 CLOSING_SECONDS = 2.0
 HURRY_SECONDS = 5.0
 """For traces of what was deleted; another process goes on with those that are left."""
@@ -47,9 +46,7 @@ class SQLite:
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
         self._database = Database(path)
         self._clock = clock
-        self._owner = secrets.token_hex(8)
-        self._leased: set[int] = set()
-        self._watched: dict[int, Callable[[], Exchange]] = {}
+        self._leases = Leases(self._database, self._now)
         self._sketches = Sketches()
         self._leaving: set[asyncio.Task[None]] = set()
         self._leftovers = Leftovers(self._database)
@@ -62,7 +59,7 @@ class SQLite:
             StoreError: naming the file and what to do, for whoever runs the server.
         """
         await self._database.open(turns.interrupt_all)
-        self._tasks.append(asyncio.create_task(self._prolong(), name="leases"))
+        self._tasks.append(asyncio.create_task(self._leases.prolong_for_ever(), name="leases"))
         if self._database.path is not None:
             self._tasks.append(asyncio.create_task(self._leftovers.sweep_for_ever(), name="leftovers"))
 
@@ -117,7 +114,6 @@ class SQLite:
             BadRequest: `busy` while another turn of the conversation runs, in whatever process; `not_found` where there
                 is nothing to replace; `too_large`; naming a file that is to be taken along and is not there.
         """
-        lease = self._lease()
         file = partial(
             turns.begin,
             user=user,
@@ -127,12 +123,12 @@ class SQLite:
             replaces=replaces,
             taken_along=taken_along,
             recent=recent,
-            lease=lease,
+            lease=self._leases.lease,
         )
         beginning = self._database.writing(file, durable=False)
         try:
             begun = await asyncio.shield(beginning)
-            self._leased.add(begun.record.key)
+            self._leases.hold(begun.record)
             if begun.files:
                 read = partial(turns.attachments, files=begun.files)
                 begun.record.attachments = await self._database.read(read)
@@ -146,22 +142,18 @@ class SQLite:
 
         It may be called again, with more of the same.
         """
-        self._let_go(record)
+        self._leases.let_go(record)
         copied = replace(exchange, parts=list(exchange.parts))  # which may grow while it is written
         await self._database.write(lambda db: turns.end(db, record.key, copied, self._now()))
 
     async def drop(self, record: Record) -> None:
         """Removes a question whose turn could not begin: no trace of it is left."""
-        self._let_go(record)
+        self._leases.let_go(record)
         await self._database.write(lambda db: exchanges.remove(db, record.key))
 
     def watch(self, record: Record, so_far: Callable[[], Exchange]) -> None:
         """Files every few seconds how far an answer is, so that not all of it is lost when the process dies."""
-        self._watched[record.key] = so_far
-
-    def _let_go(self, record: Record) -> None:
-        self._leased.discard(record.key)
-        self._watched.pop(record.key, None)
+        self._leases.watch(record, so_far)
 
     async def told(self, user: str, conversation_id: str, recent: int) -> Record:
         """What a turn that began now would be told of a conversation, but for its files."""
@@ -212,7 +204,9 @@ class SQLite:
         Raises:
             BadRequest: `busy`, while a turn of it runs.
         """
-        return await self._database.write(lambda db: conversations.delete(db, user, conversation_id, self._lease()))
+        return await self._database.write(
+            lambda db: conversations.delete(db, user, conversation_id, self._leases.lease)
+        )
 
     async def recent(self, user: str, limit: int) -> list[Interaction]:
         """What was said last in any conversation, newest first."""
@@ -350,7 +344,7 @@ class SQLite:
         Raises:
             BadRequest: `busy`, while a turn of theirs runs.
         """
-        return await self._database.write(lambda db: users.forget(db, user, self._lease()))
+        return await self._database.write(lambda db: users.forget(db, user, self._leases.lease))
 
     async def scrub(self) -> None:
         """Removes the traces of all that was deleted. For as long as the file is written anew, nobody else can write.
@@ -364,9 +358,6 @@ class SQLite:
     async def users(self) -> list[str]:
         """Those of whom anything is kept."""
         return await self._database.read(users.users, aside=True)
-
-    def _lease(self) -> Lease:
-        return Lease(self._owner, self._now(), frozenset(self._leased))
 
     def _now(self) -> int:
         return round(self._clock() * SECOND)
@@ -386,19 +377,3 @@ class SQLite:
             await self.drop(begun.record)
         except StoreError as error:
             log.warning("a question whose turn did not begin could not be removed: %s", error)
-
-    async def _prolong(self) -> None:
-        """Says every few seconds of all turns of this process that they still run, and how far they are."""
-        while True:
-            await asyncio.sleep(PROLONG_SECONDS)
-            try:
-                await self._renew(self._lease())
-            except StoreError as error:
-                log.warning("the store cannot note that turns run: %s", error)
-
-    async def _renew(self, lease: Lease) -> None:
-        self._database.check_place()
-        too_long = await self._database.read(lambda db: turns.any_too_long(db, lease))
-        if lease.running or too_long:
-            written = {key: so_far() for key, so_far in self._watched.items()}
-            await self._database.write(partial(turns.prolong, lease=lease, written=written), durable=False)

@@ -260,7 +260,7 @@ def test_an_answer_that_another_process_writes_comes_when_it_is_whole(chat: Chat
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A server that keeps at each moment how far an answer is."""
-    monkeypatch.setattr("brain.store.sqlite.PROLONG_SECONDS", 0.01)
+    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0.01)
     with staged() as stage:
         yield stage
 

@@ -1,0 +1,70 @@
+"""Wing: the turns of this process that run: it says so every few seconds, and how far their answers are."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from functools import partial
+
+from brain.errors import StoreError
+from brain.kept import Record
+from brain.messages import Exchange
+from brain.store import turns
+from brain.store.database import Database
+from brain.store.turns import Lease
+
+PROLONG_SECONDS = 5.0
+
+log = logging.getLogger("brain")
+
+
+class Leases:
+    """Those of one store.
+
+    Args:
+        now: microseconds since 1970.
+
+    Attributes:
+        keys: of the exchanges that run.
+    """
+
+    def __init__(self, database: Database, now: Callable[[], int]) -> None:
+        self._database = database
+        self._now = now
+        self._owner = secrets.token_hex(8)
+        self._watched: dict[int, Callable[[], Exchange]] = {}
+        self.keys: set[int] = set()
+
+    @property
+    def lease(self) -> Lease:
+        """One that begins now."""
+        return Lease(self._owner, self._now(), frozenset(self.keys))
+
+    def hold(self, record: Record) -> None:
+        """A turn began."""
+        self.keys.add(record.key)
+
+    def watch(self, record: Record, so_far: Callable[[], Exchange]) -> None:
+        """How far its answer is, will be filed."""
+        self._watched[record.key] = so_far
+
+    def let_go(self, record: Record) -> None:
+        """It ended."""
+        self.keys.discard(record.key)
+        self._watched.pop(record.key, None)
+
+    async def prolong_for_ever(self) -> None:
+        """Says of all that they still run, and how far they are."""
+        while True:
+            await asyncio.sleep(PROLONG_SECONDS)
+            try:
+                await self._prolong(self.lease)
+            except StoreError as error:
+                log.warning("the store cannot note that turns run: %s", error)
+
+    async def _prolong(self, lease: Lease) -> None:
+        self._database.check_place()
+        too_long = await self._database.read(lambda db: turns.any_too_long(db, lease))
+        if lease.running or too_long:
+            written = {key: so_far() for key, so_far in self._watched.items()}
+            await self._database.write(partial(turns.prolong, lease=lease, written=written), durable=False)
