@@ -88,11 +88,15 @@ def home(tmp_path: Path) -> Path:
 
 @contextmanager
 def chatting(
-    home: Path, *passes: Pass, arguments: Sequence[str] = (), env: Mapping[str, str] | None = None
+    home: Path,
+    *passes: Pass,
+    arguments: Sequence[str] = (),
+    columns: int = 140,
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[Chat]:
     """A session with a model that plays these passes, in each turn from the first."""
     script(home, *passes or [["Hello, *you*."]])
-    with Chat(home, "--model", MODEL, *arguments, env=env) as chat:
+    with Chat(home, "--model", MODEL, *arguments, columns=columns, env=env) as chat:
         yield chat
         assert chat.screen.other == []
 
@@ -277,6 +281,13 @@ def test_the_commands_are_listed_and_completed(home: Path) -> None:
     assert [said for _, said, _ in kept(home)] == ["/help me"]
 
 
+def test_lists_are_set_in_where_their_lines_go_on(home: Path) -> None:
+    with chatting(home, columns=60) as chat:
+        seen = chat.says("/help")
+        assert f"\n/memory [on|off]                 whether facts and memories\n{' ' * 33}are recalled\n" in seen
+        chat.leaves()
+
+
 def test_files_are_attached(home: Path) -> None:
     (home / "my notes.txt").write_text("notes")
     (home / "two.txt").write_text("two")
@@ -301,12 +312,8 @@ def test_files_are_attached(home: Path) -> None:
         chat.says("What do they say?")
         assert "attached" not in chat.below
         chat.leaves()
-    assert files(home) == [
-        ("my notes.txt", b"notes"),
-        ("my notes.txt", b"notes"),
-        ("two.txt", b"two"),
-        ("my notes.txt", b"notes"),
-    ]
+    mine = ("my notes.txt", b"notes")
+    assert files(home) == [mine, mine, ("two.txt", b"two"), mine]
 
 
 def test_files_may_be_given_at_the_start(home: Path) -> None:
@@ -325,8 +332,8 @@ def test_conversations_are_listed_opened_named_and_deleted(home: Path) -> None:
         assert chat.below.endswith(" · new conversation")
         chat.says("What is the weather?")
         listed = chat.says("/open")
-        assert re.search(r"1 \d{4}-\d\d-\d\d \d\d:\d\d  What is the weather\?  \(2, conv\w+\)", listed)
-        assert re.search(r"2 \d{4}-\d\d-\d\d \d\d:\d\d  I like oolong\.  \(2, conv\w+\)", listed)
+        assert re.search(r"1 \d{4}-\d\d-\d\d \d\d:\d\d  What is the weather\?  \(2 messages, conv\w+\)", listed)
+        assert re.search(r"2 \d{4}-\d\d-\d\d \d\d:\d\d  I like oolong\.  \(2 messages, conv\w+\)", listed)
         assert "> I like oolong.\n\nHello, you." in chat.says("/open 2")
         assert chat.below.endswith(" · I like oolong.")
         assert "It is called: Tea time" in chat.says("/rename Tea time")

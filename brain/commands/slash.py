@@ -16,7 +16,7 @@ from brain.settings import LOCAL_USER
 from brain.wire.bodies import encoded
 from brain.wire.native import wanted
 
-LISTED = 20
+LISTED, FOUND_LENGTH = 20, 200
 
 Completes = Literal["path", "specialists", "switch", "models", ""]
 
@@ -100,7 +100,9 @@ async def _open(talk: Talk, rest: str) -> None:
     if not listed or rest.isdecimal():
         raise BadRequest(f"There is no conversation {rest}; /open lists them." if rest else "There is none yet.")
     for n, one in enumerate(listed, 1):
-        talk.tell(_listed(n, one))
+        talk.tell(f"{n:>3} {one.updated.astimezone():%Y-%m-%d %H:%M}  {one.title}  ({_size(one)}, {one.id})", indent=4)
+        if one.found:
+            talk.tell(f"    {' '.join(one.found.split())[:FOUND_LENGTH]}", indent=4)
     return talk.tell("Open one by its id, or say more of it." if rest else "/open NUMBER goes on with one.")
 
 
@@ -112,14 +114,13 @@ def _chosen(rest: str, listed: Sequence[Heading]) -> Heading | None:
     return listed[number - 1] if 1 <= number <= len(listed) else None
 
 
-def _listed(n: int, one: Heading) -> str:
-    found = f"\n    {' '.join(one.found.split())[:200]}" if one.found else ""
-    return f"{n:>3} {one.updated.astimezone():%Y-%m-%d %H:%M}  {one.title}  ({one.messages}, {one.id}){found}"
+def _size(one: Heading) -> str:
+    return f"{one.messages} message{'' if one.messages == 1 else 's'}"
 
 
 def reopened(talk: Talk, found: History) -> None:
     """Shows the newest exchanges of a conversation that goes on."""
-    talk.tell(f"{found.heading.title} ({found.heading.messages} messages)")
+    talk.tell(f"{found.heading.title} ({_size(found.heading)})")
     talk.space()
     for exchange in found.exchanges:
         talk.tell("\n".join(f"> {line}" for line in exchange.said.split("\n")))
@@ -184,7 +185,7 @@ async def _specialists(talk: Talk, rest: str) -> None:
         raise BadRequest("Say /specialists, or /specialists on|off NAME …")
     for name, one in known.items():
         off = talk.specialists is not None and name not in talk.specialists
-        talk.tell(f"{'off' if off else 'on ':<4}{name}: {one.description.splitlines()[0]}")
+        talk.tell(f"{'off' if off else 'on ':<4}{name}: {one.description.splitlines()[0]}", indent=4)
 
 
 def _switch(talk: Talk, known: frozenset[str], names: frozenset[str], *, on: bool) -> None:
@@ -205,14 +206,14 @@ async def _facts(talk: Talk, rest: str) -> None:
     store = talk.engine.store
     items = await paged(lambda before: store.items(LOCAL_USER, words=rest, before=before, limit=PAGE))
     for item in items:
-        talk.tell(f"{item.id:<8} {item.category or item.kind:<11} {item.text}")
+        talk.tell(f"{item.id:<8} {item.category or item.kind:<11} {item.text}", indent=21)
     if not items:
         talk.tell("There are none.")
 
 
 async def _help(talk: Talk, rest: str) -> None:
     for name, command in COMMANDS.items():
-        talk.tell(f"{f'/{name} {command.usage}':<32} {command.text}")
+        talk.tell(f"{f'/{name} {command.usage}':<32} {command.text}", indent=33)
     talk.tell("Alt-Enter begins another line. Ctrl-C stops an answer. Ctrl-D leaves. //… sends what begins with /.")
 
 

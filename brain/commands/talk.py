@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from textwrap import fill
 
 from brain.ask import Ask, Attachment, TakenAlong
 from brain.commands.asking import person_sits, question, screen, shown
@@ -15,6 +16,7 @@ from brain.settings import LOCAL_USER
 from brain.terminal.characters import legible
 from brain.terminal.keyboard import Keyboard
 from brain.terminal.person import Screen
+from brain.terminal.size import size_of
 from brain.turns import Run
 
 BUSY = "An answer is being written in this conversation already; send the message again when it has ended."
@@ -96,8 +98,11 @@ class Talk:
         if self._run is not None:
             self._run.stop()
 
-    def tell(self, text: str) -> None:
-        """Says something that is no answer."""
+    def tell(self, text: str, *, indent: int = 0) -> None:
+        """Says something that is no answer; in a list, lines that go on are set in so far."""
+        if indent and not self.plain:
+            width = size_of(sys.stdout.fileno())[0] - 1
+            text = fill(text, width, subsequent_indent=" " * min(indent, width // 2), break_on_hyphens=False)
         shown_on = self._screen()
         shown_on.say(legible(text), dim=False)
         shown_on.close()
