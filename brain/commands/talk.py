@@ -102,7 +102,7 @@ class Talk:
         """Says something that is no answer; in a list, lines that go on are set in so far."""
         if indent and not self.plain:
             width = size_of(sys.stdout.fileno())[0] - 1
-            text = fill(text, width, subsequent_indent=" " * min(indent, width // 2), break_on_hyphens=False)
+            text = fill(text, width, subsequent_indent=" " * min(indent, max(0, width - 20)), break_on_hyphens=False)
         shown_on = self._screen()
         shown_on.say(legible(text), dim=False)
         shown_on.close()
