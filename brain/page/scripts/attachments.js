@@ -168,9 +168,8 @@ function picture(one) {
 }
 
 /** @param {Attached} one */
-function kind({ name, type }) {
-  const ending = /\.(\w{1,8})$/.exec(name)?.[1] ?? type.split("/")[1] ?? "";
-  return ending.slice(0, 8).toUpperCase();
+function kind({ name }) {
+  return (/\.(\w{1,8})$/.exec(name)?.[1] ?? "").toUpperCase();
 }
 
 /** @param {Attached} one */

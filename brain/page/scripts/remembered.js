@@ -25,9 +25,8 @@ export function remembered(item, memory) {
   const edit = button(t("edit"), () => change(node, item, memory), { icon: "edit", className: "quiet square" });
   const erase = button(t("delete"), () => forget(item, memory), { icon: "delete", className: "quiet square" });
   for (const one of [edit, erase]) one.setAttribute("aria-describedby", text.id);
-  const about = make("div", "item-about", text, described(item, memory), ...former(item));
+  const about = make("div", "item-about", text, described(item, memory), ...former(item), ...contradictions(item, memory));
   node.append(about, make("div", "item-actions", edit, erase));
-  tellContradictions(item, about, memory);
   return node;
 }
 
@@ -54,12 +53,16 @@ function former({ was }) {
   return was.map(({ text, until }) => make("p", "small", t("was", { text, date: day(new Date(until)) }))).reverse();
 }
 
-/** @param {Item} item @param {HTMLElement} about @param {Memory} memory */
-async function tellContradictions({ against }, about, memory) {
-  for (const id of against) {
-    const other = await memory.find(id);
-    if (other) about.append(make("p", "small contradiction", icon("warning"), t("against", { text: other.text })));
-  }
+/** Looked for when they are asked for: there may be many. @param {Item} item @param {Memory} memory */
+function contradictions({ against }, memory) {
+  if (!against.length) return [];
+  const list = make("ul", "small"), summary = make("summary", "small", icon("warning"), t("against", { count: against.length }));
+  const node = make("details", "contradictions", summary, list);
+  node.addEventListener("toggle", async () => {
+    const others = (await Promise.all(against.map((id) => memory.find(id)))).filter((other) => other !== null);
+    list.replaceChildren(...others.map(({ text }) => make("li", "", text)));
+  }, { once: true });
+  return [node];
 }
 
 /** @param {HTMLElement} node @param {Item} item @param {Memory} memory */
