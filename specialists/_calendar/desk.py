@@ -12,15 +12,14 @@ from zoneinfo import ZoneInfo
 from brain import Refused
 from specialists._calendar.edit import Edit
 from specialists._calendar.events import Event, read
-from specialists._calendar.expand import Happening, Occurrence, Window, difference, main_of
-from specialists._calendar.listing import Entry, iso, one_line
+from specialists._calendar.expand import Happening, Window
+from specialists._calendar.listing import Entry, one_line
+from specialists._calendar.meant import Series
 from specialists._calendar.plan import Plan
 from specialists._calendar.store import CHANGED, Calendar, Changed, Resource, Store, chosen, there_are
 from specialists._calendar.wishes import Wish, new
-from specialists._calendar.zones import Moment, at, day_of
+from specialists._calendar.zones import Moment, at
 
-AROUND = timedelta(days=40)
-"""How far from a time the occurrence of a series is looked for that is meant by it."""
 OCCURRENCES_MOST = 5_000
 CONFLICT_DAYS = timedelta(days=60)
 CONFLICTS_SHOWN = 5
@@ -150,15 +149,13 @@ class Desk:
     def begins(self, wanted: str, when: Moment | None) -> datetime:
         """When an event begins on the user's clocks, or the occurrence that is meant."""
         resource, uid = self.find(wanted)
-        repeats = resource.repeats(uid)
-        start = self._at(resource, uid, when).start if when and repeats else self._first(resource, uid).occurrence.start
-        return at(start, self.zone)
+        series = self._series(resource, uid)
+        meant = series.at(when) if when and resource.repeats(uid) else series.first()
+        return at(meant.start, self.zone)
 
     def next_of(self, resource: Resource, uid: str, window: Window) -> Entry:
         """An event as it happens next in a window, else as it happens first."""
-        found = Happening(window).of_one(resource.file.series[uid])
-        first = min(found, key=lambda one: at(one.start, self.zone).timestamp(), default=None)
-        return Entry(resource, uid, first, self.zone) if first else self._first(resource, uid)
+        return Entry(resource, uid, self._series(resource, uid).next(window), self.zone)
 
     def change(self, wanted: str, when: Moment | None, scope: str | None, wish: Wish) -> Plan:
         """A change to an event, one occurrence, or a series."""
@@ -167,7 +164,7 @@ class Desk:
         if not resource.repeats(uid):
             file = _with(resource, edit.whole(wish))
             return Plan(self._first(resource, uid), self._first(file, uid), file, whole=True)
-        occurrence = self._occurrence(resource, uid, when, scope, wish)
+        occurrence = self._series(resource, uid).meant(when, scope, wish)
         was = Entry(resource, uid, occurrence, self.zone)
         if scope == "series":
             file = _with(resource, edit.series(occurrence, wish))
@@ -175,7 +172,7 @@ class Desk:
         if wish.repeat:
             raise Refused("one occurrence has no repeat rule of its own; use scope=series")
         file = _with(resource, edit.once(occurrence, wish))
-        again = self._with_original(file, uid, occurrence.original)
+        again = self._series(file, uid).of(occurrence.original)
         return Plan(was, Entry(file, uid, again or occurrence, self.zone), file, whole=False)
 
     def remove(self, wanted: str, when: Moment | None, scope: str | None) -> Plan:
@@ -186,8 +183,8 @@ class Desk:
         if whole:
             was, data = self._first(resource, uid), edit.nothing()
         else:
-            was = Entry(resource, uid, self._occurrence(resource, uid, when, scope, Wish()), self.zone)
-            data = edit.without(was.occurrence)
+            occurrence = self._series(resource, uid).meant(when, scope, Wish())
+            was, data = Entry(resource, uid, occurrence, self.zone), edit.without(occurrence)
         return Plan(was, None, None if data is None else _with(resource, data), whole)
 
     def carry_out(self, plan: Plan) -> Entry:
@@ -232,84 +229,12 @@ class Desk:
         except Changed:
             raise Refused(CHANGED) from None
 
-    def _occurrence(
-        self, resource: Resource, uid: str, when: Moment | None, scope: str | None, wish: Wish
-    ) -> Occurrence:
-        """The occurrence that is meant; for a whole series the one that the new start is nearest to."""
-        if scope is None:
-            raise Refused(
-                "the event repeats: ask the user which is meant, then use scope=this with occurrence=its start, "
-                "or scope=series"
-            )
-        if when is None and scope == "this":
-            raise Refused("give occurrence, the start of the one that is meant, as the list shows it")
-        if when is not None:
-            found = self._at(resource, uid, when)
-            return found if scope == "this" or self._is(found.start, when) else _in_place(found)
-        main = main_of(resource.file.series[uid])
-        first = Occurrence(main, main.start, main.end, main.start) if main else None
-        if wish.start is not None:
-            near = self._around(resource, uid, wish.start)
-            near = [_in_place(one) for one in near]
-            first = min(near, key=lambda one: self._days_apart(one.start, wish.start), default=first)
-        if first is None:
-            raise Refused("the series itself is not in this calendar, only changes to it; use scope=this")
-        return first
-
-    def _at(self, resource: Resource, uid: str, when: Moment) -> Occurrence:
-        near = [*self._changes(resource, uid), *self._around(resource, uid, when)]
-        for one in near:
-            if self._is(one.original, when) or self._is(one.start, when):
-                return one
-        if near:
-            nearest = min(near, key=lambda one: self._apart(one.start, when))
-            known = f"the nearest is {iso(nearest.start, self.zone)}"
-        else:
-            known = "list the events to see when it happens"
-        raise Refused(f"the event has no occurrence at {iso(when, self.zone)}; {known}")
-
-    def _changes(self, resource: Resource, uid: str) -> list[Occurrence]:
-        """The occurrences that differ, wherever they were moved to."""
-        events = resource.file.series[uid]
-        return [Occurrence(e, e.start, e.end, e.instead_of) for e in events if e.instead_of and not e.onward]
-
-    def _around(self, resource: Resource, uid: str, moment: Moment) -> list[Occurrence]:
-        middle = at(moment, self.zone)
-        window = Window(middle - AROUND, middle + AROUND, self.zone)
-        return list(Happening(window).of_one(resource.file.series[uid]))
-
-    def _is(self, moment: Moment | None, wanted: Moment) -> bool:
-        if moment is None:
-            return False
-        if not isinstance(wanted, datetime):
-            return at(moment, self.zone).date() == wanted
-        return isinstance(moment, datetime) and at(moment, self.zone).timestamp() == at(wanted, self.zone).timestamp()
-
-    def _apart(self, one: Moment, other: Moment | None) -> float:
-        assert other is not None
-        return abs(at(one, self.zone).timestamp() - at(other, self.zone).timestamp())
-
-    def _days_apart(self, one: Moment, other: Moment | None) -> tuple[int, float]:
-        """Those of the same day are the nearest."""
-        assert other is not None
-        days = abs((at(one, self.zone).date() - at(other, self.zone).date()).days)
-        return days, self._apart(one, other)
+    def _series(self, resource: Resource, uid: str) -> Series:
+        return Series(resource.file.series[uid], self.zone)
 
     def _first(self, resource: Resource, uid: str, near: Moment | None = None) -> Entry:
         """An event as it happens first, or first from a day on."""
-        events = resource.file.series[uid]
-        event = main_of(events) or events[0]
-        first = Occurrence(event, event.start, event.end, event.instead_of)
-        if near is not None:
-            window = Window(at(day_of(near), self.zone), at(near, self.zone) + AROUND, self.zone)
-            later = Happening(window).of_one(events)
-            first = min(later, key=lambda one: at(one.start, self.zone).timestamp(), default=first)
-        return Entry(resource, uid, first, self.zone)
-
-    def _with_original(self, resource: Resource, uid: str, original: Moment | None) -> Occurrence | None:
-        return next(
-            (one for one in self._changes(resource, uid) if original and self._is(one.original, original)), None
-        )
+        return Entry(resource, uid, self._series(resource, uid).first(near), self.zone)
 
     def conflicts(self, entry: Entry) -> list[Entry]:
         """What else takes up the time of an event, of one that repeats in its first weeks."""
@@ -350,14 +275,6 @@ class Desk:
 def _with(resource: Resource, data: bytes) -> Resource:
     """A file as it will be; read before it is written: what we could not read must not replace what was there."""
     return Resource(resource.calendar, resource.name, "", read(data))
-
-
-def _in_place(occurrence: Occurrence) -> Occurrence:
-    """An occurrence that was moved alone, where its series has it."""
-    original, event = occurrence.original, occurrence.event
-    if original is None or event.instead_of is None or event.onward:
-        return occurrence
-    return replace(occurrence, start=original, end=original + difference(occurrence.end, occurrence.start))
 
 
 def _meant(resource: Resource, wanted: str) -> Iterator[str]:
