@@ -284,7 +284,7 @@ def test_the_commands_are_listed_and_completed(home: Path) -> None:
 def test_lists_are_set_in_where_their_lines_go_on(home: Path) -> None:
     with chatting(home, columns=60) as chat:
         seen = chat.says("/help")
-        assert f"\n/memory [on|off]                 whether facts and memories\n{" " * 33}are recalled\n" in seen
+        assert f"\n/memory [on|off]                 whether facts and memories\n{' ' * 33}are recalled\n" in seen
         chat.leaves()
 
 

@@ -12,7 +12,7 @@ from brain.commands.asking import conversation_id
 from brain.commands.files import attached, dropped
 from brain.commands.kept import chat_history
 from brain.commands.slash import COMMANDS, Leaving, attach, obey, reopened
-from brain.commands.talk import Talk
+from brain.commands.talk import Choices, Draft, Talk
 from brain.engine import Engine
 from brain.errors import BadRequest, BrainError, StoreError
 from brain.kept import History
@@ -44,8 +44,8 @@ async def _chat(given: argparse.Namespace, settings: Settings) -> int:
     engine = Engine(settings, Registry(settings).discover())
     await engine.open()
     try:
-        talk = Talk(engine, plain=given.plain or not is_person, thinks=given.thinking, memory=not given.no_memory)
-        talk.files = files
+        choices, plain = Choices(memory=not given.no_memory), given.plain or not is_person
+        talk = Talk(engine, choices, Draft(files=files), plain=plain, thinks=given.thinking)
         found = await _go_on(talk, chosen, newest=given.go_on)
         await (_with_person(talk, settings, found) if is_person else _with_lines(talk))
         return FAILED if talk.failed and not is_person else DONE
@@ -72,7 +72,7 @@ async def _with_lines(talk: Talk) -> None:
             await _take(talk, line.strip())
         except Leaving:
             return
-        talk.draft = ""
+        talk.draft.text = ""
 
 
 def _line() -> str:
@@ -105,11 +105,11 @@ async def _with_person(talk: Talk, settings: Settings, opened: History | None) -
 
 
 async def _next(talk: Talk, prompt: Prompt) -> None:
-    draft, talk.draft = talk.draft, ""
+    draft, talk.draft.text = talk.draft.text, ""
     try:
         line = await prompt.line(draft)
     except KeyboardInterrupt:
-        talk.replacing = None
+        talk.draft.replacing = None
         return
     await _take(talk, well_formed(line.strip()))
 
@@ -146,10 +146,11 @@ def _completed(talk: Talk, kind: str) -> Words | None:
 
 def _below(talk: Talk) -> str:
     """Who answers, in which conversation, and what goes along."""
-    parts = [_short(talk.engine.model(talk.model).name), _short(talk.title or "new conversation")]
-    parts += ["replaces the last message"] if talk.replacing is not None else []
-    parts += [] if talk.memory else ["no memory"]
-    parts += ["attached: " + ", ".join(file.name for file in talk.files)] if talk.files else []
+    parts = [_short(talk.engine.model(talk.choices.model).name), _short(talk.title or "new conversation")]
+    parts += ["replaces the last message"] if talk.draft.replacing is not None else []
+    parts += [] if talk.choices.memory else ["no memory"]
+    names = _short(", ".join(file.name for file in talk.draft.files))
+    parts += [f"attached: {names}"] if names else []
     return " · ".join(parts)
 
 

@@ -60,7 +60,7 @@ def attach(talk: Talk, paths: Sequence[Path]) -> None:
         BadRequest: naming one that cannot.
     """
     files = [attached(path, str(path)) for path in paths]
-    talk.files += files
+    talk.draft.files += files
     names = ", ".join(f"{file.name} ({len(file.data):,} bytes)" for file in files)
     goes, them = ("It goes", "it") if len(files) == 1 else ("They go", "them")
     talk.tell(f"Attached: {names}. {goes} with the next message; /detach takes {them} off.")
@@ -77,11 +77,11 @@ async def _attach(talk: Talk, rest: str) -> None:
 
 
 async def _detach(talk: Talk, rest: str) -> None:
-    kept = [file for file in talk.files if rest and file.name != rest]
-    if len(kept) == len(talk.files):
-        names = ", ".join(file.name for file in talk.files) or "nothing"
+    kept = [file for file in talk.draft.files if rest and file.name != rest]
+    if len(kept) == len(talk.draft.files):
+        names = ", ".join(file.name for file in talk.draft.files) or "nothing"
         raise BadRequest(f"Not attached: {rest}. Attached: {names}." if rest else "Nothing is attached.")
-    talk.files = kept
+    talk.draft.files = kept
     talk.tell("Detached.")
 
 
@@ -155,20 +155,20 @@ async def _retry(talk: Talk, rest: str) -> None:
     exchange = await talk.last()
     talk.replace_last(exchange)
     await talk.say(exchange.said)
-    talk.draft = ""
+    talk.draft.text = ""
 
 
 async def _edit(talk: Talk, rest: str) -> None:
     exchange = await talk.last()
     talk.replace_last(exchange)
-    talk.draft = exchange.said
+    talk.draft.text = exchange.said
 
 
 async def _model(talk: Talk, rest: str) -> None:
     if rest:
         talk.engine.model(rest)
-        talk.model = rest
-    answers = talk.engine.model(talk.model)
+        talk.choices.model = rest
+    answers = talk.engine.model(talk.choices.model)
     others = ", ".join(sorted(talk.engine.names()))
     stand_in = ", a rule-based stand-in" if answers.stand_in else ""
     talk.tell(f"{answers.name}{stand_in} answers. On offer: {others}")
@@ -184,21 +184,21 @@ async def _specialists(talk: Talk, rest: str) -> None:
     elif rest:
         raise BadRequest("Say /specialists, or /specialists on|off NAME …")
     for name, one in known.items():
-        off = talk.specialists is not None and name not in talk.specialists
+        off = talk.choices.specialists is not None and name not in talk.choices.specialists
         talk.tell(f"{'off' if off else 'on ':<4}{name}: {one.description.splitlines()[0]}", indent=4)
 
 
 def _switch(talk: Talk, known: frozenset[str], names: frozenset[str], *, on: bool) -> None:
-    allowed = known if talk.specialists is None else talk.specialists
+    allowed = known if talk.choices.specialists is None else talk.choices.specialists
     allowed = allowed | names if on else allowed - names
-    talk.specialists = None if allowed >= known else allowed
+    talk.choices.specialists = None if allowed >= known else allowed
 
 
 async def _memory(talk: Talk, rest: str) -> None:
     if rest not in ("", "on", "off"):
         raise BadRequest("Say /memory on or /memory off.")
-    talk.memory = rest == "on" if rest else talk.memory
-    told = "Facts and memories are recalled" if talk.memory else "Nothing is recalled"
+    talk.choices.memory = rest == "on" if rest else talk.choices.memory
+    told = "Facts and memories are recalled" if talk.choices.memory else "Nothing is recalled"
     talk.tell(f"{told} in this session. /facts shows what there is; brain memory changes it.")
 
 

@@ -1,7 +1,7 @@
 """Roof: a conversation at a terminal: what is said next and with what, and the turns that come of it."""
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from textwrap import fill
 
@@ -30,6 +30,36 @@ class Replacing:
     files: tuple[int, ...]
 
 
+@dataclass(slots=True)
+class Draft:
+    """What is said next.
+
+    Attributes:
+        text: what stands in the prompt.
+        files: that go along.
+        replacing: what it replaces.
+    """
+
+    text: str = ""
+    files: list[Attachment] = field(default_factory=list)
+    replacing: Replacing | None = None
+
+
+@dataclass(slots=True)
+class Choices:
+    """How it is answered, in this session.
+
+    Attributes:
+        model: None for the default.
+        memory: whether facts and memories are recalled.
+        specialists: the only ones that may be called; None for all.
+    """
+
+    model: str | None = None
+    memory: bool = True
+    specialists: frozenset[str] | None = None
+
+
 @dataclass
 class Talk:
     """One conversation after the other.
@@ -39,28 +69,18 @@ class Talk:
         thinks: whether a model's reasoning is shown.
         conversation_id: None for one that is to begin.
         title: as far as it is known.
-        model: None for the default.
-        files: that go with the next message.
-        memory: whether facts and memories are recalled.
-        specialists: the only ones that may be called; None for all.
-        replacing: what the next message replaces.
-        draft: what is in the prompt next.
         failed: whether anything could not be done.
         keyboard: of the terminal, if it is one.
         agrees: asks the person there a question, if there is one: whether the answer was a yes.
     """
 
     engine: Engine
+    choices: Choices
+    draft: Draft
     plain: bool = False
     thinks: bool = False
     conversation_id: str | None = None
     title: str = ""
-    model: str | None = None
-    files: list[Attachment] = field(default_factory=list)
-    memory: bool = True
-    specialists: frozenset[str] | None = None
-    replacing: Replacing | None = None
-    draft: str = ""
     failed: bool = False
     keyboard: Keyboard | None = None
     agrees: Callable[[str], Awaitable[bool]] | None = None
@@ -78,11 +98,11 @@ class Talk:
             asked = replace(self._asked(message), asks_person=person_sits(shown_on))
             run = await self.engine.begin(asked, "terminal", joinable=False)
         except BadRequest as error:
-            self.draft, self.failed = message, True
+            self.draft.text, self.failed = message, True
             raise (BadRequest(BUSY) if error.code == "busy" else error) from None
         self._run = run
         self.space()
-        self.conversation_id, self.files, self.replacing = run.conversation_id, [], None
+        self.conversation_id, self.draft = run.conversation_id, Draft()
         try:
             ended = await shown(run, shown_on, asks_person=asked.asks_person, keyboard=self.keyboard, drop=self._drops)
         finally:
@@ -120,7 +140,7 @@ class Talk:
 
     def begin(self) -> None:
         """Leaves the conversation; the next message begins another."""
-        self.conversation_id, self.title, self.replacing, self.draft = None, "", None, ""
+        self.conversation_id, self.title, self.draft = None, "", Draft(files=self.draft.files)
 
     async def open(self, conversation_id: str) -> History | None:
         """Goes on with a conversation, if there is one of this id; its newest exchanges."""
@@ -160,20 +180,21 @@ class Talk:
 
     def replace_last(self, exchange: Exchange) -> None:
         """Has the next message take the place of this one, with its files."""
-        self.replacing = Replacing(exchange.question_id, tuple(exchange.files))
+        self.draft.replacing = Replacing(exchange.question_id, tuple(exchange.files))
 
     def _screen(self) -> Screen:
         return screen(sys.stdout, sys.stderr, plain=self.plain, thinks=self.thinks)
 
     def _asked(self, message: str) -> Ask:
-        along: Sequence[int] = self.replacing.files if self.replacing is not None else ()
+        replacing = self.draft.replacing
+        along = replacing.files if replacing is not None else ()
         return replace(
-            question(self.engine.settings, message, self.files),
+            question(self.engine.settings, message, self.draft.files),
             conversation_id=self.conversation_id,
-            model=self.model,
-            specialists=self.specialists,
-            memory=self.memory,
-            replaces=self.replacing.question_id if self.replacing is not None else None,
+            model=self.choices.model,
+            specialists=self.choices.specialists,
+            memory=self.choices.memory,
+            replaces=replacing.question_id if replacing is not None else None,
             taken_along=tuple(TakenAlong(number, f"file {number}") for number in along),
         )
 
