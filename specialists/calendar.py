@@ -8,30 +8,23 @@ import importlib.util
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Meta
 
-from brain import Citation, Context, Refused, Result, specialist
-from specialists._calendar import slots
+from brain import Context, Refused, Result, specialist
+from specialists._calendar import answers, slots
 from specialists._calendar.asked import Asked
-from specialists._calendar.desk import CONFLICTS_SHOWN, Desk
-from specialists._calendar.expand import Window
+from specialists._calendar.desk import Desk
 from specialists._calendar.folder import Folder, folder_name, writable
-from specialists._calendar.listing import Entry, iso, listed, one_line
 from specialists._calendar.plan import Plan
 from specialists._calendar.server import Server
 from specialists._calendar.store import Store
 from specialists._calendar.wishes import Wish
-from specialists._calendar.zones import Moment, at
 
-DAYS = 7
-DAYS_SEARCHED = 365
-DAYS_MOST = 366
-FREE_MINUTES = 60
 Short = Annotated[str, Meta(max_length=500)]
 Long = Annotated[str, Meta(max_length=8000)]
 _DONE = {"create": "Created", "update": "Changed", "delete": "Deleted"}
@@ -175,12 +168,13 @@ def calendar(
         wish = asked.wish(desk, context.message)
         if action == "list":
             words = asked.words(context.message)
-            return _one(desk, event_id) if event_id else _list(desk, wish, words, max_results)
+            return answers.one(desk, event_id) if event_id else answers.found(desk, wish, words, max_results)
         if action == "free":
-            return _free(desk, wish, settings, max_results)
+            return answers.free(desk, wish, settings.hours, max_results)
         plan = _plan(desk, asked, wish)
         plan.check(context.approved)
-        return _done(_DONE[action], desk, desk.carry_out(plan), conflicts=plan.becomes is not None and wish.moves)
+        entry = desk.carry_out(plan)
+        return answers.done(_DONE[action], desk, entry, conflicts=plan.becomes is not None and wish.moves)
 
 
 def _plan(desk: Desk, asked: Asked, wish: Wish) -> Plan:
@@ -242,120 +236,3 @@ def _store(user: str, settings: CalendarSettings, seconds_left: Callable[[], flo
         yield server
     finally:
         server.close()
-
-
-def _window(desk: Desk, wish: Wish, days: int, *, from_now: bool = False) -> Window:
-    """From the start, or today, to the end; a day as end is the last one."""
-    first: Moment = wish.start or (desk.now if from_now else desk.now.date())
-    start = at(first, desk.zone)
-    if wish.end is None:
-        end = at(start.date() + timedelta(days=days), desk.zone)
-    else:
-        end = at(wish.end if isinstance(wish.end, datetime) else wish.end + timedelta(days=1), desk.zone)
-    if end.timestamp() <= start.timestamp():
-        raise Refused(f"end {iso(wish.end, desk.zone)} is before start {iso(first, desk.zone)}; correct one of them")
-    latest = at(start.date() + timedelta(days=DAYS_MOST), desk.zone)
-    if end.timestamp() > latest.timestamp():
-        desk.notes.append(f"Only {DAYS_MOST} days can be looked at in one call.")
-        end = latest
-    return Window(start, end, desk.zone)
-
-
-def _list(desk: Desk, wish: Wish, query: str | None, most: int) -> Result:
-    words = (query or wish.title or "").casefold().split()
-    window = _window(desk, wish, DAYS_SEARCHED if words else DAYS)
-    found = [entry for entry in desk.entries(window) if _has(entry, words)]
-    shown = found[:most]
-    desk.show(shown)
-    last = window.end - timedelta(seconds=1)
-    about = f" with {one_line(' '.join(words), 60)!r}" if words else ""
-    head = f"{_count(found)}{about}, {window.start:%Y-%m-%d} to {last:%Y-%m-%d}, times in {desk.zone.key}"
-    rest = _how_to_get(found, len(shown), window)
-    if rest:
-        desk.notes.append(f"{len(found) - len(shown)} more: {rest}.")
-    lines = [entry.line(named=desk.several) for entry in shown]
-    text = "\n".join([f"Calendar: {head}", *lines, *desk.notes])
-
-    def more(characters: int) -> str:
-        whole = text[:characters].count("\n") - 1
-        return _how_to_get(found, min(max(whole, 0), len(shown)), window)
-
-    data = {"events": [entry.data() for entry in shown], "total": len(found)}
-    return Result(text, _citations(desk, shown), data, more, desk.from_others(shown))
-
-
-def _has(entry: Entry, words: list[str]) -> bool:
-    event = entry.occurrence.event
-    text = f"{event.title} {event.location} {event.description} {entry.resource.calendar.name}".casefold()
-    return all(word in text for word in words)
-
-
-def _count(found: list[Entry]) -> str:
-    return f"{len(found) or 'no'} event{'' if len(found) == 1 else 's'}"
-
-
-def _how_to_get(found: list[Entry], shown: int, window: Window) -> str:
-    """What to ask for to get the entries behind those shown; nothing when all are."""
-    if shown >= len(found):
-        return ""
-    following = found[shown]
-    begins = following.span[0].timestamp()
-    if begins <= max(window.start.timestamp(), found[0].span[0].timestamp()):
-        return "ask again with a larger max_results, or query"
-    return f"ask again with start={iso(following.occurrence.start, window.zone)}"
-
-
-def _citations(desk: Desk, entries: list[Entry]) -> list[Citation]:
-    names = dict.fromkeys(entry.resource.calendar.name for entry in entries)
-    return [Citation(name, f"Calendar {name}") for name in names]
-
-
-def _one(desk: Desk, event_id: str) -> Result:
-    resource, uid = desk.find(event_id)
-    events = resource.file.series[uid]
-    window = Window(desk.now, desk.now + timedelta(days=DAYS_SEARCHED), desk.zone)
-    entry = desk.next_of(resource, uid, window)
-    desk.show([entry])
-    text = f"Calendar: one event, times in {desk.zone.key}\n{entry.details(named=desk.several)}"
-    changed = [e for e in events if e.instead_of is not None]
-    if changed:
-        text += f"\n{len(changed)} of its occurrences differ from the rest."
-    data = {"events": [entry.data()], "total": 1}
-    return Result(text, _citations(desk, [entry]), data, outside=desk.from_others([entry]))
-
-
-def _done(what: str, desk: Desk, entry: Entry, *, conflicts: bool = False) -> Result:
-    text = f"{what}, times in {desk.zone.key}:\n{entry.line(named=desk.several)}"
-    others = desk.conflicts(entry) if conflicts else []
-    if others:
-        more = f"\n- and {len(others) - CONFLICTS_SHOWN} more" if len(others) > CONFLICTS_SHOWN else ""
-        text += f"\nConflicts with:\n{listed(others[:CONFLICTS_SHOWN], named=desk.several)}{more}"
-    data = {"events": [entry.data()], "conflicts": [other.data() for other in others]}
-    return Result(text, _citations(desk, [entry]), data, outside=desk.from_others([entry, *others]))
-
-
-def _free(desk: Desk, wish: Wish, settings: CalendarSettings, most: int) -> Result:
-    least = timedelta(minutes=wish.minutes or FREE_MINUTES)
-    window = _window(desk, wish, DAYS, from_now=True)
-    if window.start.timestamp() < desk.now.timestamp() < window.end.timestamp():
-        window = Window(desk.now, window.end, desk.zone)
-    try:
-        hours = slots.hours_of(settings.hours)
-    except ValueError as problem:
-        raise Refused(
-            "the setting hours cannot be read; tell the user that the operator has to look at it"
-        ) from problem
-    timed = isinstance(wish.start, datetime) and isinstance(wish.end, datetime)
-    exact = timed and window.start.date() == window.end.date()
-    spans = [(window.start, window.end)] if exact else list(slots.working(window, hours))
-    busy = [entry.span for entry in desk.busy(desk.entries(window))]
-    found = list(slots.free(spans, busy, least))
-    within = "" if exact else f" within {settings.hours}"
-    minutes = int(least.total_seconds() // 60)
-    head = f"Calendar: free for at least {minutes} minutes{within}, times in {desk.zone.key}"
-    lines = [f"- {first:%Y-%m-%dT%H:%M} to {last:%Y-%m-%dT%H:%M}" for first, last in found[:most]]
-    if len(found) > most:
-        desk.notes.append(f"{len(found) - most} more: ask again with start={found[most][0]:%Y-%m-%dT%H:%M}.")
-    data = {"free": [{"start": first.isoformat(), "end": last.isoformat()} for first, last in found[:most]]}
-    none = "- nothing is free then" if spans else "- these are not working hours; give start and end with their times"
-    return Result("\n".join([head, *(lines or [none]), *desk.notes]), data=data)

@@ -22,7 +22,6 @@ from specialists._calendar.zones import Moment, at
 
 OCCURRENCES_MOST = 5_000
 CONFLICT_DAYS = timedelta(days=60)
-CONFLICTS_SHOWN = 5
 _SEEN_MOST = 20_000
 _FIRST_CALENDAR = "personal"
 
