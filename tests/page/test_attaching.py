@@ -158,6 +158,16 @@ def drag(chat: Chat, x: float, y: float, data: object) -> None:
         devtools.send("Input.dispatchDragEvent", {"type": kind, "x": x, "y": y, "data": data})
 
 
+def test_what_was_said_of_files_is_not_said_of_another_message(chat: Chat, stage: Stage) -> None:
+    chat.ask("one")
+    stage.model.ends()
+    chat.is_idle()
+    chat.page.evaluate(DROP, [0])
+    expect(chat.alert).to_have_text("f0 was not attached: it is empty.")
+    chat.question.get_by_role("button", name="Edit", exact=True).click()
+    expect(chat.alert).to_have_text([])
+
+
 def test_many_that_are_left_out_are_said_in_short(chat: Chat) -> None:
     chat.page.evaluate(DROP, [1] * 15)
     expect(chat.alert).to_have_text("Not attached: f10, f11, f12, and 2 others. A message can have 10 files.")

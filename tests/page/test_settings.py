@@ -6,6 +6,7 @@ from playwright.sync_api import Browser, expect
 from page.chat import Chat
 from page.keyboard import Keyboard
 from page.stage import Stage
+from page.test_signing_in import sign_in
 from page.visitor import DARK, PHONE, Visitor
 
 pytestmark = pytest.mark.chromium
@@ -90,7 +91,6 @@ def test_who_signs_out_leaves_nothing_behind(stage: Stage, visitor: Visitor) -> 
     chat = Chat(visitor.context.new_page())
     chat.page.goto(stage.url)
     sign_in(chat, "s3cret")
-    chat.is_ready()
     chat.ask("My secret")
     stage.model.says("I keep it.")
     stage.model.ends()
@@ -102,19 +102,11 @@ def test_who_signs_out_leaves_nothing_behind(stage: Stage, visitor: Visitor) -> 
     expect(dialog).to_contain_text("Signed in as ann")
     dialog.get_by_role("button", name="Sign out", exact=True).click()
     sign_in(chat, "0ther")
-    chat.is_ready()
     expect(chat.history).to_contain_text("No conversations yet.")
     expect(chat.page.locator("body")).not_to_contain_text("secret")
     expect(chat.box).to_have_value("")
     kept = chat.page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
     assert "draft" not in kept
-
-
-def sign_in(chat: Chat, key: str) -> None:
-    dialog = chat.page.get_by_role("dialog", name="This server asks for a key", exact=True)
-    dialog.get_by_label("Key", exact=True).fill(key)
-    dialog.get_by_role("button", name="Sign in", exact=True).click()
-    expect(dialog).to_be_hidden()
 
 
 @KEYS
@@ -123,7 +115,6 @@ def test_a_question_waits_while_the_key_is_asked_for_and_is_given_back(stage: St
     chat = Chat(visitor.context.new_page())
     chat.page.goto(stage.url)
     sign_in(chat, "s3cret")
-    chat.is_ready()
     visitor.context.clear_cookies()
     dialog = chat.page.get_by_role("dialog", name="This server asks for a key", exact=True)
     chat.ask("hello")

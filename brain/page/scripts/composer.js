@@ -132,6 +132,7 @@ function inserted(event) {
  */
 function compose({ message, files = [], replaces = null }) {
   const before = { message: box.value, files: attached() };
+  problem.textContent = "";
   if (replaces) {
     editing ??= { replaces, of: conversation.id, ...before };
     editing.replaces = replaces;
@@ -150,6 +151,7 @@ function leaveEdit() {
   if (!editing) return;
   const { message, files } = editing;
   editing = null;
+  problem.textContent = "";
   write(message);
   put(files);
   show();
