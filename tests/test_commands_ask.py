@@ -244,9 +244,10 @@ def test_ctrl_c_ends_the_wait_for_a_pipe_that_was_named(store: Path, tmp_path: P
         (["-", "--file", "-"], b"x", "Standard input can be read once: as the message, or as one file."),
         (["Hi.", "--file", "-"], b"", "Standard input is empty."),
         (["-"], b" \n", "The message is empty."),
+        (["Hi.", *["--file", "nothing"] * 11], b"", "At most 10 attachments a message."),
         (["Hi."], b"x" * (16 * 1024 * 1024 + 1), "Standard input is larger than 16 MiB."),
     ],
-    ids=["twice", "empty file", "empty message", "too large"],
+    ids=["twice", "empty file", "empty message", "too many", "too large"],
 )
 def test_what_cannot_be_read_is_said(store: Path, arguments: list[str], data: bytes, sentence: str) -> None:
     assert fed(store, "builtin", data, *arguments) == (1, "", f"brain: {sentence}\n")

@@ -188,7 +188,10 @@ def test_ctrl_c_stops_the_answer_and_not_the_session(home: Path) -> None:
             seen = chat.ready()
             assert "Stopped." in seen.rpartition(f"› {said}")[2]
         chat.types("draft" + CTRL_C)
+        assert "leaves" not in chat.ready().rpartition("› draft")[2]
+        chat.types(CTRL_C)
         chat.ready()
+        assert "›\nCtrl-D leaves.\n›" in chat.screen.text
         chat.leaves()
     assert [row[1:] for row in kept(home)] == [("one", "cancelled"), ("two", "cancelled")]
 
@@ -302,6 +305,7 @@ def test_files_are_attached(home: Path) -> None:
         assert "empty.txt is empty." in chat.says("/attach ~/empty.txt")
         assert "Say which: /attach PATH" in chat.says("/attach")
         assert "a quote is open" in chat.says("/attach 'x")
+        assert "At most 10 attachments a message." in chat.says("/attach" + " ~/two.txt" * 10)
         chat.types("/attach ~/my" + TAB)
         chat.until(lambda screen: "› /attach ~/my\\ notes.txt" in screen.window)
         chat.types(" ~/tw" + TAB)

@@ -26,6 +26,7 @@ from brain.terminal.words import ENDINGS
 from brain.turns import Run
 from brain.unicode import well_formed
 from brain.wire import native
+from brain.wire.attaching import ATTACHMENTS_MOST, too_many
 
 STDIN = "-"
 
@@ -67,6 +68,8 @@ def _files(paths: Sequence[Path], *, is_taken: bool) -> list[Attachment]:
     names = [str(path) for path in paths]
     if names.count(STDIN) + is_taken > 1:
         raise BadRequest("Standard input can be read once: as the message, or as one file.", "file")
+    if len(paths) > ATTACHMENTS_MOST:
+        raise too_many()
     files = [stdin.attachment() if str(path) == STDIN else attached(path, f"--file {path}") for path in paths]
     return files if is_taken or STDIN in names else [*files, *stdin.unnamed()]
 

@@ -108,10 +108,12 @@ async def _next(talk: Talk, prompt: Prompt) -> None:
     draft, talk.draft.text = talk.draft.text, ""
     try:
         line = await prompt.line(draft)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as given_up:
         talk.draft.replacing = None
-        return
-    await _take(talk, well_formed(line.strip()))
+        if not str(given_up):
+            talk.tell("Ctrl-D leaves.")
+    else:
+        await _take(talk, well_formed(line.strip()))
 
 
 async def _take(talk: Talk, line: str) -> None:

@@ -13,6 +13,7 @@ from brain.commands.talk import Talk
 from brain.errors import BadRequest
 from brain.kept import Heading, History
 from brain.settings import LOCAL_USER
+from brain.wire.attaching import ATTACHMENTS_MOST, too_many
 from brain.wire.bodies import encoded
 from brain.wire.native import wanted
 
@@ -59,6 +60,8 @@ def attach(talk: Talk, paths: Sequence[Path]) -> None:
     Raises:
         BadRequest: naming one that cannot.
     """
+    if len(talk.draft.files) + len(paths) > ATTACHMENTS_MOST:
+        raise too_many()
     files = [attached(path, str(path)) for path in paths]
     talk.draft.files += files
     names = ", ".join(f"{file.name} ({len(file.data):,} bytes)" for file in files)

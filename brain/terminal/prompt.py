@@ -60,7 +60,7 @@ class Prompt:
 
         Raises:
             EOFError: when there is nothing more to come.
-            KeyboardInterrupt: when it was given up.
+            KeyboardInterrupt: with what was typed, when it was given up.
         """
         return await self._session.prompt_async(default=draft, handle_sigint=False)
 
@@ -102,7 +102,7 @@ def _keys() -> KeyBindings:
 
     @keys.add("c-c", filter=~is_searching)
     def give_up(event: KeyPressEvent) -> None:
-        event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+        event.app.exit(exception=KeyboardInterrupt(event.current_buffer.text), style="class:aborting")
 
     return keys
 
