@@ -112,10 +112,10 @@ def _routes() -> list[Route]:
     """What is answered at which address."""
     smaller = Middleware(GZipMiddleware, compresslevel=5)  # for the page alone: what streams is not held up
     return [
-        Route("/", page.index, middleware=[smaller]),
+        Route("/", page.index),
         Route("/page/start", page.start, middleware=[smaller]),
         Route("/page/markdown", page.Markdown(), methods=["POST"], middleware=[smaller]),
-        Route("/page/{file:path}", page.file, middleware=[smaller]),
+        Route("/page/{file:path}", page.file),
         Route("/v1/chat/stream", chat.ChatStream(), methods=["GET", "POST"]),
         Route("/v1/turns", turns.create, methods=["POST"]),
         Route("/v1/turns/{id}", turns.show),

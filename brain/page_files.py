@@ -1,5 +1,6 @@
 """Ground: the files of the chat page, as they were when the first of them was asked for: all of one version."""
 
+import gzip
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
@@ -22,9 +23,10 @@ _ADDRESS = re.compile("/page/(?:[0-9a-f]{16}/)?(?P<name>.+)")
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """One of them, with its media type, and a tag that changes with what stands in it."""
+    """One of them, also made smaller by gzip, with its media type, and a tag that changes with what stands in it."""
 
     data: bytes
+    small: bytes
     type: str
     tag: str
 
@@ -65,7 +67,7 @@ def _below(folder: Traversable, place: str) -> Iterator[tuple[str, PageFile]]:
 
 
 def _made(name: str, data: bytes) -> PageFile:
-    return PageFile(data, _TYPES[_suffix(name)], f'W/"{_digest(data, 16)}"')
+    return PageFile(data, gzip.compress(data), _TYPES[_suffix(name)], f'W/"{_digest(data, 16)}"')
 
 
 def _digest(data: bytes, size: int) -> str:

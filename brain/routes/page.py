@@ -67,10 +67,13 @@ async def file(request: Request) -> Response:
 
 def _sent(found: PageFile, request: Request, kept: str) -> Response:
     headers = {**SAFE_HEADERS, "Cache-Control": kept, "ETag": found.tag, "Content-Type": found.type}
+    headers["Vary"] = "Accept-Encoding"
     if found.type.startswith(("text/html", "image/svg")):
         headers["Content-Security-Policy"] = _POLICY
     if found.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(found.small, headers={**headers, "Content-Encoding": "gzip"})
     return Response(found.data, headers=headers)
 
 
