@@ -11,9 +11,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import BrowserContext, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Request, sync_playwright
 
 ROUNDS = 9
+SLOW = {"offline": False, "latency": 150, "downloadThroughput": 200_000, "uploadThroughput": 94_000}
+"""A phone's network: ms, and bytes a second."""
 SERVE = ["serve", "--port", "0", "--model", "builtin"]
 READY = """() => new Promise((done) => {
     const look = () => document.querySelector("#model option") ? done(performance.now()) : requestAnimationFrame(look);
@@ -23,32 +25,39 @@ PAINTED = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 
 def main() -> None:
+    sys.stdout.write("| | requests | KiB | painted, ms | ready, ms |\n|---|---|---|---|---|\n")
     with _brain() as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        visits = []
-        for _ in range(ROUNDS):
-            context = browser.new_context()
-            visits.append((_visit(context, url), _visit(context, url)))
-            context.close()
+        _measure(browser, url, "", slow=False)
+        _measure(browser, url, ", 150 ms away and 1.6 Mbit/s", slow=True)
         browser.close()
-    sys.stdout.write("| | requests | KiB | painted, ms | ready, ms |\n|---|---|---|---|---|\n")
+
+
+def _measure(browser: Browser, url: str, how: str, *, slow: bool) -> None:
+    visits = []
+    for _ in range(ROUNDS):
+        context = browser.new_context()
+        visits.append((_visit(context, url, slow), _visit(context, url, slow)))
+        context.close()
     for name, found in zip(("the first", "a later one"), zip(*visits, strict=True), strict=True):
         requests, size, painted, ready = (statistics.median(values) for values in zip(*found, strict=True))
-        sys.stdout.write(f"| {name} | {requests:.0f} | {size / 1024:.0f} | {painted:.0f} | {ready:.0f} |\n")
+        sys.stdout.write(f"| {name}{how} | {requests:.0f} | {size / 1024:.0f} | {painted:.0f} | {ready:.0f} |\n")
 
 
-def _visit(context: BrowserContext, url: str) -> tuple[int, int, float, float]:
-    """Requests, bytes with their heads, milliseconds until something is painted, and until one can ask."""
+def _visit(context: BrowserContext, url: str, slow: bool) -> tuple[int, int, float, float]:
+    """Requests that reach the server, bytes with their heads, ms until something is painted, and until one can ask."""
     page = context.new_page()
+    if slow:
+        context.new_cdp_session(page).send("Network.emulateNetworkConditions", SLOW)
     done: list[Request] = []
     page.on("requestfinished", lambda request: done.append(request))
     page.goto(url)
     ready: float = page.evaluate(READY)
     painted: float = page.evaluate(PAINTED)
     page.wait_for_load_state("networkidle")
-    sizes = [request.sizes() for request in done]
+    sizes = [one["responseBodySize"] + one["responseHeadersSize"] for one in (request.sizes() for request in done)]
     page.close()
-    return len(done), sum(one["responseBodySize"] + one["responseHeadersSize"] for one in sizes), painted, ready
+    return sum(size > 0 for size in sizes), sum(sizes), painted, ready
 
 
 @contextmanager
