@@ -22,7 +22,7 @@ const editStrip = make("p", "editing", t("editing"), button(t("cancel"), leaveEd
  */
 let editing = null;
 /** @type {string | null | undefined} */
-let shown; // the conversation that is open
+let open; // the conversation that is open
 let characters = 100_000; // until the server has said how many there may be
 let ready = false, early = false; // whether the server has answered, and whether something was sent before
 
@@ -160,8 +160,8 @@ function leaveEdit() {
 
 /** @param {{ id: string | null }} detail */
 function opened({ id }) {
-  if (id === shown) return; // it has another title
-  shown = id;
+  if (id === open) return; // it has another title
+  open = id;
   if (editing && editing.of !== id) leaveEdit();
   if (!touched && !document.activeElement?.matches("input, select, textarea, dialog *")) box.focus();
 }

@@ -21,7 +21,7 @@ export function seek(words) {
   leave();
   const pattern = anyOf(words), { signal } = (left = new AbortController());
   if (!pattern || !CSS.highlights) return;
-  let goes = true;
+  let goes = true; // until the person goes elsewhere
   const stay = () => { goes = false; };
   const mark = () => {
     const places = marked(pattern);
@@ -30,8 +30,9 @@ export function seek(words) {
   const observer = new MutationObserver(mark);
   observer.observe(log, { childList: true, subtree: true });
   for (const name of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(name, stay, { signal, capture: true });
-  setTimeout(stay, RENDERED);
-  signal.addEventListener("abort", () => observer.disconnect());
+  const rest = () => observer.disconnect();
+  signal.addEventListener("abort", rest);
+  setTimeout(rest, RENDERED); // what is written from then on was not searched
   mark();
 }
 

@@ -29,6 +29,8 @@ const groups = new Map();
 let headings = [];
 /** @type {string | null} */
 let next = null;
+/** @type {string | null} */
+let open = null;
 let words = "", problem = "", loaded = false, signedOut = false, waiting = 0, again = 0;
 let loading = new AbortController();
 
@@ -132,22 +134,26 @@ function show() {
   const parts = new Map();
   for (const heading of headings) {
     const name = period(new Date(heading.updated));
-    parts.set(name, [...parts.get(name) ?? [], shown(heading)]);
+    parts.set(name, [...parts.get(name) ?? [], entryOf(heading)]);
   }
   arrange(list, [...parts].map(([name, nodes]) => group(name, nodes)));
   settle();
   more.hidden = !next;
-  clearTimeout(again);
-  if (!signedOut) again = window.setTimeout(look, running() ? SOON : LATER);
   note.replaceChildren(...noted());
+  if (!signedOut) watch();
+}
+
+function watch() {
+  clearTimeout(again);
+  again = window.setTimeout(look, running() ? SOON : LATER);
 }
 
 const running = () => headings.some(({ running }) => running);
 
 /** Looks for what was begun or went on elsewhere: in a terminal, on another machine. */
 async function look() {
-  if (document.hidden || words) return;
-  if (!problem && !running() && await isNewest(headings[0])) return void (again = window.setTimeout(look, LATER));
+  if (document.hidden) return;
+  if (!problem && !running() && (words || await isNewest(headings[0]))) return watch();
   refresh();
   conversation.catchUp();
 }
@@ -158,14 +164,16 @@ async function isNewest(known) {
   return found.conversations && newest?.id === known?.id && newest?.updated === known?.updated;
 }
 
-/** The open conversation is another one, or called otherwise; it was found by words, or not. */
-function opened() {
+/** The open conversation is another one, or called otherwise; it was found by words, or not. @param {Event} event */
+function opened(event) {
+  const { id } = /** @type {CustomEvent} */ (event).detail;
   show();
-  if (words) seek(words);
+  if (words && id && id !== open) seek(words);
+  open = id;
 }
 
 /** @param {Listed} heading */
-function shown(heading) {
+function entryOf(heading) {
   const entry = entries.get(heading.id) ?? new Entry(heading, { renamed, deleted });
   entries.set(heading.id, entry);
   entry.show(heading, { current: heading.id === conversation.id, words });

@@ -61,7 +61,7 @@ async function fill(body) {
   const problem = await load().then(() => "", told);
   if (problem) return body.replaceChildren(make("p", "problem", problem), button(t("retry"), () => fill(body)));
   if (!known.length) return body.replaceChildren(make("p", "small", t("noSpecialists")));
-  const list = make("ul", "specialist-list", ...known.map(shown));
+  const list = make("ul", "specialist-list", ...known.map(rowOf));
   body.replaceChildren(make("p", "small", t("specialistsAbout")), switches(list), list);
 }
 
@@ -76,7 +76,7 @@ function switches(list) {
 }
 
 /** @param {Specialist} one */
-function shown(one) {
+function rowOf(one) {
   const box = make("input", "switch");
   box.type = "checkbox";
   box.setAttribute("role", "switch");
