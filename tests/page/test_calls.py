@@ -38,6 +38,20 @@ def test_a_card_stands_where_it_happened_with_progress_then_its_result_folded(ch
     assert "dropped" not in text
 
 
+def test_an_answer_is_copied_with_its_sources_each_once(chat: Chat, stage: Stage) -> None:
+    stage.library.set()
+    chat.ask()
+    for title in ("Bern", "Basel"):
+        stage.model.says(request("wiki", title=title), " x")
+    stage.model.says("It is **there**.")
+    stage.model.ends()
+    chat.is_idle()
+    copied = "It is **there**.\n\nSources:\n\n1. [Bern](https://example.org/bern)\n2. A book"
+    assert chat.copy() == copied
+    chat.reload()
+    assert chat.copy() == copied
+
+
 def test_its_running_time_counts(chat: Chat, stage: Stage) -> None:
     chat.ask()
     stage.model.says(request("wiki", title="Bern"), " x")

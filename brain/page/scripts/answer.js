@@ -3,7 +3,7 @@
 import { say, urge } from "./announcing.js";
 import { Card } from "./card.js";
 import { modelNamed } from "./choices.js";
-import { copy } from "./copying.js";
+import { copy, withSources } from "./copying.js";
 import { button, make } from "./dom.js";
 import { failure } from "./failures.js";
 import { paramsIn } from "./params.js";
@@ -43,6 +43,8 @@ export class Answer {
   #frame = 0;
   #model = "";
   #tokens = "";
+  /** @type {import("./types.js").Citation[]} */
+  #sources = [];
   #say = say;
   #hands;
 
@@ -88,6 +90,7 @@ export class Answer {
     specialist_progress: (data) => this.#cards.get(data.call_id)?.progress(data),
     specialist_result: (data, raw) => {
       this.#card(data.call_id, data.name, raw).result(data);
+      this.#sources.push(...(data.citations ?? []));
       this.#say(t("ends", data));
     },
     specialist_error: (data, raw) => {
@@ -227,7 +230,7 @@ export class Answer {
     this.#close();
     const model = modelNamed(this.#model)?.stand_in ? t("isStandIn", { name: this.#model }) : this.#model;
     this.#meta.textContent = [model, ...facts].filter(Boolean).join(" · ");
-    if (this.text) this.#foot.append(button(t("copy"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), this.text), { icon: "copy", className: "quiet square copy" }));
+    if (this.text) this.#foot.append(button(t("copy"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), withSources(this.text, this.#sources)), { icon: "copy", className: "quiet square copy" }));
     if (!this.problem) {
       this.#foot.append(button(t("retry"), this.#hands.retry, { icon: "retry", className: "quiet square retry" }));
     }
