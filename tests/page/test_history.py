@@ -76,6 +76,8 @@ def test_search_finds_by_what_was_said(chat: Chat, stage: Stage) -> None:
     expect(chat.conversation("And coffee?")).to_be_hidden()
     expect(chat.conversation("How do I make tea?")).to_be_visible()
     expect(chat.history).to_contain_text("Boil water.")
+    chat.page.keyboard.press("Enter")  # while it has the focus
+    expect(chat.answer).to_contain_text("Boil water.")
     chat.search("nowhere")
     expect(chat.history).to_contain_text("Nothing was found.")
     chat.search("")
@@ -199,3 +201,24 @@ def test_a_hundred_conversations_are_one_stop(chat: Chat, stage: Stage) -> None:
     assert keys.focus == "Question 99"
     keys.press("ArrowUp")
     assert keys.focus == "Question 99"
+
+
+def test_what_is_written_later_is_not_searched(chat: Chat, stage: Stage) -> None:
+    """Nor does it scroll back to the words."""
+    ask_elsewhere(stage, "How do I make tea?", "\n\n".join(["Boil fresh water."] * 60))
+    chat.page.clock.install()
+    chat.reload()
+    chat.search("fresh")
+    expect(chat.history).to_contain_text("Boil fresh water.")
+    chat.conversation("How do I make tea?").click()
+    expect(chat.answer.get_by_text("fresh").first).to_be_in_viewport()
+    marked = chat.page.evaluate(MARKED)
+    assert len(marked) == 60
+    chat.page.clock.fast_forward(3000)
+    chat.ask("And then?")
+    stage.model.says("Fresh milk.")
+    expect(chat.answer).to_contain_text("Fresh milk.")
+    expect(chat.answer).to_be_in_viewport()
+    assert chat.page.evaluate(MARKED) == marked
+    stage.model.ends()
+    chat.is_idle()

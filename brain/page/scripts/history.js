@@ -234,10 +234,19 @@ function chosen({ target }) {
 
 /** @param {KeyboardEvent} event in the box of the search */
 function searched(event) {
+  if (event.isComposing) return;
   if (event.key === "ArrowDown") list.querySelector("a")?.focus();
+  else if (event.key === "Enter" && search.value.trim()) openFirst();
   else if (event.key === "Escape" && search.value) {
     search.value = "";
     load();
   } else return;
   event.preventDefault();
+}
+
+/** Opens the newest that is found, also when the search has not begun yet. */
+async function openFirst() {
+  clearTimeout(waiting);
+  await load();
+  list.querySelector("a")?.click();
 }
