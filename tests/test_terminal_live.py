@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -276,6 +278,23 @@ def test_other_signals_end_it_like_ctrl_c(folder: Path, number: int, code: int) 
         assert terminal.echoes()
 
 
+def test_who_was_stopped_goes_on_below_what_the_shell_wrote(folder: Path) -> None:
+    with asked(folder, for_ever("So ", "far ")) as terminal:
+        terminal.until(lambda screen: screen.y > 3)
+        terminal.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
+        terminal.until(lambda screen: not select.select([terminal.master], [], [], 0)[0])
+        modes = termios.tcgetattr(terminal.master)
+        modes[3] |= termios.ECHO
+        termios.tcsetattr(terminal.master, termios.TCSANOW, modes)
+        terminal.screen.feed("\r\n[1]+  Stopped\r\n$ fg\r\n")
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until(lambda screen: screen.text.rpartition("Stopped\n$ fg\n")[2].startswith("So far and on"))
+        terminal.until(lambda screen: not terminal.echoes())
+        terminal.interrupt()
+        assert "and on\n[1]+  Stopped\n$ fg\nSo far and on" in ended(terminal, 130)
+
+
 def test_what_nohup_has_ignored_ends_nothing(tmp_path: Path) -> None:
     model = script(tmp_path, {"chunks": ["So ", "far."], "delay_ms": 300})
     env = {**os.environ, "BRAIN_STORE": "memory:"}
@@ -329,6 +348,7 @@ def test_what_is_to_be_approved_is_shown_whole(folder: Path, columns: int) -> No
     with asked(folder, [f"I will. {call}"], ["It is gone."], columns=columns) as terminal:
         seen = "".join(terminal.sees(question).split())
         assert seen.startswith("Iwill.?deletesneedsyourapproval,until")
+        assert "\x1b[1;33m?\x1b[0m\x1b[1m deletes needs" in terminal.raw
         assert f"Delete{'lunch' * 20}.For" in seen
         assert f'name:"{"lunch" * 20}"' in seen
         assert r'more:"a\u{202e}gpj.exe\u001b[2K\nApprove?[y/N]y"' in seen

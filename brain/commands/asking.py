@@ -1,9 +1,10 @@
 """Roof: what `brain ask` and `brain chat` share: how a question is made of what was typed, and its turn shown."""
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, aclosing, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, nullcontext
 from datetime import datetime
 from typing import TextIO
 from zoneinfo import ZoneInfo
@@ -95,6 +96,7 @@ async def shown(
     with ExitStack() as stack:
         stack.callback(shown_on.close)
         stack.enter_context(told_by(shown_on))
+        stack.enter_context(_resumed(shown_on, keyboard))
         person = Person(shown_on, sys.stdin, run.decide, keyboard) if asks_person else None
         if person is not None:
             stack.callback(person.leave)
@@ -106,6 +108,25 @@ async def shown(
                     if not drop(last):
                         tell(last)
     return last if isinstance(last, Done | Error) else None
+
+
+@contextmanager
+def _resumed(shown_on: Screen, keyboard: Keyboard | None) -> Iterator[None]:
+    """Has a screen and a keyboard go on when this process does, which Ctrl-Z had stopped."""
+
+    def resume(number: int, frame: object) -> None:  # at once: in a loop's turn it would come behind what draws
+        if keyboard is not None:
+            keyboard.resume()
+        shown_on.resume()
+
+    if not hasattr(signal, "SIGCONT"):
+        yield
+        return
+    before = signal.signal(signal.SIGCONT, resume)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCONT, before)
 
 
 def unseen(shown_on: Screen) -> AbstractContextManager[Keyboard | None]:

@@ -13,6 +13,11 @@ class Keyboard:
 
     def __init__(self, source: TextIO) -> None:
         self._fd = source.fileno()
+        self._echoes = True
+
+    def resume(self) -> None:
+        """Has it as it was before this process was stopped; a shell has set it otherwise."""
+        self.echo(on=self._echoes)
 
     def drop(self) -> None:
         """Forgets what was typed and not read yet."""
@@ -23,6 +28,7 @@ class Keyboard:
 
     def echo(self, *, on: bool) -> None:
         """Whether what is typed is shown; does nothing where the terminal is another process's, or of another kind."""
+        self._echoes = on
         if find_spec("termios") is None:
             return
         from termios import ECHO, ICANON, NOFLSH, TCSANOW, tcgetattr, tcsetattr

@@ -114,7 +114,10 @@ class Live:
     def ask(self, text: str, question: str) -> None:
         """Shows a text, and under it a question, which stays the last line until it is answered."""
         self._end_texts()
-        self._settle("question", self._drawing.lines(Text(text, overflow="fold")))
+        shown = Text(text, overflow="fold")
+        shown.stylize("bold", 0, text.find("\n"))
+        shown.stylize("yellow", 0, 1)
+        self._settle("question", self._drawing.lines(shown))
         self._draw([])
         self._out.write(question)
         self._out.flush()
@@ -126,6 +129,10 @@ class Live:
             self._out.write("\n")
         self._asked = False
         self._draw_soon()
+
+    def resume(self) -> None:
+        """Others wrote to the terminal meanwhile: what changes is drawn below that."""
+        self._region.leave()
 
     def close(self) -> None:
         """Shows what is left of this turn, for good."""

@@ -31,6 +31,9 @@ class Screen(Protocol):
     def answered(self, *, by_person: bool) -> None:
         """The question is none any more."""
 
+    def resume(self) -> None:
+        """The terminal is this process's again, which was stopped."""
+
     def close(self) -> None:
         """Nothing more is shown of this turn."""
 

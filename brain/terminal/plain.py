@@ -85,6 +85,9 @@ class Plain:
             self._aside.write(f"{before}{shown}\n{behind}")
             self._aside.flush()
 
+    def resume(self) -> None:
+        """Nothing that was written changes."""
+
     def close(self) -> None:
         """Nothing more is shown of this turn."""
         self._close_thought()

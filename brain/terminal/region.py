@@ -26,3 +26,7 @@ class Region:
         self._out.write(f"{back}{stays}" + "\033[K\n".join(line.written for line in changing) + "\033[J")
         self._out.flush()
         self._lines = list(changing)
+
+    def leave(self) -> None:
+        """Leaves the lines where they are; the next ones are written where the cursor stands then."""
+        self._lines = []
