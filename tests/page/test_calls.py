@@ -150,6 +150,20 @@ def test_a_result_is_markdown_that_runs_nothing(chat: Chat, stage: Stage) -> Non
     assert chat.page.evaluate("window.hacked") is None
 
 
+def test_what_is_opened_stays_where_it_is(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("line\n\n" * 60, request("hostile", text="\n\nmore" * 60), " x")
+    expect(chat.call("hostile")).to_contain_text("3 sources")
+    stage.model.says("end")
+    stage.model.ends()
+    chat.is_idle()
+    chat.log.evaluate("node => node.scrollTo(0, node.scrollHeight)")
+    expect(answer.get_by_text("end", exact=True)).to_be_in_viewport()
+    chat.unfold("hostile")
+    expect(chat.call("hostile").locator(".text p")).to_have_count(61)  # it is rendered
+    expect(chat.call("hostile").get_by_text("hostile", exact=True)).to_be_in_viewport()
+
+
 def test_the_place_of_a_source_cannot_be_turned_round(chat: Chat, stage: Stage) -> None:
     chat.ask()
     stage.model.says(request("turns"), " x")

@@ -15,6 +15,9 @@ let seen = 0;
 export function startReading() {
   log.addEventListener("scroll", look, { passive: true });
   log.addEventListener("wheel", (event) => { if (event.deltaY < 0) leave(); }, { passive: true });
+  log.addEventListener("click", ({ target }) => { // who opens something reads that
+    if (target instanceof Element && target.closest("summary")) place = "own";
+  });
   newest.addEventListener("click", () => {
     toEnd();
     log.focus({ preventScroll: true });
