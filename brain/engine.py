@@ -16,6 +16,7 @@ from brain.errors import BadRequest
 from brain.filing import ENDING_SECONDS, Filing, Filings
 from brain.forgetting import forgotten
 from brain.kept import Conversation, Recalled
+from brain.leading import Run, Settle
 from brain.memory import Memory
 from brain.messages import Exchange
 from brain.models import AnyModel, Opened, open_models
@@ -25,7 +26,7 @@ from brain.settings import Rights, Settings
 from brain.store import open_store
 from brain.store.sqlite import SQLite
 from brain.turn import Turn
-from brain.turns import Run, Settle, Turns
+from brain.turns import Turns
 
 
 class Engine:

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from brain.door import SAFE_HEADERS
 from brain.events import Done, Error, Event, Notice, TurnStart
-from brain.turns import Run
+from brain.leading import Run
 
 BEATS_UNREAD = 4
 """A reader for whom a heartbeat waits as long as so many of them is gone, though nobody hung up."""

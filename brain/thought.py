@@ -20,7 +20,7 @@ from brain.events import (
     Token,
     Usage,
 )
-from brain.turns import Run
+from brain.leading import Run
 
 State = Literal["idle", "processing", "tool_calling", "generating", "complete", "cancelled", "error"]
 Called = SpecialistResult | SpecialistError

@@ -19,8 +19,8 @@ FLOORS = {
     "Wing": "fetching metrics models rendering traces wire store",
     "Core": "account asides blocks context copied discovery echo forgetting limits own_settings preview prompts "
     "question rates registry running scanner schema sessions specialist stops syntax tools transcript usage",
-    "Rooms": "approvals calls conversation desk engine filing held inquiries journal library memory open_call passes "
-    "thinker thought turn turns",
+    "Rooms": "approvals calls conversation desk engine filing held inquiries journal leading library memory open_call "
+    "passes thinker thought turn turns",
     "Roof": "app cli commands door house process protocol response routes serving terminal watch __main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""

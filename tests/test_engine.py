@@ -18,12 +18,12 @@ from brain.events import Done, Error, Event, Notice, ToolCall
 from brain.held import Held
 from brain.kept import Conversation
 from brain.kept import Item as Kept
+from brain.leading import Run
 from brain.messages import Called, Exchange, Said, Spoken
 from brain.models import Opened
 from brain.report import TurnReport
 from brain.sampling import Sampling
 from brain.settings import Rights, read
-from brain.turns import Run
 from specialists.memory import memory
 
 CALL = 'SPECIALIST_REQUEST[echo:{"text":"ping"}]'

@@ -12,12 +12,13 @@ from starlette.types import Message as Sent
 
 from brain.errors import ModelError
 from brain.events import Done, Error, Event, SpecialistError, SpecialistStart, Token, TurnStart, Usage
+from brain.leading import Run
 from brain.messages import Chunk, Message
 from brain.report import TurnReport
 from brain.response import Refusal, TurnResponse
 from brain.sampling import UNSAID, Sampling
 from brain.specialist import specialist
-from brain.turns import Run, Turns
+from brain.turns import Turns
 from brain.wire import native
 
 SCOPE = {"type": "http", "method": "POST", "path": "/", "headers": []}

@@ -15,9 +15,10 @@ from brain.ask import Ask
 from brain.errors import BadRequest
 from brain.events import Done, Event, TurnStart, Usage
 from brain.kept import Conversation
+from brain.leading import Run
 from brain.report import TurnReport
 from brain.turn import Turn
-from brain.turns import Run, Turns
+from brain.turns import Turns
 
 SOON = 0.25
 

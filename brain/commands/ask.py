@@ -18,12 +18,12 @@ from brain.commands.files import attached
 from brain.engine import Engine
 from brain.errors import BadRequest
 from brain.events import Error, Event
+from brain.leading import Run
 from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
 from brain.settings import Settings
 from brain.terminal.person import Screen
 from brain.terminal.words import ENDINGS
-from brain.turns import Run
 from brain.unicode import well_formed
 from brain.wire import native
 from brain.wire.attaching import ATTACHMENTS_MOST, too_many

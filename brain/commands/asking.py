@@ -18,7 +18,7 @@ from brain.terminal.logged import told_by
 from brain.terminal.person import Person, Screen, can_be_asked
 from brain.terminal.plain import Plain
 from brain.terminal.size import NARROWEST, size_of
-from brain.turns import Run
+from brain.leading import Run
 from brain.wire.attaching import ATTACHMENTS_MOST, too_many
 from brain.wire.native.request import ID, MESSAGE_LENGTH
 

@@ -11,13 +11,13 @@ from brain.engine import Engine
 from brain.errors import BadRequest
 from brain.events import Error, Event, Notice, Token
 from brain.kept import History
+from brain.leading import Run
 from brain.messages import Exchange
 from brain.settings import LOCAL_USER
 from brain.terminal.characters import legible
 from brain.terminal.keyboard import Keyboard
 from brain.terminal.person import Screen
 from brain.terminal.size import size_of
-from brain.turns import Run
 
 BUSY = "An answer is being written in this conversation already; send the message again when it has ended."
 

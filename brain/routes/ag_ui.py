@@ -10,10 +10,10 @@ from brain import door
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError, SpecialistResult, SpecialistStart
 from brain.house import House
+from brain.leading import Run
 from brain.messages import Spoken
 from brain.routes.incoming import house_of, kind, limited, read, user_of
 from brain.routes.turning import about_to_end, begun, followed, held
-from brain.turns import Run
 from brain.wire import ag_ui
 from brain.wire.ag_ui import Answer, Wanted, answers, parse, said_since
 from brain.wire.native import MESSAGE_LENGTH

@@ -12,9 +12,9 @@ from starlette.types import Receive, Scope, Send
 from brain.door import SAFE_HEADERS
 from brain.errors import BadRequest
 from brain.house import House
+from brain.leading import Run
 from brain.routes.incoming import house_of, kind, limited, read, user_of
 from brain.routes.turning import about_to_end, begun, followed, held, led
-from brain.turns import Run
 from brain.wire import ai_sdk
 
 WIRE = "ai_sdk"

@@ -13,9 +13,9 @@ from brain.ask import Ask, Attachment
 from brain.door import UNKEPT
 from brain.errors import BadRequest
 from brain.house import House
+from brain.leading import Run
 from brain.routes.incoming import house_of, kind, limited, read, user_of
 from brain.routes.turning import begun, followed, led
-from brain.turns import Run
 from brain.wire import native
 from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.wire.bodies import BODY_BYTES

@@ -9,9 +9,9 @@ from starlette.types import Receive, Scope, Send
 
 from brain.door import Answer
 from brain.errors import BadRequest
+from brain.leading import Run
 from brain.routes.incoming import house_of, kind, limited, read, user_of
 from brain.routes.turning import begun, held, led, whole
-from brain.turns import Run
 from brain.wire import openai
 from brain.wire.openai.request import Wanted, model_named, parse
 from brain.wire.results import Written

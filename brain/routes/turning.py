@@ -16,12 +16,12 @@ from brain.events import Event
 from brain.held import Held
 from brain.house import House
 from brain.kept import Conversation
+from brain.leading import Run
 from brain.messages import Spoken, new_conversation_id
 from brain.rates import SOON, too_many
 from brain.report import TurnReport
 from brain.response import Encoder, Refusal, TurnResponse
 from brain.routes.incoming import house_of
-from brain.turns import Run
 
 ENDING_SECONDS = 0.5
 READERS_MOST = 64

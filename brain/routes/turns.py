@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from brain.door import UNKEPT, Answer
 from brain.errors import BadRequest
+from brain.leading import Run
 from brain.routes.chat import LAST_EVENT_ID, asked, rejoined
 from brain.routes.incoming import house_of, kind, limited, user_of
 from brain.routes.turning import begun
-from brain.turns import Run
 from brain.wire import native
 
 
