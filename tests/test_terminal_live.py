@@ -279,8 +279,8 @@ def test_other_signals_end_it_like_ctrl_c(folder: Path, number: int, code: int) 
 
 
 def test_who_was_stopped_goes_on_below_what_the_shell_wrote(folder: Path) -> None:
-    with asked(folder, for_ever("So ", "far ")) as terminal:
-        terminal.until(lambda screen: screen.y > 3)
+    with asked(folder, slowly("So far " + "and on " * 30, *["and on "] * 400, delay=100)) as terminal:
+        terminal.until(lambda screen: screen.y == 2)
         terminal.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED)
         terminal.until(lambda screen: not select.select([terminal.master], [], [], 0)[0])
