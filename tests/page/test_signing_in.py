@@ -106,6 +106,7 @@ def test_a_tab_that_slept_is_not_shown_to_somebody_else(stage: Stage, visitor: V
     sign_in(chat, "s3cret")
     wrote(chat, stage)
     visitor.context.request.post(f"{stage.url}/v1/session", data={"key": "0ther"})  # of which no tab is told
+    visitor.expects("404")  # of the conversation, which is not theirs
     chat.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     shows_nothing(chat)
     chat.is_ready()
