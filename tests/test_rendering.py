@@ -315,6 +315,19 @@ def check_growing(text: str) -> None:
         assert [block.html for block in blocks(behind)] == [block.html for block in whole[len(settled) :]]
 
 
+@pytest.mark.parametrize("marks", ["  -", "   - ", "  ==", "2", "2.", "2. ", "*", "> -"])
+def test_marks_without_anything_behind_them_wait(marks: str) -> None:
+    beginning = "<ol>\n<li>First</li>\n</ol>"
+    (block,) = blocks(f"1. First\n{marks}", still_open=True)
+    assert block.html.strip() == (beginning if marks != "2" else "<ol>\n<li>First<br>\n2</li>\n</ol>")
+    assert block.end == len(f"1. First\n{marks}")
+
+
+def test_marks_in_code_are_code_at_once() -> None:
+    (block,) = blocks("```yaml\nlist:\n- ", still_open=True)
+    assert block.html.strip() == '<pre><code class="language-yaml">list:\n- </code></pre>'
+
+
 def test_what_is_settled_stays_whatever_comes_behind_it() -> None:
     check_growing(DOCUMENT)
 

@@ -28,6 +28,7 @@ _HARMLESS = re.compile("(?<=SPECIALIST_REQUEST)［", re.IGNORECASE)
 """Of a marker that is to call nobody. Nobody reads markers in HTML, and not every font has this character."""
 _ENDING = ("paragraph_open", "heading_open", "hr", "fence", "blockquote_open", "table_open")
 """Blocks that no line continues which stands behind an empty one."""
+_MARKS = re.compile(r"[ \t>]*(?:[-=]+|[*+]|[0-9]+[.)])[ \t]*")
 _markdown = Markdown()
 
 
@@ -50,7 +51,7 @@ def blocks(text: str, *, still_open: bool = False) -> list[Block]:
     text = _HARMLESS.sub("[", well_formed(text))
     if len(text) > TEXT_LENGTH:
         return [Block(clean(preformatted(text)), _units(text))]
-    parsed = _Parsed(text)
+    parsed = _begun(text) if still_open else _Parsed(text)
     settled = parsed.settled() if still_open else len(parsed.groups) - 1
     found, units, start = [], 0, 0
     for group in parsed.groups[: max(0, settled)]:
@@ -113,6 +114,16 @@ class _Parsed:
         html = _markdown.renderer.render(group, _markdown.options, self._env)
         assert isinstance(html, str)
         return html
+
+
+def _begun(text: str) -> _Parsed:
+    """A text that goes on. Marks at its end wait for what comes behind them: they may begin an item, or underline."""
+    line = max(text.rfind("\n"), text.rfind("\r")) + 1
+    if not _MARKS.fullmatch(text, line):
+        return _Parsed(text)
+    parsed = _Parsed(text[:line])
+    in_code = parsed.groups and parsed.groups[-1][0].type == "fence"
+    return _Parsed(text) if in_code else parsed
 
 
 def _groups(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
