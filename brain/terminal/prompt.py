@@ -53,6 +53,7 @@ class Prompt:
             style=_STYLE,
             color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
             enable_open_in_editor=False,
+            enable_suspend=True,
         )
 
     async def line(self, draft: str = "") -> str:
