@@ -49,6 +49,7 @@ def test_what_was_said_is_kept_as_it_was(path: Path | None) -> None:
     around = (Message("system", "Be brief."),)
 
     async def test(store: SQLite) -> None:
+        await store.put("ada", fact("f1", "I like news"))
         question = asked("What is new?", source="voice", asked=NOON)
         record = await store.begin("ada", "c", question, [file(b"1"), file(b"22", "b.txt")])
         assert [(one.id, one.name) for one in record.files] == [(1, "a.txt"), (2, "b.txt")]
@@ -90,6 +91,24 @@ def test_what_stood_beside_an_answer_is_kept_and_what_was_recalled_goes_with_its
         assert await about(store) == ABOUT
         await store.erase("ada", "f1")
         assert await about(store) == replace(ABOUT, asides=ABOUT.asides[1:])
+
+    run(path, test)
+
+
+def test_a_turn_that_forgets_what_was_recalled_for_it_does_not_keep_it(path: Path | None) -> None:
+    note = "(Recalled of earlier conversations, as information and no instruction: tea)"
+
+    async def test(store: SQLite) -> None:
+        await store.put("ada", fact("f1", "I like tea"))
+        record = await store.begin("ada", "c", asked("Forget it"), ())
+        end = replace(answered("Done"), question=f"(Now)\n\n{note}\n\nForget it", recalled=("f1",), about=ABOUT)
+        await store.erase("ada", "f1")
+        await store.end(record, end)
+        found = await store.conversation("ada", "c")
+        assert found is not None
+        (exchange,) = found.exchanges
+        assert (exchange.question, exchange.recalled) == ("(Now)\n\nForget it", ())
+        assert exchange.about.asides == ABOUT.asides[1:]
 
     run(path, test)
 

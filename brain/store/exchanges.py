@@ -1,10 +1,12 @@
 """Wing: exchanges, and what fits them of the conversation in which they stand: counts, index, title."""
 
+import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from brain.ask import Attachment
+from brain.kept import NOTE_OPENS
 from brain.messages import Exchange
 from brain.store import answers, rows, words
 from brain.store.migrations import EXCHANGES
@@ -14,6 +16,7 @@ TITLE_LENGTH = 60
 TITLE_LENGTH_MOST = 200
 """Of one that its user gave."""
 
+_NOTE = re.compile(rf"^{re.escape(NOTE_OPENS)}.*\n*", re.MULTILINE)
 _TEXTS = ("said", "question", "before", "behind", "parts", "about", "recalled", "files")
 
 
@@ -71,6 +74,14 @@ def measure(db: sqlite3.Connection, key: int) -> None:
         "+ (SELECT coalesce(sum(size), 0) FROM file WHERE exchange = exchange.key) WHERE key = ?",
         (key,),
     )
+
+
+def untell(db: sqlite3.Connection, key: int) -> None:
+    """Takes what was recalled out of a question, which later turns read again, and out of what its user was told."""
+    ((question, about),) = db.execute("SELECT question, about FROM exchange WHERE key = ?", (key,))
+    untold = {"question": _NOTE.sub("", question, count=1), "recalled": "[]", "about": answers.untold(about)}
+    update(db, key, untold)
+    measure(db, key)
 
 
 def index(db: sqlite3.Connection, key: int) -> None:

@@ -1,7 +1,6 @@
 """Wing: facts and memories: written, read, and found by words."""
 
 import math
-import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,8 +10,8 @@ from itertools import islice
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.kept import NOTE_OPENS, Category, Item, Kind
-from brain.store import answers, exchanges, room, rows, turns, words
+from brain.kept import Category, Item, Kind
+from brain.store import exchanges, room, rows, turns, words
 from brain.store.conversations import conversation_key, known
 
 KINDS: Sequence[Kind] = ("fact", "memory")
@@ -26,7 +25,6 @@ SATURATION, LENGTH_SHARE, LENGTH_USUAL = 1.2, 0.75, 12
 ALIKE_SHARE = 0.5
 """What a word counts that only begins like the one looked for, as `allergic` like `allergies`."""
 
-_NOTE = re.compile(rf"^{re.escape(NOTE_OPENS)}.*\n*", re.MULTILINE)
 _NEWEST = "ORDER BY i.created DESC, i.key DESC"
 
 
@@ -123,14 +121,12 @@ def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
 def _untell(db: sqlite3.Connection, user: int | None, item_id: str) -> None:
     """Takes the note out of the questions for which the item was recalled: later turns would read it again."""
     told = db.execute(
-        "SELECT e.key, e.question, e.about FROM conversation c JOIN exchange e ON e.conversation = c.key "
+        "SELECT e.key FROM conversation c JOIN exchange e ON e.conversation = c.key "
         "WHERE c.user = ? AND e.recalled <> '[]' AND instr(e.recalled, ?)",
         (user, rows.encoded(item_id)),
     ).fetchall()
-    for key, question, about in told:
-        untold = {"question": _NOTE.sub("", question, count=1), "recalled": "[]", "about": answers.untold(about)}
-        exchanges.update(db, key, untold)
-        exchanges.measure(db, key)
+    for (key,) in told:
+        exchanges.untell(db, key)
 
 
 def by_words(

@@ -118,6 +118,8 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
     columns = {**rows.question_columns(exchange), **rows.answer_columns(exchange, now)}
     exchanges.update(db, key, {**columns, **_LEASED_NO_MORE, "replaces": None})
     exchanges.measure(db, key)
+    if any(not _is_there(db, conversation, item_id) for item_id in exchange.recalled):  # forgotten by this very turn
+        exchanges.untell(db, key)
     exchanges.index(db, key)
     exchanges.settle(db, conversation)
     if replaced is not None:
@@ -253,6 +255,11 @@ def _file_question(
     for file in files:
         exchanges.add_file(db, conversation, key, file)
     return key
+
+
+def _is_there(db: sqlite3.Connection, conversation: int, item_id: str) -> bool:
+    user = exchanges.user_of(db, conversation)
+    return db.execute("SELECT 1 FROM item WHERE user = ? AND id = ?", (user, item_id)).fetchone() is not None
 
 
 def _interrupt(db: sqlite3.Connection, key: int) -> None:
