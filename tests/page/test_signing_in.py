@@ -119,6 +119,7 @@ def test_the_key_is_asked_for_again_when_something_is_sent_without(stage: Stage,
     expect(dialog_of(chat)).to_be_visible()
     chat.page.keyboard.press("Escape")
     expect(chat.alert.filter(has_text="You are not signed in.")).to_be_visible()
+    expect(chat.log.get_by_role("button", name="Sign in", exact=True)).to_be_focused()
     chat.box.fill("hello")
     chat.box.press("Enter")
     sign_in(chat, "s3cret")

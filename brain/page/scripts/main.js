@@ -7,7 +7,7 @@ import { startHistory } from "./history.js";
 import { startMarkdown } from "./markdown.js";
 import { startMemory } from "./memory.js";
 import { startConversation } from "./opening.js";
-import { request, told } from "./server.js";
+import { Refused, request, told } from "./server.js";
 import { startSettings } from "./settings.js";
 import { startSigningIn } from "./signin.js";
 import { fill, t } from "./texts.js";
@@ -20,7 +20,7 @@ async function asked() {
     try {
       return await request("GET", "page/start");
     } catch (error) {
-      await wished(told(error));
+      await wished(told(error), error instanceof Refused && error.status === 401 ? "signIn" : "retry");
     }
   }
 }
@@ -28,11 +28,12 @@ async function asked() {
 /**
  * Shows what went wrong, until the person wants to try again, or to send something.
  * @param {string} problem
+ * @param {"retry" | "signIn"} remedy
  * @returns {Promise<void>}
  */
-function wished(problem) {
+function wished(problem, remedy) {
   return new Promise((resolve) => {
-    const again = button(t("retry"), leave, { icon: "retry", text: true });
+    const again = button(t(remedy), leave, remedy === "retry" ? { icon: "retry", text: true } : {});
     const line = make("div", "error", make("p", "", problem), again);
     line.setAttribute("role", "alert");
     log.replaceChildren(line);
