@@ -44,8 +44,8 @@ PAYLOADS = (
 )
 FOREIGN = (
     "img, picture, video, audio, source, iframe, object, embed, script, style, link, meta, base, form, input, b, math, "
-    "svg:not(.icon), [id], [name], [style], [onerror], [onload], [onfocus], [ontoggle], [popovertarget], [autofocus], "
-    "a:not([href^='http://'], [href^='https://'], [href^='mailto:'], [href^='#'])"
+    "svg:not(.icon), [id], [name], [style]:not(.asked), [onerror], [onload], [onfocus], [ontoggle], [popovertarget], "
+    "[autofocus], a:not([href^='http://'], [href^='https://'], [href^='mailto:'], [href^='#'])"
 )
 WATCH = """(log, foreign) => {
     window.foreign = [];
