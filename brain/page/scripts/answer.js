@@ -228,7 +228,7 @@ export class Answer {
   /** @param {string[]} facts */
   #end(facts) {
     this.#close();
-    const model = modelNamed(this.#model)?.stand_in ? t("isStandIn", { name: this.#model }) : this.#model;
+    const model = modelNamed(this.#model)?.stand_in ? t("standInModel", { name: this.#model }) : this.#model;
     this.#meta.textContent = [model, ...facts].filter(Boolean).join(" · ");
     if (this.text) this.#foot.append(button(t("copy"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), withSources(this.text, this.#sources)), { icon: "copy", className: "quiet square copy" }));
     if (!this.problem) {
