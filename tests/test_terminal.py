@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from serving import script
 
-from brain.events import Done, Notice, SpecialistProgress, Token
+from brain.events import Done, Notice, SpecialistProgress, SpecialistStart, Token
 from brain.terminal.plain import Plain
 
 SPECIALISTS = '''\
@@ -239,10 +239,13 @@ def test_a_model_does_not_move_the_cursor() -> None:
     answer, aside = Screen(), Screen()
     screen = Plain(answer, aside)
     screen.show(Token("one\x1b[2J\r\x07\ttwo\x9b1A é 👩‍🚀\n"))
+    screen.show(SpecialistStart("c1", "one", {"to": "e\u3164v\u202ee"}, "model"))
     screen.show(SpecialistProgress("c1", "\x1b[1Aup"))
     screen.show(Notice("steered", "line\nanother\x1b]0;title\x07"))
     assert answer.getvalue() == "one[2J\ttwo1A é 👩‍🚀\n"
-    assert aside.getvalue() == "\033[2m  [1Aup\033[0m\n\033[2mline\nanother]0;title\033[0m\n"
+    started, _, rest = aside.getvalue().partition("\n")
+    assert started == '\033[2m… one {"to": "e\\u{3164}v\\u{202e}e"}\033[0m'
+    assert rest == "\033[2m  [1Aup\033[0m\n\033[2mline\nanother]0;title\033[0m\n"
 
 
 def test_a_program_gets_the_text_as_it_is() -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 from brain.events import SpecialistError, SpecialistResult
 from brain.terminal.characters import legible
 from brain.terminal.words import why
+from brain.unicode import escaped
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 BAR = 20
@@ -57,7 +58,7 @@ def failed(event: SpecialistError) -> Text:
 
 
 def _listed(params: Mapping[str, Any]) -> str:
-    return f" {legible(json.dumps(params, ensure_ascii=False))}" if params else ""
+    return f" {escaped(json.dumps(params, ensure_ascii=False))}" if params else ""
 
 
 def _bar(fraction: float | None) -> str:

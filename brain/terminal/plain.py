@@ -18,6 +18,7 @@ from brain.events import (
 )
 from brain.terminal.characters import unsteered
 from brain.terminal.words import ENDINGS, why
+from brain.unicode import escaped
 
 
 class Plain:
@@ -47,7 +48,7 @@ class Plain:
             case Thinking(text=text):
                 self._think(text)
             case SpecialistStart(name=name, params=params):
-                self.say(f"… {name} {json.dumps(params, ensure_ascii=False) if params else ''}".rstrip())
+                self.say(f"… {name}" + (f" {escaped(json.dumps(params, ensure_ascii=False))}" if params else ""))
             case SpecialistProgress(text=text, fraction=fraction):
                 self.say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
             case SpecialistResult(name=name, ms=ms, cached=cached):
