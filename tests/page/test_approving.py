@@ -28,6 +28,8 @@ def test_nothing_is_done_before_approve(chat: Chat, stage: Stage) -> None:
     expect(card).to_contain_text("approved · ")
     chat.unfold("burns")
     expect(card).to_contain_text("Emma is ashes.")
+    chat.reload()
+    expect(card).to_contain_text("approved · ")
     expect(answer).to_contain_text("It burnt.")
 
 
@@ -56,6 +58,8 @@ def test_what_nobody_approves_in_time_expires(chat: Chat, stage: Stage) -> None:
     chat.is_idle()
     expect(answer).to_contain_text("I did not.")
     assert stage.burnt == []
+    chat.reload()
+    expect(chat.call("burns")).to_contain_text("not approved in time")
 
 
 def test_each_of_two_calls_has_its_own_buttons(chat: Chat, stage: Stage) -> None:

@@ -63,7 +63,7 @@ export function toEnd() {
  */
 export function toStart(question, answer) {
   for (const former of log.querySelectorAll(".asked")) former.classList.remove("asked");
-  answer.style.setProperty("--question", `${question.offsetHeight}px`);
+  log.style.setProperty("--question", `${question.offsetHeight}px`);
   answer.classList.add("asked");
   move(() => { log.scrollTop = log.scrollHeight; });
   place = "start";
