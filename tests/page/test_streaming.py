@@ -163,3 +163,42 @@ def test_the_log_follows_only_from_its_end(chat: Chat, stage: Stage) -> None:
     stage.model.says("\n\nagain" * 50, " lasting")
     expect(answer).to_contain_text("lasting")
     assert from_end(chat) < 4
+
+
+LARGEST = """() => {
+    const fresh = () => document.querySelector(".fresh")?.textContent.length ?? 0;
+    window.largest = 0;
+    new MutationObserver(() => { largest = Math.max(largest, fresh()); })
+        .observe(document.querySelector("#log"), { subtree: true, childList: true, characterData: true });
+}"""
+
+
+@pytest.mark.parametrize(
+    "line", ["word " * 20 + "\n\n", "- item of a list\n", "word "], ids=["text", "list", "paragraph"]
+)
+def test_of_what_comes_at_once_little_is_put_in_at_once(chat: Chat, stage: Stage, line: str) -> None:
+    answer = chat.ask()
+    chat.page.evaluate(LARGEST)
+    text = line * (60_000 // len(line))
+    stage.model.says(text + "the end")
+    stage.model.ends()
+    chat.is_idle()
+    whole = f"{text.replace('- ', '')} the end"
+    expect(answer).to_contain_text(whole, timeout=15_000, use_inner_text=True)
+    assert 0 < chat.page.evaluate("largest") <= 4000
+
+
+def test_what_was_on_screen_stays_there(chat: Chat, stage: Stage) -> None:
+    """Also while its HTML is under way for long."""
+    answer = chat.ask()
+    stage.model.says("one ")
+    expect(answer).to_contain_text("one")
+    stage.line.seconds = 0.2
+    with recorded(chat.log) as states:
+        for count in range(2, 31):
+            stage.model.says("one ")
+            expect(answer).to_contain_text(" ".join(["one"] * count), use_inner_text=True)
+    stage.line.seconds = 0.0
+    seen = [state.count("one") for state in states]
+    assert len(seen) > 30
+    assert seen == sorted(seen)

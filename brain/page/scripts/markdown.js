@@ -2,11 +2,12 @@
 
 import { copy } from "./copying.js";
 import { icon, make } from "./dom.js";
+import { pause } from "./pause.js";
 import { log } from "./reading.js";
 import { Refused, request } from "./server.js";
 import { t } from "./texts.js";
 
-const AGAIN = 1000; // ms after which the server is asked again that had too many texts
+const AGAIN = 1000; // ms after which the server is asked again
 const ROOM = 64; // bytes of a request that are no text
 
 /** @typedef {{ html: string, end: number }} Block `end` in UTF-16 units of the text */
@@ -32,21 +33,22 @@ export function mostOpen() {
 
 /** Whether the server takes these texts at once. @param {string[]} texts */
 export function takes(texts) {
-  return texts.length <= textsMost && new TextEncoder().encode(JSON.stringify(texts)).length <= bytesMost;
+  return texts.length <= textsMost && texts.every(({ length }) => length <= bytesMost) && new TextEncoder().encode(JSON.stringify(texts)).length <= bytesMost;
 }
 
 /**
+ * Asks until the server has an answer: it may be away, or have too many texts of ours.
  * @param {string[]} texts
  * @param {boolean} open whether the last block of each is still being written
- * @returns {Promise<Block[][]>}
+ * @returns {Promise<Block[][] | null>} null when it makes no HTML of them
  */
 export async function blocksOf(texts, open) {
   for (;;) {
     try {
       return (await request("POST", "page/markdown", { texts, open })).texts;
     } catch (error) {
-      if (!(error instanceof Refused && error.status === 429)) throw error; // other tabs have texts rendered, too
-      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+      if (error instanceof Refused && error.status < 500 && error.status !== 429) return null;
+      await pause(AGAIN);
     }
   }
 }

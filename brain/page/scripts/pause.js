@@ -2,19 +2,19 @@
 
 /**
  * @param {number} ms
- * @param {AbortSignal} signal
+ * @param {AbortSignal} [signal]
  * @returns {Promise<void>}
  */
 export function pause(ms, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
-      signal.removeEventListener("abort", giveUp);
+      signal?.removeEventListener("abort", giveUp);
       resolve();
     }, ms);
     function giveUp() {
       clearTimeout(timer);
-      reject(signal.reason);
+      reject(signal?.reason);
     }
-    signal.addEventListener("abort", giveUp, { once: true });
+    signal?.addEventListener("abort", giveUp, { once: true });
   });
 }

@@ -2,6 +2,7 @@
 
 import { make } from "./dom.js";
 import { blocksOf, levelled, mostOpen, nodesOf, takes } from "./markdown.js";
+import { patch } from "./patch.js";
 import { follow } from "./reading.js";
 
 /** @typedef {import("./markdown.js").Block} Block */
@@ -9,44 +10,7 @@ import { follow } from "./reading.js";
 const PATIENCE = 80; // ms that new text waits for its HTML before it is shown as it is
 const SLOWEST = 400; // ms between two answers of the server and the next question, at most
 const PIECE = 12_000; // characters of what came at once that are rendered at once
-const AGAIN = 1500; // ms after which the server is asked again when it could not answer
-
-/**
- * Makes what stands in a place equal to new nodes, and leaves alone what is equal already: a selection in it stays.
- * @param {Node} parent
- * @param {number} from the first of its children that may change
- * @param {ChildNode[]} wanted
- */
-function patch(parent, from, wanted) {
-  const old = [...parent.childNodes].slice(from);
-  wanted.forEach((node, n) => {
-    const place = old[n];
-    if (!place) parent.appendChild(node);
-    else if (!place.isEqualNode(node)) become(place, node);
-  });
-  old.slice(wanted.length).forEach((node) => node.remove());
-}
-
-/**
- * @param {ChildNode} old
- * @param {ChildNode} wanted
- */
-function become(old, wanted) {
-  if (old instanceof Text && wanted instanceof Text) rewrite(old, wanted.data);
-  else if (old instanceof Element && wanted instanceof Element && old.cloneNode().isEqualNode(wanted.cloneNode())) {
-    patch(old, 0, [...wanted.childNodes]);
-  } else old.replaceWith(wanted);
-}
-
-/**
- * @param {Text} node
- * @param {string} text
- */
-function rewrite(node, text) {
-  let same = 0;
-  while (same < node.length && node.data[same] === text[same]) same += 1;
-  node.replaceData(same, node.length - same, text.slice(same));
-}
+const FRAME = 4000; // characters that are put in as they are in one frame: more would hold the page up
 
 /** The innermost block that is still being written: there the next words will stand. @param {Node} node @returns {Node} */
 function innermost(node) {
@@ -106,18 +70,28 @@ export class Stretch {
     this.#timer = setTimeout(() => this.#soon(), ms);
   }
 
+  /** The next of what has no HTML. */
+  get #added() {
+    return this.#tail.slice(this.#rendered, this.#rendered + FRAME);
+  }
+
   /** @param {number} now */
   #show(now) {
     if (!this.node.isConnected) return; // another conversation was opened
     if (this.#inLongFence) this.#writeOn();
     if (this.#inLongFence) return;
-    const added = this.#tail.slice(this.#rendered);
+    const added = this.#added, more = added.length === FRAME;
     if (!this.#asking && !this.#ended && this.#inFence && !/[`~]/.test(added)) return this.#writeCode(added);
-    if (!this.#asking && now >= this.#notBefore && (added.trim() || this.#ended)) this.#ask(now);
+    if (!this.#asking && (added.trim() || more || this.#ended)) this.#askSoon(now);
     if (!added.trim() || this.#shows(added)) return;
     if (now - this.#since < PATIENCE) this.#later(PATIENCE - (now - this.#since));
     else this.#showAsItIs(added);
-    if (!this.#asking) this.#later(this.#notBefore - now);
+  }
+
+  /** @param {number} now */
+  #askSoon(now) {
+    if (now < this.#notBefore) this.#later(this.#notBefore - now);
+    else this.#ask(now);
   }
 
   /** @param {string} added */
@@ -128,8 +102,9 @@ export class Stretch {
   /** In code, which may be long, words are what they are until a fence. @param {string} added */
   #writeCode(added) {
     this.#appendCode(added);
-    this.#rendered = this.#tail.length;
+    this.#rendered += added.length;
     this.#since = 0;
+    if (this.#rendered < this.#tail.length) this.#soon();
   }
 
   /** @param {string} text */
@@ -142,6 +117,7 @@ export class Stretch {
 
   /** @param {string} added */
   #showAsItIs(added) {
+    if (!added.trim()) return;
     if (!this.#fresh.isConnected) innermost(this.node).appendChild(this.#fresh);
     this.#fresh.textContent = added;
     follow();
@@ -154,13 +130,17 @@ export class Stretch {
     const ended = this.#ended && sent.length === this.#tail.length;
     if (!ended && !sent.slice(this.#rendered).trim()) return this.#leaveAsItIs();
     this.#asking = true;
-    const blocks = await blocksOf([sent], !ended).catch(() => null);
+    const blocks = await blocksOf([sent], !ended);
     requestAnimationFrame((now) => {
+      const shows = this.#fresh.isConnected;
       this.#asking = false;
-      this.#notBefore = now + (blocks ? Math.min(now - asked, SLOWEST) : AGAIN);
+      this.#notBefore = now + Math.min(now - asked, SLOWEST);
+      this.#fresh.remove();
       if (blocks) this.#take(blocks[0], sent.length, ended);
+      else this.#takePlain(sent);
       this.#since = this.#rendered < this.#tail.length ? asked : 0;
-      if (!blocks || !ended || this.#tail) this.#soon();
+      if (shows) this.#showAsItIs(this.#added);
+      if (!ended || this.#tail) this.#soon();
       else this.#rewrite();
     });
   }
@@ -170,7 +150,7 @@ export class Stretch {
     const most = Math.min(this.#rendered + PIECE, mostOpen());
     if (this.#tail.length <= most) return this.#tail.length;
     const line = this.#tail.lastIndexOf("\n", most - 1) + 1;
-    if (this.#tail.slice(this.#rendered, line).trim()) return line;
+    if (this.#tail.slice(this.#rendered, line).trim() || (line && most === mostOpen())) return line;
     return /[\ud800-\udbff]/.test(this.#tail[most - 1]) ? most - 1 : most;
   }
 
@@ -189,17 +169,19 @@ export class Stretch {
 
   /** Of code whose beginning was left as it is, all up to its end is shown as it is. */
   #writeOn() {
-    const end = this.#tail.match(CLOSING), held = this.#ended ? 0 : this.#tail.match(CLOSES)?.[0].length ?? 0;
-    this.#appendCode(this.#tail.slice(0, end ? end.index : this.#tail.length - held));
-    this.#tail = this.#tail.slice(end ? (end.index ?? 0) + end[0].length : this.#tail.length - held);
+    const now = this.#tail.slice(0, FRAME), last = now.length === this.#tail.length;
+    const end = now.match(CLOSING), held = this.#ended && last ? 0 : now.match(CLOSES)?.[0].length ?? 0;
+    this.#appendCode(now.slice(0, end ? end.index : now.length - held));
+    this.#tail = this.#tail.slice(end ? (end.index ?? 0) + end[0].length : now.length - held);
     this.#inLongFence = !end;
     this.#since = 0;
+    if (!last) this.#soon();
   }
 
   /** When all is there, links are made by references that were defined behind them, and one block of what was parted. */
   async #rewrite() {
     if (!this.#ended || !(this.#parted || this.#whole.includes("]:")) || !takes([this.#whole])) return;
-    const blocks = await blocksOf([this.#whole], false).catch(() => null);
+    const blocks = await blocksOf([this.#whole], false);
     if (!blocks) return;
     const nodes = nodesOf(blocks[0]);
     levelled(nodes, 1);
@@ -213,7 +195,6 @@ export class Stretch {
    * @param {boolean} ended
    */
   #take(blocks, length, ended) {
-    this.#fresh.remove();
     const settled = ended ? blocks : blocks.slice(0, -1), end = settled.at(-1)?.end ?? 0;
     const done = nodesOf(settled), open = nodesOf(blocks.slice(settled.length));
     this.#level = levelled(done, this.#level);
@@ -224,6 +205,15 @@ export class Stretch {
     const shown = this.#tail.slice(0, length - end);
     this.#inFence = FENCE.test(shown) && !CLOSED.test(shown.replace(FENCE, "\n"));
     this.#rendered = this.#inFence ? shown.length : shown.trimEnd().length; // HTML has no space at its end
+    follow();
+  }
+
+  /** The server does not make HTML of it. @param {string} text */
+  #takePlain(text) {
+    patch(this.node, this.#settled, [make("span", "fresh", text)]);
+    this.#settled += 1;
+    this.#tail = this.#tail.slice(text.length);
+    this.#rendered = 0;
     follow();
   }
 }

@@ -3,6 +3,7 @@
 import { make } from "./dom.js";
 import { blocksOf, levelled, nodesOf, takes } from "./markdown.js";
 import { follow } from "./reading.js";
+import { Stretch } from "./stretch.js";
 
 /** @typedef {import("./markdown.js").Block} Block */
 
@@ -18,6 +19,7 @@ let rendering = false;
  * @param {string} text
  */
 export function written(text) {
+  if (!takes([text])) return piecewise(text);
   const node = make("div", "text plain", text.trim());
   waiting.push({ text, node });
   if (!rendering) {
@@ -27,10 +29,17 @@ export function written(text) {
   return node;
 }
 
+/** One that is too large for the server, as if it were being written. @param {string} text */
+function piecewise(text) {
+  const stretch = new Stretch();
+  stretch.append(text);
+  stretch.end();
+  return stretch.node;
+}
+
 async function renderAll() {
   while (waiting.length) {
-    const some = newest(), texts = some.map(({ text }) => text);
-    const blocks = takes(texts) ? await blocksOf(texts, false).catch(() => null) : null; // one alone may be too large
+    const some = newest(), blocks = await blocksOf(some.map(({ text }) => text), false);
     if (blocks) some.forEach(({ node }, n) => put(node, blocks[n]));
     follow();
   }
