@@ -65,7 +65,7 @@ function asForm(fields, added) {
 export async function begin(body, signal, again) {
   for (let attempt = 0; ; attempt += 1) {
     try {
-      const begun = await request("POST", "v1/turns", body, signal);
+      const begun = await request("POST", "v1/turns", body, { signal });
       last = null;
       return begun;
     } catch (error) {

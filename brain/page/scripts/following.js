@@ -148,7 +148,7 @@ export class Following {
   /** @returns {Promise<boolean | null>} null when nobody could say */
   async #known() {
     try {
-      await request("GET", `v1/turns/${this.#turn}`, undefined, this.#closing.signal);
+      await request("GET", `v1/turns/${this.#turn}`, undefined, this.#closing);
     } catch (error) {
       if (this.#closing.signal.aborted || error instanceof Unreachable) return null;
       return Number(/** @type {any} */ (error).status) >= 500 ? null : false;

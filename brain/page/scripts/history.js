@@ -111,7 +111,7 @@ async function part(before, limit) {
   if (before) query.set("before", before);
   const slow = setTimeout(() => { if (!loaded) note.textContent = t("loading"); }, 300);
   try {
-    const page = await request("GET", `v1/conversations?${query}`, undefined, signal);
+    const page = await request("GET", `v1/conversations?${query}`, undefined, { signal });
     problem = "";
     loaded = true;
     signedOut = false;

@@ -6,7 +6,7 @@ import { t } from "./texts.js";
 export class Refused extends Error {
   /**
    * @param {number} status
-   * @param {{ code?: string, message?: string, field?: string }} error
+   * @param {{ code?: string, message?: string }} error
    * @param {number} [seconds] after which it may be asked again
    */
   constructor(status, error, seconds = 0) {
@@ -14,7 +14,6 @@ export class Refused extends Error {
     super(seconds ? t("tryLater", { message, count: seconds }) : message);
     this.status = status;
     this.code = error.code ?? "";
-    this.field = error.field ?? "";
   }
 }
 
@@ -49,12 +48,11 @@ export function signsIn(asks) {
  * @param {"GET" | "POST" | "PATCH" | "DELETE"} method
  * @param {string} path relative to the page
  * @param {unknown} [body] a FormData as it is, all else as JSON
- * @param {AbortSignal} [signal]
- * @param {(json: string) => any} [read]
+ * @param {{ signal?: AbortSignal, read?: (json: string) => any }} [how]
  * @returns {Promise<any>} the JSON of the answer; null of an empty one
  * @throws {Refused | Unreachable}
  */
-export async function request(method, path, body, signal, read = (json) => JSON.parse(json)) {
+export async function request(method, path, body, { signal, read = (json) => JSON.parse(json) } = {}) {
   for (;;) {
     const response = await fetch(path, { method, ...sent(body), signal }).catch(unlessAborted);
     if (response.status === 401 && path !== "v1/session") {

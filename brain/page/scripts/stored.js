@@ -22,7 +22,7 @@ const FAILURES = {
  * @param {AbortSignal} signal
  */
 export function stored(id, query, signal) {
-  return request("GET", `v1/conversations/${encodeURIComponent(id)}?${query}`, undefined, signal, exactly);
+  return request("GET", `v1/conversations/${encodeURIComponent(id)}?${query}`, undefined, { signal, read: exactly });
 }
 
 /** Numbers are written again as they are here, also those that would be rounded: what was run is to be seen. @param {string} json */
