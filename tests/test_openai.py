@@ -468,6 +468,18 @@ def test_a_refusal_of_a_started_answer(status: int, answer: Any, kind: type[Mode
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("wait", "told"), [("20", " It asks to wait 20 s."), ("soon", ""), ("-1", ""), ("9" * 99, "")])
+def test_how_long_a_server_asks_to_wait(wait: str, told: str) -> None:
+    async def main() -> None:
+        refused = Pass(status=429, answer={}, kind=f"application/json\r\nretry-after: {wait}")
+        async with OpenAIServer(refused) as server, model_of(server) as model:
+            with pytest.raises(ModelError) as raised:
+                await heard(model)
+            assert raised.value.message == f"The model server takes no more requests at the moment.{told}"
+
+    asyncio.run(main())
+
+
 BROKEN: list[tuple[list[Item], str]] = [
     (["Hel", "lo", Cut()], BROKE),
     (["Hel", "lo", Cut(reset=True)], BROKE),

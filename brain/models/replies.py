@@ -29,6 +29,7 @@ _CONTEXT = re.compile(
 )
 _CONTEXT_STATUS = frozenset({400, 413, 422, 500})
 _PREFILL_STATUS = frozenset({400, 422})
+_SECONDS = re.compile(r"[1-9][0-9]{0,4}")
 _REFUSALS = {
     401: ("The model server refused Brain's key.", False),
     403: ("The model server refused Brain's key.", False),
@@ -213,7 +214,7 @@ async def answered(response: httpx.Response, *, resumed: bool) -> Answer:
     if response.status_code == 200 and not kind.startswith("text/html"):
         return body, kind
     async with aclosing(response), aclosing(body):  # closing a body that nobody began to read closes nothing
-        raise _no_stream(kind) if response.status_code == 200 else await _refusal(response.status_code, body, resumed)
+        raise _no_stream(kind) if response.status_code == 200 else await _refusal(response, body, resumed)
 
 
 def read(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
@@ -256,12 +257,14 @@ class failing:
             raise ModelError("model_failed", message, repr(error)) from error
 
 
-def explained(status: int, text: str) -> ModelError:
-    """The error for an HTTP status that is not 200, and the text that came with it."""
+def explained(status: int, text: str, wait: str = "") -> ModelError:
+    """The error for an HTTP status that is not 200, the text that came with it, and its `Retry-After`."""
     detail = f"HTTP {status}: {text}"
     if status in _CONTEXT_STATUS and _CONTEXT.search(text):
         return _too_long(detail, status)
     message, recoverable = _REFUSALS.get(status, ("The model server could not answer.", True))
+    if recoverable and _SECONDS.fullmatch(wait):
+        message += f" It asks to wait {wait} s."
     return ModelError("model_failed", message, detail, recoverable=recoverable, status=status)
 
 
@@ -275,13 +278,14 @@ def _too_long(detail: str, status: int | None = None) -> ModelError:
     return ModelError("model_context", message, detail, status=status)
 
 
-async def _refusal(status: int, reads: Reads, resumed: bool) -> ModelError:
-    body = b""
+async def _refusal(response: httpx.Response, reads: Reads, resumed: bool) -> ModelError:
+    status, body = response.status_code, b""
     async for data in reads:
         body += data
         if len(body) >= REFUSAL_BYTES:
             break
-    error = explained(status, body[:REFUSAL_BYTES].decode(errors="replace"))
+    wait = response.headers.get("Retry-After", "")
+    error = explained(status, body[:REFUSAL_BYTES].decode(errors="replace"), wait)
     if resumed and status in _PREFILL_STATUS and error.code != "model_context":
         return PrefillRefused(error.args[0])
     return error
