@@ -86,7 +86,8 @@ def _written(chat: Chat, stage: Stage, before: int) -> float:
     chat.page.evaluate("waiting.splice(0), delays.splice(0)")
     say_at_speed(stage, words[before:], SPEED)
     _end(chat, stage)
-    return median(chat.page.evaluate("delays"))
+    delays: list[float] = chat.page.evaluate("delays")
+    return median(delays)
 
 
 def _at_once(text: str) -> Callable[[Chat, Stage], float]:
