@@ -347,3 +347,28 @@ def test_what_is_asked_in_one_tab_comes_to_the_other(
             ["two"],
             ["three"],
         ]
+
+
+def test_what_is_kept_is_rendered_when_the_server_is_back(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects(CUT)
+    chat.ask("count")
+    stage.model.says("one **two**")
+    stage.model.ends()
+    chat.is_idle()
+    failing = [True]
+    chat.page.route("**/page/markdown", lambda route: route.abort() if failing else route.continue_())
+    with chat.page.expect_event("requestfailed"):
+        chat.reload()
+    expect(chat.answer).to_contain_text("one **two**")
+    failing.clear()
+    expect(chat.answer.get_by_role("strong")).to_have_text("two")
+
+
+def test_what_is_kept_and_too_large_for_one_request_is_rendered(chat: Chat, stage: Stage) -> None:
+    """Its characters are fewer than the bytes that a request may have; their bytes are not."""
+    chat.ask("count")
+    stage.model.says("**\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c**\n\n" * 5000)
+    stage.model.ends()
+    chat.is_idle()
+    chat.reload()
+    expect(chat.answer.get_by_role("strong")).to_have_count(5000, timeout=20_000)
