@@ -12,13 +12,13 @@ from zoneinfo import ZoneInfo
 from brain.ask import Ask, Attachment
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event
+from brain.leading import Run
 from brain.settings import LOCAL_USER, Settings
 from brain.terminal.keyboard import Keyboard, silent
 from brain.terminal.logged import told_by
 from brain.terminal.person import Person, Screen, can_be_asked
 from brain.terminal.plain import Plain
 from brain.terminal.size import NARROWEST, size_of
-from brain.leading import Run
 from brain.wire.attaching import ATTACHMENTS_MOST, too_many
 from brain.wire.native.request import ID, MESSAGE_LENGTH
 
