@@ -47,11 +47,13 @@ OWNERS = {
     "markdown_it": {
         "brain.rendering",
         "brain.rendering.code",
+        "brain.rendering.formulas",
         "brain.rendering.html",
         "brain.rendering.links",
         "brain.rendering.parsing",
         "brain.terminal.markdown",
     },
+    "latex2mathml": {"brain.rendering.formulas"},
     "nh3": {"brain.rendering.html"},
     "pygments": {"brain.rendering.code"},
     "prompt_toolkit": {"brain.terminal.prompt"},

@@ -113,6 +113,47 @@ def test_code_shows_what_turns_its_characters_round() -> None:
     assert html("```py\n'\u202e'\n```").count("\ufffd") == 1
 
 
+X = "<mrow><mi>x</mi></mrow></math>"
+INLINE, OWN = f'<math display="inline">{X}', f'<div class="formula"><math display="block">{X}</div>'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"So \(x\), and $$x$$.", f'<p>So {INLINE}, and <math display="block">{X}.</p>'),
+        ("\\[\nx\n\\]", OWN),
+        ("a\n$$ x $$\nb", f"<p>a</p>\n{OWN}\n<p>b</p>"),
+        ("> $$\n> x\n> $$", f"<blockquote>\n{OWN}\n</blockquote>"),
+        (
+            r"\(\frac{a}{2}\)",
+            '<p><math display="inline"><mrow><mfrac><mrow><mi>a</mi></mrow><mrow><mn>2</mn></mrow></mfrac></mrow>'
+            "</math></p>",
+        ),
+        ("It costs $5 and $6, $$ – $$$, $$5 a month", "<p>It costs $5 and $6, $$ – $$$, $$5 a month</p>"),
+        (r"As \[1\] says, \[", "<p>As [1] says, [</p>"),
+        (r"`\(x\)` and \\(x\\)", r"<p><code>\(x\)</code> and \(x\)</p>"),
+        ("$$\n\nx\n$$", "<p>$$</p>\n<p>x<br>\n$$</p>"),
+        (r"\(\frac{\)", r"<p><code>\(\frac{\)</code></p>"),
+        ("\\(" + "{" * 900 + "\\)", "<p><code>\\(" + "{" * 900 + "\\)</code></p>"),
+        (r"\(\newcommand{\a}{x}\a\)", r"<p><code>\(\newcommand{\a}{x}\a\)</code></p>"),
+        (
+            r"\(\href{javascript:alert(1)}{x}\)",
+            f"<p>{INLINE}</p>".replace(X, f"<mrow><mrow>{X[:-14]}</mrow></mrow></mrow></math>"),
+        ),
+        (r"\(\text{<b>}\)", '<p><math display="inline"><mrow><mtext>&lt;b&gt;</mtext></mrow></math></p>'),
+        (r"\(\hspace{-50em}\)", '<p><math display="inline"><mrow><mspace></mspace></mrow></math></p>'),
+    ],
+)
+def test_formulas_are_drawn_by_the_browser(text: str, expected: str) -> None:
+    assert html(text) == expected
+
+
+def test_a_formula_that_is_still_written_is_code_and_no_markdown() -> None:
+    (first, written) = blocks("a\n\n$$\n- x_1 *y*", still_open=True)
+    assert written.html == '<div class="formula"><code>$$\n- x_1 *y*</code></div>\n'
+    assert first.html == "<p>a</p>\n"
+
+
 class Found(HTMLParser):
     """Everything in HTML that could do something."""
 
@@ -208,17 +249,24 @@ ATTEMPTS = [
     "<details open ontoggle=alert(1)>",
     "> " * 60 + "<script>alert(1)</script>",
     "<script>" * 20_000,
+    r"\(\text{<img src=x onerror=alert(1)>}\)",
+    r"$$\style{position:fixed}{x}\class{bar}{y}\id{z}$$",
+    r"\[\text{</mtext></math><script>alert(1)</script>}=1\]",
+    "\\(\\text{<annotation-xml encoding='text/html'><script>alert(1)</script>}\\)",
 ]  # fmt: skip
 
 TAGS = {*("p", "br", "h3", "blockquote", "ul", "ol", "li", "hr", "pre", "code", "span", "div", "a", "strong", "em")}
 TAGS |= {*("s", "input", "table", "thead", "tbody", "tr", "th", "td")}
+TAGS |= {"math", "mrow", "mi", "mn", "mo", "mtext"}
 ATTRIBUTES = {
+    ("math", "display"): re.compile("inline|block"),
+    ("mo", "stretchy"): re.compile("true|false"),
     ("a", "href"): re.compile(r"https?://[A-Za-z0-9.-]+(:\d+)?([/?#][^\s<>\"']*)?|mailto:[^\s@]+@[A-Za-z0-9.-]+"),
     ("a", "target"): re.compile("_blank"),
     ("a", "rel"): re.compile("noopener noreferrer nofollow"),
     ("code", "class"): re.compile(r"language-[a-z0-9][a-z0-9+#._-]{0,31}"),
     ("span", "class"): re.compile("place|[a-z0-9]{1,3}"),
-    ("div", "class"): re.compile("table"),
+    ("div", "class"): re.compile("table|formula"),
     ("th", "class"): re.compile("left|center|right"),
     ("ul", "class"): re.compile("contains-task-list"),
     ("li", "class"): re.compile("task-list-item"),
@@ -370,7 +418,7 @@ PIECES += [
     "<b>",
     ":",
 ]
-PIECES += ["-", "\\"]
+PIECES += ["-", "\\", "$$", "\\[", "\\]", "\n$$\n"]
 
 
 def test_so_does_what_nobody_would_write() -> None:

@@ -51,7 +51,7 @@ def blocks(text: str, *, still_open: bool = False) -> list[Block]:
     text = _HARMLESS.sub("[", well_formed(text))
     if len(text) > TEXT_LENGTH:
         return [Block(clean(preformatted(text)), _units(text))]
-    parsed = _begun(text) if still_open else _Parsed(text)
+    parsed = _begun(text) if still_open else _Parsed(text, still_open=False)
     settled = parsed.settled() if still_open else len(parsed.groups) - 1
     found, units, start = [], 0, 0
     for group in parsed.groups[: max(0, settled)]:
@@ -77,23 +77,23 @@ def _line_behind(token: Token) -> int:
 class _Parsed:
     """A text in tokens, in groups: one for each block that stands in no other."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, still_open: bool = False) -> None:
         self._text = text
         self._lines = [0, *(found.end() for found in _LINE_END.finditer(text)), len(text)]
-        self._env: EnvType = {}
+        self._env: EnvType = {"open": still_open}
         self.groups = list(_groups(_markdown.parse(text, self._env)))
 
     def settled(self) -> int:
         """How many blocks at the beginning no text behind can change.
 
         The line that has not ended can still become anything, also more of the block before it, or a table with the
-        line before it. So can the last block before those, unless it is of a kind that ends at an empty line, and there
-        is one. What is here of the line that has not ended, or is the last block, is not settled anyway.
+        line before it; a formula that is not whole may turn out to be none. So can the last block before those, unless
+        it is of a kind that ends at an empty line, and there is one. What is here of the line that has not ended, or is
+        the last block, is not settled anyway.
         """
         count = len(self.groups) - 1
-        changing = len(self._lines) - 2
-        if count > 0 and self.groups[count][0].type == "table_open":
-            changing -= 1
+        kind = self.groups[count][0].type if count > 0 else ""
+        changing = 0 if kind == "formula" else len(self._lines) - (3 if kind == "table_open" else 2)
         if count > 0 and _line_of(self.groups[count][0]) >= changing:
             before = self.groups[count - 1][0]
             count -= before.type not in _ENDING or _line_behind(before) >= _line_of(self.groups[count][0])
@@ -120,10 +120,10 @@ def _begun(text: str) -> _Parsed:
     """A text that goes on. Marks at its end wait for what comes behind them: they may begin an item, or underline."""
     line = max(text.rfind("\n"), text.rfind("\r")) + 1
     if not _MARKS.fullmatch(text, line):
-        return _Parsed(text)
-    parsed = _Parsed(text[:line])
+        return _Parsed(text, still_open=True)
+    parsed = _Parsed(text[:line], still_open=True)
     in_code = parsed.groups and parsed.groups[-1][0].type == "fence"
-    return _Parsed(text) if in_code else parsed
+    return _Parsed(text, still_open=True) if in_code else parsed
 
 
 def _groups(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:

@@ -10,10 +10,13 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 from brain.rendering.code import CLASSES, coloured, plain
+from brain.rendering.formulas import CLOSING, mathml
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+#._-]{0,31}(?!\S)")
 _TURNS = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 """Characters that turn the order of others round. Right-to-left text does without: each block is its own."""
+FORMULAS_LENGTH = 20_000
+"""Characters of the formulas of a text that are read."""
 _ALIGNED = {"left", "center", "right"}
 
 
@@ -49,6 +52,17 @@ class Html(RendererHTML):
         """Its end."""
         return "</table></div>\n"
 
+    def formula(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """Maths; as it was written while it is not whole, where it is not understood, and behind very much of it."""
+        token = tokens[idx]
+        env["formulas"] = env.get("formulas", 0) + len(token.content)
+        known = not token.hidden and env["formulas"] <= FORMULAS_LENGTH
+        html = mathml(token.content.translate(_TURNS), block=token.markup != "\\(") if known else None
+        if html is None:
+            around = ("", "") if token.hidden else (token.markup, CLOSING[token.markup])
+            html = f"<code>{plain(token.content.join(around))}</code>"
+        return f'<div class="formula">{html}</div>\n' if token.block or token.hidden else html
+
     def place(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """Where a link leads whose own words do not tell it."""
         return f' <span class="place">({escapeHtml(tokens[idx].content)})</span>'
@@ -59,16 +73,38 @@ def preformatted(text: str) -> str:
     return f"<pre>{plain(text)}</pre>\n"
 
 
+_MATHML = {
+    *("math", "mrow", "mi", "mn", "mo", "ms", "mtext", "mspace", "mfrac", "msqrt", "mroot", "mstyle", "mphantom"),
+    *("msub", "msup", "msubsup", "munder", "mover", "munderover", "mtable", "mtr", "mtd"),
+}
+_SIZES = {"1.2em", "1.623em", "2.047em", "2.470em"}
+_TRUE_OR_NOT = {"true", "false"}
+_IN_MATHML: dict[str, dict[str, set[str]]] = {
+    "math": {"display": {"block", "inline"}},
+    "mi": {"mathvariant": {"normal"}},
+    "mo": {"stretchy": _TRUE_OR_NOT, "fence": _TRUE_OR_NOT, "form": {"prefix", "infix", "postfix"}},
+    "mspace": {"width": {"0.167em", "0.222em", "0.278em", "0.5em", "1em", "2em"}},
+    "mfrac": {"linethickness": {"0"}},
+    "mover": {"accent": _TRUE_OR_NOT},
+    "munder": {"accentunder": _TRUE_OR_NOT},
+    "mstyle": {"displaystyle": _TRUE_OR_NOT, "scriptlevel": {"0", "1", "2"}},
+    "mtable": {"displaystyle": _TRUE_OR_NOT},
+    "mtd": {"columnalign": _ALIGNED},
+}
+"""What a formula may say of itself: nothing by which it could stand where other things are."""
+_IN_MATHML["mo"] |= {"minsize": _SIZES, "maxsize": _SIZES}
+
 clean = nh3.Cleaner(
     tags={
         *("p", "h3", "h4", "h5", "h6", "blockquote", "hr", "ul", "ol", "li", "input", "pre", "code", "span", "div"),
         *("table", "thead", "tbody", "tr", "th", "td", "a", "strong", "em", "s", "br"),
+        *_MATHML,
     },
     attributes={"a": {"href"}, "ol": {"start"}, "code": {"class"}, "input": {"disabled", "checked"}},
-    tag_attribute_values={"input": {"type": {"checkbox"}}},
+    tag_attribute_values={"input": {"type": {"checkbox"}}, **_IN_MATHML},
     allowed_classes={
         "span": {"place", *CLASSES},
-        "div": {"table"},
+        "div": {"table", "formula"},
         "th": _ALIGNED,
         "td": _ALIGNED,
         "ul": {"contains-task-list"},

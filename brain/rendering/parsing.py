@@ -7,6 +7,7 @@ from markdown_it.rules_block import StateBlock, table
 from markdown_it.rules_core import StateCore, linkify
 from markdown_it.token import Token
 
+from brain.rendering import formulas
 from brain.rendering.html import Html
 from brain.rendering.links import ADDRESS_LENGTH, Links, leads_somewhere
 
@@ -26,6 +27,8 @@ class Markdown(MarkdownIt):
     def __init__(self) -> None:
         super().__init__("commonmark", renderer_cls=Html)
         self.enable(["table", "strikethrough", "linkify"]).disable(["html_inline", "html_block"])
+        self.block.ruler.before("fence", "formula", formulas.block, {"alt": ["paragraph", "blockquote", "list"]})
+        self.inline.ruler.before("escape", "formula", formulas.inline)
         self.inline.ruler.disable("linkify")  # takes the square of a text's length; the one for what was parsed does
         bounded(self)
         self.options.update(html=False, linkify=True, breaks=True, tasklists=True, maxNesting=NESTING)

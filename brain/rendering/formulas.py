@@ -1,0 +1,112 @@
+"""Wing: formulas in LaTeX as MathML, which browsers draw by themselves; the only importer of latex2mathml."""
+
+import re
+from html import unescape
+from xml.etree.ElementTree import Element, tostring
+
+from latex2mathml import exceptions
+from latex2mathml.converter import convert_to_element
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+
+FORMULA_LENGTH = 1_000
+"""Characters of one formula; a longer one stays as it was written."""
+CLOSING = {"\\(": "\\)", "\\[": "\\]", "$$": "$$"}
+"""How formulas begin, and end. A single dollar is one."""
+
+_DEFINES = re.compile(r"\\(?:\w*newcommand|\w*def|let|DeclareMathOperator)(?![A-Za-z])")
+"""What makes much of little."""
+_ENVIRONMENT = re.compile(r"\\(begin|end)\{(?P<lines>aligned|align|gathered|gather)\}")
+_KNOWN = {"aligned": "align*", "align": "align*", "gathered": "matrix", "gather": "matrix"}
+_EMPTY_LINE = re.compile(r"\n[ \t>]*\n")
+_MATHS = re.compile(r"[\\^_=+<>]")
+_WRONG: tuple[type[Exception], ...] = (
+    *(one for one in vars(exceptions).values() if isinstance(one, type) and issubclass(one, Exception)),
+    *(LookupError, TypeError, ValueError, StopIteration, RuntimeError, AttributeError),
+)
+"""What the parser raises of formulas that are none: its own, and where it did not expect what it found."""
+
+
+def mathml(latex: str, *, block: bool) -> str | None:
+    """A formula as MathML, not sanitised yet; None where it is too long, or none that is understood."""
+    if len(latex) > FORMULA_LENGTH or _DEFINES.search(latex):
+        return None
+    known = _ENVIRONMENT.sub(lambda found: rf"\{found[1]}{{{_KNOWN[found['lines']]}}}", latex)
+    try:
+        tree = convert_to_element(known.strip(), display="block" if block else "inline")
+        return _written(tree)
+    except _WRONG:
+        return None
+
+
+def _written(tree: Element) -> str:
+    for one in tree.iter():
+        one.text = unescape(one.text or "")  # it has entities there, but not in what was said
+    return tostring(tree, encoding="unicode")
+
+
+def inline(state: StateInline, silent: bool) -> bool:
+    """The parser's rule for a formula in a line."""
+    opening = state.src[state.pos : state.pos + 2]
+    closing = CLOSING.get(opening)
+    start = state.pos + 2
+    end = state.src.find(closing, start, start + FORMULA_LENGTH + 2) if closing else -1
+    if end < 0 or not _is_formula(state.src, start, end):
+        return False
+    if not silent:
+        token = state.push("formula", "math", 0)
+        token.content, token.markup = state.src[start:end], opening
+    state.pos = end + 2
+    return True
+
+
+def _is_formula(text: str, start: int, end: int) -> bool:
+    """Whether it is one that stands there. Brackets may be those of a source, dollars a price, or several."""
+    latex, before, behind = text[start:end], text[:start].rpartition("\n")[2], text[end + 2 :].partition("\n")[0]
+    if text[end] == "$" and not (before.strip() == "$$" and not behind.strip()):
+        return bool(latex) and latex == latex.strip() and not (behind[:1] == "$" or behind[:1].isalnum())
+    return bool(latex.strip() and (before[-1] != "[" or _MATHS.search(latex)))
+
+
+def block(state: StateBlock, startLine: int, endLine: int, silent: bool) -> bool:
+    """The parser's rule for a formula that has lines of its own, without an empty one.
+
+    In a text that is still written it may be closed later: until then it is a formula that is not whole.
+    """
+    start = state.bMarks[startLine] + state.tShift[startLine]
+    opening = state.src[start : start + 2]
+    if opening not in ("\\[", "$$") or state.is_code_block(startLine):
+        return False
+    end = state.src.find(CLOSING[opening], start + 2, start + FORMULA_LENGTH + 4)
+    stop = _unclosed(state, start) if end < 0 else _alone(state.src, end + 2)
+    line = _line_behind(state, startLine, endLine, stop)
+    content = state.getLines(startLine, line, state.blkIndent, False).strip() if line else ""
+    latex = content if end < 0 else content[2:-2]
+    if not latex.strip() or _EMPTY_LINE.search(state.src, start, stop):
+        return False
+    if not silent:
+        token = state.push("formula", "math", 0)
+        token.content, token.markup, token.block, token.hidden = latex, opening, end >= 0, end < 0
+        token.map = [startLine, line]
+        state.line = line
+    return True
+
+
+def _unclosed(state: StateBlock, start: int) -> int:
+    """Where a formula ends that is still written; -1 where none is."""
+    short = len(state.src) - start <= FORMULA_LENGTH
+    return len(state.src.rstrip()) if state.env.get("open") and state.level == 0 and short else -1
+
+
+def _alone(text: str, end: int) -> int:
+    """The end of the line where a formula ends; -1 where something stands behind it."""
+    stop = text.find("\n", end)
+    stop = len(text) if stop < 0 else stop
+    return stop if not text[end:stop].strip() else -1
+
+
+def _line_behind(state: StateBlock, line: int, endLine: int, stop: int) -> int:
+    """The line behind the one that has this end; 0 where the block around ends before."""
+    while line < endLine and state.sCount[line] >= state.blkIndent and state.eMarks[line] < stop:
+        line += 1
+    return line + 1 if stop >= 0 and line < endLine and state.sCount[line] >= state.blkIndent else 0
