@@ -85,8 +85,8 @@ def test_a_paragraph_that_is_too_large_to_be_rendered_is_whole(reader: Chat, sma
     expect(answer.get_by_role("strong")).to_have_text("bold")
     assert " ".join(answer.inner_text().split()).startswith(" ".join([*WORDS, "Then bold."]))
     reader.reload()
-    expect(answer).to_contain_text("w999")
-    assert " ".join(answer.inner_text().split()).startswith(" ".join([*WORDS, "Then **bold**."]))
+    expect(answer.get_by_role("strong")).to_have_text("bold")
+    assert " ".join(answer.inner_text().split()).startswith(" ".join([*WORDS, "Then bold."]))
 
 
 def test_code_that_is_too_large_to_be_rendered_is_whole(reader: Chat, small: Stage) -> None:
