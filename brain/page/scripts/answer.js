@@ -7,7 +7,7 @@ import { copy, withSources } from "./copying.js";
 import { button, make } from "./dom.js";
 import { failure } from "./failures.js";
 import { paramsIn } from "./params.js";
-import { follow, reveal } from "./reading.js";
+import { follow, isAtEnd, reveal } from "./reading.js";
 import { eventsOf } from "./stored.js";
 import { Unread, readLater, steered } from "./steered.js";
 import { Stretch } from "./stretch.js";
@@ -207,7 +207,7 @@ export class Answer {
    */
   putIn(text) {
     const takeBack = this.#unread.add(text);
-    reveal();
+    if (!isAtEnd()) reveal();
     return takeBack;
   }
 

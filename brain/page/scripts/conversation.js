@@ -5,7 +5,7 @@ import { begin, bodyOf, keyOf } from "./asking.js";
 import { button, make } from "./dom.js";
 import { kept, newer } from "./elsewhere.js";
 import { makeEmpty } from "./empty.js";
-import { Exchanges, complain } from "./exchanges.js";
+import { Exchanges, complain, idOf } from "./exchanges.js";
 import { warn } from "./heading.js";
 import { Place } from "./place.js";
 import { toEnd } from "./reading.js";
@@ -112,15 +112,6 @@ class Conversation extends Place {
     } finally {
       clearTimeout(slow);
     }
-  }
-
-  /**
-   * It was given another title, here or elsewhere.
-   * @param {string} id
-   * @param {string} name
-   */
-  renamed(id, name) {
-    if (id === this.id) this.call(id, name);
   }
 
   /** Looks whether it went on elsewhere: in another tab, on another machine, while this one slept. */
@@ -326,8 +317,3 @@ class Conversation extends Place {
 }
 
 export const conversation = new Conversation();
-
-/** @param {Exchange} exchange */
-function idOf({ question, answer }) {
-  return answer.id ?? question.id;
-}

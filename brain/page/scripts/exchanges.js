@@ -159,6 +159,11 @@ export class Exchanges {
   }
 }
 
+/** By which an earlier one can be asked anew. @param {Exchange} exchange */
+export function idOf({ question, answer }) {
+  return answer.id ?? question.id;
+}
+
 /** @param {Exchange[]} exchanges */
 function nodesOf(exchanges) {
   return exchanges.flatMap(({ question, answer }) => [question.node, answer.node]);

@@ -25,6 +25,15 @@ export class Place extends EventTarget {
     if (other || !id) this.tell("opened", { id, title: name });
   }
 
+  /**
+   * It was given another title, here or elsewhere.
+   * @param {string} id
+   * @param {string} name
+   */
+  renamed(id, name) {
+    if (id === this.id) this.call(id, name);
+  }
+
   /** @param {State} state */
   become(state) {
     if (state === this.state) return;
