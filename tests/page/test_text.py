@@ -51,6 +51,19 @@ def test_tables_tasks_and_places(chat: Chat, stage: Stage) -> None:
     expect(boxes).to_have_count(2)
 
 
+def test_formulas_are_drawn_while_the_answer_is_written(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    for character in "So:\n\n$$\nx_1\n- y_1\n$$\n\nFor \\(z > 0\\), $5":
+        stage.model.says(character)
+    expect(answer.get_by_role("math")).to_have_text(["x1−y1", "z>0"])
+    expect(answer.get_by_role("paragraph").last).to_contain_text("For z>0, $5")
+    expect(answer.get_by_role("list")).to_have_count(0)
+    stage.model.ends()
+    chat.is_idle()
+    chat.reload()
+    expect(answer.get_by_role("math")).to_have_count(2)
+
+
 def test_right_to_left_is_read_from_the_right(chat: Chat, stage: Stage) -> None:
     answer = chat.ask()
     stage.model.says("שלום עולם\n\nHello world\n")
