@@ -179,6 +179,7 @@ LARGEST = """() => {
 def test_of_what_comes_at_once_little_is_put_in_at_once(chat: Chat, stage: Stage, line: str) -> None:
     answer = chat.ask()
     chat.page.evaluate(LARGEST)
+    stage.line.seconds = 0.15  # so that it is shown before its HTML is there
     text = line * (60_000 // len(line))
     stage.model.says(text + "the end")
     stage.model.ends()
