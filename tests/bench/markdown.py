@@ -68,6 +68,7 @@ HOSTILE += [
     "😀",
 ]
 HOSTILE += ["[a]: http://b\n", "-\n", "---\n", "a  \n", "&amp;", "```py\nx = 1\n```\n"]
+HOSTILE += ["\\(", "\\(a\\)", "$$a$$\n", "\\[\n", "\\[\n\\] a\n"]
 
 
 def milliseconds(text: str, *, still_open: bool = False) -> float:
