@@ -139,6 +139,32 @@ def test_an_answer_that_ended_while_the_network_was_cut(chat: Chat, stage: Stage
     assert text_of(chat) == "one two"
 
 
+CLOCKS = """() => {
+    const { setInterval, clearInterval } = window;
+    window.clocks = new Set();
+    window.setInterval = (...how) => {
+        const clock = setInterval(...how);
+        clocks.add(clock);
+        return clock;
+    };
+    window.clearInterval = (clock) => {
+        clocks.delete(clock);
+        clearInterval(clock);
+    };
+}"""
+
+
+def test_who_leaves_leaves_no_clock_running(chat: Chat, stage: Stage) -> None:
+    chat.page.evaluate(CLOCKS)
+    chat.ask()
+    stage.model.says(request("wiki", title="Bern"), " x")
+    expect(chat.call("wiki")).to_contain_text("page 2 of 4")
+    assert chat.page.evaluate("clocks.size") == 2  # of the card, and of who looks whether the machine slept
+    chat.begin_anew()
+    expect(chat.answers).to_have_count(0)
+    assert chat.page.evaluate("clocks.size") == 0
+
+
 def test_a_machine_that_slept_comes_back_without_its_connection(chat: Chat, stage: Stage) -> None:
     chat.page.clock.install()
     chat.reload()
