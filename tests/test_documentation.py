@@ -60,7 +60,7 @@ def test_the_way_of_a_token_goes_through_what_is_there() -> None:
 
 def defines(file: str, name: str) -> bool:
     if file.endswith(".js"):
-        text, how = (ROOT / "brain" / "page" / "scripts" / file).read_text("utf-8"), rf"^  {name}\("
+        text, how = next((ROOT / "brain" / "page" / "scripts").rglob(file)).read_text("utf-8"), rf"^  {name}\("
     else:
         text, how = (ROOT / "brain" / file).read_text("utf-8"), rf"^ *(?:async )?(?:def|class) {name}\b"
     return re.search(how, text, re.MULTILINE) is not None

@@ -1,20 +1,20 @@
 // Roof: the page. Each part of it finds its own elements; here they are brought together, and started.
 
-import { startChoices } from "./choices.js";
-import { startComposer, startWriting } from "./composer.js";
-import { button, find, make } from "./dom.js";
-import { startHistory } from "./history.js";
-import { startMarkdown } from "./markdown.js";
-import { startMemory } from "./memory.js";
-import { startConversation } from "./opening.js";
-import { Refused, request, told } from "./server.js";
-import { startSettings } from "./settings.js";
-import { startSigningIn } from "./signin.js";
-import { fill, t } from "./texts.js";
+import { startMarkdown } from "./answer/markdown.js";
+import { startComposer, startWriting } from "./composer/composer.js";
+import { startConversation } from "./conversation/navigation.js";
+import { startChoices } from "./dialogs/choices.js";
+import { startMemory } from "./dialogs/memory.js";
+import { startSettings } from "./dialogs/settings.js";
+import { startSigningIn } from "./dialogs/signin.js";
+import { button, find, make } from "./ground/dom.js";
+import { Refused, request, told } from "./ground/server.js";
+import { fill, t } from "./ground/texts.js";
+import { startHistory } from "./list/history.js";
 
 const log = find("log", HTMLElement), composer = find("composer", HTMLFormElement);
 
-/** What the server says of itself and of who asks, as soon as it can be reached. @returns {Promise<import("./types.js").Start>} */
+/** What the server says of itself and of who asks, as soon as it can be reached. @returns {Promise<import("./ground/types.js").Start>} */
 async function asked() {
   for (;;) {
     try {

@@ -1,0 +1,290 @@
+// Answer: text, calls and notices in the order in which they came, and how it ended.
+
+import { modelNamed } from "../dialogs/choices.js";
+import { say, urge } from "../ground/announcing.js";
+import { copy, withSources } from "../ground/copying.js";
+import { button, make } from "../ground/dom.js";
+import { eventsOf } from "../ground/stored.js";
+import { span, t } from "../ground/texts.js";
+import { Card } from "./card.js";
+import { failure } from "./failures.js";
+import { paramsIn } from "./params.js";
+import { follow, isAtEnd, reveal } from "./reading.js";
+import { Unread, readLater, steered } from "./steered.js";
+import { Stretch } from "./stretch.js";
+import { Waiting } from "./waiting.js";
+import { whole } from "./whole.js";
+
+const READ_OUT = 400; // characters: a longer answer is told by its length
+/** @type {Record<string, Parameters<typeof t>[0]>} */
+const ENDINGS = { length: "endedLength", call_limit: "endedCalls", deadline: "endedTime", cancelled: "stopped" };
+
+const SAID_ELSEWHERE = ["stand_in", "repeated_call"]; // at the end of each answer, on the card
+
+/** One answer, as it is written or as it was kept. */
+export class Answer {
+  /** @type {string | null} */
+  id = null;
+  over = false;
+  problem = ""; // how it failed, if so
+  /** @type {string[]} */
+  #said = [];
+  /** @type {Map<string, Card>} */
+  #cards = new Map();
+  /** @type {Stretch | null} */
+  #stretch = null;
+  /** @type {Text | null} */
+  #thought = null;
+  #flow = make("div", "flow");
+  #meta = make("span", "small meta");
+  #foot = make("div", "actions", this.#meta);
+  #unread = new Unread();
+  #waiting = new Waiting(() => [...this.#cards.values()].some((card) => card.running));
+  #frame = 0;
+  #model = "";
+  #tokens = "";
+  /** @type {import("../ground/types.js").Citation[]} */
+  #sources = [];
+  #say = say;
+  #hands;
+
+  /** @param {{ retry: () => void, decide: (call: string, approve: boolean) => Promise<string> }} hands */
+  constructor(hands) {
+    this.#hands = hands;
+    this.node = make("article", "answer", this.#flow, this.#unread.node, this.#foot);
+    this.node.setAttribute("aria-label", t("brain"));
+  }
+
+  get text() {
+    return this.#said.join("").trim();
+  }
+
+  /** It is asked for; nothing has come yet. */
+  wait() {
+    this.#foot.prepend(this.#waiting.node);
+    this.#waiting.again();
+    return this;
+  }
+
+  /** The names of the events that it shows. */
+  get hears() {
+    return Object.keys(this.#shown);
+  }
+
+  /** @param {import("./following.js").TurnEvent} event */
+  show({ name, data, raw }) {
+    this.#waiting.again();
+    this.#shown[name]?.(data, raw);
+  }
+
+  /** @type {Record<string, (data: any, raw: string) => void>} */
+  #shown = {
+    turn_start: ({ model }) => { this.#model = model; },
+    token: ({ text, whole }) => whole ? this.#writeWhole(text) : this.#write(text),
+    thinking: ({ text }) => this.#think(text),
+    approval_required: (data, raw) => this.#ask(data, raw),
+    specialist_start: (data, raw) => {
+      this.#card(data.call_id, data.name, raw).start();
+      this.#say(t("begins", data));
+    },
+    specialist_progress: (data) => this.#cards.get(data.call_id)?.progress(data),
+    specialist_result: (data, raw) => {
+      this.#card(data.call_id, data.name, raw).result(data);
+      this.#sources.push(...(data.citations ?? []));
+      this.#say(t("ends", data));
+    },
+    specialist_error: (data, raw) => {
+      this.#card(data.call_id, data.name, raw).error(data);
+      this.#say(failure(data));
+    },
+    notice: (data) => this.#notice(data),
+    usage: ({ completion_tokens, estimated }) => {
+      const amount = t("tokens", { count: completion_tokens });
+      this.#tokens = estimated ? t("about", { amount }) : amount;
+    },
+    error: ({ code, message, recoverable }) => this.fail(code === "shutdown" ? t("interrupted") : message, recoverable),
+    done: (data) => this.#done(data),
+  };
+
+  /** @param {string} text */
+  #write(text) {
+    if (!this.#stretch) {
+      text = text.trimStart();
+      if (!text) return;
+      this.#endText();
+      if (!this.#said.length) this.#say(t("writes"));
+      else this.#said.push("\n\n");
+      this.#stretch = new Stretch();
+      this.#flow.append(this.#stretch.node);
+    }
+    this.#said.push(text);
+    this.#stretch.append(text);
+  }
+
+  /** @param {string} text */
+  #writeWhole(text) {
+    if (!text.trim()) return;
+    if (this.#said.length) this.#said.push("\n\n");
+    this.#said.push(text.trimStart());
+    this.#put(whole(text));
+  }
+
+  /** @param {string} text */
+  #think(text) {
+    if (!this.#thought) {
+      const thought = document.createTextNode("");
+      this.#put(make("details", "thinking", make("summary", "", t("thinking")), make("div", "thoughts", thought)));
+      this.#thought = thought;
+    }
+    this.#thought.appendData(text);
+    this.#soonFollow();
+  }
+
+  #soonFollow() {
+    this.#frame ||= requestAnimationFrame(() => {
+      this.#frame = 0;
+      follow();
+    });
+  }
+
+  #endText() {
+    this.#stretch?.end();
+    this.#stretch = null;
+    const summary = this.#thought?.parentElement?.previousElementSibling;
+    if (summary) summary.textContent = t("thought");
+    this.#thought = null;
+  }
+
+  /** @param {HTMLElement} node */
+  #put(node) {
+    this.#endText();
+    this.#flow.append(node);
+    follow();
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} name
+   * @param {string} raw
+   */
+  #card(id, name, raw) {
+    const known = this.#cards.get(id);
+    if (known) return known;
+    const card = new Card(name, paramsIn(raw)), next = this.#behind(id);
+    this.#cards.set(id, card);
+    if (next) next.node.before(card.node);
+    else this.#put(card.node);
+    return card;
+  }
+
+  /** Of calls that run side by side, the first that was asked for later and is there before it. @param {string} id */
+  #behind(id) {
+    const [next] = [...this.#cards.keys()].filter((other) => numberOf(other) > numberOf(id)).sort((one, other) => numberOf(one) - numberOf(other));
+    return this.#cards.get(next);
+  }
+
+  /**
+   * @param {any} data
+   * @param {string} raw
+   */
+  #ask(data, raw) {
+    this.#card(data.call_id, data.name, raw).ask(data, (approve) => this.#hands.decide(data.call_id, approve));
+    urge(t("asksApproval", data));
+    reveal();
+  }
+
+  /** @param {{ code: string, text: string }} notice */
+  #notice({ code, text }) {
+    if (SAID_ELSEWHERE.includes(code)) return;
+    if (code === "steered") this.#unread.taken(text);
+    this.#put(code === "steered" ? steered(text) : make("p", "notice small", text));
+  }
+
+  /**
+   * Shows what a person puts in, until it is taken.
+   * @param {string} text
+   * @returns {() => void} takes it back
+   */
+  putIn(text) {
+    const takeBack = this.#unread.add(text);
+    if (!isAtEnd()) reveal();
+    return takeBack;
+  }
+
+  /** What was put in and never taken; it is shown no longer. */
+  takeBack() {
+    return this.#unread.takeBack();
+  }
+
+  /** @param {any} data */
+  #done({ stop_reason, message_id, text, total_ms }) {
+    this.id = message_id;
+    for (let last = this.#flow.lastElementChild; last?.matches(".steered"); last = last.previousElementSibling) readLater(last);
+    if (stop_reason in ENDINGS) this.#put(make("p", "notice small", t(ENDINGS[stop_reason])));
+    this.#end([total_ms === undefined ? "" : span(total_ms), this.#tokens]);
+    this.#say(stop_reason === "cancelled" ? t("stopped") : spoken(text));
+  }
+
+  /** @param {string[]} facts */
+  #end(facts) {
+    this.#close();
+    const model = modelNamed(this.#model)?.stand_in ? t("standInModel", { name: this.#model }) : this.#model;
+    this.#meta.textContent = [model, ...facts].filter(Boolean).join(" · ");
+    if (this.text) this.#foot.append(button(t("copy"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), withSources(this.text, this.#sources)), { icon: "copy", className: "quiet square copy" }));
+    if (!this.problem) {
+      this.#foot.append(button(t("retry"), this.#hands.retry, { icon: "retry", className: "quiet square retry" }));
+    }
+    follow();
+  }
+
+  #close() {
+    this.over = true;
+    this.#endText();
+    this.leave();
+    this.#waiting.end();
+  }
+
+  /** It is looked at no longer, and goes on elsewhere. */
+  leave() {
+    for (const card of this.#cards.values()) card.leave();
+    this.#waiting.leave();
+  }
+
+  /**
+   * It ended, and not well.
+   * @param {string} text
+   * @param {boolean} again whether asking again may help
+   */
+  fail(text, again) {
+    this.problem = text;
+    const line = make("div", "error", make("p", "", text));
+    line.setAttribute("role", "alert");
+    if (again) line.append(button(t("retry"), this.#hands.retry, { icon: "retry", text: true }));
+    this.#put(line);
+    if (!this.over) this.#end([]);
+  }
+
+  /**
+   * Shows an answer as it was kept, silently.
+   * @param {any} message
+   */
+  restore(message) {
+    this.id = message.id;
+    this.#say = () => {};
+    for (const event of eventsOf(message)) this.show(event);
+    if (this.over) return this;
+    this.#put(make("p", "notice small", t("elsewhere"))); // it will be here when it is whole
+    return this.wait();
+  }
+}
+
+/** Calls are numbered in the order in which the model asks. @param {string} call */
+function numberOf(call) {
+  return Number(call.slice(1));
+}
+
+/** How the end is told: in full, or by its length. @param {string} text */
+function spoken(text) {
+  if (text.length <= READ_OUT) return t("answered", { text: text.replace(/\*\*|`|^#+ /gm, "").trim() });
+  return t("answeredLong", { count: text.trim().split(/\s+/).length });
+}

@@ -1,0 +1,222 @@
+// Answer: a call of a specialist, where it happened in the answer: what it does, then what came of it.
+
+import { box } from "../ground/box.js";
+import { copy } from "../ground/copying.js";
+import { button, icon, make } from "../ground/dom.js";
+import { span, t } from "../ground/texts.js";
+import { failure, saysMore } from "./failures.js";
+import { inShort, paramsBox } from "./params.js";
+import { whole } from "./whole.js";
+
+/**
+ * @typedef {import("../ground/types.js").Citation} Citation
+ * @typedef {"asked" | "approved" | "declined" | "expired"} Approval what came of asking a person, if one was asked
+ * @typedef {(approve: boolean) => Promise<string>} Decide an empty text, or what went wrong
+ */
+
+const TICK = 100; // ms
+/** @type {Set<() => void>} */
+const ticking = new Set();
+let clock = 0;
+
+/** Calls until it is told to stop. @param {() => void} tick */
+function everyTick(tick) {
+  ticking.add(tick);
+  clock ||= setInterval(() => ticking.forEach((each) => each()), TICK);
+  return () => {
+    ticking.delete(tick);
+    if (ticking.size) return;
+    clearInterval(clock);
+    clock = 0;
+  };
+}
+
+/** One call. */
+export class Card {
+  #state = make("span", "state");
+  #note = make("p", "note");
+  #bar = make("progress");
+  #inside = make("div", "inside");
+  #details;
+  #mark = make("span", "mark");
+  /** @type {HTMLElement[]} */
+  #params = []; // exactly; they stand in the question while there is one
+  #quiet = () => {};
+  /** @type {HTMLElement | null} */
+  #question = null;
+
+  /**
+   * @param {string} name
+   * @param {string[]} params in their tokens
+   */
+  constructor(name, params) {
+    this.name = name;
+    const shown = params.length && params[0] !== "null" && params.join("") !== "{}" ? params : [];
+    this.#bar.setAttribute("aria-label", t("progress"));
+    this.#bar.hidden = this.#note.hidden = true;
+    this.#details = make("details", "", make("summary", "", this.#mark, make("strong", "", name),
+      make("code", "params", shown.length ? inShort(shown) : ""), this.#state, icon("open")), this.#inside);
+    this.node = make("div", "call running", this.#details, this.#note, this.#bar);
+    this.node.setAttribute("role", "group");
+    this.node.setAttribute("aria-label", name);
+    if (shown.length) this.#params = [section(t("parameters"), paramsBox(shown))];
+    this.#inside.append(...this.#params);
+  }
+
+  get running() {
+    return this.node.matches(".running, .waiting");
+  }
+
+  start() {
+    this.#askNoMore();
+    const began = performance.now();
+    this.#turnTo("running", t("running"));
+    this.#quiet();
+    this.#quiet = everyTick(() => {
+      const time = performance.now() - began;
+      if (time >= 1000) this.#state.textContent = span(time);
+    });
+  }
+
+  /** @param {{ text?: string, fraction?: number }} progress */
+  progress({ text, fraction }) {
+    this.#tell(text ?? "");
+    this.#bar.hidden = typeof fraction !== "number";
+    if (typeof fraction === "number") this.#bar.value = Math.min(Math.max(fraction, 0), 1);
+  }
+
+  /** @param {{ text: string, citations?: Citation[], cached?: boolean, ms?: number, approval?: Approval }} result */
+  result({ text, citations = [], cached, ms, approval }) {
+    const facts = [
+      approval === "approved" ? t("approved") : "", citations.length ? t("sources", { count: citations.length }) : "",
+      cached ? t("cached") : "", ms === undefined ? "" : span(ms),
+    ];
+    this.#end("ok", facts.filter(Boolean).join(" · "));
+    this.#tell("");
+    this.#inside.prepend(this.#told(text));
+    if (citations.length) this.#inside.prepend(section(t("sourcesTitle"), make("ol", "citations", ...citations.map(citationItem))));
+  }
+
+  /** The result, which is rendered when somebody looks. @param {string} text */
+  #told(text) {
+    const place = make("div", "", make("div", "text plain", text)), render = () => place.replaceChildren(whole(text));
+    if (this.#details.open) render();
+    else this.#details.addEventListener("toggle", render, { once: true });
+    const copies = button(t("copyResult"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), text), { icon: "copy", className: "quiet square" });
+    return section(t("result"), box(t("result"), place), copies);
+  }
+
+  /** @param {{ code: string, reason: string, ms?: number, approval?: Approval }} error */
+  error({ code, reason, ms, approval }) {
+    const quiet = code === "declined" || code === "cancelled";
+    this.#end(quiet ? "left" : "failed", quiet ? t(approval === "expired" ? approval : code) : ms ? span(ms) : "");
+    this.#tell(quiet ? "" : failure({ name: this.name, code, reason }));
+    if (quiet || saysMore(code)) this.#inside.prepend(section(t("toldModel"), box(t("toldModel"), make("p", "reason", reason))));
+  }
+
+  /**
+   * @param {{ expires_at: string, text?: string }} asked
+   * @param {Decide} decide
+   */
+  ask({ expires_at, text }, decide) {
+    const left = make("p", "small left"), problem = make("p", "problem");
+    problem.setAttribute("role", "alert");
+    const choices = [true, false].map((approve) => button(t(approve ? "approve" : "decline"), () => answer(approve), approve ? { className: "primary" } : {}));
+    let said = false;
+    /** Not `disabled`, which would take the focus away. @param {boolean} approve */
+    const answer = async (approve) => {
+      if (said) return;
+      said = true;
+      problem.textContent = await decide(approve);
+      said = !problem.textContent;
+    };
+    this.#question = make("div", "ask", ...(text ? [make("p", "what", text)] : []), ...this.#params,
+      make("div", "choices", ...choices, left), problem);
+    this.#details.after(this.#question);
+    this.#turnTo("waiting", t("needsApproval"));
+    this.#countDown(left, new Date(expires_at));
+  }
+
+  /** The turn ended without it. */
+  leave() {
+    if (this.running) this.#end("left", t("notFinished"));
+  }
+
+  /**
+   * @param {HTMLElement} place
+   * @param {Date} until
+   */
+  #countDown(place, until) {
+    const tick = () => {
+      const text = t("timeLeft", { time: minutes(Math.max(0, until.getTime() - Date.now())) });
+      if (place.textContent !== text) place.textContent = text;
+    };
+    this.#quiet();
+    this.#quiet = everyTick(tick);
+    tick();
+  }
+
+  #askNoMore() {
+    if (this.#question?.contains(document.activeElement)) this.#details.querySelector("summary")?.focus();
+    this.#inside.prepend(...this.#params);
+    this.#question?.remove();
+    this.#question = null;
+  }
+
+  /**
+   * @param {string} outcome
+   * @param {string} text
+   */
+  #end(outcome, text) {
+    this.#quiet();
+    this.#quiet = () => {};
+    this.#askNoMore();
+    this.#bar.hidden = true;
+    this.#turnTo(outcome, text);
+  }
+
+  /**
+   * @param {string} outcome
+   * @param {string} text
+   */
+  #turnTo(outcome, text) {
+    this.node.className = `call ${outcome}`;
+    this.#state.textContent = text;
+    this.#mark.replaceChildren(...(outcome in MARKS ? [icon(MARKS[outcome])] : []));
+  }
+
+  /** @param {string} text */
+  #tell(text) {
+    this.#note.textContent = text;
+    this.#note.hidden = !text;
+  }
+}
+
+/** @type {Record<string, string>} */
+const MARKS = { ok: "check", failed: "warning", left: "close", waiting: "question" };
+
+/**
+ * @param {string} title
+ * @param {HTMLElement} content
+ * @param {...HTMLElement} beside what can be done with it
+ */
+function section(title, content, ...beside) {
+  return make("div", "section", make("div", "section-head", make("p", "small", title), ...beside), content);
+}
+
+/** Minutes and seconds, as clocks show them. @param {number} ms */
+function minutes(ms) {
+  const seconds = Math.ceil(ms / 1000);
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+}
+
+/** Neither its title nor its address can turn the other round. @param {Citation} citation */
+function citationItem({ id, title, url }) {
+  const label = make("bdi", "", title || url || id), address = url && URL.canParse(url) ? new URL(url) : null;
+  if (!address || !["http:", "https:"].includes(address.protocol)) return make("li", "", label);
+  const link = make("a", "", label);
+  link.href = address.href;
+  link.target = "_blank";
+  link.rel = "noopener noreferrer";
+  return make("li", "", link, " ", make("bdi", "small", address.host));
+}

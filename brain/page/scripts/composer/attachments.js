@@ -1,0 +1,185 @@
+// Composer: files to go with the next message: by button, drop and paste; checked when added, shown, taken when it is sent.
+
+import { button, find, icon, make } from "../ground/dom.js";
+import { ofFile, partsOf } from "../ground/files.js";
+import { keptHere } from "../ground/keeping.js";
+import { few, size, t } from "../ground/texts.js";
+
+/** @typedef {import("../ground/types.js").Attached} Attached */
+
+const ROOM = 1048576; // bytes of a request that stay for the message and all that is no file
+
+const list = find("files", HTMLUListElement), picker = find("picker", HTMLInputElement);
+
+/** @type {Attached[]} */
+let files = [];
+/** @type {import("../ground/files.js").Part[]} */
+const early = []; // before the server has said how many there may be
+/** @type {import("../ground/types.js").Limits | null} */
+let limits = null;
+/** @type {(problem: string) => void} */
+let tell;
+
+/**
+ * Takes files from now on.
+ * @param {(problem: string) => void} problems is told what could not be attached and why, or nothing when all could
+ */
+export function startAttaching(problems) {
+  tell = problems;
+  find("attach", HTMLButtonElement).onclick = () => picker.click();
+  picker.onchange = () => {
+    add([...picker.files ?? []]);
+    picker.value = "";
+  };
+  takeDropped();
+  const lost = keptHere.get("files")?.split("/") ?? [];
+  if (lost.length) tell(t("lostFiles", { count: lost.length, names: few(lost) }));
+}
+
+/** @param {import("../ground/types.js").Limits} most */
+export function startAttachments(most) {
+  const attach = find("attach", HTMLButtonElement);
+  limits = most;
+  const said = { count: most.files, size: size(most.file_bytes) };
+  attach.title = t("attachMost", said);
+  attach.setAttribute("aria-description", attach.title);
+  document.querySelector("main")?.setAttribute("data-drop", t("drop", said));
+  if (early.length) addParts(early);
+}
+
+/** What is attached. */
+export const attached = () => files;
+
+/**
+ * Adds files of this machine, as far as they may be.
+ * @param {File[]} added
+ */
+export function add(added) {
+  addParts(added.map((file) => ({ folder: "", files: [file] })));
+}
+
+/**
+ * Adds what was dropped or pasted.
+ * @param {DataTransfer} data
+ */
+export async function addFrom(data) {
+  addParts(await partsOf(data));
+}
+
+/** @param {import("../ground/files.js").Part[]} parts */
+function addParts(parts) {
+  if (!limits) return void early.push(...parts);
+  const most = limits, refused = parts.map((part) => troubleOf(part, most.files));
+  const wanted = parts.flatMap(({ files }, n) => refused[n] ? [] : files ?? []);
+  const fit = wanted.slice(0, most.files - files.length), over = wanted.slice(fit.length).map(({ name }) => name);
+  const problems = [...refused, ...fit.map((file) => attach(file, most))].filter(Boolean);
+  if (over.length) problems.push(t("tooMany", { count: most.files, names: few(over) }));
+  show();
+  tell(problems.join("\n"));
+}
+
+/** @param {import("../ground/files.js").Part} part @param {number} most */
+function troubleOf({ folder: name, files }, most) {
+  if (!name) return "";
+  if (!files) return t("goneFile", { name });
+  if (!files.length) return t("emptyFolder", { name });
+  return files.length > most ? t("largeFolder", { name, count: most }) : "";
+}
+
+/**
+ * Attaches these files instead of those that are.
+ * @param {Attached[]} others
+ */
+export function put(others) {
+  files = [...others];
+  show();
+}
+
+/** Hands over what is attached; nothing is then. */
+export function take() {
+  const taken = files;
+  put([]);
+  return taken;
+}
+
+/** Those that cannot be read any more: a file that was moved or changed would fail as if the server were away. */
+export async function unreadable() {
+  const tried = files.map(({ file, name }) => {
+    return file?.slice(0, 1).arrayBuffer().then(() => "", () => t("goneFile", { name }));
+  });
+  return (await Promise.all(tried)).filter(Boolean).join("\n");
+}
+
+/** @param {File} file @param {import("../ground/types.js").Limits} limits @returns {string} what is wrong with it */
+function attach(file, { file_bytes, body_bytes }) {
+  const { name } = file, together = files.reduce((sum, other) => sum + (other.file?.size ?? 0), file.size);
+  if (!file.size) return t("emptyFile", { name });
+  if (file.size > file_bytes) return t("largeFile", { name, size: size(file_bytes) });
+  if (together > body_bytes - ROOM) return t("largeFiles", { name, size: size(body_bytes - ROOM) });
+  files.push(ofFile(file));
+  return "";
+}
+
+function show() {
+  const names = files.filter(({ file }) => file).map(({ name }) => name).join("/"); // which stands in no name
+  keptHere.put("files", names || null);
+  list.replaceChildren(...files.map(itemOf));
+}
+
+/** @param {Attached} one */
+function itemOf(one) {
+  const remove = button(t("remove", { name: one.name }), () => drop(one), { icon: "close", className: "quiet square" });
+  const name = make("span", "file-name", one.name);
+  name.dir = "auto";
+  name.title = one.name;
+  const about = make("span", "small", [kind(one), size(one.size)].filter(Boolean).join(" · "));
+  return make("li", "file", picture(one), make("span", "file-about", name, about), remove);
+}
+
+/** @param {Attached} one */
+function picture(one) {
+  const drawing = make("span", "file-icon", icon("file"));
+  if (!one.preview) return drawing;
+  const image = make("img");
+  image.alt = "";
+  image.onerror = () => image.replaceWith(drawing); // a kind of picture that this browser does not know
+  image.src = one.preview;
+  return image;
+}
+
+/** @param {Attached} one */
+function kind({ name }) {
+  return (/\.(\w{1,8})$/.exec(name)?.[1] ?? "").toUpperCase();
+}
+
+/** @param {Attached} one */
+function drop(one) {
+  const at = files.indexOf(one);
+  put(files.filter((other) => other !== one));
+  tell("");
+  const next = list.querySelectorAll("button")[Math.min(at, files.length - 1)];
+  (next ?? find("box", HTMLTextAreaElement)).focus();
+}
+
+function takeDropped() {
+  const zone = document.documentElement;
+  document.addEventListener("dragover", (event) => {
+    if (!bringsFiles(event)) return;
+    event.preventDefault();
+    zone.classList.add("dropping");
+  });
+  document.addEventListener("dragleave", (event) => {
+    if (!event.relatedTarget) zone.classList.remove("dropping");
+  });
+  document.addEventListener("drop", (event) => {
+    zone.classList.remove("dropping");
+    if (!bringsFiles(event)) return;
+    event.preventDefault();
+    if (event.dataTransfer) addFrom(event.dataTransfer);
+  });
+}
+
+/** @param {DragEvent} event */
+function bringsFiles({ dataTransfer }) {
+  return dataTransfer?.types.includes("Files") && !document.querySelector("dialog[open]");
+}

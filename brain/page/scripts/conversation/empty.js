@@ -1,0 +1,77 @@
+// Conversation: an empty one: a question, and examples that work without a network.
+
+import { usable } from "../dialogs/specialists.js";
+import { button, make } from "../ground/dom.js";
+import { ofFile } from "../ground/files.js";
+import { t } from "../ground/texts.js";
+
+/** @typedef {import("../ground/types.js").Attached} Attached */
+/** @typedef {{ question: string, picture?: string }} Example */
+
+/**
+ * What those who come with Brain can answer without a network.
+ * @type {Record<string, { key: Parameters<typeof t>[0], picture?: string }>}
+ */
+const EXAMPLES = {
+  docs: { key: "exampleOfDocs" },
+  ocr: { key: "exampleOfOcr", picture: "ticket.png" },
+  medical: { key: "exampleOfMedical" },
+  memory: { key: "exampleOfMemory" },
+  calendar: { key: "exampleOfCalendar" },
+};
+const BRAINS = "brain-sse "; // begins the origin of those
+const MOST = 4, OF_OTHERS = 2;
+
+/**
+ * @param {(question: string, files: Attached[]) => void} ask
+ */
+export function makeEmpty(ask) {
+  const list = make("ul", "examples");
+  list.setAttribute("aria-label", t("examples"));
+  list.append(...examples().map((one) => make("li", "", shown(one, ask))));
+  return make("section", "empty", make("h2", "", t("emptyTitle")), make("p", "", t("emptyText")), list);
+}
+
+/** Of the specialists that are there: some that an operator added, and the known ones. @returns {Example[]} */
+function examples() {
+  const ready = usable();
+  const others = ready.filter(({ origin, examples }) => !origin.startsWith(BRAINS) && examples.length).slice(0, OF_OTHERS);
+  const known = Object.entries(EXAMPLES).filter(([name]) => ready.some((one) => one.name === name));
+  return [
+    ...known.slice(0, MOST - others.length).map(([, { key, picture }]) => ({ question: t(key), picture })),
+    ...others.map(({ examples }) => ({ question: sentence(examples[0]) })),
+  ];
+}
+
+/**
+ * @param {Example} example
+ * @param {(question: string, files: Attached[]) => void} ask
+ */
+function shown({ question, picture }, ask) {
+  if (!picture) return button(question, () => ask(question, []));
+  const image = make("img"), node = button(question, async () => ask(question, await fetched(picture)));
+  image.src = addressOf(picture);
+  image.alt = "";
+  node.prepend(image);
+  node.setAttribute("aria-description", t("withPicture"));
+  return node;
+}
+
+/** @param {string} picture */
+const addressOf = (picture) => `page/examples/${picture}`;
+
+/**
+ * The picture as a file to be attached; none when it cannot be had, and then the question is asked without.
+ * @param {string} name
+ * @returns {Promise<Attached[]>}
+ */
+async function fetched(name) {
+  const data = await fetch(addressOf(name)).then((found) => found.blob(), () => null);
+  if (!data) return [];
+  return [ofFile(new File([data], name, { type: data.type }))];
+}
+
+/** @param {string} words */
+function sentence(words) {
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}

@@ -1,0 +1,89 @@
+// Conversation: a message of the user.
+
+import { copy } from "../ground/copying.js";
+import { button, icon, make } from "../ground/dom.js";
+import { size, t, when } from "../ground/texts.js";
+
+/**
+ * @typedef {import("../ground/types.js").Attached} Attached
+ * @typedef {object} Asked
+ * @property {string} text
+ * @property {Attached[]} files
+ * @property {string | null} [id]
+ * @property {string | null} [time]
+ */
+
+const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const LONG = 1500; // characters, or lines below: then it is folded
+const LINES = 14;
+
+/** A question, and what can be done with it. */
+export class Question {
+  /**
+   * @param {Asked} asked
+   * @param {() => void} edit
+   */
+  constructor({ text, files, id = null, time = null }, edit) {
+    this.text = text;
+    this.files = files;
+    this.id = id;
+    const said = make("div", "said", text);
+    const actions = make("div", "actions", timeOf(time),
+      button(t("copy"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), text), { icon: "copy", className: "quiet square copy" }),
+      button(t("edit"), edit, { icon: "edit", className: "quiet square edit" }));
+    this.node = make("article", "question", ...(files.length ? [shownFiles(files)] : []), said, ...foldFor(said, text), actions);
+    this.node.setAttribute("aria-label", t("you"));
+  }
+}
+
+/** @param {string | null} time */
+function timeOf(time) {
+  const at = time ? new Date(time) : new Date();
+  const node = make("time", "small", when(at));
+  node.dateTime = at.toISOString();
+  return node;
+}
+
+/**
+ * @param {HTMLElement} said
+ * @param {string} text
+ */
+function foldFor(said, text) {
+  if (text.length < LONG && text.split("\n", LINES + 1).length <= LINES) return [];
+  said.classList.add("folded");
+  const fold = button(t("showMore"), () => {
+    const folded = said.classList.toggle("folded");
+    fold.textContent = t(folded ? "showMore" : "showLess");
+    fold.setAttribute("aria-expanded", String(!folded));
+  }, { className: "quiet unfold" });
+  fold.setAttribute("aria-expanded", "false");
+  return [fold];
+}
+
+/** @param {Attached[]} files */
+function shownFiles(files) {
+  return make("ul", "sent-files", ...files.map((file) => make("li", "", shownFile(file))));
+}
+
+/** @param {Attached} file */
+function shownFile(file) {
+  const picture = IMAGES.includes(file.type) && file.preview;
+  const inside = picture ? image(file) : [icon("file"), make("span", "name", file.name), make("span", "small", size(file.size))];
+  const kind = picture ? "sent-image" : "sent-file";
+  if (!file.preview || (!picture && file.id === null)) return make("span", kind, ...inside);
+  const link = make("a", kind, ...inside);
+  link.href = file.preview;
+  link.title = file.name;
+  link.target = "_blank";
+  link.rel = "noopener";
+  return link;
+}
+
+/** @param {Attached} file */
+function image(file) {
+  const node = make("img");
+  node.src = /** @type {string} */ (file.preview);
+  node.alt = file.name;
+  node.loading = "lazy";
+  return [node];
+}

@@ -1,0 +1,76 @@
+// Dialogs: the form in which a person writes a fact down, or corrects a fact or memory.
+
+import { button, make } from "../ground/dom.js";
+import { told } from "../ground/server.js";
+import { t } from "../ground/texts.js";
+
+/**
+ * @typedef {import("../ground/types.js").Item} Item
+ * @typedef {import("../ground/types.js").Category} Category
+ * @typedef {{ text: string, category: Category | null, mutable: boolean }} Said `category` null: found by its words
+ */
+
+/** @type {readonly Category[]} */
+export const CATEGORIES = ["personal", "preferences", "knowledge", "general"];
+const FACT_LENGTH = 500, MEMORY_LENGTH = 1000;
+
+/**
+ * @param {Item | null} item null for a new fact
+ * @param {(said: Said) => Promise<void>} save
+ * @param {() => void} leave
+ */
+export function factForm(item, save, leave) {
+  const text = textFor(item), category = categories(item), protect = make("input");
+  protect.type = "checkbox";
+  protect.checked = item !== null && !item.mutable;
+  const problem = make("p", "problem");
+  problem.setAttribute("role", "alert");
+  const yes = make("button", "primary", t(item ? "save" : "add"));
+  const facts = item?.kind === "memory" ? [] : [
+    make("label", "field", t("category"), category),
+    make("label", "check", protect, t("protect")),
+  ];
+  const form = make("form", "fact", text, make("div", "row", ...facts), problem,
+    make("div", "row end", button(t("cancel"), leave), yes));
+  form.onsubmit = async (event) => {
+    event.preventDefault();
+    yes.disabled = true;
+    const chosen = /** @type {Category | ""} */ (category.value) || null;
+    const said = { text: text.value, category: chosen, mutable: !protect.checked };
+    problem.textContent = await save(said).then(() => "", told);
+    yes.disabled = false;
+    if (problem.textContent) text.focus();
+  };
+  form.onkeydown = (event) => {
+    if (event.key === "Escape") {
+      event.preventDefault(); // or the whole dialog would be closed
+      leave();
+    }
+    if (event.key !== "Enter" || event.isComposing || event.target !== text) return;
+    event.preventDefault();
+    form.requestSubmit();
+  };
+  return form;
+}
+
+/** @param {Item | null} item */
+function textFor(item) {
+  const text = make("textarea");
+  text.rows = 2;
+  text.required = true;
+  text.dir = "auto";
+  text.maxLength = item?.kind === "memory" ? MEMORY_LENGTH : FACT_LENGTH;
+  text.value = item?.text ?? "";
+  text.placeholder = item ? "" : t("factShort");
+  text.setAttribute("aria-label", t(item ? "factText" : "fact"));
+  return text;
+}
+
+/** @param {Item | null} item */
+function categories(item) {
+  const select = make("select");
+  const none = item ? [] : [new Option(t("byItsWords"), "")];
+  select.append(...none, ...CATEGORIES.map((one) => new Option(t(one), one)));
+  if (item?.category) select.value = item.category;
+  return select;
+}

@@ -1,0 +1,220 @@
+// Dialogs: what is remembered of a person: facts and memories of conversations, found, written, changed, deleted.
+
+import { openDialog } from "../ground/dialog.js";
+import { button, find, make, touched } from "../ground/dom.js";
+import { request, told } from "../ground/server.js";
+import { t } from "../ground/texts.js";
+import { leaveMemoryOut, leavesMemoryOut } from "./choices.js";
+import { CATEGORIES, factForm } from "./fact.js";
+import { remembered } from "./remembered.js";
+
+/** @typedef {import("../ground/types.js").Item} Item */
+
+const PART = 50, PAUSE = 200; // items at once; ms without a key before a search
+
+export function startMemory() {
+  find("memory-open", HTMLButtonElement).onclick = () => new MemoryDialog();
+}
+
+class MemoryDialog {
+  constructor() {
+    this.problem = make("p", "problem");
+    this.problem.setAttribute("role", "alert");
+    this.note = make("div", "memory-note");
+    this.note.setAttribute("role", "status");
+    this.sections = [...CATEGORIES, null].map((category) => new Section(category, this));
+    this.search = searchBox(() => this.load());
+    this.adding = make("div", "adding");
+    this.recall = recalls((on) => this.set(on));
+    this.add = button(t("addFact"), () => this.write(), { icon: "plus", text: true });
+    const head = make("div", "row memory-head", this.search, this.add);
+    this.dialog = openDialog(t("memory"), [this.recall.node, head, this.adding, this.problem, this.note,
+      ...this.sections.map(({ node }) => node)], { className: "wide-dialog" });
+    this.load();
+  }
+
+  get words() {
+    return this.search.value.trim();
+  }
+
+  async load() {
+    const words = this.words;
+    const problem = await Promise.all(this.sections.map((section) => section.load(words))).then(() => "", told);
+    if (words !== this.words) return;
+    this.problem.replaceChildren(...(problem ? [`${problem} `, button(t("retry"), () => this.load())] : []));
+    this.show();
+  }
+
+  show() {
+    const empty = this.sections.every(({ items }) => !items.length) && !this.problem.textContent;
+    const texts = !empty ? [] : this.words ? [t("nothingFound")] : [t("noMemory"), t("noMemoryHow")];
+    this.note.replaceChildren(...texts.map((text) => make("p", "", text)));
+  }
+
+  write() {
+    const leave = () => {
+      this.adding.replaceChildren();
+      this.add.focus();
+    };
+    const form = factForm(null, async ({ text, category, mutable }) => {
+      const item = await request("POST", "v1/memory", { text, ...(category ? { category } : {}), mutable });
+      leave();
+      this.changed(item);
+    }, leave);
+    this.adding.replaceChildren(form);
+    form.querySelector("textarea")?.focus();
+  }
+
+  /** @param {Item} item */
+  changed(item) {
+    for (const section of this.sections) section.drop(item.id);
+    this.sections.find(({ category }) => category === item.category)?.put(item);
+    this.show();
+    document.getElementById(`item-${item.id}`)?.closest("li")?.querySelector("button")?.focus();
+  }
+
+  /** @param {Item} item */
+  deleted(item) {
+    for (const section of this.sections) section.drop(item.id);
+    this.show();
+    this.search.focus();
+  }
+
+  leave() {
+    this.dialog.close();
+  }
+
+  /** @param {string} id @returns {Promise<Item | null>} */
+  async find(id) {
+    const here = this.sections.flatMap(({ items }) => items).find((item) => item.id === id);
+    return here ?? request("GET", `v1/memory/${id}`).catch(() => null);
+  }
+
+  /** @param {boolean} on */
+  async set(on) {
+    this.problem.textContent = await request("PATCH", "v1/memory", { recall: on }).then(() => "", told);
+    if (this.problem.textContent) this.recall.show(!on);
+  }
+}
+
+/** The facts of one category, or the memories. */
+class Section {
+  /** @param {import("../ground/types.js").Category | null} category @param {MemoryDialog} memory */
+  constructor(category, memory) {
+    this.category = category;
+    this.memory = memory;
+    /** @type {Item[]} */
+    this.items = [];
+    /** @type {string | null} */
+    this.next = null;
+    this.words = "";
+    this.list = make("ul", "items");
+    this.more = button(t("more"), () => this.loadMore(), { className: "quiet" });
+    const title = t(category ?? "memories");
+    this.node = make("section", "", make("h3", "", title), this.list, this.more);
+    this.node.setAttribute("aria-label", title);
+    this.node.hidden = true;
+  }
+
+  /** @param {string} words */
+  async load(words) {
+    const page = await this.part(words, null);
+    if (words !== this.memory.words) return;
+    this.words = words;
+    this.items = page.items;
+    this.next = page.next;
+    this.memory.recall.show(page.recall);
+    this.show();
+  }
+
+  async loadMore() {
+    const page = await this.part(this.words, this.next);
+    const last = this.list.lastElementChild;
+    this.items = [...this.items, ...page.items];
+    this.next = page.next;
+    this.list.append(...page.items.map((/** @type {Item} */ item) => remembered(item, this.memory)));
+    this.more.hidden = !this.next;
+    last?.nextElementSibling?.querySelector("button")?.focus();
+  }
+
+  /** @param {string} words @param {string | null} before */
+  part(words, before) {
+    const query = new URLSearchParams({ kind: this.category ? "fact" : "memory", limit: String(PART) });
+    const rest = { category: this.category, q: words, before };
+    for (const [name, value] of Object.entries(rest)) if (value) query.set(name, value);
+    return request("GET", `v1/memory?${query}`);
+  }
+
+  /** @param {Item} item the newest */
+  put(item) {
+    this.items = [item, ...this.items];
+    this.list.prepend(remembered(item, this.memory));
+    this.node.hidden = false;
+  }
+
+  /** @param {string} id */
+  drop(id) {
+    const at = this.items.findIndex((item) => item.id === id);
+    if (at < 0) return;
+    this.items.splice(at, 1);
+    this.list.children[at].remove();
+    this.node.hidden = !this.items.length;
+  }
+
+  show() {
+    this.list.replaceChildren(...this.items.map((item) => remembered(item, this.memory)));
+    this.more.hidden = !this.next;
+    this.node.hidden = !this.items.length;
+  }
+}
+
+/** @param {() => void} changed */
+function searchBox(changed) {
+  const search = make("input");
+  let waiting = 0;
+  search.type = "search";
+  search.placeholder = t("searchShort");
+  search.setAttribute("aria-label", t("searchMemory"));
+  search.autofocus = !touched;
+  search.oninput = () => {
+    clearTimeout(waiting);
+    waiting = window.setTimeout(changed, PAUSE);
+  };
+  return search;
+}
+
+/** Whether anything is recalled: for this user, and in this window. @param {(on: boolean) => void} set */
+function recalls(set) {
+  const everywhere = switchFor(t("recall"), t("recallWhat"), true, (on) => {
+    set(on);
+    show(on);
+  });
+  const here = switchFor(t("recallHere"), t("recallHereWhat"), leavesMemoryOut(), leaveMemoryOut);
+  const show = (/** @type {boolean} */ on) => {
+    everywhere.box.checked = on;
+    here.box.disabled = !on;
+  };
+  return { node: make("div", "switches", everywhere.node, here.node), show };
+}
+
+let count = 0;
+
+/**
+ * @param {string} label
+ * @param {string} about
+ * @param {boolean} on
+ * @param {(on: boolean) => void} set
+ */
+function switchFor(label, about, on, set) {
+  const box = make("input", "switch"), text = make("span", "small", about);
+  box.type = "checkbox";
+  box.setAttribute("role", "switch");
+  box.checked = on;
+  box.onchange = () => set(box.checked);
+  text.id = `switch-${(count += 1)}`;
+  box.setAttribute("aria-describedby", text.id);
+  const name = make("label", "switch-name", label);
+  box.id = `${text.id}-box`;
+  name.htmlFor = box.id;
+  return { node: make("div", "switch-row", name, box, text), box };
+}

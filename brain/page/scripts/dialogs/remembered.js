@@ -1,0 +1,101 @@
+// Dialogs: one fact or memory in the list: what it says, since when and from where, changed and deleted by its user.
+
+import { addressOf } from "../ground/address.js";
+import { confirmed } from "../ground/dialog.js";
+import { button, icon, make } from "../ground/dom.js";
+import { request } from "../ground/server.js";
+import { day, t } from "../ground/texts.js";
+import { factForm } from "./fact.js";
+
+/**
+ * @typedef {import("../ground/types.js").Item} Item
+ * @typedef {{ changed: (item: Item) => void, deleted: (item: Item) => void, find: (id: string) => Promise<Item | null>,
+ *   leave: () => void }} Memory
+ */
+
+/**
+ * @param {Item} item
+ * @param {Memory} memory
+ * @returns {HTMLLIElement}
+ */
+export function remembered(item, memory) {
+  const node = make("li", "item"), text = make("p", "item-text", item.text);
+  text.dir = "auto";
+  text.id = `item-${item.id}`;
+  const edit = button(t("edit"), () => change(node, item, memory), { icon: "edit", className: "quiet square" });
+  const erase = button(t("delete"), () => forget(item, memory), { icon: "delete", className: "quiet square" });
+  for (const one of [edit, erase]) one.setAttribute("aria-describedby", text.id);
+  const about = make("div", "item-about", text, described(item, memory), ...former(item), ...contradictions(item, memory));
+  node.append(about, make("div", "item-actions", edit, erase));
+  return node;
+}
+
+/** @param {Item} item @param {Memory} memory */
+function described(item, memory) {
+  const line = make("p", "small"), anew = item.updated.slice(0, 10) !== item.created.slice(0, 10);
+  const since = t(anew ? "changed" : "kept", { date: day(new Date(item.updated)) });
+  if (!item.mutable) line.append(make("span", "tag", t("protected")), " ");
+  line.append(since, ...whence(item, memory), ...(item.outside ? [` · ${t("outside")}`] : []));
+  return line;
+}
+
+/** @param {Item} item @param {Memory} memory */
+function whence({ conversation_id, kind }, memory) {
+  if (!conversation_id) return [];
+  const link = make("a", "", t(kind === "fact" ? "saidHere" : "itsConversation"));
+  link.href = addressOf(conversation_id);
+  link.onclick = () => memory.leave();
+  return [" · ", link];
+}
+
+/** @param {Item} item */
+function former({ was }) {
+  return was.map(({ text, until }) => make("p", "small", t("was", { text, date: day(new Date(until)) }))).reverse();
+}
+
+/** Looked for when they are asked for: there may be many. @param {Item} item @param {Memory} memory */
+function contradictions({ against }, memory) {
+  if (!against.length) return [];
+  const list = make("ul", "small"), summary = make("summary", "small", icon("warning"), t("against", { count: against.length }));
+  const node = make("details", "contradictions", summary, list);
+  node.addEventListener("toggle", async () => {
+    const others = (await Promise.all(against.map((id) => memory.find(id)))).filter((other) => other !== null);
+    list.replaceChildren(...others.map(({ text }) => make("li", "", text)));
+  }, { once: true });
+  return [node];
+}
+
+/** @param {HTMLElement} node @param {Item} item @param {Memory} memory */
+function change(node, item, memory) {
+  const before = [...node.childNodes];
+  const leave = () => {
+    node.replaceChildren(...before);
+    node.querySelector("button")?.focus();
+  };
+  const form = factForm(item, async (said) => memory.changed(await saved(item, said)), leave);
+  node.replaceChildren(form);
+  form.querySelector("textarea")?.focus();
+}
+
+/**
+ * What is protected takes a new text only together with leave to change it, and is protected again afterwards.
+ * @param {Item} item
+ * @param {import("./fact.js").Said} said
+ * @returns {Promise<Item>}
+ */
+async function saved(item, { text, category, mutable }) {
+  const sent = { text, ...(category && item.kind === "fact" ? { category } : {}), mutable };
+  if (item.mutable || mutable || text === item.text) return request("PATCH", `v1/memory/${item.id}`, sent);
+  await request("PATCH", `v1/memory/${item.id}`, { ...sent, mutable: true });
+  return request("PATCH", `v1/memory/${item.id}`, { mutable: false });
+}
+
+/** @param {Item} item @param {Memory} memory */
+async function forget(item, memory) {
+  const title = t(item.kind === "fact" ? "deleteFact" : "deleteMemory");
+  const act = () => request("DELETE", `v1/memory/${item.id}`).catch((error) => {
+    if (error.status !== 404) throw error; // it is gone already
+  });
+  const text = [t("deleteItemWhat", { text: item.text }), ...(item.conversation_id ? [t("deleteItemSaid")] : [])];
+  if (await confirmed({ title, text, label: t("delete"), act, danger: true })) memory.deleted(item);
+}

@@ -1,0 +1,87 @@
+// Dialogs: what a person sets up for this browser, what the keys do, and who is signed in.
+
+import { openDialog } from "../ground/dialog.js";
+import { button, find, make, touched } from "../ground/dom.js";
+import { kept } from "../ground/keeping.js";
+import { told } from "../ground/server.js";
+import { commandKey, listed, shortcut } from "../ground/shortcuts.js";
+import { t } from "../ground/texts.js";
+import { shownTo, signOut } from "./signin.js";
+
+/** Tells those who listen for `changed` that something was set. */
+export const settings = new EventTarget();
+
+/** Whether Enter sends; where it does not, as on phones at first, it begins a new line. */
+export function enterSends() {
+  return (kept.get("enter") ?? (touched ? "line" : "sends")) === "sends";
+}
+
+/** @param {import("../ground/types.js").Start} start */
+export function startSettings(start) {
+  if (start.keys) shownTo(start.user);
+  find("settings-open", HTMLButtonElement).onclick = () => show(start);
+  shortcut("/", false, t("showSettings"), () => show(start));
+}
+
+/** @param {import("../ground/types.js").Start} start */
+function show(start) {
+  const sections = [themes(), enterKey(), ...(touched ? [] : [keyboard()]), ...(start.keys ? [account(start.user)] : [])];
+  openDialog(t("settings"), [...sections, make("p", "small", t("version", { version: start.version }))], { light: true });
+}
+
+function themes() {
+  const texts = { "": t("themeAuto"), light: t("themeLight"), dark: t("themeDark") };
+  return choice(t("theme"), texts, kept.get("theme") ?? "", (theme) => {
+    kept.put("theme", theme || null);
+    document.documentElement.dataset.theme = theme;
+  });
+}
+
+function enterKey() {
+  const texts = { sends: t("enterSends"), line: touched ? t("enterLines") : t("enterLine", { key: commandKey }) };
+  return choice(t("enter"), texts, enterSends() ? "sends" : "line", (enter) => kept.put("enter", enter));
+}
+
+/**
+ * @param {string} title
+ * @param {Record<string, string>} texts
+ * @param {string} now
+ * @param {(value: string) => void} choose
+ */
+function choice(title, texts, now, choose) {
+  const group = make("fieldset", "choice", make("legend", "", title));
+  for (const [value, text] of Object.entries(texts)) {
+    const radio = make("input");
+    radio.type = "radio";
+    radio.name = title;
+    radio.checked = value === now;
+    radio.onchange = () => {
+      choose(value);
+      settings.dispatchEvent(new Event("changed"));
+    };
+    group.append(make("label", "", radio, text));
+  }
+  return group;
+}
+
+function keyboard() {
+  const enter = enterSends() ? [] : [commandKey], line = enterSends() ? [t("shift")] : [];
+  const ours = [
+    { keys: [...enter, "Enter"], label: t("sendKey") },
+    { keys: [...line, "Enter"], label: t("lineKey") },
+    { keys: [t("escape")], label: t("stopKey") },
+  ];
+  const rows = [...ours, ...listed()].map(({ keys, label }) => {
+    return make("div", "", make("dt", "", label), make("dd", "", ...keys.map((key) => make("kbd", "", key))));
+  });
+  return make("section", "", make("h3", "", t("shortcuts")), make("dl", "keys", ...rows));
+}
+
+/** @param {string} user */
+function account(user) {
+  const problem = make("p", "problem");
+  problem.setAttribute("role", "alert");
+  const out = button(t("signOut"), async () => { problem.textContent = await signOut().then(() => "", told); });
+  const line = make("div", "row", make("span", "", t("signedInAs", { user })), out);
+  return make("section", "", make("h3", "", t("account")), line, problem);
+}

@@ -1,0 +1,107 @@
+// Dialogs: which specialists may be asked, and what they are. Those switched off are kept, so that new ones are on.
+
+import { openDialog } from "../ground/dialog.js";
+import { button, find, make } from "../ground/dom.js";
+import { kept } from "../ground/keeping.js";
+import { request, told } from "../ground/server.js";
+import { t } from "../ground/texts.js";
+
+/** @typedef {import("../ground/types.js").Specialist} Specialist */
+
+const opener = find("specialists-open", HTMLButtonElement);
+
+/** @type {Specialist[]} */
+let known = [];
+let off = new Set(kept.get("specialists.off")?.split(" "));
+
+/**
+ * Lets their button open what tells of them.
+ * @param {Specialist[]} specialists
+ */
+export function startSpecialists(specialists) {
+  opener.onclick = show;
+  known = specialists;
+  set([...off]);
+}
+
+/** The only names that may be called; null when all may. */
+export function allowed() {
+  return off.size ? usable().filter(({ name }) => !off.has(name)).map(({ name }) => name) : null;
+}
+
+/** Those that can be asked. */
+export function usable() {
+  return known.filter(({ available }) => available);
+}
+
+/** They may have become others since the page was opened. */
+async function load() {
+  known = (await request("GET", "v1/specialists")).specialists;
+  set([...off]);
+}
+
+/** @param {string[]} switchedOff those that are there no more are forgotten */
+function set(switchedOff) {
+  off = new Set(switchedOff.filter((name) => known.some((one) => one.name === name)));
+  const on = allowed();
+  kept.put("specialists.off", off.size ? [...off].join(" ") : null);
+  const all = usable().length, count = on && on.length < all ? t("someSpecialists", { on: on.length, all }) : "";
+  opener.dataset.count = count; // shown by the style: the button's name stays the same
+  opener.setAttribute("aria-description", count);
+}
+
+function show() {
+  const body = make("div", "specialists", make("p", "small", t("loading")));
+  openDialog(t("specialists"), [body], { className: "wide-dialog", light: true });
+  fill(body);
+}
+
+/** @param {HTMLElement} body */
+async function fill(body) {
+  const problem = await load().then(() => "", told);
+  if (problem) return body.replaceChildren(make("p", "problem", problem), button(t("retry"), () => fill(body)));
+  if (!known.length) return body.replaceChildren(make("p", "small", t("noSpecialists")));
+  const list = make("ul", "specialist-list", ...known.map(rowOf));
+  body.replaceChildren(make("p", "small", t("specialistsAbout")), switches(list), list);
+}
+
+/** @param {HTMLElement} list */
+function switches(list) {
+  const boxes = () => [...list.querySelectorAll("input")].filter((box) => !box.disabled);
+  const turn = (/** @type {boolean} */ on) => {
+    for (const box of boxes()) box.checked = on;
+    set(on ? [] : usable().map(({ name }) => name));
+  };
+  return make("div", "row", button(t("all"), () => turn(true)), button(t("none"), () => turn(false)));
+}
+
+/** @param {Specialist} one */
+function rowOf(one) {
+  const box = make("input", "switch");
+  box.type = "checkbox";
+  box.setAttribute("role", "switch");
+  box.id = `specialist-${one.name}`;
+  box.disabled = !one.available;
+  box.checked = one.available && !off.has(one.name);
+  box.onchange = () => set(box.checked ? [...off].filter((name) => name !== one.name) : [...off, one.name]);
+  const name = make("label", "specialist-name", one.name);
+  name.htmlFor = box.id;
+  const about = make("div", "specialist-about", make("p", "", one.description), ...marks(one));
+  about.id = `about-${one.name}`;
+  box.setAttribute("aria-describedby", about.id);
+  return make("li", one.available ? "specialist" : "specialist away", name, box, about);
+}
+
+/** @param {Specialist} one */
+function marks(one) {
+  const reason = one.unavailable_reason;
+  const missing = one.available ? "" : reason ? t("notAvailable", { reason }) : t("notAvailableBare");
+  const says = [
+    one.approval === "always" ? t("asksAlways") : one.approval === "depends" ? t("asksSometimes") : "",
+    one.activates_on.length ? t("runsOnFiles") : "",
+  ].filter(Boolean);
+  return [
+    ...(missing ? [make("p", "problem", missing)] : []),
+    ...(says.length ? [make("p", "small", says.join(" · "))] : []),
+  ];
+}

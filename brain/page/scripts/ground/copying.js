@@ -1,0 +1,59 @@
+// Ground: copying a text.
+
+import { say } from "./announcing.js";
+import { make } from "./dom.js";
+import { t } from "./texts.js";
+
+/**
+ * Copies, and shows in the button that it did.
+ * @param {Element} clicked
+ * @param {string} text
+ */
+export async function copy(clicked, text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    copyOld(text);
+  }
+  say(t("copied"));
+  show(clicked, true);
+  setTimeout(() => show(clicked, false), 1500);
+}
+
+/**
+ * An answer as it is copied: its sources, each once, stand behind it in a list.
+ * @param {string} text
+ * @param {import("./types.js").Citation[]} sources
+ */
+export function withSources(text, sources) {
+  const lines = [...new Set(sources.map(line))].map((one, n) => `${n + 1}. ${one}`);
+  return lines.length ? [text, `${t("sourcesTitle")}:`, lines.join("\n")].join("\n\n") : text;
+}
+
+/** @param {import("./types.js").Citation} source */
+function line({ id, title, url }) {
+  const name = (title || url || id).replace(/[[\]\\]/g, "\\$&");
+  const address = url?.replace(/[()<>\s]/g, (character) => `%${character.charCodeAt(0).toString(16).padStart(2, "0")}`);
+  return address ? `[${name}](${address})` : name;
+}
+
+/** Where the page came by plain HTTP from another machine, browsers give no clipboard. @param {string} text */
+function copyOld(text) {
+  const area = make("textarea", "visually-hidden");
+  area.value = text;
+  const focused = document.activeElement;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+  if (focused instanceof HTMLElement) focused.focus();
+}
+
+/**
+ * @param {Element} clicked
+ * @param {boolean} copied
+ */
+function show(clicked, copied) {
+  clicked.classList.toggle("copied", copied);
+  clicked.querySelector("use")?.setAttribute("href", copied ? "#i-check" : "#i-copy");
+}

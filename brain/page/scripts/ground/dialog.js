@@ -1,0 +1,59 @@
+// Ground: dialogs. The browser's own: it keeps the focus inside, Esc closes them, and the focus goes back where it was.
+
+import { button, make } from "./dom.js";
+import { told } from "./server.js";
+import { t } from "./texts.js";
+
+let count = 0;
+
+/**
+ * Opens a dialog; it leaves the page when it is closed.
+ * @param {string} title
+ * @param {Node[]} content
+ * @param {{ className?: string, light?: boolean }} [look] `light`: a click beside it closes it
+ */
+export function openDialog(title, content, look = {}) {
+  const heading = make("h2", "", title);
+  heading.id = `dialog-${(count += 1)}`;
+  const close = button(t("close"), () => dialog.close(), { icon: "close", className: "quiet square" });
+  const body = make("div", "dialog-body", ...content);
+  const dialog = make("dialog", look.className ?? "", make("header", "dialog-head", heading, close), body);
+  dialog.setAttribute("aria-labelledby", heading.id);
+  if (look.light) dialog.setAttribute("closedby", "any");
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
+/**
+ * Asks whether something is to be done, and does it; what goes wrong is told there, where it can be tried again.
+ * @param {{ title: string, text: string[], label: string, act: () => Promise<unknown>, danger?: boolean,
+ *   field?: HTMLElement, already?: AbortSignal }} question `field`: what the person fills in for it; `already`: it was done
+ *   elsewhere, and need not be asked
+ * @returns {Promise<boolean>} whether it was done
+ */
+export function confirmed({ title, text, label, act, danger = false, field, already }) {
+  const problem = make("p", "problem");
+  problem.setAttribute("role", "alert");
+  const cancel = button(t("cancel"), () => dialog.close());
+  const yes = make("button", danger ? "danger" : "primary", label);
+  const said = text.map((line) => make("p", "", line));
+  const form = make("form", "decision", ...said, field ?? "", problem, make("div", "row end", cancel, yes));
+  if (!field) cancel.autofocus = true;
+  const dialog = openDialog(title, [form], { className: "small-dialog" });
+  return new Promise((resolve) => {
+    let done = false;
+    dialog.addEventListener("close", () => resolve(done || Boolean(already?.aborted)));
+    already?.addEventListener("abort", () => dialog.close());
+    form.onsubmit = async (event) => {
+      event.preventDefault();
+      yes.disabled = true;
+      problem.textContent = await act().then(() => "", told);
+      yes.disabled = false;
+      done = !problem.textContent;
+      if (done) dialog.close();
+      else (field?.querySelector("input") ?? yes).focus();
+    };
+  });
+}

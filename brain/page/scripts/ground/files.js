@@ -1,0 +1,84 @@
+// Ground: files of this machine: as they go with a message, dropped and pasted ones, and those in a folder.
+
+/** @typedef {import("./types.js").Attached} Attached */
+/** @typedef {{ folder: string, files: File[] | null }} Part `folder` empty for a file; `files` null when unreadable */
+
+const MOST = 50, FOLDERS = 100; // files of a folder that are looked for, and folders in it where that is done
+
+/** @type {FinalizationRegistry<string>} */
+const addresses = new FinalizationRegistry((address) => URL.revokeObjectURL(address)); // when no message shows it
+
+/**
+ * A file of this machine, to go with a message.
+ * @param {File} file
+ * @returns {Attached}
+ */
+export function ofFile(file) {
+  const { type, size } = file, preview = type.startsWith("image/") ? URL.createObjectURL(file) : null;
+  const one = { name: named(file), type, size, file, id: null, preview };
+  if (preview) addresses.register(one, preview);
+  return one;
+}
+
+/** As the server calls it: without folders, in one line of at most 200 characters. @param {File} file */
+function named({ name }) {
+  const line = (name.split(/[/\\]/).at(-1) ?? "").replace(/[\p{C}\p{Z}]+/gu, " ").trim();
+  return [...line].slice(0, 200).join("") || "file";
+}
+
+/**
+ * @param {DataTransfer} data it forgets everything when its event is over
+ * @returns {Promise<Part[]>}
+ */
+export function partsOf(data) {
+  const items = [...data.items].filter(({ kind }) => kind === "file");
+  return Promise.all(items.map((item) => {
+    const entry = item.webkitGetAsEntry(), file = item.getAsFile();
+    return entry?.isDirectory ? partOf(/** @type {FileSystemDirectoryEntry} */ (entry)) : { folder: "", files: file && [file] };
+  }));
+}
+
+/** @param {FileSystemDirectoryEntry} folder @returns {Promise<Part>} */
+async function partOf(folder) {
+  return { folder: folder.name, files: await filesIn(folder).catch(unlessUnreadable) };
+}
+
+/** Those that are not hidden, by their names. @param {FileSystemDirectoryEntry} folder */
+async function filesIn(folder) {
+  const ahead = [folder];
+  /** @type {FileSystemFileEntry[]} */
+  const found = [];
+  for (let looked = 0; looked < Math.min(ahead.length, FOLDERS) && found.length < MOST; looked += 1) {
+    for (const entry of await entriesIn(ahead[looked])) {
+      if (entry.name.startsWith(".")) continue;
+      if (entry.isDirectory) ahead.push(/** @type {FileSystemDirectoryEntry} */ (entry));
+      else found.push(/** @type {FileSystemFileEntry} */ (entry));
+    }
+  }
+  found.sort((one, other) => one.fullPath.localeCompare(other.fullPath));
+  return Promise.all(found.slice(0, MOST).map(fileOf));
+}
+
+/** They come some at a time, until none are left. @param {FileSystemDirectoryEntry} folder */
+async function entriesIn(folder) {
+  const reader = folder.createReader();
+  /** @type {FileSystemEntry[]} */
+  const found = [];
+  for (;;) {
+    /** @type {FileSystemEntry[]} */
+    const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+    found.push(...some);
+    if (!some.length || found.length > MOST + FOLDERS) return found;
+  }
+}
+
+/** @param {FileSystemFileEntry} entry @returns {Promise<File>} */
+function fileOf(entry) {
+  return new Promise((resolve, reject) => entry.file(resolve, reject));
+}
+
+/** @param {Error} error */
+function unlessUnreadable(error) {
+  if (error instanceof DOMException) return null;
+  throw error;
+}

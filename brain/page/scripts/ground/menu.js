@@ -1,0 +1,96 @@
+// Ground: a button with a menu. A popover: Esc and a click elsewhere close it, and the focus goes back to the button.
+
+import { button, icon, make } from "./dom.js";
+
+/** @typedef {{ label: string, icon: string, act: () => void, danger?: boolean }} Choice */
+
+/**
+ * @param {string} label
+ * @param {Choice[]} choices
+ */
+export function menuButton(label, choices) {
+  /** @type {HTMLElement | null} */
+  let menu = null;
+  const opener = button(label, (event) => {
+    event.preventDefault(); // the browser would open it as well, and at no place of ours
+    if (!menu?.isConnected) menu = made(opener, choices);
+    menu.togglePopover();
+    if (menu.matches(":popover-open")) show(menu, opener);
+  }, { icon: "more", className: "quiet square" });
+  opener.setAttribute("aria-haspopup", "menu");
+  opener.setAttribute("aria-expanded", "false");
+  return opener;
+}
+
+/**
+ * @param {HTMLButtonElement} opener
+ * @param {Choice[]} choices
+ */
+function made(opener, choices) {
+  const closed = new AbortController();
+  const close = () => {
+    menu.hidePopover();
+    menu.remove();
+  };
+  const menu = make("div", "menu", ...choices.map((choice) => item(choice, close)));
+  menu.popover = "auto";
+  menu.setAttribute("role", "menu");
+  menu.setAttribute("aria-label", opener.getAttribute("aria-label") ?? "");
+  menu.onkeydown = (event) => move(event, menu);
+  menu.addEventListener("toggle", (event) => {
+    if (event.newState === "open") return;
+    closed.abort();
+    if (opener.popoverTargetElement === menu) opener.setAttribute("aria-expanded", "false"); // it tells so late
+    menu.remove();
+  });
+  opener.popoverTargetElement = menu; // so that a click on the button counts as one inside
+  addEventListener("scroll", close, { capture: true, signal: closed.signal });
+  opener.after(menu);
+  return menu;
+}
+
+/**
+ * @param {Choice} choice
+ * @param {() => void} close
+ */
+function item(choice, close) {
+  const node = make("button", choice.danger ? "danger" : "", icon(choice.icon), choice.label);
+  node.type = "button";
+  node.setAttribute("role", "menuitem");
+  node.tabIndex = -1;
+  node.onclick = () => {
+    close();
+    choice.act();
+  };
+  return node;
+}
+
+/**
+ * Below its button, or above it where there is no room.
+ * @param {HTMLElement} menu
+ * @param {HTMLElement} opener
+ */
+function show(menu, opener) {
+  const place = opener.getBoundingClientRect(), { offsetHeight: height, offsetWidth: width } = menu;
+  const below = place.bottom + height + 8 < innerHeight;
+  menu.style.top = `${below ? place.bottom + 4 : place.top - height - 4}px`;
+  menu.style.left = `${Math.max(8, Math.min(place.right - width, innerWidth - width - 8))}px`;
+  opener.setAttribute("aria-expanded", "true");
+  focusOn(menu, 0);
+}
+
+/** @param {KeyboardEvent} event @param {HTMLElement} menu */
+function move(event, menu) {
+  const now = [...menu.children].indexOf(/** @type {Element} */ (document.activeElement));
+  const to = { ArrowDown: now + 1, ArrowUp: now - 1, Home: 0, End: -1 }[event.key];
+  if (event.key === "Tab") menu.hidePopover();
+  if (to === undefined) return;
+  event.preventDefault();
+  focusOn(menu, to);
+}
+
+/** @param {HTMLElement} menu @param {number} n counted round */
+function focusOn(menu, n) {
+  const node = menu.children[(n + menu.children.length) % menu.children.length];
+  if (node instanceof HTMLElement) node.focus();
+}

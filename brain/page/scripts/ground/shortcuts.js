@@ -1,0 +1,45 @@
+// Ground: what keys do anywhere on the page.
+
+import { t } from "./texts.js";
+
+const mac = /Mac|iP/.test(navigator.platform);
+
+/** The key beside which shortcuts stand, as this machine calls it. */
+export const commandKey = mac ? "⌘" : "Ctrl";
+
+/**
+ * @typedef {{ key: string, shift: boolean, label: string, act: () => void }} Shortcut
+ * @type {Shortcut[]}
+ */
+const shortcuts = [];
+
+/**
+ * Lets a key, with Ctrl (⌘ on a Mac) and perhaps Shift, do something wherever no dialog is open.
+ * @param {string} key as `KeyboardEvent.key` says it, in lower case
+ * @param {boolean} shift
+ * @param {string} label
+ * @param {() => void} act
+ */
+export function shortcut(key, shift, label, act) {
+  shortcuts.push({ key, shift, label, act });
+}
+
+/**
+ * All shortcuts, as a person reads them.
+ * @returns {{ keys: string[], label: string }[]}
+ */
+export function listed() {
+  return shortcuts.map(({ key, shift, label }) => {
+    return { keys: [commandKey, ...(shift ? [t("shift")] : []), key.toUpperCase()], label };
+  });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (!(mac ? event.metaKey : event.ctrlKey) || event.altKey || event.isComposing) return;
+  const found = shortcuts.find(({ key, shift }) => {
+    return key === event.key.toLowerCase() && (shift === event.shiftKey || key === "/"); // some type "/" with Shift
+  });
+  if (!found || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  found.act();
+});

@@ -1,0 +1,126 @@
+// List: one conversation: opened, renamed in its place, deleted.
+
+import { anyOf } from "../conversation/marking.js";
+import { addressOf } from "../ground/address.js";
+import { confirmed } from "../ground/dialog.js";
+import { make } from "../ground/dom.js";
+import { menuButton } from "../ground/menu.js";
+import { request, told } from "../ground/server.js";
+import { t } from "../ground/texts.js";
+
+/**
+ * @typedef {import("../ground/types.js").Listed} Listed
+ * @typedef {{ renamed: (heading: Listed) => void, deleted: (id: string) => void }} Then what the list does then
+ */
+
+/** How something was said, where it was not typed here. @type {Record<string, string>} */
+const WAYS = { voice: t("voice"), api: t("api") };
+
+/** Of Markdown, in a line of it that is seen at a glance: all that is no word. */
+const SIGNS = /\*\*|__|~~|`+|(?<=^|\s)#+(?=\s)|!?\[(?=[^\]]*\]\()|\]\([^)\s]*\)?|\|(?:\s*:?-{3,}:?\s*\|)*/g;
+
+export class Entry {
+  /** @param {Listed} heading @param {Then} then */
+  constructor(heading, then) {
+    this.heading = heading;
+    this.then = then;
+    this.link = make("a", "entry-title");
+    this.link.href = addressOf(heading.id);
+    this.link.dir = "auto";
+    this.writing = make("span", "writing");
+    this.writing.setAttribute("role", "img");
+    this.writing.setAttribute("aria-label", t("isWritten"));
+    this.about = make("p", "small entry-about");
+    this.about.id = `about-${heading.id}`;
+    this.link.setAttribute("aria-describedby", this.about.id);
+    this.options = menuButton("", [
+      { label: t("rename"), icon: "edit", act: () => this.rename() },
+      { label: t("delete"), icon: "delete", act: () => this.delete(), danger: true },
+    ]);
+    this.node = make("li", "entry", this.link, this.writing, this.about, this.options);
+  }
+
+  get path() {
+    return `v1/conversations/${encodeURIComponent(this.heading.id)}`;
+  }
+
+  /**
+   * @param {Listed} heading as it is now
+   * @param {{ current: boolean, words: string }} look `words`: what was searched for
+   */
+  show(heading, { current, words }) {
+    const { title, running, sources, found = "" } = (this.heading = heading);
+    const ways = sources.map((source) => WAYS[source] ?? "").filter(Boolean).join(", ");
+    this.node.classList.toggle("current", current);
+    if (current) this.link.setAttribute("aria-current", "page");
+    else this.link.removeAttribute("aria-current");
+    this.link.textContent = this.link.title = title;
+    this.options.title = t("options", { title });
+    this.options.setAttribute("aria-label", this.options.title);
+    this.writing.hidden = !running;
+    this.about.replaceChildren(ways && `${ways} `, ...marked(found.replace(SIGNS, (sign) => sign[0] === "|" ? " " : ""), words));
+    this.about.hidden = !ways && !found;
+  }
+
+  /** Lets the person write a new title where the old one stands. */
+  rename() {
+    const { title } = this.heading, before = [...this.node.children];
+    const input = make("input", "entry-input"), problem = make("p", "problem");
+    input.type = "text";
+    input.value = title;
+    input.maxLength = 200;
+    input.setAttribute("aria-label", t("newTitle", { title }));
+    problem.setAttribute("role", "alert");
+    const leave = () => {
+      const focused = document.activeElement === input;
+      input.onblur = null;
+      this.node.replaceChildren(...before);
+      if (focused) this.options.focus();
+    };
+    const save = async () => {
+      const wanted = input.value.trim();
+      if (!wanted || wanted === title) return leave();
+      problem.textContent = await request("PATCH", this.path, { title: wanted }).then(saved, told);
+    };
+    const saved = (/** @type {Listed} */ heading) => {
+      if (input.isConnected) leave();
+      this.then.renamed(heading);
+      return "";
+    };
+    input.onkeydown = (event) => {
+      if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
+      event.preventDefault();
+      if (event.key === "Enter") save();
+      else leave();
+    };
+    input.onblur = () => { if (document.hasFocus() && input.isConnected) save(); };
+    this.node.replaceChildren(input, problem);
+    input.select();
+  }
+
+  async delete() {
+    const { id, title, running } = this.heading;
+    const text = [t("deleteConversationWhat", { title }), t("deleteConversationKept")];
+    if (running) text.push(t("deleteRunning"));
+    const act = () => request("DELETE", this.path).catch(unlessGone);
+    const done = await confirmed({ title: t("deleteConversation"), text, label: t("delete"), act, danger: true });
+    if (done) this.then.deleted(id);
+  }
+}
+
+/** @param {Error & { status?: number }} error */
+function unlessGone(error) {
+  if (error.status !== 404) throw error; // somebody else deleted it
+}
+
+/**
+ * The text, with the words that were searched for marked in it.
+ * @param {string} text
+ * @param {string} words
+ */
+function marked(text, words) {
+  const pattern = anyOf(words);
+  if (!text || !pattern) return text ? [text] : [];
+  const pieces = text.split(new RegExp(`(${pattern.source})`, "giu"));
+  return pieces.map((piece, n) => n % 2 ? make("mark", "", piece) : piece);
+}

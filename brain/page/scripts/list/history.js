@@ -1,0 +1,252 @@
+// List: the conversations: loaded in parts, searched, kept up to date with what this tab and others do.
+
+import { conversation } from "../conversation/conversation.js";
+import { markWords, unmark } from "../conversation/marking.js";
+import { arrange, button, find, make } from "../ground/dom.js";
+import { roving } from "../ground/roving.js";
+import { Refused, request, told } from "../ground/server.js";
+import { shortcut } from "../ground/shortcuts.js";
+import { hearTabs, tellTabs } from "../ground/tabs.js";
+import { period, t } from "../ground/texts.js";
+import { Entry } from "./entry.js";
+import { leaveSide, showSide, startSide, toggleSide } from "./side.js";
+
+/** @typedef {import("../ground/types.js").Listed} Listed */
+
+const PART = 50; // conversations at once
+const PAUSE = 200; // ms without a key before a search
+const SOON = 5000, LATER = 8000; // ms until the next look, while an answer is being written and else
+
+const list = find("conversations", HTMLUListElement), note = find("history-note", HTMLParagraphElement);
+const search = find("search", HTMLInputElement), settle = roving(list, ".entry");
+const more = button(t("more"), loadMore, { className: "quiet wide" });
+
+/** @type {Map<string, Entry>} */
+const entries = new Map();
+/** @type {Map<string, HTMLLIElement>} */
+const groups = new Map();
+/** @type {Listed[]} */
+let headings = [];
+/** @type {string | null} */
+let next = null;
+/** @type {string | null} */
+let open = null;
+let words = "", problem = "", loaded = false, signedOut = false, waiting = 0, again = 0;
+let loading = new AbortController();
+
+export function startHistory() {
+  const fresh = find("fresh", HTMLButtonElement);
+  list.after(more);
+  fresh.onclick = begin;
+  search.oninput = () => {
+    clearTimeout(waiting);
+    waiting = window.setTimeout(load, PAUSE);
+  };
+  search.onkeydown = searched;
+  list.addEventListener("click", chosen);
+  conversation.addEventListener("opened", opened);
+  conversation.addEventListener("changed", changed);
+  hearTabs(heard);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+  shortcut("o", true, t("fresh"), begin);
+  shortcut("k", false, t("search"), () => {
+    showSide();
+    search.select();
+  });
+  shortcut("s", true, t("toggleHistory"), toggleSide);
+  startSide();
+  load();
+}
+
+function begin() {
+  leaveSide();
+  conversation.fresh();
+}
+
+/** Loads the first part anew. */
+async function load() {
+  words = search.value.trim();
+  if (!words) unmark();
+  const page = await part(null, PART);
+  if (!page) return;
+  headings = page.conversations;
+  next = page.next;
+  show();
+}
+
+async function loadMore() {
+  const before = headings.length, page = await part(next, PART);
+  if (!page) return;
+  headings = [...headings, ...page.conversations.filter((one) => !headings.some(({ id }) => id === one.id))];
+  next = page.next;
+  show();
+  entries.get(headings[before]?.id)?.link.focus();
+}
+
+/** Loads the newest anew, of as many as are shown; older ones stay as they are. */
+async function refresh() {
+  if (search.value.trim() !== words) return; // a search is about to begin
+  const page = await part(null, Math.min(Math.max(headings.length, PART), 200));
+  if (!page) return;
+  const last = page.conversations.at(-1)?.updated ?? "";
+  const now = new Set(page.conversations.map(({ id }) => id));
+  const older = page.next ? headings.filter(({ id, updated }) => updated < last && !now.has(id)) : [];
+  headings = [...page.conversations, ...older];
+  if (!older.length) next = page.next;
+  show();
+}
+
+/**
+ * @typedef {{ conversations: Listed[], next: string | null }} Part
+ *
+ * @param {string | null} before
+ * @param {number} limit
+ * @returns {Promise<Part | null>} null when it failed, or another is asked for
+ */
+async function part(before, limit) {
+  loading.abort();
+  const { signal } = (loading = new AbortController());
+  const query = new URLSearchParams({ limit: String(limit) });
+  if (words) query.set("q", words);
+  if (before) query.set("before", before);
+  const slow = setTimeout(() => { if (!loaded) note.textContent = t("loading"); }, 300);
+  try {
+    const page = await request("GET", `v1/conversations?${query}`, undefined, { signal });
+    problem = "";
+    loaded = true;
+    signedOut = false;
+    return page;
+  } catch (error) {
+    if (signal.aborted) return null;
+    problem = told(error);
+    signedOut = error instanceof Refused && error.status === 401;
+    show();
+    return null;
+  } finally {
+    clearTimeout(slow);
+  }
+}
+
+function show() {
+  const ids = new Set(headings.map(({ id }) => id));
+  for (const id of entries.keys()) if (!ids.has(id)) entries.delete(id);
+  /** @type {Map<string, HTMLElement[]>} */
+  const parts = new Map();
+  for (const heading of headings) {
+    const name = period(new Date(heading.updated));
+    parts.set(name, [...parts.get(name) ?? [], entryOf(heading)]);
+  }
+  arrange(list, [...parts].map(([name, nodes]) => group(name, nodes)));
+  settle();
+  more.hidden = !next;
+  note.replaceChildren(...noted());
+  if (!signedOut) watch();
+}
+
+function watch() {
+  clearTimeout(again);
+  again = window.setTimeout(look, running() ? SOON : LATER);
+}
+
+const running = () => headings.some(({ running }) => running);
+
+/** Looks for what was begun or went on elsewhere: in a terminal, on another machine. */
+async function look() {
+  if (document.hidden) return;
+  if (!problem && !running() && (words || await isNewest(headings[0]))) return watch();
+  refresh();
+  conversation.catchUp();
+}
+
+/** @param {Listed | undefined} known */
+async function isNewest(known) {
+  const found = await request("GET", "v1/conversations?limit=1").catch(told), [newest] = found.conversations ?? [];
+  return found.conversations && newest?.id === known?.id && newest?.updated === known?.updated;
+}
+
+/** The open conversation is another one, or called otherwise; it was found by words, or not. @param {Event} event */
+function opened(event) {
+  const { id } = /** @type {CustomEvent} */ (event).detail;
+  show();
+  if (words && id && id !== open) markWords(words);
+  open = id;
+}
+
+/** @param {Listed} heading */
+function entryOf(heading) {
+  const entry = entries.get(heading.id) ?? new Entry(heading, { renamed, deleted });
+  entries.set(heading.id, entry);
+  entry.show(heading, { current: heading.id === conversation.id, words });
+  return entry.node;
+}
+
+/** @param {string} name @param {HTMLElement[]} nodes */
+function group(name, nodes) {
+  const node = groups.get(name) ?? make("li", "", make("h2", "small group", name), make("ul"));
+  groups.set(name, node);
+  arrange(/** @type {Element} */ (node.lastElementChild), nodes);
+  return node;
+}
+
+function noted() {
+  if (problem) return [`${problem} `, button(t("retry"), () => headings.length ? refresh() : load())];
+  if (headings.length || !loaded) return [];
+  return [t(words ? "nothingFound" : "noConversations")];
+}
+
+/** @param {Listed} heading */
+function renamed(heading) {
+  headings = headings.map((one) => one.id === heading.id ? { ...one, title: heading.title } : one);
+  show();
+  tellTabs({ renamed: heading.id, title: heading.title });
+  conversation.renamed(heading.id, heading.title);
+}
+
+/** @param {string} id */
+function deleted(id) {
+  const at = headings.findIndex((one) => one.id === id);
+  headings = headings.filter((one) => one.id !== id);
+  show();
+  tellTabs({ deleted: id });
+  if (conversation.id === id) conversation.fresh();
+  else (entries.get((headings[at] ?? headings.at(-1))?.id)?.link ?? find("fresh", HTMLButtonElement)).focus();
+  refresh();
+}
+
+function changed() {
+  refresh();
+  tellTabs({});
+}
+
+/** @param {import("../ground/tabs.js").News} news what another tab did */
+function heard({ deleted, renamed, title = "" }) {
+  if (deleted && deleted === conversation.id) conversation.fresh();
+  if (renamed) conversation.renamed(renamed, title);
+  if (!document.hidden) refresh();
+}
+
+/** @param {MouseEvent} event */
+function chosen({ target }) {
+  if (!(target instanceof HTMLAnchorElement)) return;
+  leaveSide();
+  if (target.ariaCurrent && words) markWords(words); // it is open already
+}
+
+/** @param {KeyboardEvent} event in the box of the search */
+function searched(event) {
+  if (event.isComposing) return;
+  if (event.key === "ArrowDown") list.querySelector("a")?.focus();
+  else if (event.key === "Enter" && search.value.trim()) openFirst();
+  else if (event.key === "Escape" && search.value) {
+    search.value = "";
+    load();
+  } else return;
+  event.preventDefault();
+}
+
+/** Opens the newest that is found, also when the search has not begun yet. */
+async function openFirst() {
+  clearTimeout(waiting);
+  await load();
+  list.querySelector("a")?.click();
+}
