@@ -36,8 +36,8 @@ PNG = b"\x89PNG\r\n\x1a\n"
 WAIT = 30.0
 """Longer than any test may take: what waits for so long is waited for by nobody."""
 
-Item = Chunk | float | Exception
-"""What a pass plays: a chunk to give, seconds to wait, an error to raise."""
+Item = Chunk | float | asyncio.Event | Exception
+"""What a pass plays: a chunk to give, seconds or something to wait for, an error to raise."""
 
 
 class Player:
@@ -79,8 +79,8 @@ class Player:
             for item in [*items, *([] if any(isinstance(item, Finish) for item in items) else [Finish("stop")])]:
                 if isinstance(item, Exception):
                     raise item
-                if isinstance(item, float):
-                    await asyncio.sleep(item)
+                if isinstance(item, float | asyncio.Event):
+                    await (item.wait() if isinstance(item, asyncio.Event) else asyncio.sleep(item))
                     continue
                 self.given[-1].append(item)
                 yield item

@@ -127,14 +127,15 @@ def brain_served(registry: Registry | None = None, **values: object) -> Iterator
 
 
 class Player:
-    """A model that plays passes of texts, pauses (seconds), and errors; and keeps what it was asked."""
+    """A model that plays passes of texts, pauses (seconds, or until something is so), and errors; and keeps what it was
+    asked."""
 
     stand_in = False
     resume: Resume = "prefill"
     context_tokens = None
     sees_images = False
 
-    def __init__(self, *passes: Sequence[str | float | Exception], name: str = "player") -> None:
+    def __init__(self, *passes: Sequence[str | float | asyncio.Event | Exception], name: str = "player") -> None:
         self.name = name
         self.passes = passes
         self.asked: list[list[Message]] = []
@@ -154,6 +155,8 @@ class Player:
                     raise item
                 if isinstance(item, str):
                     yield item
+                elif isinstance(item, asyncio.Event):
+                    await item.wait()
                 else:
                     await asyncio.sleep(item)
             yield Finish("stop")

@@ -311,18 +311,18 @@ def test_followers_come_and_go_and_the_turn_runs_on() -> None:
 @pytest.mark.alone
 def test_a_turn_ends_when_the_last_of_its_readers_was_gone_for_long_enough() -> None:
     async def main() -> None:
-        stage = Stage(Player(["a", WAIT]), survives=0.1)
+        stage = Stage(Player(["a", WAIT]), survives=0.5)
         stage.run.alone()
-        for _ in range(3):
+        for gone in (0.3, 0.3, 0.0):  # together longer than it survives
             reader = Reader()
             answering = asyncio.create_task(stage.response(after=0)(SCOPE, reader.receive, reader.send))
-            await asyncio.sleep(0.06)
+            await until(lambda: len(reader.names) == 2)  # noqa: B023
             reader.gone.set()
             await answering
+            left = time.monotonic()
+            await asyncio.sleep(gone)
             assert (reader.names, stage.run.over) == (["turn_start", "token"], False)
-            await asyncio.sleep(0.06)
-        left = time.monotonic() - 0.06
-        assert 0.08 < await until(lambda: stage.run.over) - left < 0.3
+        assert 0.4 < await until(lambda: stage.run.over) - left < 1.5
         assert stage.over("cancelled")
 
     run(main())
@@ -386,11 +386,16 @@ def test_a_follower_too_slow_for_what_is_kept_is_told_that_there_is_no_more(monk
 
 def test_heartbeats_are_sent_in_silence_and_never_behind_the_end() -> None:
     async def main() -> None:
-        stage, reader = Stage(Player(["Hi", 0.12, " again"])), Reader()
-        await stage.response(heartbeat=0.05)(SCOPE, reader.receive, reader.send)
+        goes_on = asyncio.Event()
+        stage, reader = Stage(Player(["Hi", goes_on, " again"])), Reader()
+        answering = asyncio.create_task(stage.response(heartbeat=0.05)(SCOPE, reader.receive, reader.send))
+        await until(lambda: len(reader.bodies) == 4)
+        goes_on.set()
+        await answering
         await asyncio.sleep(0.1)
         beats = [number for number, body in enumerate(reader.bodies) if body.startswith(b":")]
-        assert beats == [2, 3]
+        assert beats[:2] == [2, 3]
+        assert beats == [*range(2, 2 + len(beats))]
         assert b"event: done" in reader.bodies[-1]
         assert stage.over()
 
