@@ -6,10 +6,14 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["alone", "nodes"]
 
 _numbers = count()
+
+settings.register_profile("beside others", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("beside others")  # which take the time that an example may have
 
 
 @pytest.fixture(scope="session", autouse=True)
