@@ -626,18 +626,19 @@ def test_refuses_an_encrypted_pdf() -> None:
 
 
 def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_reading, "PDF_SECONDS", 0.5)
     files = (("next.pdf", text_pdf("next")), ("hostile.pdf", nested_pdf(12)))
     late = "'hostile.pdf' could not be read in time; ask the user for a simpler copy, such as a scan"
     started = time.monotonic()
-    assert refusal(ocr, {}, context(*files)) == late
-    assert refusal(ocr, {"enhance": True}, context(*files)) == late
+    with monkeypatch.context() as hurried:
+        hurried.setattr(_reading, "PDF_SECONDS", 0.5)
+        assert refusal(ocr, {}, context(*files)) == late
+        assert refusal(ocr, {"enhance": True}, context(*files)) == late
+    assert time.monotonic() - started < 15
     assert body(answer(ocr, {"image_id": 1}, context(*files))) == "next"
-    assert time.monotonic() - started < 8
 
 
 def test_what_comes_before_the_page_that_takes_for_ever_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_reading, "PDF_SECONDS", 0.5)
+    monkeypatch.setattr(_reading, "PDF_SECONDS", 3.0)  # the two pages before have to be read in it, too
     text = answer(ocr, {}, context(("hostile.pdf", nested_pdf(12, "one", "two"))))
     assert body(text) == (
         "## Page 1 of 3\n\none\n\n## Page 2 of 3\n\ntwo\n\n## Page 3 of 3\n\n"
