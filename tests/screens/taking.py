@@ -25,7 +25,7 @@ from serving import Server, brain_served
 
 from brain import Registry
 from brain.errors import ModelError
-from screens.kept import DENTIST, FACTS, conversations, fill_calendar, several_pages
+from screens.kept import DENTIST, EARLIER, FACTS, conversations, fill_calendar, several_pages
 from screens.terminal import TERMINALS
 
 ROOT = Path(__file__).parents[2]
@@ -229,6 +229,7 @@ def _page(browser: Browser, wanted: Picture, folder: Path) -> Image.Image:
         page.goto("")
         chat = Chat(page)
         chat.is_ready()
+        expect(chat.history).to_contain_text(EARLIER[-1][0])
         try:
             wanted.play(Scene(chat, model, folder))
             return _shot(page)
