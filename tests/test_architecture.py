@@ -51,6 +51,7 @@ OWNERS = {
         "brain.rendering.html",
         "brain.rendering.links",
         "brain.rendering.parsing",
+        "brain.rendering.unfinished",
         "brain.terminal.markdown",
     },
     "latex2mathml": {"brain.rendering.formulas"},

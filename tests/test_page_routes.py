@@ -204,9 +204,9 @@ def test_texts_come_back_as_blocks(client: httpx.Client) -> None:
     assert answer.headers["cache-control"] == "no-store"
     assert answer.json() == {
         "texts": [
-            [{"html": "<p><em>a</em> 😀</p>\n", "end": 7}, {"html": "<p>b</p>\n", "end": 9}],
+            [{"html": "<p><em>a</em> 😀</p>\n", "end": 7, "fence": ""}, {"html": "<p>b</p>\n", "end": 9, "fence": ""}],
             [],
-            [{"html": "<p>&lt;b&gt;</p>\n", "end": 3}],
+            [{"html": "<p>&lt;b&gt;</p>\n", "end": 3, "fence": ""}],
         ]
     }
 

@@ -34,10 +34,16 @@ _markdown = Markdown()
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block of a text: its HTML, and where it ends in the text, in UTF-16 code units, as JavaScript counts."""
+    """One block of a text.
+
+    Attributes:
+        end: where it ends in the text, in UTF-16 code units, as JavaScript counts.
+        fence: of code that is still written: it ends at a line of this character, at least as often, and nothing else.
+    """
 
     html: str
     end: int
+    fence: str = ""
 
 
 def blocks(text: str, *, still_open: bool = False) -> list[Block]:
@@ -60,7 +66,8 @@ def blocks(text: str, *, still_open: bool = False) -> list[Block]:
     rest = parsed.groups[len(found) :]
     if rest:
         html = "".join(parsed.html(group, colours=not still_open) for group in rest)
-        found.append(Block(clean(html), units + _units(text[start:])))
+        fence = parsed.fence() if still_open else ""
+        found.append(Block(clean(html), units + _units(text[start:]), fence))
     return found
 
 
@@ -102,6 +109,16 @@ class _Parsed:
     def end(self, group: Sequence[Token]) -> int:
         """Where it ends in the text."""
         return self._lines[min(_line_behind(group[0]), len(self._lines) - 1)]
+
+    def fence(self) -> str:
+        """What closes the code at the end, if that is open; empty until the line of its language has ended."""
+        token = self.groups[-1][0]
+        if token.type != "fence":
+            return ""
+        first, behind = _line_of(token), _line_behind(token)
+        closed = behind - first - 1 > token.content.count("\n") + (token.content[-1:] not in ("", "\n"))
+        begun = self._text[self._lines[first + 1] - 1] in "\r\n"
+        return token.markup if begun and not closed else ""
 
     def html(self, group: Sequence[Token], *, colours: bool = True) -> str:
         """What is shown of it, not sanitised yet."""

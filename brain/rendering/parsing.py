@@ -10,6 +10,7 @@ from markdown_it.token import Token
 from brain.rendering import formulas
 from brain.rendering.html import Html
 from brain.rendering.links import ADDRESS_LENGTH, Links, leads_somewhere
+from brain.rendering.unfinished import bold, last_words, without_marks
 
 NESTING = 40
 """Levels; a list takes two. The parser leaves out what stands deeper."""
@@ -30,6 +31,7 @@ class Markdown(MarkdownIt):
         self.block.ruler.before("fence", "formula", formulas.block, {"alt": ["paragraph", "blockquote", "list"]})
         self.inline.ruler.before("escape", "formula", formulas.inline)
         self.inline.ruler.disable("linkify")  # takes the square of a text's length; the one for what was parsed does
+        self.inline.ruler2.after("balance_pairs", "unfinished", bold)
         bounded(self)
         self.options.update(html=False, linkify=True, breaks=True, tasklists=True, maxNesting=NESTING)
         assert self.linkify is not None
@@ -76,9 +78,12 @@ def _pipes(state: StateBlock, line: int) -> int:
 
 def _inline(state: StateCore, most: int) -> None:
     """The parser's rule, but for lines behind more brackets than anybody writes."""
-    brackets = 0
+    brackets, last = 0, last_words(state)
+    if last:
+        last.content = without_marks(last.content)
     for token in state.tokens:
         if token.type == "inline":
+            state.env["ends"] = token is last
             brackets += token.content.count("[")
             token.children = []
             if brackets <= most:
