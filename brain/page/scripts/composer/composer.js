@@ -21,8 +21,6 @@ const editStrip = make("p", "editing", t("editing"), button(t("cancel"), leaveEd
  * @type {{ replaces: string, of: string | null, message: string, files: Attached[] } | null}
  */
 let editing = null;
-/** @type {string | null | undefined} */
-let open; // the conversation that is open
 let characters = 100_000; // until the server has said how many there may be
 let ready = false, early = false; // whether the server has answered, and whether something was sent before
 
@@ -40,7 +38,7 @@ export function startWriting() {
   document.addEventListener("keydown", escaped);
   conversation.addEventListener("state", show);
   conversation.addEventListener("compose", (event) => compose(/** @type {CustomEvent} */ (event).detail));
-  conversation.addEventListener("opened", (event) => opened(/** @type {CustomEvent} */ (event).detail));
+  conversation.addEventListener("opened", opened);
   settings.addEventListener("changed", show);
   write(box.value || (keptHere.get("draft") ?? ""));
   startAttaching(complain);
@@ -158,11 +156,8 @@ function leaveEdit() {
   box.focus();
 }
 
-/** @param {{ id: string | null }} detail */
-function opened({ id }) {
-  if (id === open) return; // it has another title
-  open = id;
-  if (editing && editing.of !== id) leaveEdit();
+function opened() {
+  if (editing && editing.of !== conversation.id) leaveEdit();
   if (!touched && !document.activeElement?.matches("input, select, textarea, dialog *")) box.focus();
 }
 

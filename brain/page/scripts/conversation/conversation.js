@@ -86,7 +86,7 @@ class Conversation extends Current {
     this.#leave();
     if (location.hash) history.pushState(null, "", location.pathname + location.search);
     this.#exchanges.empty(this.#emptyState());
-    this.call(null, "");
+    this.opened(null, "");
   }
 
   /**
@@ -101,8 +101,7 @@ class Conversation extends Current {
   async #open(id) {
     const signal = this.#leave();
     if (location.hash !== addressOf(id)) history.pushState(null, "", addressOf(id));
-    this.id = id;
-    this.title = ""; // so that it is told as opened, whatever it is called
+    this.opens(id);
     const slow = setTimeout(() => this.#exchanges.empty(make("p", "opening small", t("opening"))), SLOW);
     try {
       const found = await stored(id, `limit=${PAIRS}`, signal);
@@ -165,7 +164,7 @@ class Conversation extends Current {
   #begun(exchange, { turn_id, conversation_id }, gone) {
     if (this.id !== conversation_id) {
       history.replaceState(null, "", addressOf(conversation_id));
-      this.call(conversation_id, exchange.question.text.trim().split("\n")[0].slice(0, 80));
+      this.opened(conversation_id, exchange.question.text.trim().split("\n")[0].slice(0, 80));
     }
     this.#follow(turn_id, exchange, gone);
   }
@@ -276,7 +275,7 @@ class Conversation extends Current {
   /** @param {any} found */
   #show(found) {
     this.#exchanges.show(found, this.#canJoin(found));
-    this.call(found.id, found.title);
+    this.opened(found.id, found.title);
     this.#join(found);
   }
 
@@ -299,7 +298,7 @@ class Conversation extends Current {
   #notOpened(id, error) {
     this.#exchanges.empty();
     if (error instanceof Refused && error.status === 404) {
-      this.call(null, "");
+      this.opened(null, "");
       complain(t("noConversation"), button(t("fresh"), () => this.fresh()));
     } else complain(told(error), button(t("retry"), () => this.open(id), { icon: "retry", text: true }));
   }

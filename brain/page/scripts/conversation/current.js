@@ -11,27 +11,33 @@ export class Current extends EventTarget {
   state = "idle";
   /** @type {string | null} */
   id = null;
-  title = "";
+  #told = false; // whether the others know that this one is open
+
+  /** It is about to be open. @param {string | null} id */
+  opens(id) {
+    if (id !== this.id) this.#told = false;
+    this.id = id;
+  }
 
   /**
+   * It is open, and shown. The others are told, unless it was open before.
    * @param {string | null} id
-   * @param {string} name
+   * @param {string} title
    */
-  call(id, name) {
-    const other = id !== this.id || name !== this.title;
-    this.id = id;
-    this.title = name;
-    entitle(name);
-    if (other || !id) this.tell("opened", { id, title: name });
+  opened(id, title) {
+    this.opens(id);
+    entitle(title);
+    if (!this.#told) this.tell("opened");
+    this.#told = true;
   }
 
   /**
    * It was given another title, here or elsewhere.
    * @param {string} id
-   * @param {string} name
+   * @param {string} title
    */
-  renamed(id, name) {
-    if (id === this.id) this.call(id, name);
+  renamed(id, title) {
+    if (id === this.id) entitle(title);
   }
 
   /** @param {State} state */

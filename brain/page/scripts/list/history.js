@@ -29,8 +29,6 @@ const groups = new Map();
 let headings = [];
 /** @type {string | null} */
 let next = null;
-/** @type {string | null} */
-let open = null;
 let words = "", problem = "", loaded = false, signedOut = false, waiting = 0, again = 0;
 let loading = new AbortController();
 
@@ -164,12 +162,10 @@ async function isNewest(known) {
   return found.conversations && newest?.id === known?.id && newest?.updated === known?.updated;
 }
 
-/** The open conversation is another one, or called otherwise; it was found by words, or not. @param {Event} event */
-function opened(event) {
-  const { id } = /** @type {CustomEvent} */ (event).detail;
+/** Another conversation is open; it was found by words, or not. */
+function opened() {
   show();
-  if (words && id && id !== open) markWords(words);
-  open = id;
+  if (words && conversation.id) markWords(words);
 }
 
 /** @param {Listed} heading */
