@@ -45,8 +45,8 @@ OUTCOMES: Mapping[str, str] = {
     "model_unreachable": "The model could not be reached.",
     "model_failed": "The model failed.",
     "model_context": "This was too long for the model.",
-    "shutdown": "The server was shut down.",
-    "internal": "Something went wrong.",
+    "shutdown": "The server stopped while this was being written.",
+    "internal": "Something went wrong on the server.",
 } | {str(reason): words for reason, words in ENDINGS.items()}
 """Of an answer that is kept."""
 

@@ -77,7 +77,7 @@ class Chat:
 
     def steer(self, message: str) -> None:
         self.box.fill(message)
-        self.button("Steer").click()
+        self.button("Add to the answer").click()
 
     def stop(self) -> None:
         self.button("Stop").click()

@@ -98,7 +98,7 @@ def test_an_error_is_said_plainly(chat: Chat, stage: Stage) -> None:
 def test_what_never_ran_says_why(chat: Chat, stage: Stage, marker: str, name: str, reason: str) -> None:
     chat.ask()
     stage.model.says(marker, " x")
-    told = chat.call(name).get_by_text(f"{name} failed: {reason}", exact=True)
+    told = chat.call(name).get_by_text(f"{name} was not run: {reason}", exact=True)
     expect(told).to_be_visible()
     stage.model.ends()
     chat.is_idle()

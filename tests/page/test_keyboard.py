@@ -65,7 +65,7 @@ def test_a_message_is_sent_steered_and_stopped(chat: Chat, stage: Stage, keys: K
     expect(chat.answer).to_contain_text("So far.")
     expect(chat.box).to_be_focused()
     keys.writes("shorter, please")
-    keys.chooses("Steer")
+    keys.chooses("Add to the answer")
     stage.model.says("\n")
     expect(chat.answer).to_contain_text("shorter, please")
     expect(chat.box).to_be_focused()

@@ -20,11 +20,13 @@ const WORDS = {
   deadline: "whyDeadline",
 };
 
+const RAN = ["timeout", "failed"]; // all others were refused before
+
 /** @typedef {{ name: string, code: string, reason: string }} Failed */
 
 /** What became of it, in a sentence. @param {Failed} call */
 export function failure({ name, code, reason }) {
-  return t("couldNotRun", { name, reason: saysMore(code) ? t(WORDS[code]) : reason });
+  return t(RAN.includes(code) ? "didFail" : "notRun", { name, reason: saysMore(code) ? t(WORDS[code]) : reason });
 }
 
 /** Whether its reason is more than what the sentence says: one that refuses says why by itself. @param {string} code */
