@@ -2,7 +2,7 @@
 
 import { modelNamed } from "../dialogs/choices.js";
 import { say, urge } from "../ground/announcing.js";
-import { copy, withSources } from "../ground/copying.js";
+import { copyButton, withSources } from "../ground/copying.js";
 import { button, make } from "../ground/dom.js";
 import { eventsOf } from "../ground/stored.js";
 import { span, t } from "../ground/texts.js";
@@ -230,7 +230,7 @@ export class Answer {
     this.#close();
     const model = modelNamed(this.#model)?.stand_in ? t("standInModel", { name: this.#model }) : this.#model;
     this.#meta.textContent = [model, ...facts].filter(Boolean).join(" · ");
-    if (this.text) this.#foot.append(button(t("copy"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), withSources(this.text, this.#sources)), { icon: "copy", className: "quiet square copy" }));
+    if (this.text) this.#foot.append(copyButton(t("copy"), withSources(this.text, this.#sources)));
     if (!this.problem) {
       this.#foot.append(button(t("retry"), this.#hands.retry, { icon: "retry", className: "quiet square retry" }));
     }

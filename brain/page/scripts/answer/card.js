@@ -1,8 +1,8 @@
 // Answer: a call of a specialist, where it happened in the answer: what it does, then what came of it.
 
 import { box } from "../ground/box.js";
-import { copy } from "../ground/copying.js";
-import { button, icon, make } from "../ground/dom.js";
+import { copyButton } from "../ground/copying.js";
+import { button, icon, make, problemLine } from "../ground/dom.js";
 import { span, t } from "../ground/texts.js";
 import { failure, saysMore } from "./failures.js";
 import { inShort, paramsBox } from "./params.js";
@@ -102,8 +102,7 @@ export class Card {
     const place = make("div", "", make("div", "text plain", text)), render = () => place.replaceChildren(whole(text));
     if (this.#details.open) render();
     else this.#details.addEventListener("toggle", render, { once: true });
-    const copies = button(t("copyResult"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), text), { icon: "copy", className: "quiet square" });
-    return section(t("result"), box(t("result"), place), copies);
+    return section(t("result"), box(t("result"), place), copyButton(t("copyResult"), text));
   }
 
   /** @param {{ code: string, reason: string, ms?: number, approval?: Approval }} error */
@@ -119,8 +118,7 @@ export class Card {
    * @param {Decide} decide
    */
   ask({ expires_at, text }, decide) {
-    const left = make("p", "small left"), problem = make("p", "problem");
-    problem.setAttribute("role", "alert");
+    const left = make("p", "small left"), problem = problemLine();
     const choices = [true, false].map((approve) => button(t(approve ? "approve" : "decline"), () => answer(approve), approve ? { className: "primary" } : {}));
     let said = false;
     /** Not `disabled`, which would take the focus away. @param {boolean} approve */

@@ -1,6 +1,6 @@
 // Conversation: a message of the user.
 
-import { copy } from "../ground/copying.js";
+import { copyButton } from "../ground/copying.js";
 import { button, icon, make } from "../ground/dom.js";
 import { size, t, when } from "../ground/texts.js";
 
@@ -28,8 +28,7 @@ export class Question {
     this.files = files;
     this.id = id;
     const said = make("div", "said", text);
-    const actions = make("div", "actions", timeOf(time),
-      button(t("copy"), ({ currentTarget }) => copy(/** @type {Element} */ (currentTarget), text), { icon: "copy", className: "quiet square copy" }),
+    const actions = make("div", "actions", timeOf(time), copyButton(t("copy"), text),
       button(t("edit"), edit, { icon: "edit", className: "quiet square edit" }));
     this.node = make("article", "question", ...(files.length ? [shownFiles(files)] : []), said, ...foldFor(said, text), actions);
     this.node.setAttribute("aria-label", t("you"));

@@ -1,6 +1,6 @@
 // Dialogs: the form in which a person writes a fact down, or corrects a fact or memory.
 
-import { button, make } from "../ground/dom.js";
+import { button, make, problemLine } from "../ground/dom.js";
 import { told } from "../ground/server.js";
 import { t } from "../ground/texts.js";
 
@@ -23,8 +23,7 @@ export function factForm(item, save, leave) {
   const text = textFor(item), category = categories(item), protect = make("input");
   protect.type = "checkbox";
   protect.checked = item !== null && !item.mutable;
-  const problem = make("p", "problem");
-  problem.setAttribute("role", "alert");
+  const problem = problemLine();
   const yes = make("button", "primary", t(item ? "save" : "add"));
   const facts = item?.kind === "memory" ? [] : [
     make("label", "field", t("category"), category),

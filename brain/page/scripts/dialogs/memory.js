@@ -1,8 +1,9 @@
 // Dialogs: what is remembered of a person: facts and memories of conversations, found, written, changed, deleted.
 
 import { openDialog } from "../ground/dialog.js";
-import { button, find, make, touched } from "../ground/dom.js";
+import { button, find, make, problemLine, touched } from "../ground/dom.js";
 import { request, told } from "../ground/server.js";
+import { switchFor } from "../ground/switch.js";
 import { t } from "../ground/texts.js";
 import { leaveMemoryOut, leavesMemoryOut } from "./choices.js";
 import { CATEGORIES, factForm } from "./fact.js";
@@ -18,8 +19,7 @@ export function startMemory() {
 
 class MemoryDialog {
   constructor() {
-    this.problem = make("p", "problem");
-    this.problem.setAttribute("role", "alert");
+    this.problem = problemLine();
     this.note = make("div", "memory-note");
     this.note.setAttribute("role", "status");
     this.sections = [...CATEGORIES, null].map((category) => new Section(category, this));
@@ -185,11 +185,11 @@ function searchBox(changed) {
 
 /** Whether anything is recalled: for this user, and in this window. @param {(on: boolean) => void} set */
 function recalls(set) {
-  const everywhere = switchFor(t("recall"), t("recallWhat"), true, (on) => {
+  const everywhere = switchRow(t("recall"), t("recallWhat"), true, (on) => {
     set(on);
     show(on);
   });
-  const here = switchFor(t("recallHere"), t("recallHereWhat"), leavesMemoryOut(), leaveMemoryOut);
+  const here = switchRow(t("recallHere"), t("recallHereWhat"), leavesMemoryOut(), leaveMemoryOut);
   const show = (/** @type {boolean} */ on) => {
     everywhere.box.checked = on;
     here.box.disabled = !on;
@@ -197,24 +197,13 @@ function recalls(set) {
   return { node: make("div", "switches", everywhere.node, here.node), show };
 }
 
-let count = 0;
-
 /**
  * @param {string} label
  * @param {string} about
  * @param {boolean} on
  * @param {(on: boolean) => void} set
  */
-function switchFor(label, about, on, set) {
-  const box = make("input", "switch"), text = make("span", "small", about);
-  box.type = "checkbox";
-  box.setAttribute("role", "switch");
-  box.checked = on;
-  box.onchange = () => set(box.checked);
-  text.id = `switch-${(count += 1)}`;
-  box.setAttribute("aria-describedby", text.id);
-  const name = make("label", "switch-name", label);
-  box.id = `${text.id}-box`;
-  name.htmlFor = box.id;
+function switchRow(label, about, on, set) {
+  const text = make("span", "small", about), { box, name } = switchFor(label, text, on, set);
   return { node: make("div", "switch-row", name, box, text), box };
 }

@@ -3,7 +3,7 @@
 import { addressOf } from "../ground/address.js";
 import { confirmed } from "../ground/dialog.js";
 import { button, icon, make } from "../ground/dom.js";
-import { request } from "../ground/server.js";
+import { request, unlessGone } from "../ground/server.js";
 import { day, t } from "../ground/texts.js";
 import { factForm } from "./fact.js";
 
@@ -93,9 +93,7 @@ async function saved(item, { text, category, mutable }) {
 /** @param {Item} item @param {Memory} memory */
 async function forget(item, memory) {
   const title = t(item.kind === "fact" ? "deleteFact" : "deleteMemory");
-  const act = () => request("DELETE", `v1/memory/${item.id}`).catch((error) => {
-    if (error.status !== 404) throw error; // it is gone already
-  });
+  const act = () => request("DELETE", `v1/memory/${item.id}`).catch(unlessGone);
   const text = [t("deleteItemWhat", { text: item.text }), ...(item.conversation_id ? [t("deleteItemSaid")] : [])];
   if (await confirmed({ title, text, label: t("delete"), act, danger: true })) memory.deleted(item);
 }

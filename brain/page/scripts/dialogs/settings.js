@@ -1,7 +1,7 @@
 // Dialogs: what a person sets up for this browser, what the keys do, and who is signed in.
 
 import { openDialog } from "../ground/dialog.js";
-import { button, find, make, touched } from "../ground/dom.js";
+import { button, find, make, problemLine, touched } from "../ground/dom.js";
 import { kept } from "../ground/keeping.js";
 import { told } from "../ground/server.js";
 import { commandKey, listed, shortcut } from "../ground/shortcuts.js";
@@ -79,8 +79,7 @@ function keyboard() {
 
 /** @param {string} user */
 function account(user) {
-  const problem = make("p", "problem");
-  problem.setAttribute("role", "alert");
+  const problem = problemLine();
   const out = button(t("signOut"), async () => { problem.textContent = await signOut().then(() => "", told); });
   const line = make("div", "row", make("span", "", t("signedInAs", { user })), out);
   return make("section", "", make("h3", "", t("account")), line, problem);

@@ -4,6 +4,7 @@ import { openDialog } from "../ground/dialog.js";
 import { button, find, make } from "../ground/dom.js";
 import { kept } from "../ground/keeping.js";
 import { request, told } from "../ground/server.js";
+import { switchFor } from "../ground/switch.js";
 import { t } from "../ground/texts.js";
 
 /** @typedef {import("../ground/types.js").Specialist} Specialist */
@@ -77,18 +78,11 @@ function switches(list) {
 
 /** @param {Specialist} one */
 function rowOf(one) {
-  const box = make("input", "switch");
-  box.type = "checkbox";
-  box.setAttribute("role", "switch");
-  box.id = `specialist-${one.name}`;
-  box.disabled = !one.available;
-  box.checked = one.available && !off.has(one.name);
-  box.onchange = () => set(box.checked ? [...off].filter((name) => name !== one.name) : [...off, one.name]);
-  const name = make("label", "specialist-name", one.name);
-  name.htmlFor = box.id;
   const about = make("div", "specialist-about", make("p", "", one.description), ...marks(one));
-  about.id = `about-${one.name}`;
-  box.setAttribute("aria-describedby", about.id);
+  const { box, name } = switchFor(one.name, about, one.available && !off.has(one.name), (on) => {
+    set(on ? [...off].filter((name) => name !== one.name) : [...off, one.name]);
+  });
+  box.disabled = !one.available;
   return make("li", one.available ? "specialist" : "specialist away", name, box, about);
 }
 

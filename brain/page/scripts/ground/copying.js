@@ -1,7 +1,7 @@
 // Ground: copying a text.
 
 import { say } from "./announcing.js";
-import { make } from "./dom.js";
+import { button, make } from "./dom.js";
 import { t } from "./texts.js";
 
 /**
@@ -18,6 +18,16 @@ export async function copy(clicked, text) {
   say(t("copied"));
   show(clicked, true);
   setTimeout(() => show(clicked, false), 1500);
+}
+
+/**
+ * A button that copies.
+ * @param {string} label
+ * @param {string} text
+ */
+export function copyButton(label, text) {
+  const node = button(label, () => copy(node, text), { icon: "copy", className: "quiet square" });
+  return node;
 }
 
 /**

@@ -1,6 +1,6 @@
 // Ground: dialogs. The browser's own: it keeps the focus inside, Esc closes them, and the focus goes back where it was.
 
-import { button, make } from "./dom.js";
+import { button, make, problemLine } from "./dom.js";
 import { told } from "./server.js";
 import { t } from "./texts.js";
 
@@ -34,8 +34,7 @@ export function openDialog(title, content, look = {}) {
  * @returns {Promise<boolean>} whether it was done
  */
 export function confirmed({ title, text, label, act, danger = false, field, already }) {
-  const problem = make("p", "problem");
-  problem.setAttribute("role", "alert");
+  const problem = problemLine();
   const cancel = button(t("cancel"), () => dialog.close());
   const yes = make("button", danger ? "danger" : "primary", label);
   const said = text.map((line) => make("p", "", line));

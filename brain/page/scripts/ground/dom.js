@@ -62,6 +62,13 @@ export function button(label, act, look = {}) {
   return node;
 }
 
+/** A line that says, to those who listen as well, what went wrong; empty while nothing did. */
+export function problemLine() {
+  const line = make("p", "problem");
+  line.setAttribute("role", "alert");
+  return line;
+}
+
 /**
  * Lets a node have these children, and moves only those that stand elsewhere; the focus stays where it is.
  * @param {Element} parent

@@ -33,6 +33,11 @@ export function told(error) {
   throw error;
 }
 
+/** What is to be deleted may be gone already. @param {unknown} error */
+export function unlessGone(error) {
+  if (!(error instanceof Refused && error.status === 404)) throw error;
+}
+
 /** @type {() => Promise<boolean>} */
 let signIn = async () => false;
 

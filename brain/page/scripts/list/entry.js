@@ -3,9 +3,9 @@
 import { anyOf } from "../conversation/marking.js";
 import { addressOf } from "../ground/address.js";
 import { confirmed } from "../ground/dialog.js";
-import { make } from "../ground/dom.js";
+import { make, problemLine } from "../ground/dom.js";
 import { menuButton } from "../ground/menu.js";
-import { request, told } from "../ground/server.js";
+import { request, told, unlessGone } from "../ground/server.js";
 import { t } from "../ground/texts.js";
 
 /**
@@ -65,12 +65,11 @@ export class Entry {
   /** Lets the person write a new title where the old one stands. */
   rename() {
     const { title } = this.heading, before = [...this.node.children];
-    const input = make("input", "entry-input"), problem = make("p", "problem");
+    const input = make("input", "entry-input"), problem = problemLine();
     input.type = "text";
     input.value = title;
     input.maxLength = 200;
     input.setAttribute("aria-label", t("newTitle", { title }));
-    problem.setAttribute("role", "alert");
     const leave = () => {
       const focused = document.activeElement === input;
       input.onblur = null;
@@ -106,11 +105,6 @@ export class Entry {
     const done = await confirmed({ title: t("deleteConversation"), text, label: t("delete"), act, danger: true });
     if (done) this.then.deleted(id);
   }
-}
-
-/** @param {Error & { status?: number }} error */
-function unlessGone(error) {
-  if (error.status !== 404) throw error; // somebody else deleted it
 }
 
 /**

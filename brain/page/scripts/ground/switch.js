@@ -1,0 +1,23 @@
+// Ground: a switch with its name.
+
+import { make } from "./dom.js";
+
+let count = 0;
+
+/**
+ * @param {string} label
+ * @param {HTMLElement} about what it is described by
+ * @param {boolean} on
+ * @param {(on: boolean) => void} set
+ */
+export function switchFor(label, about, on, set) {
+  const box = make("input", "switch"), name = make("label", "switch-name", label);
+  box.type = "checkbox";
+  box.setAttribute("role", "switch");
+  box.checked = on;
+  box.onchange = () => set(box.checked);
+  box.id = name.htmlFor = `switch-${(count += 1)}`;
+  about.id = `${box.id}-about`;
+  box.setAttribute("aria-describedby", about.id);
+  return { box, name };
+}
