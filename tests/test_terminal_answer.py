@@ -220,6 +220,26 @@ def test_formulas_are_shown_as_they_are_written(terminal: TextIO) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("$$ 5 and **more** than $$ 6", "$$ 5 and more than $$ 6"),
+        ("said so [\\[*1*\\]](https://e.example)", "said so [1] (https://e.example)"),
+        ("a\n$$\n- x\n* y\n$$\nb", "a\n\n$$\n- x\n* y\n$$\n\nb"),
+        ("a\n$$\n- x", "a\n$$\n\n \u2022 x"),
+    ],
+    ids=["prices", "a source", "with lines of its own", "never closed"],
+)
+def test_what_is_no_formula_on_the_page_is_none_here(terminal: TextIO, source: str, shown: str) -> None:
+    assert whole(Answer(Drawing(terminal)), source) == shown
+    assert whole(Answer(Drawing(terminal)), *source) == shown
+
+
+def test_a_formula_may_be_as_long_as_on_the_page(terminal: TextIO) -> None:
+    assert "*" in whole(Answer(Drawing(terminal)), "\\(" + "*a* " * 240 + "\\)")
+    assert "*" not in whole(Answer(Drawing(terminal)), "\\(" + "*a* " * 260 + "\\)")
+
+
+@pytest.mark.parametrize(
     "source",
     [
         "![" * 1_001 + "*a*",

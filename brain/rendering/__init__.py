@@ -122,11 +122,9 @@ class _Parsed:
 
     def html(self, group: Sequence[Token], *, colours: bool = True) -> str:
         """What is shown of it, not sanitised yet."""
-        if any(
-            token.nesting == 1 and token.level >= NESTING - 1 for token in group
-        ):  # the parser leaves out what stands deeper
-            assert group[0].map is not None
-            return preformatted(self._text[self._lines[group[0].map[0]] : self.end(group)])
+        if any(token.nesting == 1 and token.level >= NESTING - 1 for token in group):
+            # the parser leaves out what stands deeper
+            return preformatted(self._text[self._lines[_line_of(group[0])] : self.end(group)])
         self._env["colours"] = colours
         html = _markdown.renderer.render(group, _markdown.options, self._env)
         assert isinstance(html, str)

@@ -10,7 +10,7 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
 from brain.rendering.code import CLASSES, coloured, plain
-from brain.rendering.formulas import CLOSING, mathml
+from brain.rendering.formulas import mathml, written
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+#._-]{0,31}(?!\S)")
 _TURNS = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
@@ -59,8 +59,7 @@ class Html(RendererHTML):
         known = not token.hidden and env["formulas"] <= FORMULAS_LENGTH
         html = mathml(token.content.translate(_TURNS), block=token.markup != "\\(") if known else None
         if html is None:
-            around = ("", "") if token.hidden else (token.markup, CLOSING[token.markup])
-            html = f"<code>{plain(token.content.join(around))}</code>"
+            html = f"<code>{plain(written(token))}</code>"
         return f'<div class="formula">{html}</div>\n' if token.block or token.hidden else html
 
     def place(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
@@ -82,7 +81,13 @@ _TRUE_OR_NOT = {"true", "false"}
 _IN_MATHML: dict[str, dict[str, set[str]]] = {
     "math": {"display": {"block", "inline"}},
     "mi": {"mathvariant": {"normal"}},
-    "mo": {"stretchy": _TRUE_OR_NOT, "fence": _TRUE_OR_NOT, "form": {"prefix", "infix", "postfix"}},
+    "mo": {
+        "stretchy": _TRUE_OR_NOT,
+        "fence": _TRUE_OR_NOT,
+        "form": {"prefix", "infix", "postfix"},
+        "minsize": _SIZES,
+        "maxsize": _SIZES,
+    },
     "mspace": {"width": {"0.167em", "0.222em", "0.278em", "0.5em", "1em", "2em"}},
     "mfrac": {"linethickness": {"0"}},
     "mover": {"accent": _TRUE_OR_NOT},
@@ -92,7 +97,6 @@ _IN_MATHML: dict[str, dict[str, set[str]]] = {
     "mtd": {"columnalign": _ALIGNED},
 }
 """What a formula may say of itself: nothing by which it could stand where other things are."""
-_IN_MATHML["mo"] |= {"minsize": _SIZES, "maxsize": _SIZES}
 
 clean = nh3.Cleaner(
     tags={

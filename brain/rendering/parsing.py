@@ -28,8 +28,7 @@ class Markdown(MarkdownIt):
     def __init__(self) -> None:
         super().__init__("commonmark", renderer_cls=Html)
         self.enable(["table", "strikethrough", "linkify"]).disable(["html_inline", "html_block"])
-        self.block.ruler.before("fence", "formula", formulas.block, {"alt": ["paragraph", "blockquote", "list"]})
-        self.inline.ruler.before("escape", "formula", formulas.inline)
+        formulas.add_to(self)
         self.inline.ruler.disable("linkify")  # takes the square of a text's length; the one for what was parsed does
         self.inline.ruler2.after("balance_pairs", "unfinished", bold)
         bounded(self)

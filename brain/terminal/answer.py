@@ -41,7 +41,7 @@ class Answer:
         settled = self._shortened()
         blocks, source = self._blocks()
         complete = len(source) - 1
-        over = sum(1 for _, following in pairwise(blocks) if following.first < complete)
+        over = sum(1 for _, next_one in pairwise(blocks) if next_one.first < complete and not next_one.doubtful)
         settled += self._settled(blocks[:over], source)
         if not blocks:
             return settled, []
@@ -55,7 +55,7 @@ class Answer:
     def end(self) -> list[Line]:
         """The rest of it; what comes behind is another text."""
         lines = self._shortened()
-        lines += self._settled(*self._blocks())
+        lines += self._settled(*self._blocks(still_open=False))
         self._text = self._fence = ""
         self._apart = False
         return lines
@@ -75,10 +75,10 @@ class Answer:
                 self._text, self._apart = self._text[place:], False
         return lines
 
-    def _blocks(self, end: int | None = None) -> tuple[list[Block], list[str]]:
+    def _blocks(self, end: int | None = None, *, still_open: bool = True) -> tuple[list[Block], list[str]]:
         """The blocks of the text as far as here, and its lines."""
         text = self._fence + self._text[:end]
-        return blocks_of(text), text.split("\n")
+        return blocks_of(text, still_open=still_open), text.split("\n")
 
     def _go_on(self, source: Sequence[str]) -> None:
         """Holds no more of the text than these lines."""

@@ -1,6 +1,5 @@
 """Roof: Markdown as a terminal shows it, block by block. All of a text is shown, also what is no Markdown of ours."""
 
-import re
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cache
@@ -8,7 +7,6 @@ from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from rich import box
 from rich.cells import cell_len
@@ -31,7 +29,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from brain.rendering import read
+from brain.rendering import formulas, read
 from brain.rendering.parsing import bounded
 from brain.terminal.characters import legible
 
@@ -45,7 +43,6 @@ CELLS_MOST, BRACKETS_MOST = 2_000, 1_000
 again."""
 GAP = 3
 """Cells between two columns."""
-_MATHS = re.compile(r"\\\(.{1,500}?\\\)|\\\[.{1,500}?\\\]|\$\$.{1,500}?\$\$", re.DOTALL)
 _NESTING = 100  # far above what is drawn, since the parser drops what is deeper
 
 
@@ -60,12 +57,21 @@ class Block(NamedTuple):
     last: int
     tokens: Sequence[Token]
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether it may turn out to be part of the block before: a formula that is not whole."""
+        return self.tokens[0].type == "formula" and self.tokens[0].hidden
 
-def blocks_of(text: str) -> list[Block]:
-    """The blocks of a text; what stands between two of them is blank."""
+
+def blocks_of(text: str, *, still_open: bool = False) -> list[Block]:
+    """The blocks of a text; what stands between two of them is blank.
+
+    Args:
+        still_open: whether more of it is to come, which may close a formula.
+    """
     blocks: list[Block] = []
     opened: list[Token] = []
-    for token in _parser().parse(text):
+    for token in _parser().parse(text, {"open": still_open}):
         opened.append(token)
         if token.level == 0 and token.nesting <= 0:
             first, last = opened[0].map or (0, 0)
@@ -94,19 +100,8 @@ def _parser() -> MarkdownIt:
     """References are text: what they name may come when their place is settled."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING})
     bounded(parser, BRACKETS_MOST)
-    parser.inline.ruler.before("escape", "maths", _maths)
+    formulas.add_to(parser)
     return parser.enable(["strikethrough", "table"]).disable("reference")
-
-
-def _maths(state: StateInline, silent: bool) -> bool:
-    """The parser's rule for formulas: they are shown as they are written, as what they hold is no Markdown."""
-    found = _MATHS.match(state.src, state.pos)
-    if found is None:
-        return False
-    if not silent:
-        state.pending += found[0]
-    state.pos = found.end()
-    return True
 
 
 def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
@@ -122,11 +117,25 @@ def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
             continue
         if token.type == "image":
             token = Token("text", "", 0, content=f"{token.content or 'image'} ({token.attrs['src']})")
+        elif token.type == "formula":
+            yield from _as_written(token)
+            continue
         elif token.type == "softbreak":
             token.type = "hardbreak"
         elif token.children:
             token.children = [*_shown(token.children)]
         yield token
+
+
+def _as_written(formula: Token) -> Iterator[Token]:
+    """A formula, whose signs are no Markdown; one with lines of its own is a paragraph."""
+    text = Token("text", "", 0, content=formulas.written(formula))
+    if not (formula.block or formula.hidden):
+        yield text
+        return
+    yield Token("paragraph_open", "p", 1)
+    yield Token("inline", "", 0, children=[text])
+    yield Token("paragraph_close", "p", -1)
 
 
 def _label(tokens: Sequence[Token]) -> str:
