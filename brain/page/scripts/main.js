@@ -14,7 +14,10 @@ import { startHistory } from "./list/history.js";
 
 const log = find("log", HTMLElement), composer = find("composer", HTMLFormElement);
 
-/** What the server says of itself and of who asks, as soon as it can be reached. @returns {Promise<import("./ground/types.js").Start>} */
+/**
+ * What the server says of itself and of who asks, as soon as it can be reached.
+ * @returns {Promise<import("./ground/types.js").Start>}
+ */
 async function asked() {
   for (;;) {
     try {
@@ -33,14 +36,14 @@ async function asked() {
  */
 function wished(problem, remedy) {
   return new Promise((resolve) => {
-    const again = button(t(remedy), leave, remedy === "retry" ? { icon: "retry", text: true } : {});
+    const again = button(t(remedy), goOn, remedy === "retry" ? { icon: "retry", text: true } : {});
     const line = make("div", "error", make("p", "", problem), again);
     line.setAttribute("role", "alert");
     log.replaceChildren(line);
     again.focus();
-    composer.addEventListener("submit", leave, { once: true });
-    function leave() {
-      composer.removeEventListener("submit", leave);
+    composer.addEventListener("submit", goOn, { once: true });
+    function goOn() {
+      composer.removeEventListener("submit", goOn);
       log.replaceChildren();
       resolve();
     }

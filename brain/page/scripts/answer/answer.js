@@ -179,7 +179,8 @@ export class Answer {
 
   /** Of calls that run side by side, the first that was asked for later and is there before it. @param {string} id */
   #behind(id) {
-    const [next] = [...this.#cards.keys()].filter((other) => numberOf(other) > numberOf(id)).sort((one, other) => numberOf(one) - numberOf(other));
+    const later = [...this.#cards.keys()].filter((other) => numberOf(other) > numberOf(id));
+    const [next] = later.sort((one, other) => numberOf(one) - numberOf(other));
     return this.#cards.get(next);
   }
 
@@ -219,7 +220,8 @@ export class Answer {
   /** @param {any} data */
   #done({ stop_reason, message_id, text, total_ms }) {
     this.id = message_id;
-    for (let last = this.#flow.lastElementChild; last?.matches(".steered"); last = last.previousElementSibling) readLater(last);
+    let last = this.#flow.lastElementChild;
+    for (; last?.matches(".steered"); last = last.previousElementSibling) readLater(last);
     if (stop_reason in ENDINGS) this.#put(make("p", "notice small", t(ENDINGS[stop_reason])));
     this.#end([total_ms === undefined ? "" : span(total_ms), this.#tokens]);
     this.#say(stop_reason === "cancelled" ? t("stopped") : spoken(text));

@@ -94,15 +94,16 @@ export class Card {
     this.#end("ok", facts.filter(Boolean).join(" · "));
     this.#tell("");
     this.#inside.prepend(this.#told(text));
-    if (citations.length) this.#inside.prepend(section(t("sourcesTitle"), make("ol", "citations", ...citations.map(citationItem))));
+    const sources = make("ol", "citations", ...citations.map(citationItem));
+    if (citations.length) this.#inside.prepend(section(t("sourcesTitle"), sources));
   }
 
   /** The result, which is rendered when somebody looks. @param {string} text */
   #told(text) {
-    const place = make("div", "", make("div", "text plain", text)), render = () => place.replaceChildren(whole(text));
+    const node = make("div", "", make("div", "text plain", text)), render = () => node.replaceChildren(whole(text));
     if (this.#details.open) render();
     else this.#details.addEventListener("toggle", render, { once: true });
-    return section(t("result"), box(t("result"), place), copyButton(t("copyResult"), text));
+    return section(t("result"), box(t("result"), node), copyButton(t("copyResult"), text));
   }
 
   /** @param {{ code: string, reason: string, ms?: number, approval?: Approval }} error */
@@ -110,7 +111,8 @@ export class Card {
     const quiet = code === "declined" || code === "cancelled";
     this.#end(quiet ? "left" : "failed", quiet ? t(approval === "expired" ? approval : code) : ms ? span(ms) : "");
     this.#tell(quiet ? "" : failure({ name: this.name, code, reason }));
-    if (quiet || saysMore(code)) this.#inside.prepend(section(t("toldModel"), box(t("toldModel"), make("p", "reason", reason))));
+    const said = make("p", "reason", reason);
+    if (quiet || saysMore(code)) this.#inside.prepend(section(t("toldModel"), box(t("toldModel"), said)));
   }
 
   /**
@@ -119,7 +121,9 @@ export class Card {
    */
   ask({ expires_at, text }, decide) {
     const left = make("p", "small left"), problem = problemLine();
-    const choices = [true, false].map((approve) => button(t(approve ? "approve" : "decline"), () => answer(approve), approve ? { className: "primary" } : {}));
+    const choices = [
+      button(t("approve"), () => answer(true), { className: "primary" }), button(t("decline"), () => answer(false)),
+    ];
     let said = false;
     /** Not `disabled`, which would take the focus away. @param {boolean} approve */
     const answer = async (approve) => {
@@ -141,13 +145,13 @@ export class Card {
   }
 
   /**
-   * @param {HTMLElement} place
+   * @param {HTMLElement} line
    * @param {Date} until
    */
-  #countDown(place, until) {
+  #countDown(line, until) {
     const tick = () => {
       const text = t("timeLeft", { time: minutes(Math.max(0, until.getTime() - Date.now())) });
-      if (place.textContent !== text) place.textContent = text;
+      if (line.textContent !== text) line.textContent = text;
     };
     this.#quiet();
     this.#quiet = everyTick(tick);

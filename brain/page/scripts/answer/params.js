@@ -11,7 +11,7 @@ const LONG = 400, HEAD = 240, TAIL = 120; // characters of one value: a longer o
  * @param {string} text
  */
 export function exact(text) {
-  return text.replace(/(?![\n ])[\p{C}\p{Z}\p{DI}\u2800]/gu, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`);
+  return text.replace(/(?![\n ])[\p{C}\p{Z}\p{DI}\u2800]/gu, (one) => `\\u{${one.codePointAt(0)?.toString(16)}}`);
 }
 
 /**
@@ -68,7 +68,8 @@ export function inShort(tokens) {
 
 /** In full, with each name in sight. @param {string[]} tokens */
 export function paramsBox(tokens) {
-  return box(t("parameters"), make("pre", "", ...laidOut(tokens).map(exact).map((piece) => (piece.length > LONG ? folded(piece) : piece))));
+  const pieces = laidOut(tokens).map(exact);
+  return box(t("parameters"), make("pre", "", ...pieces.map((piece) => piece.length > LONG ? folded(piece) : piece)));
 }
 
 /** @param {string} value */

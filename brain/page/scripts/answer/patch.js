@@ -9,9 +9,9 @@
 export function patch(parent, from, wanted) {
   const old = [...parent.childNodes].slice(from);
   wanted.forEach((node, n) => {
-    const place = old[n];
-    if (!place) parent.appendChild(node);
-    else if (!place.isEqualNode(node)) become(place, node);
+    const now = old[n];
+    if (!now) parent.appendChild(node);
+    else if (!now.isEqualNode(node)) become(now, node);
   });
   old.slice(wanted.length).forEach((node) => node.remove());
 }

@@ -1,4 +1,4 @@
-// Answer: reading along. A question goes to the top of the log and stays there; who is at the end of the log is kept there.
+// Answer: reading along. A question goes to the top of the log and stays there; who is at the end is kept there.
 
 import { find } from "../ground/dom.js";
 
@@ -14,7 +14,7 @@ let seen = 0;
 /** The log begins to keep to the place. */
 export function startReading() {
   log.addEventListener("scroll", look, { passive: true });
-  log.addEventListener("wheel", (event) => { if (event.deltaY < 0) leave(); }, { passive: true });
+  log.addEventListener("wheel", (event) => { if (event.deltaY < 0) stayThere(); }, { passive: true });
   log.addEventListener("click", ({ target }) => { // who opens something reads that
     if (target instanceof Element && target.closest("summary")) place = "own";
   });
@@ -34,7 +34,7 @@ function look() {
 }
 
 /** Who scrolls up wants to stay there, also when the log grows before the scrolling has begun. */
-function leave() {
+function stayThere() {
   if (log.scrollHeight > log.clientHeight) place = "own";
 }
 
@@ -57,7 +57,7 @@ export function toEnd() {
 }
 
 /**
- * Shows a question at the top, so that its answer is read from its beginning on; it has room for that before it is long.
+ * Shows a question at the top, so that its answer is read from its beginning on; it has room for that from the first.
  * @param {HTMLElement} question
  * @param {HTMLElement} answer the last one
  */

@@ -27,7 +27,8 @@ export class Waiting {
     this.#pulse.hidden = true;
     this.#words.textContent = "";
     this.leave();
-    this.#timers = [setTimeout(() => { this.#pulse.hidden = this.#works(); }, QUIET), setTimeout(() => this.#tell(), LONG)];
+    const pulse = () => { this.#pulse.hidden = this.#works(); };
+    this.#timers = [setTimeout(pulse, QUIET), setTimeout(() => this.#tell(), LONG)];
   }
 
   #tell() {

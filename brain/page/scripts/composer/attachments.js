@@ -1,4 +1,4 @@
-// Composer: files to go with the next message: by button, drop and paste; checked when added, shown, taken when it is sent.
+// Composer: files to go with the next message: by button, drop and paste; checked when added, taken when it is sent.
 
 import { button, find, icon, make } from "../ground/dom.js";
 import { ofFile, partsOf } from "../ground/files.js";

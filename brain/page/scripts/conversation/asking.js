@@ -45,7 +45,11 @@ export function keyOf({ message, files, conversation, replaces }) {
   return last.key;
 }
 
-/** Files go as they are, in a form: base64 would make them a third larger. @param {object} fields @param {Attached[]} added */
+/**
+ * Files go as they are, in a form: base64 would make them a third larger.
+ * @param {object} fields
+ * @param {Attached[]} added
+ */
 function asForm(fields, added) {
   const form = new FormData();
   for (const [name, value] of Object.entries(fields)) {

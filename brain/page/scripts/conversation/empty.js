@@ -35,7 +35,8 @@ export function makeEmpty(ask) {
 /** Of the specialists that are there: some that an operator added, and the known ones. @returns {Example[]} */
 function examples() {
   const ready = usable();
-  const others = ready.filter(({ origin, examples }) => !origin.startsWith(BRAINS) && examples.length).slice(0, OF_OTHERS);
+  const added = ready.filter(({ origin, examples }) => !origin.startsWith(BRAINS) && examples.length);
+  const others = added.slice(0, OF_OTHERS);
   const known = Object.entries(EXAMPLES).filter(([name]) => ready.some((one) => one.name === name));
   return [
     ...known.slice(0, MOST - others.length).map(([, { key, picture }]) => ({ question: t(key), picture })),

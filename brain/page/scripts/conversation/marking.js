@@ -4,6 +4,7 @@ import { log } from "../answer/reading.js";
 
 const MOST = 500; // places that are marked
 const RENDERED = 3000; // ms in which what is opened gets its Markdown, and its lines move
+const GOING = ["wheel", "touchmove", "keydown", "pointerdown"]; // who does one of these goes elsewhere
 
 let left = new AbortController();
 
@@ -16,7 +17,10 @@ export function anyOf(words) {
   return parts.length ? new RegExp(parts.join("|"), "giu") : null;
 }
 
-/** Marks words in the open conversation from now on, and shows the message in which most of them stand. @param {string} words */
+/**
+ * Marks words in the open conversation from now on, and shows the message in which most of them stand.
+ * @param {string} words
+ */
 export function markWords(words) {
   unmark();
   const pattern = anyOf(words), { signal } = (left = new AbortController());
@@ -29,7 +33,7 @@ export function markWords(words) {
   };
   const observer = new MutationObserver(mark);
   observer.observe(log, { childList: true, subtree: true });
-  for (const name of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(name, stay, { signal, capture: true });
+  for (const name of GOING) addEventListener(name, stay, { signal, capture: true });
   const rest = () => observer.disconnect();
   signal.addEventListener("abort", rest);
   setTimeout(rest, RENDERED); // what is written from then on was not searched
@@ -45,7 +49,8 @@ export function unmark() {
 /** Marks the places of words, and tells those in the message to be shown. @param {RegExp} pattern */
 function marked(pattern) {
   const articles = [...log.querySelectorAll("article")].map((node) => ({ node, words: wordsIn(node, pattern) }));
-  const best = articles.reduce((one, other) => (other.words >= (one?.words || 1) ? other : one), /** @type {any} */ (null));
+  const most = Math.max(1, ...articles.map(({ words }) => words));
+  const best = articles.findLast(({ words }) => words === most);
   const places = articles.flatMap(({ node, words }) => words ? placesIn(node, pattern) : []).slice(-MOST);
   CSS.highlights.set("found", new Highlight(...places));
   return places.filter(({ startContainer }) => best?.node.contains(startContainer));

@@ -30,7 +30,8 @@ export class Question {
     const said = make("div", "said", text);
     const actions = make("div", "actions", timeOf(time), copyButton(t("copy"), text),
       button(t("edit"), edit, { icon: "edit", className: "quiet square edit" }));
-    this.node = make("article", "question", ...(files.length ? [shownFiles(files)] : []), said, ...foldFor(said, text), actions);
+    const sent = files.length ? [shownFiles(files)] : [];
+    this.node = make("article", "question", ...sent, said, ...foldFor(said, text), actions);
     this.node.setAttribute("aria-label", t("you"));
   }
 }
@@ -67,7 +68,7 @@ function shownFiles(files) {
 /** @param {Attached} file */
 function shownFile(file) {
   const picture = IMAGES.includes(file.type) && file.preview;
-  const inside = picture ? image(file) : [icon("file"), make("span", "name", file.name), make("span", "small", size(file.size))];
+  const inside = picture ? image(file) : named(file);
   const kind = picture ? "sent-image" : "sent-file";
   if (!file.preview || (!picture && file.id === null)) return make("span", kind, ...inside);
   const link = make("a", kind, ...inside);
@@ -76,6 +77,11 @@ function shownFile(file) {
   link.target = "_blank";
   link.rel = "noopener";
   return link;
+}
+
+/** @param {Attached} file */
+function named(file) {
+  return [icon("file"), make("span", "name", file.name), make("span", "small", size(file.size))];
 }
 
 /** @param {Attached} file */

@@ -7,7 +7,8 @@ import { allowed, startSpecialists } from "./specialists.js";
 
 /** @typedef {import("../ground/types.js").Model} Model */
 
-const select = find("model", HTMLSelectElement), box = find("model-box", HTMLElement), standIn = find("stand-in", HTMLParagraphElement);
+const select = find("model", HTMLSelectElement), box = find("model-box", HTMLElement);
+const standIn = find("stand-in", HTMLParagraphElement);
 
 /** @type {Model[]} */
 let models = [];

@@ -17,9 +17,9 @@ const FACT_LENGTH = 500, MEMORY_LENGTH = 1000;
 /**
  * @param {Item | null} item null for a new fact
  * @param {(said: Said) => Promise<void>} save
- * @param {() => void} leave
+ * @param {() => void} close
  */
-export function factForm(item, save, leave) {
+export function factForm(item, save, close) {
   const text = textFor(item), category = categories(item), protect = make("input");
   protect.type = "checkbox";
   protect.checked = item !== null && !item.mutable;
@@ -30,7 +30,7 @@ export function factForm(item, save, leave) {
     make("label", "check", protect, t("protect")),
   ];
   const form = make("form", "fact", text, make("div", "row", ...facts), problem,
-    make("div", "row end", button(t("cancel"), leave), yes));
+    make("div", "row end", button(t("cancel"), close), yes));
   form.onsubmit = async (event) => {
     event.preventDefault();
     yes.disabled = true;
@@ -43,7 +43,7 @@ export function factForm(item, save, leave) {
   form.onkeydown = (event) => {
     if (event.key === "Escape") {
       event.preventDefault(); // or the whole dialog would be closed
-      leave();
+      close();
     }
     if (event.key !== "Enter" || event.isComposing || event.target !== text) return;
     event.preventDefault();

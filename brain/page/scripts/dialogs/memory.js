@@ -52,15 +52,15 @@ class MemoryDialog {
   }
 
   write() {
-    const leave = () => {
+    const close = () => {
       this.adding.replaceChildren();
       this.add.focus();
     };
     const form = factForm(null, async ({ text, category, mutable }) => {
       const item = await request("POST", "v1/memory", { text, ...(category ? { category } : {}), mutable });
-      leave();
+      close();
       this.changed(item);
-    }, leave);
+    }, close);
     this.adding.replaceChildren(form);
     form.querySelector("textarea")?.focus();
   }
@@ -80,7 +80,7 @@ class MemoryDialog {
     this.search.focus();
   }
 
-  leave() {
+  close() {
     this.dialog.close();
   }
 

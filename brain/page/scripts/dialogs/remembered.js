@@ -10,7 +10,7 @@ import { factForm } from "./fact.js";
 /**
  * @typedef {import("../ground/types.js").Item} Item
  * @typedef {{ changed: (item: Item) => void, deleted: (item: Item) => void, find: (id: string) => Promise<Item | null>,
- *   leave: () => void }} Memory
+ *   close: () => void }} Memory
  */
 
 /**
@@ -25,7 +25,8 @@ export function remembered(item, memory) {
   const edit = button(t("edit"), () => change(node, item, memory), { icon: "edit", className: "quiet square" });
   const erase = button(t("delete"), () => forget(item, memory), { icon: "delete", className: "quiet square" });
   for (const one of [edit, erase]) one.setAttribute("aria-describedby", text.id);
-  const about = make("div", "item-about", text, described(item, memory), ...former(item), ...contradictions(item, memory));
+  const about = make("div", "item-about",
+    text, described(item, memory), ...former(item), ...contradictions(item, memory));
   node.append(about, make("div", "item-actions", edit, erase));
   return node;
 }
@@ -44,7 +45,7 @@ function whence({ conversation_id, kind }, memory) {
   if (!conversation_id) return [];
   const link = make("a", "", t(kind === "fact" ? "saidHere" : "itsConversation"));
   link.href = addressOf(conversation_id);
-  link.onclick = () => memory.leave();
+  link.onclick = () => memory.close();
   return [" · ", link];
 }
 
@@ -56,7 +57,8 @@ function former({ was }) {
 /** Looked for when they are asked for: there may be many. @param {Item} item @param {Memory} memory */
 function contradictions({ against }, memory) {
   if (!against.length) return [];
-  const list = make("ul", "small"), summary = make("summary", "small", icon("warning"), t("against", { count: against.length }));
+  const summary = make("summary", "small", icon("warning"), t("against", { count: against.length }));
+  const list = make("ul", "small");
   const node = make("details", "contradictions", summary, list);
   node.addEventListener("toggle", async () => {
     const others = (await Promise.all(against.map((id) => memory.find(id)))).filter((other) => other !== null);
@@ -68,11 +70,11 @@ function contradictions({ against }, memory) {
 /** @param {HTMLElement} node @param {Item} item @param {Memory} memory */
 function change(node, item, memory) {
   const before = [...node.childNodes];
-  const leave = () => {
+  const close = () => {
     node.replaceChildren(...before);
     node.querySelector("button")?.focus();
   };
-  const form = factForm(item, async (said) => memory.changed(await saved(item, said)), leave);
+  const form = factForm(item, async (said) => memory.changed(await saved(item, said)), close);
   node.replaceChildren(form);
   form.querySelector("textarea")?.focus();
 }

@@ -25,8 +25,9 @@ export function startSettings(start) {
 
 /** @param {import("../ground/types.js").Start} start */
 function show(start) {
-  const sections = [themes(), enterKey(), ...(touched ? [] : [keyboard()]), ...(start.keys ? [account(start.user)] : [])];
-  openDialog(t("settings"), [...sections, make("p", "small", t("version", { version: start.version }))], { light: true });
+  const keys = touched ? [] : [keyboard()], who = start.keys ? [account(start.user)] : [];
+  const version = make("p", "small", t("version", { version: start.version }));
+  openDialog(t("settings"), [themes(), enterKey(), ...keys, ...who, version], { light: true });
 }
 
 function themes() {

@@ -3,7 +3,7 @@
 import { find } from "./dom.js";
 
 const regions = { polite: find("said", HTMLElement), urgent: find("urged", HTMLElement) };
-const TOGETHER = 200; // ms: what happens within is said in one go, since what comes next would cut off what is being said
+const TOGETHER = 200; // ms: what happens within is said in one go, or each would cut off the one before
 
 /** @type {string[]} */
 let saying = [];

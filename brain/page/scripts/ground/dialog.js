@@ -29,8 +29,8 @@ export function openDialog(title, content, look = {}) {
 /**
  * Asks whether something is to be done, and does it; what goes wrong is told there, where it can be tried again.
  * @param {{ title: string, text: string[], label: string, act: () => Promise<unknown>, danger?: boolean,
- *   field?: HTMLElement, already?: AbortSignal }} question `field`: what the person fills in for it; `already`: it was done
- *   elsewhere, and need not be asked
+ *   field?: HTMLElement, already?: AbortSignal }} question `field`: what the person fills in for it; `already`: it was
+ *   done elsewhere, and need not be asked
  * @returns {Promise<boolean>} whether it was done
  */
 export function confirmed({ title, text, label, act, danger = false, field, already }) {

@@ -34,7 +34,8 @@ export function partsOf(data) {
   const items = [...data.items].filter(({ kind }) => kind === "file");
   return Promise.all(items.map((item) => {
     const entry = item.webkitGetAsEntry(), file = item.getAsFile();
-    return entry?.isDirectory ? partOf(/** @type {FileSystemDirectoryEntry} */ (entry)) : { folder: "", files: file && [file] };
+    if (entry?.isDirectory) return partOf(/** @type {FileSystemDirectoryEntry} */ (entry));
+    return { folder: "", files: file && [file] };
   }));
 }
 

@@ -71,10 +71,9 @@ function item(choice, close) {
  * @param {HTMLElement} opener
  */
 function show(menu, opener) {
-  const place = opener.getBoundingClientRect(), { offsetHeight: height, offsetWidth: width } = menu;
-  const below = place.bottom + height + 8 < innerHeight;
-  menu.style.top = `${below ? place.bottom + 4 : place.top - height - 4}px`;
-  menu.style.left = `${Math.max(8, Math.min(place.right - width, innerWidth - width - 8))}px`;
+  const { bottom, top, right } = opener.getBoundingClientRect(), { offsetHeight: height, offsetWidth: width } = menu;
+  menu.style.top = `${bottom + height + 8 < innerHeight ? bottom + 4 : top - height - 4}px`;
+  menu.style.left = `${Math.max(8, Math.min(right - width, innerWidth - width - 8))}px`;
   opener.setAttribute("aria-expanded", "true");
   focusOn(menu, 0);
 }

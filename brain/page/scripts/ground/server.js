@@ -62,7 +62,7 @@ export async function request(method, path, body, { signal, read = (json) => JSO
     const response = await fetch(path, { method, ...sent(body), signal }).catch(unlessAborted);
     if (response.status === 401 && path !== "v1/session") {
       if (await signIn()) continue;
-      throw new Refused(401, { code: "unauthorized", message: t("notSignedIn") }); // the server's words are for programs
+      throw new Refused(401, { code: "unauthorized", message: t("notSignedIn") }); // not in words for programs
     }
     if (!response.ok) throw await refusal(response);
     return response.status === 204 ? null : response.text().then(read).catch(unlessAborted);

@@ -112,5 +112,6 @@ export function span(ms) {
  */
 export function size(bytes) {
   if (bytes < 1024) return t("bytes", { count: bytes });
-  return bytes < 1048576 ? t("kib", { count: Math.ceil(bytes / 1024) }) : t("mib", { size: tenths.format(bytes / 1048576) });
+  if (bytes < 1048576) return t("kib", { count: Math.ceil(bytes / 1024) });
+  return t("mib", { size: tenths.format(bytes / 1048576) });
 }

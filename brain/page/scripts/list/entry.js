@@ -58,7 +58,8 @@ export class Entry {
     this.options.title = t("options", { title });
     this.options.setAttribute("aria-label", this.options.title);
     this.writing.hidden = !running;
-    this.about.replaceChildren(ways && `${ways} `, ...marked(found.replace(SIGNS, (sign) => sign[0] === "|" ? " " : ""), words));
+    const excerpt = found.replace(SIGNS, (sign) => sign[0] === "|" ? " " : "");
+    this.about.replaceChildren(ways && `${ways} `, ...marked(excerpt, words));
     this.about.hidden = !ways && !found;
   }
 
@@ -70,7 +71,7 @@ export class Entry {
     input.value = title;
     input.maxLength = 200;
     input.setAttribute("aria-label", t("newTitle", { title }));
-    const leave = () => {
+    const close = () => {
       const focused = document.activeElement === input;
       input.onblur = null;
       this.node.replaceChildren(...before);
@@ -78,11 +79,11 @@ export class Entry {
     };
     const save = async () => {
       const wanted = input.value.trim();
-      if (!wanted || wanted === title) return leave();
+      if (!wanted || wanted === title) return close();
       problem.textContent = await request("PATCH", this.path, { title: wanted }).then(saved, told);
     };
     const saved = (/** @type {Listed} */ heading) => {
-      if (input.isConnected) leave();
+      if (input.isConnected) close();
       this.then.renamed(heading);
       return "";
     };
@@ -90,7 +91,7 @@ export class Entry {
       if (event.isComposing || !["Enter", "Escape"].includes(event.key)) return;
       event.preventDefault();
       if (event.key === "Enter") save();
-      else leave();
+      else close();
     };
     input.onblur = () => { if (document.hasFocus() && input.isConnected) save(); };
     this.node.replaceChildren(input, problem);
