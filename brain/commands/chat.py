@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from brain.commands.asking import conversation_id
 from brain.commands.files import attached, dropped
 from brain.commands.kept import chat_history
+from brain.commands.question import conversation_id
 from brain.commands.slash import COMMANDS, Leaving, attach, obey, reopened
 from brain.commands.talk import Choices, Draft, Talk
 from brain.engine import Engine
@@ -97,7 +97,7 @@ async def _with_person(talk: Talk, settings: Settings, opened: History | None) -
     if opened is not None:
         reopened(talk, opened)
     with silent(sys.stdin) as keyboard, suppress(EOFError, Leaving):
-        talk.keyboard, talk.agrees = keyboard, partial(agrees, keyboard)
+        talk.keyboard, talk.agrees = keyboard, partial(agrees, sys.stdin)
         while True:
             await _next(talk, prompt)
     if talk.conversation_id is not None and settings.store != "memory:":

@@ -19,13 +19,6 @@ class Keyboard:
         """Has it as it was before this process was stopped; a shell has set it otherwise."""
         self.echo(on=self._echoes)
 
-    def drop(self) -> None:
-        """Forgets what was typed and not read yet."""
-        if find_spec("termios") is not None:
-            from termios import TCIFLUSH, tcflush
-
-            tcflush(self._fd, TCIFLUSH)
-
     def echo(self, *, on: bool) -> None:
         """Whether what is typed is shown; does nothing where the terminal is another process's, or of another kind."""
         self._echoes = on
@@ -38,6 +31,14 @@ class Keyboard:
         modes = tcgetattr(self._fd)
         modes[3] = (modes[3] | ECHO | ICANON) & ~NOFLSH if on else modes[3] & ~(ECHO | ICANON) | NOFLSH
         tcsetattr(self._fd, TCSANOW, modes)
+
+
+def drop(source: TextIO) -> None:
+    """Forgets what was typed there and not read yet: it is no answer to a question that comes behind it."""
+    if find_spec("termios") is not None:
+        from termios import TCIFLUSH, tcflush
+
+        tcflush(source, TCIFLUSH)
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from typing import Protocol, TextIO
 
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError
-from brain.terminal.keyboard import Keyboard
+from brain.terminal.keyboard import Keyboard, drop
 from brain.terminal.size import size_of
+from brain.terminal.words import is_yes
 
 _LINE_BYTES = 4096
 """At least as much as a terminal takes of a line."""
@@ -50,7 +51,7 @@ class Person:
         self, screen: Screen, source: TextIO, decide: Callable[[str, bool], None], keyboard: Keyboard | None = None
     ) -> None:
         self._screen = screen
-        self._fd = source.fileno()
+        self._source = source
         self._keyboard = keyboard
         self._decide = decide
         self._open: list[ApprovalRequired] = []  # the first of them is being asked about
@@ -72,30 +73,28 @@ class Person:
 
     def leave(self) -> None:
         """Waits for an answer no more."""
-        if asyncio.get_running_loop().remove_reader(self._fd):
+        if asyncio.get_running_loop().remove_reader(self._source):
             self._answered(by_person=False)
 
     def _ask(self) -> None:
         if not self._open:
             return
-        from termios import TCIFLUSH, tcflush
-
         from brain.terminal.approval import question, told  # with rich: who is not asked does not pay for it
 
         if self._keyboard is not None:
             self._keyboard.echo(on=True)
-        tcflush(self._fd, TCIFLUSH)  # what was typed before the question is no answer to it
+        drop(self._source)
         asked = self._open[0]
-        self._screen.ask(told(asked, *size_of(self._fd)), question(asked))
-        asyncio.get_running_loop().add_reader(self._fd, self._heard)
+        self._screen.ask(told(asked, *size_of(self._source.fileno())), question(asked))
+        asyncio.get_running_loop().add_reader(self._source, self._heard)
 
     def _heard(self) -> None:
-        line = os.read(self._fd, _LINE_BYTES)
-        asyncio.get_running_loop().remove_reader(self._fd)
+        line = os.read(self._source.fileno(), _LINE_BYTES)
+        asyncio.get_running_loop().remove_reader(self._source)
         self._answered(by_person=line.endswith(b"\n"))
         asked = self._open.pop(0)
         with suppress(BadRequest):  # it expired at this very moment
-            self._decide(asked.call_id, line.strip().lower() in (b"y", b"yes"))
+            self._decide(asked.call_id, is_yes(line.decode(errors="replace")))
         self._ask()
 
     def _answered(self, *, by_person: bool) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
@@ -16,7 +17,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
-from brain.terminal.keyboard import Keyboard
+from brain.terminal.keyboard import drop
+from brain.terminal.words import is_yes
 from brain.unicode import escaped
 
 HISTORY_BYTES = 1024 * 1024
@@ -66,16 +68,16 @@ class Prompt:
         return await self._session.prompt_async(default=draft, handle_sigint=False)
 
 
-async def agrees(keyboard: Keyboard, question: str) -> bool:
+async def agrees(source: TextIO, question: str) -> bool:
     """Whether somebody says yes to a question; what was typed before it is no answer."""
     session: PromptSession[str] = PromptSession(message=question, history=InMemoryHistory())
-    keyboard.drop()
+    drop(source)
     clear_typeahead(session.app.input)  # what the last prompt had read already
     try:
         said = await session.prompt_async(handle_sigint=False)
     except (EOFError, KeyboardInterrupt):
         return False
-    return said.strip().lower() in ("y", "yes")
+    return is_yes(said)
 
 
 def _history(path: Path | None) -> History:

@@ -58,3 +58,8 @@ def why(event: SpecialistError) -> tuple[str, str]:
     seconds = f"{event.ms // 100 / 10:g}"
     words = FAILURES[event.code].format(seconds=seconds, reason=event.reason)
     return words, event.reason if event.code in TELLING else ""
+
+
+def is_yes(typed: str) -> bool:
+    """Whether what was typed is a yes to a question; all else is a no."""
+    return typed.strip().lower() in ("y", "yes")
