@@ -329,7 +329,7 @@ def test_files_may_be_given_at_the_start(home: Path) -> None:
 
 def test_conversations_are_listed_opened_named_and_deleted(home: Path) -> None:
     with chatting(home) as chat:
-        assert "There is none yet." in chat.says("/open")
+        assert "There is no conversation yet." in chat.says("/open")
         assert "Nothing was said yet." in chat.says("/rename Tea")
         chat.says("I like oolong.")
         chat.says("/new")
@@ -393,7 +393,7 @@ def test_the_last_message_is_asked_again_or_changed(home: Path) -> None:
 def test_an_answer_is_copied_and_a_conversation_saved(home: Path) -> None:
     with chatting(home) as chat:
         chat.says("hi")
-        assert "Handed to the terminal: 13 characters." in chat.says("/copy")
+        assert "13 characters: copied, if your terminal allows it; otherwise: /save FILE" in chat.says("/copy")
         assert chat.screen.said == [f"52;c;{base64.b64encode(b'Hello, *you*.').decode()}"]
         assert "Saved: ~/talk.md" in chat.says("/save ~/talk.md")
         assert "is there already; name another file." in chat.says("/save ~/talk.md")
@@ -448,7 +448,7 @@ def test_who_answers_and_who_may_be_called_is_chosen(home: Path) -> None:
         assert "on  docs: " in chat.says("/specialists on docs")
         assert re.search(r"✓ docs \d+ ms", chat.says("And now?"))
         assert "There is no dcos. There are: " in chat.says("/specialists off dcos")
-        assert "builtin, a rule-based stand-in answers." in chat.says("/model builtin")
+        assert "builtin, a rule-based stand-in, answers." in chat.says("/model builtin")
         assert chat.below.startswith("builtin · ")
         chat.leaves()
 

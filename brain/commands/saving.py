@@ -29,7 +29,7 @@ async def copy(talk: Talk, rest: str) -> None:
     if len(data) > COPIED_MOST:
         raise BadRequest("The answer is too long for terminals to copy; /save FILE writes the conversation to a file.")
     sys.stdout.write(f"\033]52;c;{data.decode()}\a")
-    talk.tell(f"Handed to the terminal: {len(text):,} characters. Where it does not copy (OSC 52), /save FILE does.")
+    talk.tell(f"{len(text):,} characters: copied, if your terminal allows it; otherwise: /save FILE")
 
 
 async def save(talk: Talk, rest: str) -> None:

@@ -1,7 +1,7 @@
 """Roof: what can be typed in `brain chat` that begins with a slash."""
 
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,6 @@ from brain.errors import BadRequest
 from brain.kept import Heading, History
 from brain.settings import LOCAL_USER
 from brain.wire.attaching import ATTACHMENTS_MOST, too_many
-from brain.wire.bodies import encoded
 from brain.wire.native import wanted
 
 LISTED, FOUND_LENGTH = 20, 200
@@ -94,27 +93,30 @@ async def _new(talk: Talk, rest: str) -> None:
 
 
 async def _open(talk: Talk, rest: str) -> None:
-    if rest and not rest.isdecimal() and (found := await talk.open(rest)) is not None:
-        return reopened(talk, found)
-    words = "" if rest.isdecimal() else rest
+    number = int(rest[:4]) if rest.isdecimal() else None
+    words = rest if number is None else ""
     listed = await talk.engine.store.conversations(LOCAL_USER, words=words, limit=LISTED)
-    if (chosen := _chosen(rest, listed)) is not None and (found := await talk.open(chosen.id)) is not None:
-        return reopened(talk, found)
-    if not listed or rest.isdecimal():
-        raise BadRequest(f"There is no conversation {rest}; /open lists them." if rest else "There is none yet.")
+    for conversation_id in _meant(words, number, listed):
+        if (found := await talk.open(conversation_id)) is not None:
+            return reopened(talk, found)
+    if not rest and not listed:
+        raise BadRequest("There is no conversation yet.")
+    if not listed or number is not None:
+        raise BadRequest(f"There is no conversation {rest}; /open lists them.")
     for n, one in enumerate(listed, 1):
         talk.tell(f"{n:>3} {one.updated.astimezone():%Y-%m-%d %H:%M}  {one.title}  ({_size(one)}, {one.id})", indent=4)
         if one.found:
             talk.tell(f"    {' '.join(one.found.split())[:FOUND_LENGTH]}", indent=4)
-    return talk.tell("Open one by its id, or say more of it." if rest else "/open NUMBER goes on with one.")
+    return talk.tell("Open one by its id, or with more words." if rest else "/open NUMBER goes on with one.")
 
 
-def _chosen(rest: str, listed: Sequence[Heading]) -> Heading | None:
-    """The one that a number names, or the only one with these words."""
-    number = 1 if rest and len(listed) == 1 else 0
-    if rest.isdecimal():
-        number = int(rest[:4])
-    return listed[number - 1] if 1 <= number <= len(listed) else None
+def _meant(words: str, number: int | None, listed: Sequence[Heading]) -> Iterator[str]:
+    """The ids that may be meant: the one that a number names, else the words themselves, or the only one with them."""
+    if number is not None:
+        yield from (one.id for one in listed[number - 1 : number] if number)
+    elif words:
+        yield words
+        yield from (one.id for one in listed if len(listed) == 1)
 
 
 def _size(one: Heading) -> str:
@@ -133,7 +135,7 @@ def reopened(talk: Talk, found: History) -> None:
 
 
 async def _rename(talk: Talk, rest: str) -> None:
-    title = wanted.title(encoded({"title": rest}))
+    title = wanted.titled(rest)
     renamed = await talk.engine.store.rename(LOCAL_USER, talk.begun, title)
     if renamed is None:
         raise BadRequest("This conversation is no longer there.")
@@ -173,7 +175,7 @@ async def _model(talk: Talk, rest: str) -> None:
         talk.choices.model = rest
     answers = talk.engine.model(talk.choices.model)
     others = ", ".join(sorted(talk.engine.names()))
-    stand_in = ", a rule-based stand-in" if answers.stand_in else ""
+    stand_in = ", a rule-based stand-in," if answers.stand_in else ""
     talk.tell(f"{answers.name}{stand_in} answers. On offer: {others}")
 
 

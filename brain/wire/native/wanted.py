@@ -113,7 +113,16 @@ def title(body: bytes) -> str:
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    text = well_formed(decoded(body, SentTitle).title).strip()
+    return titled(decoded(body, SentTitle).title)
+
+
+def titled(text: str) -> str:
+    """A title that was given.
+
+    Raises:
+        BadRequest: saying what is wrong with it.
+    """
+    text = well_formed(text).strip()
     if not 1 <= len(text) <= TITLE_LENGTH or any(unicodedata.category(character) in _BREAKS for character in text):
         raise BadRequest(f"title must be one line of 1 to {TITLE_LENGTH} characters.", "title")
     return text
