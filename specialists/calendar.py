@@ -161,9 +161,22 @@ def calendar(
 
     `now` is for tests; else it is the time on the user's clocks.
     """
-    texts = title, location, description
-    dates = repeat, event_id, scope, occurrence
-    asked = Asked(action, start, end, duration_minutes, *texts, *dates, calendar, query, max_results)
+    asked = Asked(
+        action=action,
+        start=start,
+        end=end,
+        duration_minutes=duration_minutes,
+        title=title,
+        location=location,
+        description=description,
+        repeat=repeat,
+        event_id=event_id,
+        scope=scope,
+        occurrence=occurrence,
+        calendar=calendar,
+        query=query,
+        max_results=max_results,
+    )
     with _desk(context, settings, now, calendar) as desk:
         wish = asked.wish(desk, context.message)
         if action == "list":
