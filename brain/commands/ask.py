@@ -13,8 +13,9 @@ from typing import Any
 
 from brain.ask import Ask, Attachment
 from brain.commands import stdin
-from brain.commands.asking import conversation_id, person_sits, question, screen, shown, unseen
 from brain.commands.files import attached
+from brain.commands.question import conversation_id, question
+from brain.commands.showing import person_sits, screen, shown, unseen
 from brain.engine import Engine
 from brain.errors import BadRequest
 from brain.events import Error, Event

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from textwrap import fill
 
 from brain.ask import Ask, Attachment, TakenAlong
-from brain.commands.asking import person_sits, question, screen, shown
+from brain.commands.question import question
+from brain.commands.showing import person_sits, screen, shown
 from brain.engine import Engine
 from brain.errors import BadRequest
 from brain.events import Error, Event, Notice, Token
