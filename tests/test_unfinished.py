@@ -10,6 +10,8 @@ from brain.rendering import blocks
     [
         ("One **two th", "<p>One <strong>two th</strong></p>"),
         ("One **two*", "<p>One <strong>two</strong></p>"),
+        ("One *two*", "<p>One <em>two</em></p>"),
+        ("One **two** *three*", "<p>One <strong>two</strong> <em>three</em></p>"),
         ("One **two**", "<p>One <strong>two</strong></p>"),
         ("**a *b* `c` d", "<p><strong>a <em>b</em> <code>c</code> d</strong></p>"),
         ("- one\n- **two", "<ul>\n<li>one</li>\n<li><strong>two</strong></li>\n</ul>"),

@@ -9,8 +9,8 @@ from markdown_it.token import Token
 
 _LINK = re.compile(r"(?<![A-Za-z0-9_])!?\[([^\[\]`]+)\]\([^()\s`]*$")
 """One whose address is not whole: its words are shown, and lead nowhere yet."""
-_STARS = re.compile(r"(?<![\\*`])\*+$")
-"""They may open what comes, or close what was."""
+_STARS = re.compile(r"(?:^|(?<=\s))\*+$|(?<=\*\*)([^\s*][^*]*)\*$")
+"""They open what comes, or are the first of two that close what is bold."""
 _STAR = ord("*")
 
 
@@ -24,7 +24,7 @@ def last_words(state: StateCore) -> Token | None:
 
 def without_marks(text: str) -> str:
     """Words without what at their end is about to be something else."""
-    return _LINK.sub(r"\1", _STARS.sub("", text))
+    return _LINK.sub(r"\1", _STARS.sub(r"\1", text))
 
 
 def bold(state: StateInline) -> None:

@@ -178,7 +178,7 @@ def test_specialists_are_listed_and_switched_off(chat: Chat, stage: Stage) -> No
     expect(dialog).to_be_hidden()
     chat.ask()
     stage.model.says('SPECIALIST_REQUEST[wiki:{"title":"Bern"}]', " x")
-    expect(chat.call("wiki")).to_contain_text("wiki failed:")
+    expect(chat.call("wiki")).to_contain_text("wiki was not run:")
     stage.model.ends()
     chat.is_idle()
     chat.reload()

@@ -112,8 +112,23 @@ def test_code_that_is_too_large_to_be_rendered_is_whole(reader: Chat, small: Sta
     small.model.ends()
     reader.is_idle()
     expect(answer.get_by_role("strong")).to_have_text("bold")
-    assert answer.locator("pre").all_inner_texts() == ["\n".join(LINES)]
+    assert answer.locator("pre").all_inner_texts() == ["\n".join(LINES) + "\n"]
     assert "`" not in answer.inner_text().replace("`some`", "")
+
+
+def test_code_ends_at_its_own_fence(reader: Chat, small: Stage) -> None:
+    """Also where the server makes no HTML of it any more: neither shorter ones nor others close it."""
+    inside = "```\nwithin ~~~~\n~~~\n~~~~ no\n"
+    answer = reader.ask()
+    small.model.says("~~~~\n")
+    for start in range(0, len(LINES), 40):
+        small.model.says("\n".join(LINES[start : start + 40]) + "\n")
+        expect(answer).to_contain_text(LINES[start + 39])
+    small.model.says(inside, "~~", "~~\n\nThen **bold**.\n")
+    small.model.ends()
+    reader.is_idle()
+    expect(answer.get_by_role("strong")).to_have_text("bold")
+    assert answer.locator("pre").all_inner_texts() == ["\n".join(LINES) + "\n" + inside]
 
 
 def test_a_list_that_is_too_large_while_it_is_written_is_one_list(reader: Chat, small: Stage) -> None:

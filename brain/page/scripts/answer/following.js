@@ -1,18 +1,19 @@
 // Answer: following a turn. Its events come once each and in order, through cut networks, sleep and restarts of the server.
 
-import { Unreachable, request } from "../ground/server.js";
+import { Refused, request } from "../ground/server.js";
 
 const LOST_AFTER = 1200; // ms without a connection until it is worth a word
 const AGAIN = [500, 1000, 2000, 4000]; // ms until the next attempt; the last one from then on
 const ASLEEP = 20_000; // ms that a clock missed: the machine slept, and its connection may be dead without knowing
 const UNSEEN = 5000; // ms after which a tab that nobody sees lets its connection go: all tabs together have but six to a server
 const WAITS = 1000; // ms that a request waits for one before the tab lets its own go
+const GONE = [404, 410];
 
 /**
- * @typedef {{ name: string, data: any, raw: string }} TurnEvent `raw` is the JSON as it came
+ * @typedef {keyof import("../ground/types.js").Events} Name
  * @typedef {object} Reader
- * @property {string[]} names of the events that it wants
- * @property {(event: TurnEvent) => void} event
+ * @property {Name[]} names of the events that it wants
+ * @property {(event: import("../ground/types.js").TurnEvent) => void} event
  * @property {(lost: boolean) => void} lost the connection is lost, or found again
  * @property {() => void} gone the server knows nothing of the turn, or not all that is missing here
  */
@@ -101,7 +102,7 @@ export class Following {
   }
 
   /**
-   * @param {string} name
+   * @param {Name} name
    * @param {Event} event
    */
   #take(name, event) {
@@ -150,10 +151,17 @@ export class Following {
     try {
       await request("GET", `v1/turns/${this.#turn}`, undefined, this.#closing);
     } catch (error) {
-      if (this.#closing.signal.aborted || error instanceof Unreachable) return null;
-      return Number(/** @type {any} */ (error).status) >= 500 ? null : false;
+      if (!(error instanceof Refused)) return null;
+      if (error.status === 401) this.#wait();
+      return GONE.includes(error.status) ? false : null;
     }
     return this.#attempts < AGAIN.length && this.#told();
+  }
+
+  /** Who does not want to sign in now is not asked again and again. */
+  #wait() {
+    this.#rest();
+    this.#tell(true);
   }
 
   /** Whether what is missing here can still be had. @returns {Promise<boolean | null>} */

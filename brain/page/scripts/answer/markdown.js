@@ -10,7 +10,7 @@ import { log } from "./reading.js";
 const AGAIN = 1000; // ms after which the server is asked again
 const ROOM = 64; // bytes of a request that are no text
 
-/** @typedef {{ html: string, end: number }} Block `end` in UTF-16 units of the text */
+/** @typedef {{ html: string, end: number, fence: string }} Block `end` in UTF-16 units of the text, `fence` of open code */
 
 /** @type {{ createHTML: (html: string) => any }} */
 const policy = /** @type {any} */ (window).trustedTypes?.createPolicy("brain", { createHTML: (/** @type {string} */ html) => html })
@@ -40,15 +40,17 @@ export function takes(texts) {
  * Asks until the server has an answer: it may be away, or have too many texts of ours.
  * @param {string[]} texts
  * @param {boolean} open whether the last block of each is still being written
- * @returns {Promise<Block[][] | null>} null when it makes no HTML of them
+ * @param {() => boolean} wanted whether somebody still waits for them
+ * @returns {Promise<Block[][] | null>} null when it makes no HTML of them, or nobody waits
  */
-export async function blocksOf(texts, open) {
+export async function blocksOf(texts, open, wanted) {
   for (;;) {
     try {
       return (await request("POST", "page/markdown", { texts, open })).texts;
     } catch (error) {
       if (error instanceof Refused && error.status < 500 && error.status !== 429) return null;
       await pause(AGAIN);
+      if (!wanted()) return null;
     }
   }
 }

@@ -1,6 +1,7 @@
 // Answer: text as it streams. What is settled is rendered once and for good; only its open end is rendered again.
 
 import { make } from "../ground/dom.js";
+import { Fence } from "./fence.js";
 import { blocksOf, levelled, mostOpen, nodesOf, takes } from "./markdown.js";
 import { patch } from "./patch.js";
 import { follow } from "./reading.js";
@@ -19,11 +20,6 @@ function innermost(node) {
     ? innermost(last) : node;
 }
 
-const FENCE = /^(?:[ \t]*\n)* {0,3}(?:```|~~~)[^\n]*\n/;
-const CLOSED = /\n {0,3}(?:```|~~~)/;
-const CLOSING = /\n {0,3}(?:```|~~~)[^\n]*\n?/;
-const CLOSES = /\n {0,3}[`~]*$/; // perhaps
-
 /** A stretch of an answer's text. */
 export class Stretch {
   node = make("div", "text");
@@ -36,8 +32,9 @@ export class Stretch {
   #since = 0; // when the first of that came
   #asking = false;
   #notBefore = 0; // when the server may be asked again
-  #inFence = false;
-  #inLongFence = false;
+  #fence = ""; // what closes the code at the end of what is shown as HTML, if it is still open
+  /** @type {Fence | null} */
+  #longFence = null; // of code that has become too large for HTML
   #parted = false; // whether a block was too large to be rendered as one
   #ended = false;
   #timer = 0;
@@ -78,10 +75,10 @@ export class Stretch {
   /** @param {number} now */
   #show(now) {
     if (!this.node.isConnected) return; // another conversation was opened
-    if (this.#inLongFence) this.#writeOn();
-    if (this.#inLongFence) return;
+    if (this.#longFence) this.#writeOn(this.#longFence);
+    if (this.#longFence) return;
     const added = this.#added, more = added.length === FRAME;
-    if (!this.#asking && !this.#ended && this.#inFence && !/[`~]/.test(added)) return this.#writeCode(added);
+    if (!this.#asking && !this.#ended && this.#fence && !added.includes(this.#fence[0])) return this.#writeCode(added);
     if (!this.#asking && (added.trim() || more || this.#ended)) this.#askSoon(now);
     if (!added.trim() || this.#shows(added)) return;
     if (now - this.#since < PATIENCE) this.#later(PATIENCE - (now - this.#since));
@@ -130,7 +127,7 @@ export class Stretch {
     const ended = this.#ended && sent.length === this.#tail.length;
     if (!ended && !sent.slice(this.#rendered).trim()) return this.#leaveAsItIs();
     this.#asking = true;
-    const blocks = await blocksOf([sent], !ended);
+    const blocks = await blocksOf([sent], !ended, () => this.node.isConnected);
     requestAnimationFrame((now) => {
       const shows = this.#fresh.isConnected;
       this.#asking = false;
@@ -156,24 +153,24 @@ export class Stretch {
 
   /** A block has become larger than the server takes: what is shown of it stays, and another begins. */
   #leaveAsItIs() {
-    this.#parted ||= !this.#inFence;
+    this.#parted ||= !this.#fence;
+    this.#longFence = this.#fence ? new Fence(this.#fence, this.#tail.slice(0, this.#rendered)) : null;
+    this.#fence = "";
     this.#fresh.remove();
     this.#settled = this.node.childNodes.length;
     this.#tail = this.#tail.slice(this.#rendered);
     this.#rendered = 0;
-    this.#inLongFence = this.#inFence;
-    this.#inFence = false;
     if (this.#tail) this.#soon();
     else this.#rewrite();
   }
 
-  /** Of code whose beginning was left as it is, all up to its end is shown as it is. */
-  #writeOn() {
+  /** Of code whose beginning was left as it is, all up to its end is shown as it is. @param {Fence} fence */
+  #writeOn(fence) {
     const now = this.#tail.slice(0, FRAME), last = now.length === this.#tail.length;
-    const end = now.match(CLOSING), held = this.#ended && last ? 0 : now.match(CLOSES)?.[0].length ?? 0;
-    this.#appendCode(now.slice(0, end ? end.index : now.length - held));
-    this.#tail = this.#tail.slice(end ? (end.index ?? 0) + end[0].length : now.length - held);
-    this.#inLongFence = !end;
+    const { code, known, closed } = fence.read(now, this.#ended && last);
+    this.#appendCode(code);
+    this.#tail = this.#tail.slice(known);
+    if (closed) this.#longFence = null;
     this.#since = 0;
     if (!last) this.#soon();
   }
@@ -181,7 +178,7 @@ export class Stretch {
   /** When all is there, links are made by references that were defined behind them, and one block of what was parted. */
   async #rewrite() {
     if (!this.#ended || !(this.#parted || this.#whole.includes("]:")) || !takes([this.#whole])) return;
-    const blocks = await blocksOf([this.#whole], false);
+    const blocks = await blocksOf([this.#whole], false, () => this.node.isConnected);
     if (!blocks) return;
     const nodes = nodesOf(blocks[0]);
     levelled(nodes, 1);
@@ -203,8 +200,8 @@ export class Stretch {
     this.#settled += done.length;
     this.#tail = this.#tail.slice(end);
     const shown = this.#tail.slice(0, length - end);
-    this.#inFence = FENCE.test(shown) && !CLOSED.test(shown.replace(FENCE, "\n"));
-    this.#rendered = this.#inFence ? shown.length : shown.trimEnd().length; // HTML has no space at its end
+    this.#fence = blocks.at(-1)?.fence ?? "";
+    this.#rendered = this.#fence ? shown.length : shown.trimEnd().length; // HTML has no space at its end
     follow();
   }
 

@@ -7,7 +7,7 @@ import { Stretch } from "./stretch.js";
 
 /** @typedef {import("./markdown.js").Block} Block */
 
-const AT_ONCE = 24; // texts in one request, and characters
+const AT_ONCE = 24; // texts in one request, and characters: fewer than the server takes, so that the first come soon
 const CHARACTERS = 60_000;
 
 /** @type {{ text: string, node: HTMLElement }[]} */
@@ -21,12 +21,23 @@ let rendering = false;
 export function whole(text) {
   if (!takes([text])) return piecewise(text);
   const node = make("div", "text plain", text.trim());
-  waiting.push({ text, node });
-  if (!rendering) {
-    rendering = true;
-    queueMicrotask(renderAll);
-  }
+  wait(text, node);
   return node;
+}
+
+/** What was taken off before it was rendered, and put back. @param {HTMLElement} node */
+export function renderAgain(node) {
+  for (const plain of node.querySelectorAll(".flow > .text.plain")) {
+    if (plain instanceof HTMLElement) wait(plain.textContent ?? "", plain);
+  }
+}
+
+/** @param {string} text @param {HTMLElement} node */
+function wait(text, node) {
+  waiting.push({ text, node });
+  if (rendering) return;
+  rendering = true;
+  queueMicrotask(renderAll);
 }
 
 /** One that is too large for the server, as if it were being written. @param {string} text */
@@ -38,23 +49,24 @@ function piecewise(text) {
 }
 
 async function renderAll() {
-  while (waiting.length) {
-    const some = newest(), blocks = await blocksOf(some.map(({ text }) => text), false);
+  for (let some = newest(); some.length; some = newest()) {
+    const blocks = await blocksOf(some.map(({ text }) => text), false, () => some.some(({ node }) => node.isConnected));
     if (blocks) some.forEach(({ node }, n) => put(node, blocks[n]));
     follow();
   }
   rendering = false;
 }
 
-/** As many as go into one request. */
+/** As many as go into one request. What belongs to a conversation that was left is forgotten. */
 function newest() {
-  const some = waiting.splice(-1);
-  let characters = some[0].text.length;
+  const some = [];
+  let characters = 0;
   while (waiting.length && some.length < AT_ONCE && characters < CHARACTERS) {
     const next = waiting[waiting.length - 1];
-    if (!takes([...some, next].map(({ text }) => text))) break;
-    some.push(next);
+    if (some.length && !takes([...some, next].map(({ text }) => text))) break;
     waiting.pop();
+    if (!next.node.isConnected) continue;
+    some.push(next);
     characters += next.text.length;
   }
   return some;

@@ -1,12 +1,14 @@
 // Ground: a wait that can be given up.
 
 /**
+ * Rejects with the reason of the signal as soon as that is aborted, also before.
  * @param {number} ms
  * @param {AbortSignal} [signal]
  * @returns {Promise<void>}
  */
 export function pause(ms, signal) {
   return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", giveUp);
       resolve();
