@@ -13,6 +13,7 @@ from msgspec import Meta
 from brain import Citation, Result, specialist
 from specialists._asking import telling
 from specialists._passages import anchor, pieces, sections
+from specialists._unwrapped import unwrapped
 
 PASSAGES_GIVEN = 3
 _WEIGHTS = "12.0, 4.0, 1.0"
@@ -135,9 +136,9 @@ def answered(handbook: Handbook, query: str, section: str | None) -> Result:
 
 
 def passages(page: str, text: str) -> Iterator[Passage]:
-    """The sections of a Markdown page, long ones in pieces."""
+    """The sections of a Markdown page, long ones in pieces, their paragraphs one line each."""
     for heading, body in sections(text):
-        for piece in pieces(body):
+        for piece in pieces(unwrapped(body)):
             yield Passage(page, heading or (page,), piece)
 
 

@@ -53,6 +53,7 @@ OWNERS = {
         "brain.rendering.parsing",
         "brain.rendering.unfinished",
         "brain.terminal.markdown",
+        "specialists._unwrapped",
     },
     "latex2mathml": {"brain.rendering.formulas"},
     "nh3": {"brain.rendering.html"},

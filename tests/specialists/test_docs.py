@@ -7,6 +7,7 @@ import pytest
 from specialist_calls import answer, context
 
 from brain import Citation
+from specialists._passages import pieces
 from specialists.docs import Handbook, Passage, answered, docs, health, pages_of, passages
 
 GUIDE = """# Guide
@@ -64,9 +65,9 @@ def test_long_sections_are_cut_between_paragraphs() -> None:
 
 def test_a_long_table_is_cut_between_its_lines() -> None:
     table = "\n".join(f"| row {n} | {'x' * 90} |" for n in range(30))
-    pieces = [passage.text for passage in passages("long", table)]
-    assert "\n".join(pieces) == table
-    assert max(map(len, pieces)) <= 1200
+    cut = list(pieces(table))
+    assert "\n".join(cut) == table
+    assert max(map(len, cut)) <= 1200
 
 
 @pytest.mark.parametrize(
@@ -207,3 +208,27 @@ def test_its_health_is_that_of_its_pages(monkeypatch: pytest.MonkeyPatch) -> Non
     assert health() is None
     monkeypatch.setattr("specialists.docs._handbook", lambda: Handbook({}))
     assert health() == "its pages are missing; install Brain anew"
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("A paragraph\nof two lines.\n\nAnother\none.", "A paragraph of two lines.\n\nAnother one."),
+        ("- an item\n  of two lines\n- and\nanother", "- an item of two lines\n- and another"),
+        ("1. one\n\n   behind\n   it", "1. one\n\n   behind it"),
+        ("> it was\n> said", "> it was said"),
+        ("Before:\n```text\nas it\nis\n```\nbehind\nit", "Before:\n```text\nas it\nis\n```\nbehind it"),
+        ("| a |\n|---|\n| b |\n| c |", "| a |\n|---|\n| b |\n| c |"),
+        ("    as it\n    is", "    as it\n    is"),
+        ("a line\\\nand the next", "a line\\\nand the next"),
+        ("a line  \nand the next", "a line\nand the next"),
+        ("It is `a\nb`.", "It is `a b`."),
+    ],
+)
+def test_the_lines_of_a_paragraph_are_one(source: str, shown: str) -> None:
+    assert [passage.text for passage in passages("guide", f"# Guide\n\n{source}\n")] == [shown]
+
+
+def test_an_answer_about_brain_has_whole_paragraphs() -> None:
+    said = answer(docs, {"query": "how do I write a specialist"}, context())
+    assert "tell the model what it does; Brain checks the parameters, runs it under two clocks, and puts" in said
