@@ -21,6 +21,8 @@ const ENDINGS = { length: "endedLength", call_limit: "endedCalls", deadline: "en
 
 const SAID_ELSEWHERE = ["stand_in", "repeated_call"]; // at the end of each answer, on the card
 
+/** @typedef {import("../ground/types.js").Events} Events */
+
 /** One answer, as it is written or as it was kept. */
 export class Answer {
   /** @type {string | null} */
@@ -68,16 +70,20 @@ export class Answer {
 
   /** The names of the events that it shows. */
   get hears() {
-    return Object.keys(this.#shown);
+    return /** @type {(keyof Events)[]} */ (Object.keys(this.#shown));
   }
 
-  /** @param {import("./following.js").TurnEvent} event */
-  show({ name, data, raw }) {
+  /**
+   * One that it does not know it passes over.
+   * @template {keyof Events} N
+   * @param {import("../ground/types.js").EventOf<N>} event
+   */
+  show(event) {
     this.#waiting.again();
-    this.#shown[name]?.(data, raw);
+    this.#shown[event.name]?.(event.data, event.raw);
   }
 
-  /** @type {Record<string, (data: any, raw: string) => void>} */
+  /** @type {{ [N in keyof Events]: (data: Events[N], raw: string) => void }} */
   #shown = {
     turn_start: ({ model }) => { this.#model = model; },
     token: ({ text, whole }) => whole ? this.#writeWhole(text) : this.#write(text),
@@ -85,13 +91,13 @@ export class Answer {
     approval_required: (data, raw) => this.#ask(data, raw),
     specialist_start: (data, raw) => {
       this.#card(data.call_id, data.name, raw).start();
-      this.#say(t("begins", data));
+      this.#say(t("begins", { name: data.name }));
     },
     specialist_progress: (data) => this.#cards.get(data.call_id)?.progress(data),
     specialist_result: (data, raw) => {
       this.#card(data.call_id, data.name, raw).result(data);
       this.#sources.push(...(data.citations ?? []));
-      this.#say(t("ends", data));
+      this.#say(t("ends", { name: data.name }));
     },
     specialist_error: (data, raw) => {
       this.#card(data.call_id, data.name, raw).error(data);
@@ -185,7 +191,7 @@ export class Answer {
   }
 
   /**
-   * @param {any} data
+   * @param {Events["approval_required"]} data
    * @param {string} raw
    */
   #ask(data, raw) {
@@ -217,7 +223,7 @@ export class Answer {
     return this.#unread.takeBack();
   }
 
-  /** @param {any} data */
+  /** @param {Events["done"]} data */
   #done({ stop_reason, message_id, text, total_ms }) {
     this.id = message_id;
     let last = this.#flow.lastElementChild;
@@ -268,7 +274,7 @@ export class Answer {
 
   /**
    * Shows an answer as it was kept, silently.
-   * @param {any} message
+   * @param {import("../ground/types.js").KeptAnswer} message
    */
   restore(message) {
     this.id = message.id;

@@ -10,7 +10,7 @@ import { whole } from "./whole.js";
 
 /**
  * @typedef {import("../ground/types.js").Citation} Citation
- * @typedef {"asked" | "approved" | "declined" | "expired"} Approval what came of asking a person, if one was asked
+ * @typedef {import("../ground/types.js").Events} Events
  * @typedef {(approve: boolean) => Promise<string>} Decide an empty text, or what went wrong
  */
 
@@ -78,14 +78,14 @@ export class Card {
     });
   }
 
-  /** @param {{ text?: string, fraction?: number }} progress */
+  /** @param {Events["specialist_progress"]} progress */
   progress({ text, fraction }) {
     this.#tell(text ?? "");
     this.#bar.hidden = typeof fraction !== "number";
     if (typeof fraction === "number") this.#bar.value = Math.min(Math.max(fraction, 0), 1);
   }
 
-  /** @param {{ text: string, citations?: Citation[], cached?: boolean, ms?: number, approval?: Approval }} result */
+  /** @param {import("../ground/types.js").Result} result */
   result({ text, citations = [], cached, ms, approval }) {
     const facts = [
       approval === "approved" ? t("approved") : "", citations.length ? t("sources", { count: citations.length }) : "",
@@ -106,7 +106,7 @@ export class Card {
     return section(t("result"), box(t("result"), node), copyButton(t("copyResult"), text));
   }
 
-  /** @param {{ code: string, reason: string, ms?: number, approval?: Approval }} error */
+  /** @param {Events["specialist_error"]} error */
   error({ code, reason, ms, approval }) {
     const quiet = code === "declined" || code === "cancelled";
     this.#end(quiet ? "left" : "failed", quiet ? t(approval === "expired" ? approval : code) : ms ? span(ms) : "");
@@ -116,7 +116,7 @@ export class Card {
   }
 
   /**
-   * @param {{ expires_at: string, text?: string }} asked
+   * @param {Events["approval_required"]} asked
    * @param {Decide} decide
    */
   ask({ expires_at, text }, decide) {

@@ -16,6 +16,7 @@ import { latest, newer } from "./latest.js";
 
 /**
  * @typedef {import("../ground/types.js").Attached} Attached
+ * @typedef {import("../ground/types.js").Kept} Kept
  * @typedef {import("./exchanges.js").Exchange} Exchange
  */
 
@@ -260,7 +261,7 @@ class Conversation extends Current {
   /**
    * What was written before the server stopped is nowhere but here, and what was put in nowhere at all.
    * @param {Exchange} exchange
-   * @param {any} cut
+   * @param {import("../ground/types.js").KeptAnswer | undefined} cut
    */
   #keepCut({ answer }, cut) {
     this.#turn = null;
@@ -272,22 +273,22 @@ class Conversation extends Current {
     if (message) this.tell("compose", { message });
   }
 
-  /** @param {any} found */
+  /** @param {Kept} found */
   #show(found) {
     this.#exchanges.show(found, this.#canJoin(found));
     this.opened(found.id, found.title);
     this.#join(found);
   }
 
-  /** @param {any} found */
+  /** @param {Kept} found */
   #canJoin({ running, turn_id }) {
     return Boolean(running && turn_id && turn_id !== this.#lostTurn);
   }
 
-  /** Goes on with an answer that is being written. @param {any} found */
+  /** Goes on with an answer that is being written. @param {Kept} found */
   #join(found) {
     const { last } = this.#exchanges;
-    if (last && this.#canJoin(found)) this.#follow(found.turn_id, last);
+    if (last && found.turn_id && this.#canJoin(found)) this.#follow(found.turn_id, last);
     else if (found.running) settled(found.id, this.#leaving.signal).then(() => this.open(found.id), () => {});
   }
 

@@ -9,6 +9,7 @@ import { Question } from "./question.js";
 
 /**
  * @typedef {import("../ground/types.js").Attached} Attached
+ * @typedef {import("../ground/types.js").Kept} Kept
  * @typedef {{ question: Question, answer: Answer }} Exchange
  * @typedef {object} Hands what a person can do with them
  * @property {() => void} retry
@@ -78,7 +79,7 @@ export class Exchanges {
 
   /**
    * Shows a conversation instead of what is there.
-   * @param {any} found as the server keeps it
+   * @param {Kept} found as the server keeps it
    * @param {boolean} joins whether the answer that is being written can be followed
    */
   show(found, joins) {
@@ -89,7 +90,7 @@ export class Exchanges {
 
   /**
    * Adds the last exchange of a conversation. What there is to complain of stays below it.
-   * @param {any} found
+   * @param {Kept} found
    * @param {boolean} joins
    */
   append(found, joins) {
@@ -102,12 +103,13 @@ export class Exchanges {
     for (const { question, answer } of along ? added : []) toStart(question.node, answer.node);
   }
 
-  /** What brings those before, if there are any. @param {any} found */
+  /** What brings those before, if there are any. @param {Kept} found */
   #earlier({ id, earlier }) {
     if (!earlier) return [];
     const more = button(t("earlier"), async () => {
       more.disabled = true;
-      const found = await stored(id, `limit=${EARLIER}&before=${earlier}`, AbortSignal.timeout(PATIENCE)).catch(() => null);
+      const patience = AbortSignal.timeout(PATIENCE);
+      const found = await stored(id, `limit=${EARLIER}&before=${earlier}`, patience).catch(() => null);
       more.disabled = false;
       if (found && more.isConnected) this.#prepend(found, more);
     }, { className: "earlier" });
@@ -115,7 +117,7 @@ export class Exchanges {
   }
 
   /**
-   * @param {any} found
+   * @param {Kept} found
    * @param {Element} more
    */
   #prepend(found, more) {
@@ -134,7 +136,7 @@ export class Exchanges {
   }
 
   /**
-   * @param {any} found
+   * @param {Kept} found
    * @param {import("../ground/stored.js").Pair} pair
    * @param {boolean} joins
    */

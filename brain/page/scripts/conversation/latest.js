@@ -2,12 +2,14 @@
 
 import { pairs, stored } from "../ground/stored.js";
 
+/** @typedef {import("../ground/types.js").Kept} Kept */
+
 /**
  * What came behind an answer.
  * @param {string} id
  * @param {string} last the id of that answer
  * @param {AbortSignal} signal
- * @returns {Promise<{ found: any, news: "none" | "one" | "more" } | null>} null when nobody can say
+ * @returns {Promise<{ found: Kept, news: "none" | "one" | "more" } | null>} null when nobody can say
  */
 export async function newer(id, last, signal) {
   const found = await stored(id, "limit=2", signal).catch(() => null);
@@ -21,7 +23,7 @@ export async function newer(id, last, signal) {
  * @param {string | null} id
  * @param {number} limit how many questions with their answers
  * @param {AbortSignal} signal
- * @returns {Promise<{ found: any, answer: any } | null>}
+ * @returns {Promise<{ found: Kept, answer: import("../ground/types.js").KeptAnswer | undefined } | null>}
  */
 export async function latest(id, limit, signal) {
   const found = await stored(id ?? "", `limit=${limit}`, signal).catch(() => null);

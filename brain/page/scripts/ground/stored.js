@@ -7,25 +7,36 @@ import { t } from "./texts.js";
 const WATCH = 2000; // ms between two looks at what is written elsewhere
 /** How answers ended of which no more is known. @type {Record<string, Parameters<typeof t>[0]>} */
 const FAILURES = {
-  model_unreachable: "modelUnreachable", model_failed: "modelFailed", model_context: "modelContext", shutdown: "interrupted",
-  interrupted: "interrupted",
+  model_unreachable: "modelUnreachable", model_failed: "modelFailed", model_context: "modelContext",
+  shutdown: "interrupted", interrupted: "interrupted",
 };
 
 /**
  * @typedef {import("./types.js").Attached} Attached
- * @typedef {{ question: any, answer: any }} Pair
+ * @typedef {import("./types.js").Kept} Kept
+ * @typedef {import("./types.js").KeptQuestion} KeptQuestion
+ * @typedef {import("./types.js").KeptAnswer} KeptAnswer
+ * @typedef {import("./types.js").TurnEvent} TurnEvent
+ * @typedef {{ question: KeptQuestion, answer: KeptAnswer }} Pair
  */
 
 /**
  * @param {string} id
  * @param {string} query
  * @param {AbortSignal} signal
+ * @returns {Promise<Kept>}
  */
 export function stored(id, query, signal) {
-  return request("GET", `v1/conversations/${encodeURIComponent(id)}?${query}`, undefined, { signal, read: withExactNumbers });
+  return request("GET", `${pathOf(id)}?${query}`, undefined, { signal, read: withExactNumbers });
 }
 
-/** Numbers are written again as they are here, also those that would be rounded: what was run is to be seen. @param {string} json */
+/** @param {string} id */
+const pathOf = (id) => `v1/conversations/${encodeURIComponent(id)}`;
+
+/**
+ * Numbers are written again as they are here, also those that would be rounded: what was run is to be seen.
+ * @param {string} json
+ */
 function withExactNumbers(json) {
   const { parse, rawJSON } = /** @type {any} */ (JSON); // those of ES2023 know no source
   return parse(json, (/** @type {string} */ _, /** @type {any} */ value, /** @type {{ source?: string }} */ at) => {
@@ -48,32 +59,34 @@ export async function settled(id, signal) {
 
 /**
  * Its questions with their answers, oldest first.
- * @param {{ messages: any[] }} found
+ * @param {Kept} found
  * @returns {Pair[]}
  */
 export function pairs({ messages }) {
-  return messages.filter(({ role }) => role === "user").map((question) => ({ question, answer: messages[messages.indexOf(question) + 1] }));
+  return messages.flatMap((question, n) => {
+    const answer = messages[n + 1];
+    return question.role === "user" && answer.role === "assistant" ? [{ question, answer }] : [];
+  });
 }
 
 /**
  * What was attached to a question.
- * @param {any} found the conversation
- * @param {any} question
+ * @param {Kept} found the conversation
+ * @param {KeptQuestion} question
  * @returns {Attached[]}
  */
 export function filesOf(found, question) {
-  /** @type {Map<number, any>} */
-  const files = new Map(found.files.map((/** @type {any} */ file) => [file.id, file]));
-  return question.files.flatMap((/** @type {number} */ id) => {
+  const files = new Map(found.files.map((file) => [file.id, file]));
+  return question.files.flatMap((id) => {
     const file = files.get(id);
-    return file ? [{ ...file, file: null, preview: `v1/conversations/${encodeURIComponent(found.id)}/files/${id}` }] : [];
+    return file ? [{ ...file, file: null, preview: `${pathOf(found.id)}/files/${id}` }] : [];
   });
 }
 
 /**
  * An answer in the events that would tell it now; its texts are whole.
- * @param {any} message
- * @returns {import("../answer/following.js").TurnEvent[]}
+ * @param {KeptAnswer} message
+ * @returns {TurnEvent[]}
  */
 export function eventsOf(message) {
   return [
@@ -85,33 +98,42 @@ export function eventsOf(message) {
 }
 
 /**
- * @param {string} name
- * @param {object} data
+ * @template {keyof import("./types.js").Events} N
+ * @param {N} name
+ * @param {import("./types.js").Events[N]} data
  * @param {string} [raw] of a call, whose parameters are shown as they are written
+ * @returns {import("./types.js").EventOf<N>}
  */
 function event(name, data, raw = "") {
   return { name, data, raw };
 }
 
-/** @param {any} part */
+/** @param {import("./types.js").Part} part @returns {TurnEvent} */
 function eventOf(part) {
-  const { type, ...data } = part;
-  if (type === "text") return event("token", { ...data, whole: true });
-  if (type === "steered") return event("notice", { ...data, code: type });
-  if (type !== "call") return event(type, data);
-  const { params, outcome } = part, raw = JSON.stringify({ params });
-  return outcome ? event("specialist_error", { ...data, code: outcome }, raw) : event("specialist_result", data, raw);
+  if (part.type === "call") return eventOfCall(part);
+  if (part.type === "notice") return event("notice", part);
+  if (part.type === "text") return event("token", { text: part.text, whole: true });
+  if (part.type === "steered") return event("notice", { text: part.text, code: "steered" });
+  return event(part.type, part);
 }
 
-/** @param {any} answer */
+/** @param {import("./types.js").CallPart} part @returns {TurnEvent} */
+function eventOfCall(part) {
+  const raw = JSON.stringify({ params: part.params });
+  if (part.outcome === null) return event("specialist_result", part, raw);
+  return event("specialist_error", { ...part, code: part.outcome }, raw);
+}
+
+/** @param {KeptAnswer} answer @returns {TurnEvent} */
 function ending({ id, state, stop_reason, error, message, recoverable = true, total_ms }) {
   if (state === "complete" || state === "cancelled") {
     return event("done", { stop_reason: stop_reason ?? state, message_id: id, text: "", total_ms });
   }
-  return event("error", { code: error ?? state, message: message ?? t(FAILURES[error ?? state] ?? "internal"), recoverable });
+  const code = error ?? state;
+  return event("error", { code, message: message ?? t(FAILURES[code] ?? "internal"), recoverable });
 }
 
-/** @param {{ parts: any[] }} message */
+/** @param {KeptQuestion} message */
 export function textOf({ parts }) {
-  return parts.filter(({ type }) => type === "text").map(({ text }) => text).join("");
+  return parts.map((part) => part.type === "text" ? part.text : "").join("");
 }
