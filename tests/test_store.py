@@ -571,7 +571,10 @@ def test_a_conversation_is_read_page_by_page(path: Path | None) -> None:
         ("journey", ["c2"]),
         ("eve", []),
         ("", ["c3", "c2", "c1"]),
-        ("   ", []),
+        ("   ", ["c3", "c2", "c1"]),
+        ("?", ["c3"]),  # signs stand in no index; titles have them
+        ("%", []),
+        ("_", []),
     ],
 )
 def test_conversations_are_found_by_their_words(path: Path | None, words: str, found: list[str]) -> None:
@@ -582,6 +585,19 @@ def test_conversations_are_found_by_their_words(path: Path | None, words: str, f
         await turn(store, "ada", "c3", "Who is the doctor?", "Dr. Müller, the one to ask.")
         await turn(store, "eve", "c1", "I take penicillin, says eve's doctor")
         assert [heading.id for heading in await store.conversations("ada", words=words)] == found
+
+    run(path, test)
+
+
+def test_signs_are_found_in_titles(path: Path | None) -> None:
+    async def test(store: SQLite) -> None:
+        for conversation_id, question in (("c1", 'What does "%" do?'), ("c2", "100 %, at most"), ("c3", "Hello")):
+            await turn(store, "ada", conversation_id, question, "It is %s.")
+        await turn(store, "eve", "c1", "90 %")
+        for words, found in (("%", ["c2", "c1"]), (' "', ["c1"]), ("%,", ["c2"]), ("\\", []), ("'", [])):
+            assert [heading.id for heading in await store.conversations("ada", words=words)] == found
+        (older,) = await store.conversations("ada", words="%", before="c2")
+        assert (older.id, older.found) == ("c1", "")
 
     run(path, test)
 

@@ -28,6 +28,8 @@ _HEADING = "c.key, c.id, c.title, c.created, c.updated, c.messages"
 def headings(db: sqlite3.Connection, user: str, text: str, before: str | None, limit: int, now: int) -> list[Heading]:
     """The conversations of a user, newest first; with a text, those in which its words stand.
 
+    A text of signs alone has no words, and is looked for in the titles.
+
     Raises:
         BadRequest: when there is no conversation `before`.
     """
@@ -38,13 +40,11 @@ def headings(db: sqlite3.Connection, user: str, text: str, before: str | None, l
     if before is not None:
         page = _place(db, number, before)
     wanted = words.searched(text)
-    if text and not wanted:
-        return []
     if not wanted:
         found = db.execute(
-            f"SELECT {_HEADING}, 0 FROM conversation c WHERE c.user = ? AND (c.updated, c.key) < (?, ?) "
-            "ORDER BY c.updated DESC, c.key DESC LIMIT ?",
-            (number, *page, limit),
+            f"SELECT {_HEADING}, 0 FROM conversation c WHERE c.user = ? AND instr(c.title, ?) "
+            "AND (c.updated, c.key) < (?, ?) ORDER BY c.updated DESC, c.key DESC LIMIT ?",
+            (number, text.strip(), *page, limit),
         ).fetchall()
     else:
         found = db.execute(
