@@ -243,3 +243,62 @@ def test_copy_gives_the_markdown(chat: Chat, stage: Stage) -> None:
     chat.is_idle()
     expect(answer).to_contain_text("By a lake")
     assert chat.copy() == "In the **north**.\n\n- By a lake"
+
+
+@pytest.mark.parametrize("seconds", [0, 0.15, 0.3])
+def test_a_second_click_on_the_arrow_stops_nothing(chat: Chat, stage: Stage, seconds: float) -> None:
+    stage.line.seconds = seconds
+    chat.box.fill("hello")
+    chat.button("Send").dblclick()
+    assert stage.model.question() == "hello"
+    stage.model.says("all of it")
+    stage.model.ends()
+    chat.is_idle()
+    expect(chat.answer).to_contain_text("all of it")
+    expect(chat.answer).not_to_contain_text("Stopped.")
+    expect(chat.box).to_have_value("")
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["a new one", "one that is there"])
+def test_what_is_stopped_on_its_way_is_shown_as_stopped(chat: Chat, stage: Stage, before: int) -> None:
+    for _ in range(before):
+        chat.ask("first")
+        stage.model.ends()
+        chat.is_idle()
+    stage.line.seconds = 0.3
+    chat.ask("hello")
+    chat.box.press("Escape")
+    expect(chat.button("Stop")).to_be_disabled()
+    chat.is_idle()
+    expect(chat.answer).to_contain_text("Stopped.")
+    expect(chat.box).to_have_value("")
+    assert stage.brain.left(2) == []
+    stage.line.seconds = 0
+    chat.reload()
+    expect(chat.questions).to_have_count(before + 1)
+    expect(chat.question).to_contain_text("hello")
+    expect(chat.answer).to_contain_text("Stopped.")
+    expect(chat.history.get_by_role("link")).to_have_count(1)
+
+
+def test_what_is_stopped_and_left_on_its_way_is_stopped(chat: Chat, stage: Stage) -> None:
+    stage.line.seconds = 0.3
+    chat.ask("hello")
+    chat.box.press("Escape")
+    chat.begin_anew()
+    stage.line.seconds = 0
+    chat.conversation("hello").click()
+    expect(chat.answer).to_contain_text("Stopped.")
+    assert stage.brain.left(2) == []
+
+
+def test_what_is_stopped_while_the_server_is_away_is_given_back(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects("ERR_")
+    stage.line.cut()
+    chat.ask("hello")
+    expect(chat.page.get_by_text("The server could not be reached; trying again…")).to_be_visible()
+    chat.box.press("Escape")
+    expect(chat.box).to_have_value("hello")
+    expect(chat.alert.filter(has_text="The server could not be reached.")).to_be_visible()
+    stage.line.restore()
+    assert stage.model.asked == []

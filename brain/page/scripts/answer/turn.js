@@ -10,6 +10,11 @@ import { Following } from "./following.js";
  * @property {() => void} gone its events are no longer there
  */
 
+/** Ends a turn that nobody follows. @param {string} id @returns {Promise<string>} what went wrong, or nothing */
+export function cancel(id) {
+  return request("POST", `v1/turns/${id}/cancel`).then(() => "", told);
+}
+
 /** One turn, with the answer that it writes. */
 export class Turn {
   #answer;

@@ -10,6 +10,8 @@ import { add, addFrom, attached, put, startAttaching, startAttachments, take, un
 
 /** @typedef {import("../ground/types.js").Attached} Attached */
 
+const DOUBLE = 500; // ms in which a second click on the arrow is no click on what stands in its place
+
 const form = find("composer", HTMLFormElement), box = find("box", HTMLTextAreaElement);
 const problem = find("problem", HTMLParagraphElement), hint = find("hint", HTMLSpanElement);
 const send = find("send", HTMLButtonElement), stop = find("stop", HTMLButtonElement);
@@ -22,6 +24,7 @@ const editStrip = make("p", "editing", t("editing"), button(t("cancel"), leaveEd
  */
 let editing = null;
 let characters = 100_000; // until the server has said how many there may be
+let justSent = 0; // the timer until a click is no second one any more
 let ready = false, early = false; // whether the server has answered, and whether something was sent before
 
 /** Lets a message be written while the server is still asked what may be sent. */
@@ -73,6 +76,10 @@ async function sendIt() {
   const message = box.value, files = take(), replaces = editing?.replaces ?? null;
   write("");
   leaveEdit();
+  justSent = window.setTimeout(() => {
+    justSent = 0;
+    show();
+  }, DOUBLE);
   conversation.send(message, files, replaces);
 }
 
@@ -189,7 +196,7 @@ function show() {
   const focused = [send, stop, steer].find((one) => one === document.activeElement);
   send.hidden = !idle;
   stop.hidden = idle;
-  stop.disabled = conversation.state === "stopping";
+  stop.disabled = conversation.state === "stopping" || justSent > 0;
   steer.hidden = !writing || !box.value.trim();
   if (!touched && (focused?.hidden || focused?.disabled)) box.focus();
   if (!editing) editStrip.remove();

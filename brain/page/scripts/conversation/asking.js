@@ -7,6 +7,7 @@ import { Refused, Unreachable, request } from "../ground/server.js";
 /** @typedef {import("../ground/types.js").Attached} Attached */
 
 const AGAIN = [1000, 2000, 4000]; // ms until a question is sent again that did not reach the server
+const PATIENCE = 10_000; // ms that an answer to it is waited for when it is to be stopped: it may have arrived
 
 /**
  * @param {object} asked
@@ -62,11 +63,13 @@ function asForm(fields, added) {
 /**
  * Begins a turn. A request that did not arrive is sent again a few times: its id lets it begin no second turn.
  * @param {FormData | Record<string, unknown>} body
- * @param {AbortSignal} signal
+ * @param {AbortSignal} stopped by the person: it is still to be found out whether it began, but not for long
  * @param {() => void} again called when the first attempt failed
  * @returns {Promise<{ turn_id: string, conversation_id: string }>}
  */
-export async function begin(body, signal, again) {
+export async function begin(body, stopped, again) {
+  const late = new AbortController(), { signal } = late;
+  stopped.addEventListener("abort", () => setTimeout(() => late.abort(new Unreachable()), PATIENCE));
   for (let attempt = 0; ; attempt += 1) {
     try {
       const begun = await request("POST", "v1/turns", body, { signal });
@@ -74,9 +77,9 @@ export async function begin(body, signal, again) {
       return begun;
     } catch (error) {
       if (error instanceof Refused) last = null;
-      if (!(error instanceof Unreachable) || attempt === AGAIN.length) throw error;
+      if (!(error instanceof Unreachable) || attempt === AGAIN.length || stopped.aborted) throw error;
       again();
-      await pause(AGAIN[attempt], signal);
+      await pause(AGAIN[attempt], stopped).catch(() => {}); // once more all the same: it may have arrived, and run
     }
   }
 }

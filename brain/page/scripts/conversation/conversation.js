@@ -1,7 +1,7 @@
 // Conversation: the open one: what is asked in it, and the turn that answers.
 
 import { toEnd } from "../answer/reading.js";
-import { Turn } from "../answer/turn.js";
+import { Turn, cancel } from "../answer/turn.js";
 import { addressOf } from "../ground/address.js";
 import { button, make } from "../ground/dom.js";
 import { Refused, told } from "../ground/server.js";
@@ -61,9 +61,12 @@ class Conversation extends Current {
     await this.#ask(text, files, idOf(last), this.#exchanges.lastIndex);
   }
 
-  /** Ends the turn that is written, or gives up sending. */
+  /** Ends the turn that is written; one that is about to begin as soon as it has begun. */
   async stop() {
-    if (this.state === "sending") this.#sending.abort();
+    if (this.state === "sending") {
+      this.become("stopping");
+      this.#sending.abort();
+    }
     if (this.state !== "writing" || !this.#turn) return;
     this.become("stopping");
     const problem = await this.#turn.stop();
@@ -143,14 +146,15 @@ class Conversation extends Current {
     try {
       const begun = await begin(bodyOf({ ...asked, key: keyOf(asked) }), signal, () => warn(t("sendsAgain")));
       if (!left.aborted) this.#begun(exchange, begun, gone);
+      if (signal.aborted) await (left.aborted ? cancel(begun.turn_id) : this.stop());
       this.tell("changed");
       return true;
     } catch (error) {
-      const problem = signal.aborted ? "" : told(error);
+      const problem = told(error);
       if (left.aborted) return false;
       this.#takeBack(gone);
       if (error instanceof Refused && error.code === "busy") await this.#wasQuicker();
-      else if (problem) complain(problem);
+      else complain(problem);
       return false;
     } finally {
       if (!left.aborted) warn("");
