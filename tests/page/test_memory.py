@@ -1,7 +1,9 @@
 """What is remembered of a person: seen, searched, corrected, deleted, left out."""
 
+import re
+
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, Route, expect
 
 from page.chat import Chat
 from page.stage import Stage, request
@@ -104,7 +106,7 @@ def test_what_is_protected_is_changed_by_its_user_alone(chat: Chat, stage: Stage
     chat.page.keyboard.press("Escape")
     chat.ask("Forget that I drink no coffee")
     stage.model.says(request("memory", operation="forget", text="coffee"), " x")
-    expect(chat.call("memory")).to_contain_text("memory failed:")
+    expect(chat.call("memory")).to_contain_text("memory was not run:")
     expect(chat.button("Approve")).to_have_count(0)
     stage.model.ends()
     chat.is_idle()
@@ -124,6 +126,60 @@ def test_what_may_contradict_is_told(chat: Chat) -> None:
     expect(item).not_to_contain_text("My sister")  # of many facts nobody has asked for all the others
     item.get_by_text("May contradict 1 other", exact=True).click()
     expect(item).to_contain_text("My sister is allergic to nuts")
+
+
+def test_what_could_not_be_found_is_looked_for_again(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects("net::")
+    dialog = opened(chat)
+    add(dialog, "My sister is allergic to nuts")
+    add(dialog, "My brother is allergic to nuts")
+    dialog.get_by_role("searchbox").fill("brother")  # so that the other is not here
+    expect(dialog.get_by_role("listitem")).to_have_count(1)
+    item, summary = dialog.get_by_role("listitem").first, dialog.get_by_text("May contradict 1 other", exact=True)
+    stage.line.cut()
+    summary.click()
+    expect(item).to_contain_text("The server could not be reached.")
+    stage.line.restore()
+    summary.click()
+    summary.click()
+    expect(item).to_contain_text("My sister is allergic to nuts")
+
+
+def remember(visitor: Visitor, stage: Stage, count: int) -> None:
+    for n in range(count):
+        fact = {"text": f"Fact number {n}", "category": "general", "mutable": True}
+        assert visitor.context.request.post(f"{stage.url}/v1/memory", data=fact).status == 201
+
+
+def test_more_that_cannot_be_fetched_says_so(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects("net::")
+    remember(visitor, stage, 51)
+    dialog = opened(chat)
+    expect(dialog.get_by_role("listitem")).to_have_count(50)
+    more = dialog.get_by_role("button", name="More", exact=True)
+    stage.line.cut()
+    more.click()
+    expect(dialog.get_by_role("alert")).to_have_text("The server could not be reached.")
+    stage.line.restore()
+    more.click()
+    expect(dialog.get_by_role("listitem")).to_have_count(51)
+    expect(dialog.get_by_role("alert")).to_have_count(0)
+
+
+def test_more_of_what_is_looked_for_no_longer_is_not_shown(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    remember(visitor, stage, 51)
+    late: list[Route] = []
+    dialog = opened(chat)
+    chat.page.route(re.compile("before="), lambda route: late.append(route))
+    dialog.get_by_role("button", name="More", exact=True).click()
+    dialog.get_by_role("searchbox").fill("number 50")
+    first = dialog.get_by_role("listitem").first
+    expect(first).to_contain_text("Fact number 50")
+    count = dialog.get_by_role("listitem").count()
+    with chat.page.expect_response(re.compile("before=")) as response:
+        late[0].continue_()
+    response.value.finished()
+    assert dialog.get_by_role("listitem").count() == count
 
 
 def test_recall_is_switched_off_for_a_window_and_for_all(chat: Chat, stage: Stage, visitor: Visitor) -> None:

@@ -2,7 +2,7 @@
 
 import { openDialog } from "../ground/dialog.js";
 import { button, find, make, problemLine, touched } from "../ground/dom.js";
-import { request, told } from "../ground/server.js";
+import { request, told, unlessGone } from "../ground/server.js";
 import { switchFor } from "../ground/switch.js";
 import { t } from "../ground/texts.js";
 import { leaveMemoryOut, leavesMemoryOut } from "./choices.js";
@@ -84,10 +84,15 @@ class MemoryDialog {
     this.dialog.close();
   }
 
-  /** @param {string} id @returns {Promise<Item | null>} */
+  /** @param {string} problem what went wrong; empty when nothing did */
+  complain(problem) {
+    this.problem.textContent = problem;
+  }
+
+  /** @param {string} id @returns {Promise<Item | undefined>} nothing when it was deleted */
   async find(id) {
     const here = this.sections.flatMap(({ items }) => items).find((item) => item.id === id);
-    return here ?? request("GET", `v1/memory/${id}`).catch(() => null);
+    return here ?? request("GET", `v1/memory/${id}`).catch(unlessGone);
   }
 
   /** @param {boolean} on */
@@ -128,12 +133,15 @@ class Section {
   }
 
   async loadMore() {
-    const page = await this.part(this.words, this.next);
+    const { words, next } = this;
+    const page = await this.part(words, next).catch((error) => this.memory.complain(told(error)));
+    if (!page || words !== this.memory.words || next !== this.next) return;
     const last = this.list.lastElementChild;
     this.items = [...this.items, ...page.items];
     this.next = page.next;
     this.list.append(...page.items.map((/** @type {Item} */ item) => remembered(item, this.memory)));
     this.more.hidden = !this.next;
+    this.memory.complain("");
     last?.nextElementSibling?.querySelector("button")?.focus();
   }
 

@@ -3,14 +3,14 @@
 import { addressOf } from "../ground/address.js";
 import { confirmed } from "../ground/dialog.js";
 import { button, icon, make } from "../ground/dom.js";
-import { request, unlessGone } from "../ground/server.js";
+import { request, told, unlessGone } from "../ground/server.js";
 import { day, t } from "../ground/texts.js";
 import { factForm } from "./fact.js";
 
 /**
  * @typedef {import("../ground/types.js").Item} Item
- * @typedef {{ changed: (item: Item) => void, deleted: (item: Item) => void, find: (id: string) => Promise<Item | null>,
- *   close: () => void }} Memory
+ * @typedef {{ changed: (item: Item) => void, deleted: (item: Item) => void,
+ *   find: (id: string) => Promise<Item | undefined>, close: () => void }} Memory
  */
 
 /**
@@ -54,16 +54,23 @@ function former({ was }) {
   return was.map(({ text, until }) => make("p", "small", t("was", { text, date: day(new Date(until)) }))).reverse();
 }
 
-/** Looked for when they are asked for: there may be many. @param {Item} item @param {Memory} memory */
+/**
+ * Looked for when they are asked for: there may be many; again when that did not work.
+ * @param {Item} item
+ * @param {Memory} memory
+ */
 function contradictions({ against }, memory) {
   if (!against.length) return [];
   const summary = make("summary", "small", icon("warning"), t("against", { count: against.length }));
   const list = make("ul", "small");
   const node = make("details", "contradictions", summary, list);
-  node.addEventListener("toggle", async () => {
-    const others = (await Promise.all(against.map((id) => memory.find(id)))).filter((other) => other !== null);
-    list.replaceChildren(...others.map(({ text }) => make("li", "", text)));
-  }, { once: true });
+  const show = async () => {
+    const others = node.open ? await Promise.all(against.map((id) => memory.find(id))).catch(told) : "";
+    if (typeof others === "string") return list.replaceChildren(make("li", "problem", others));
+    list.replaceChildren(...others.flatMap((other) => other ? [make("li", "", other.text)] : []));
+    node.removeEventListener("toggle", show);
+  };
+  node.addEventListener("toggle", show);
   return [node];
 }
 
