@@ -2,6 +2,7 @@
 
 import { Answer } from "../answer/answer.js";
 import { isAtEnd, keepingPlace, log, toEnd, toStart } from "../answer/reading.js";
+import { renderAgain } from "../answer/whole.js";
 import { button, make } from "../ground/dom.js";
 import { filesOf, pairs, stored, textOf } from "../ground/stored.js";
 import { t } from "../ground/texts.js";
@@ -75,6 +76,7 @@ export class Exchanges {
   putBack(gone) {
     this.#all.push(...gone);
     log.append(...nodesOf(gone));
+    for (const { answer } of gone) renderAgain(answer.node);
   }
 
   /**
