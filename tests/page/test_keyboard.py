@@ -243,3 +243,28 @@ def test_files_are_attached_and_taken_off(chat: Chat, keys: Keyboard) -> None:
     assert keys.focus == "Remove 2.txt"
     keys.press("Enter")
     expect(chat.box).to_be_focused()
+
+
+def test_a_new_conversation_is_ready_to_be_written_in(chat: Chat, keys: Keyboard) -> None:
+    search = chat.history.get_by_role("searchbox", name="Search conversations", exact=True)
+    search.focus()
+    keys.press("Control+Shift+O")
+    expect(chat.box).to_be_focused()
+    chat.button("Memory").focus()
+    chat.begin_anew()
+    expect(chat.box).to_be_focused()
+
+
+def test_what_is_typed_anywhere_is_a_message(chat: Chat, stage: Stage, keys: Keyboard) -> None:
+    answered(chat, stage, keys)
+    chat.log.focus()
+    keys.press("t", "e")
+    chat.page.evaluate("document.activeElement.blur()")
+    keys.press("Shift+A")
+    expect(chat.box).to_have_value("teA")
+    chat.log.focus()
+    keys.press("Control+a", "Space", "PageUp")
+    expect(chat.log).to_be_focused()
+    chat.button("Memory").focus()
+    keys.press("x")
+    expect(chat.box).to_have_value("teA")

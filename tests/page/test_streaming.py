@@ -136,6 +136,23 @@ def test_a_long_answer_is_read_from_its_start(chat: Chat, stage: Stage, earlier:
     assert 0 <= top_of(chat, chat.question) < 30
 
 
+def test_the_end_of_an_answer_that_is_a_little_too_long_is_one_click_away(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("line")
+    expect(answer).to_contain_text("line")
+    expect(chat.button("Newest")).to_be_hidden()
+    room: int = chat.log.evaluate("node => node.clientHeight")
+    while not 30 < from_end(chat) < room / 3:
+        before = answer.inner_text().count("line")
+        stage.model.says("\n\nline")
+        expect(answer.get_by_text("line", exact=True)).to_have_count(before + 1)
+    stage.model.ends()
+    chat.is_idle()
+    chat.button("Newest").click()
+    expect(answer.get_by_role("button", name="Retry", exact=True)).to_be_in_viewport(ratio=1)
+    expect(chat.button("Newest")).to_be_hidden()
+
+
 def test_what_has_to_be_approved_is_in_sight(chat: Chat, stage: Stage) -> None:
     chat.ask()
     stage.model.says("line\n\n" * 100, request("burns", title="Emma"), " x")

@@ -6,6 +6,7 @@ export const log = find("log", HTMLElement);
 const newest = find("newest", HTMLButtonElement);
 
 const NEAR = 8; // pixels from the end that still count as being there
+const BELOW = 24; // pixels below the last line that hold nothing
 
 /** @type {"start" | "end" | "own"} */
 let place = "end"; // where one reads: from the start of the newest answer, at its end, or where one went
@@ -30,7 +31,7 @@ function look() {
   if (log.scrollTop > seen) place = away < NEAR ? "end" : "own";
   else if (log.scrollTop < seen && away >= NEAR) place = "own"; // not when the log grew or shrank
   seen = log.scrollTop;
-  newest.hidden = away < log.clientHeight / 3;
+  newest.hidden = away < BELOW;
 }
 
 /** Who scrolls up wants to stay there, also when the log grows before the scrolling has begun. */

@@ -1,5 +1,6 @@
 // Composer: where a message is written, sent, put into an answer that is being written, or written anew.
 
+import { log } from "../answer/reading.js";
 import { conversation } from "../conversation/conversation.js";
 import { enterSends, settings } from "../dialogs/settings.js";
 import { button, find, make, touched } from "../ground/dom.js";
@@ -39,19 +40,26 @@ export function startWriting() {
   box.onbeforeinput = inserted;
   stop.onclick = () => conversation.stop();
   document.addEventListener("keydown", escaped);
+  document.addEventListener("keydown", typed);
   conversation.addEventListener("state", show);
   conversation.addEventListener("compose", (event) => compose(/** @type {CustomEvent} */ (event).detail));
   conversation.addEventListener("opened", opened);
+  conversation.addEventListener("write", focus);
   settings.addEventListener("changed", show);
   write(box.value || (keptHere.get("draft") ?? ""));
   startAttaching(complain);
+  focus();
+}
+
+/** Not where it would open a keyboard over the page. */
+function focus() {
   if (!touched) box.focus();
 }
 
 /** @param {string} text */
 function complain(text) {
   problem.textContent = text;
-  if (!touched) box.focus();
+  focus();
 }
 
 /** @param {import("../ground/types.js").Start} start */
@@ -114,6 +122,13 @@ function escaped(event) {
   else if (editing) leaveEdit();
 }
 
+/** What is typed while nothing that takes letters has the focus is meant for the box. @param {KeyboardEvent} event */
+function typed({ key, ctrlKey, metaKey, altKey, target }) {
+  if (key.length > 1 || key === " " || ctrlKey || metaKey || altKey) return;
+  if (target !== log && target !== document.body || document.querySelector("dialog[open], :popover-open")) return;
+  box.focus();
+}
+
 /** @param {ClipboardEvent} event */
 function pasted(event) {
   const data = event.clipboardData;
@@ -165,7 +180,7 @@ function leaveEdit() {
 
 function opened() {
   if (editing && editing.of !== conversation.id) leaveEdit();
-  if (!touched && !document.activeElement?.matches("input, select, textarea, dialog *")) box.focus();
+  if (!document.activeElement?.matches("input, select, textarea, dialog *")) focus();
 }
 
 /** @param {string} first @param {string} then */
@@ -198,7 +213,7 @@ function show() {
   stop.hidden = idle;
   stop.disabled = conversation.state === "stopping" || justSent > 0;
   steer.hidden = !writing || !box.value.trim();
-  if (!touched && (focused?.hidden || focused?.disabled)) box.focus();
+  if (focused?.hidden || focused?.disabled) focus();
   if (!editing) editStrip.remove();
   else if (!editStrip.isConnected) form.prepend(editStrip);
   box.placeholder = t(writing ? "steerShort" : "messageShort");

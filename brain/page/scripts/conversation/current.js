@@ -49,7 +49,7 @@ export class Current extends EventTarget {
   }
 
   /**
-   * @param {"state" | "opened" | "changed" | "compose"} name
+   * @param {"state" | "opened" | "changed" | "compose" | "write"} name
    * @param {unknown} [detail]
    */
   tell(name, detail) {

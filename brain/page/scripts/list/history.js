@@ -59,6 +59,7 @@ export function startHistory() {
 function begin() {
   leaveSide();
   conversation.fresh();
+  conversation.tell("write");
 }
 
 /** Loads the first part anew. */
