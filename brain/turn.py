@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from brain import blocks, question
+from brain import blocks, notices, question
 from brain.account import Account
 from brain.alarm import Alarm
 from brain.approvals import Approvals
@@ -81,9 +81,7 @@ class Turn:
     ) -> None:
         self.id = f"t{secrets.token_hex(8)}"
         self.message_id = new_message_id()
-        self.exchange = conversation.begun or Exchange(question="")
-        self.exchange.answer_id, self.exchange.model = self.message_id, model.name
-        self.exchange.recalled = tuple(item.id for item in conversation.recalled.items)
+        self.exchange = _begun(conversation, self.message_id, model.name)
         self._keep = keep
         self._before = len(self.exchange.parts)
         self._ask = ask
@@ -98,18 +96,11 @@ class Turn:
         front = question.front(ask, usable, tools, system)
         self._transcript = Transcript(front, conversation.exchanges, self.exchange)
         self.approval_seconds = approval_seconds
+        block_bytes, approvals = blocks.bytes_most(model.context_tokens), Approvals(approval_seconds)
         self._desk = Desk(
-            ask,
-            registry,
-            model,
-            conversation,
-            blocks.bytes_most(model.context_tokens),
-            Approvals(approval_seconds),
-            turn_id=self.id,
-            tools=tools,
-            room=ANSWER_LENGTH,
-            memory=memory,
-        )
+            ask, registry, model, conversation, block_bytes, approvals,
+            turn_id=self.id, tools=tools, room=ANSWER_LENGTH, memory=memory,
+        )  # fmt: skip
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
         self._pass: Pass | None = None  # that is being read
@@ -207,7 +198,7 @@ class Turn:
                 self._finish = interruption.reason
                 self._account.cut(interruption.reason)
             else:
-                error = _interruption_error(interruption)
+                error = notices.interrupted(interruption)
         except ModelError as failure:
             log.warning("turn %s: %s", self.id, failure)
             error = Error(failure.code, failure.message, recoverable=failure.recoverable, status=failure.status)
@@ -286,19 +277,11 @@ class Turn:
 
     def _beginning(self) -> Sequence[Event]:
         """What can be told before anything is asked."""
-        events: list[Event] = [TurnStart(self.id, self._conversation.id, self._model.name, "mono", self._ask.limits)]
-        if self._model.stand_in:
-            events.append(Notice("stand_in", "No language model is connected: a rule-based stand-in answers."))
-        if self._conversation.rested:
-            events.append(_rested())
-        elif self._conversation.trimmed:
-            events.append(_left_out(self._conversation.trimmed))
-        if self._conversation.recalled.said:
-            events.append(Notice("recalled", self._conversation.recalled.said))
-        for event in events:
-            if isinstance(event, Notice) and event.code != "stand_in":  # which is the model's, not this answer's
-                self._desk.asides.tell(event)
-        return events
+        told = list(notices.beginning(self._conversation, stand_in=self._model.stand_in))
+        for notice in told:
+            if notice.code != "stand_in":  # which is the model's, not this answer's
+                self._desk.asides.tell(notice)
+        return TurnStart(self.id, self._conversation.id, self._model.name, "mono", self._ask.limits), *told
 
     async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
         """What attachments ask for by themselves; its blocks stand before the user's text."""
@@ -336,7 +319,7 @@ class Turn:
         """Leaves out the older half of the history when it was the first to be asked with, once; whether it did."""
         left_out = 0 if self._account.passes else self._transcript.shorten()
         if left_out:
-            self._untold = _left_out(left_out)
+            self._untold = notices.left_out(left_out)
             self._desk.asides.tell(self._untold)
         return left_out > 0
 
@@ -398,22 +381,15 @@ class Turn:
         )
 
 
+def _begun(conversation: Conversation, message_id: str, model: str) -> Exchange:
+    """The exchange that goes on, or a new one, whose answer this is."""
+    exchange = conversation.begun or Exchange(question="")
+    exchange.answer_id, exchange.model = message_id, model
+    exchange.recalled = tuple(item.id for item in conversation.recalled.items)
+    return exchange
+
+
 def _state(last: Done | Error | None, waits: bool) -> State:
     if last is None:
         return "waiting" if waits else "running"
     return "error" if isinstance(last, Error) else "done"
-
-
-def _left_out(trimmed: int) -> Notice:
-    what = "question and answer" if trimmed == 1 else f"{trimmed} questions and answers"
-    return Notice("trimmed", f"The oldest {what} no longer fit and were left out.")
-
-
-def _rested() -> Notice:
-    return Notice("trimmed", "The conversation rested for long: the model begins anew. What was said is kept.")
-
-
-def _interruption_error(interruption: Interrupted) -> Error:
-    if interruption.reason == "shutdown":
-        return Error("shutdown", "The server is shutting down; ask again in a moment.", recoverable=True)
-    return Error("model_failed", "The model stopped sending; ask again.", recoverable=True)
