@@ -681,9 +681,9 @@ def test_a_call_that_is_answered_before_its_stream_is_read_on(pause: float) -> N
 
 def test_a_model_that_pauses_behind_an_open_call_is_read_for_as_long_as_it_may_be_silent() -> None:
     began = time.monotonic()
-    events, _, _ = played(['SPECIALIST_REQUEST[waits:{"seconds":0.3}]', 0.2, ECHO, WAIT], "Done.", silence=0.4)
+    events, _, _ = played(['SPECIALIST_REQUEST[waits:{"seconds":0.3}]', 0.2, ECHO, WAIT], "Done.", silence=2.0)
     assert events[-1] == {"done": "complete", "text": "Done.", "calls": 2, "passes": 2}
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
 
 
 def test_a_model_that_sends_white_space_behind_a_call_is_not_silent() -> None:
@@ -880,8 +880,8 @@ def test_a_silent_model_has_failed(items: list[Item]) -> None:
 
 
 def test_a_model_that_sends_now_and_then_is_not_silent() -> None:
-    items: list[Item] = ["a", 0.06] * 4
-    events, _ = failed(*items, silence=0.12)
+    items: list[Item] = ["a", 0.15] * 4
+    events, _ = failed(*items, silence=0.5)
     assert short(events)[-1]["done"] == "complete"
 
 
