@@ -164,6 +164,7 @@ def test_the_page_learns_who_is_there_and_what_it_may_send(server: Server, clien
         "user": "ann",
         "keys": True,
         "models": [{"name": "player", "stand_in": False, "default": True}],
+        "recall": True,
         "limits": {
             "files": 10,
             "file_bytes": 16_777_216,

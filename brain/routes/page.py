@@ -79,14 +79,15 @@ def _sent(found: PageFile, request: Request, kept: str) -> Response:
 
 async def start(request: Request) -> Response:
     """`GET /page/start`: who is signed in, and what they may send and choose."""
-    keyring = request.app.state.keyring
+    keyring, user = request.app.state.keyring, user_of(request)
     assert isinstance(keyring, Keyring)
     return Answer(
         {
-            "user": user_of(request),
+            "user": user,
             "keys": bool(keyring),
             "models": _models(house_of(request)),
             "specialists": allowed(request),
+            "recall": await house_of(request).store.recalls(user or ""),
             "limits": {
                 "files": ATTACHMENTS_MOST,
                 "file_bytes": ATTACHMENT_BYTES,

@@ -192,6 +192,7 @@ def test_recall_is_switched_off_for_a_window_and_for_all(chat: Chat, stage: Stag
     chat.page.keyboard.press("Escape")
     chat.begin_anew()
     expect(answered(chat, stage, "More coffee?")).not_to_contain_text("Recalled")
+    expect(chat.button("Memory")).to_have_accessible_description("off")
     other = visitor.opens(stage.url)
     expect(answered(other, stage, "Coffee now?")).to_contain_text(RECALLED)
     dialog = opened(other)
@@ -203,6 +204,31 @@ def test_recall_is_switched_off_for_a_window_and_for_all(chat: Chat, stage: Stag
     opened(other)
     expect(dialog.get_by_role("switch", name="Use memory in answers", exact=True)).not_to_be_checked()
     expect(dialog.get_by_role("switch", name="Not in this window", exact=True)).to_be_disabled()
+
+
+@pytest.mark.parametrize(("switch", "on"), [("Not in this window", True), ("Use memory in answers", False)])
+def test_what_is_left_out_is_not_asked_either(chat: Chat, stage: Stage, switch: str, on: bool) -> None:
+    stage.brain.house.registry.add(memory)
+    chat.reload()
+    expect(chat.button("Memory")).to_have_accessible_description("")
+    dialog = opened(chat)
+    dialog.get_by_role("switch", name=switch, exact=True).set_checked(on)
+    chat.page.keyboard.press("Escape")
+    expect(chat.button("Memory")).to_have_accessible_description("off")
+    chat.reload()
+    expect(chat.button("Memory")).to_have_accessible_description("off")
+    chat.ask("Remember that I drink no coffee")
+    stage.model.says(request("memory", operation="save_fact", text="I drink no coffee"), " x")
+    expect(chat.call("memory")).to_contain_text("memory was not run: it may not be asked here")
+    stage.model.ends()
+    chat.is_idle()
+    expect(opened(chat)).to_contain_text("Nothing is remembered yet.")
+
+
+def test_that_memory_is_off_is_known_in_other_tabs(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    other = visitor.opens(stage.url)
+    opened(chat).get_by_role("switch", name="Use memory in answers", exact=True).uncheck()
+    expect(other.button("Memory")).to_have_accessible_description("off")
 
 
 def test_a_memory_that_cannot_be_reached_says_so(chat: Chat, visitor: Visitor) -> None:

@@ -1,8 +1,9 @@
 // Dialogs: what a person chooses for their questions: the model, the specialists that may be asked, what is recalled.
 
 import { find, make } from "../ground/dom.js";
-import { kept, keptHere } from "../ground/keeping.js";
+import { kept } from "../ground/keeping.js";
 import { t } from "../ground/texts.js";
+import { leavesMemoryOut, recallIs, usesMemory } from "./recall.js";
 import { allowed, startSpecialists } from "./specialists.js";
 
 /** @typedef {import("../ground/types.js").Model} Model */
@@ -24,6 +25,7 @@ export function startChoices(start) {
   };
   show();
   startSpecialists(start.specialists);
+  recallIs(start.recall);
 }
 
 /**
@@ -31,7 +33,7 @@ export function startChoices(start) {
  * @returns {{ model?: string, specialists?: string[], memory?: boolean }}
  */
 export function chosen() {
-  const specialists = allowed();
+  const specialists = allowed(usesMemory() ? "" : "memory"); // which finds and keeps facts when it is asked
   return {
     ...(select.value === usual()?.name ? {} : { model: select.value }),
     ...(specialists ? { specialists } : {}),
@@ -45,16 +47,6 @@ export function chosen() {
  */
 export function modelNamed(name) {
   return models.find((model) => model.name === name);
-}
-
-/** Whether questions of this window do without what is remembered. */
-export function leavesMemoryOut() {
-  return keptHere.get("memory") === "out";
-}
-
-/** @param {boolean} out */
-export function leaveMemoryOut(out) {
-  keptHere.put("memory", out ? "out" : null);
 }
 
 /** The model that answers when none is named. */

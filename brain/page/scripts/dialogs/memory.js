@@ -4,9 +4,10 @@ import { openDialog } from "../ground/dialog.js";
 import { button, find, make, problemLine, touched } from "../ground/dom.js";
 import { request, told, unlessGone } from "../ground/server.js";
 import { switchFor } from "../ground/switch.js";
+import { tellTabs } from "../ground/tabs.js";
 import { t } from "../ground/texts.js";
-import { leaveMemoryOut, leavesMemoryOut } from "./choices.js";
 import { CATEGORIES, factForm } from "./fact.js";
+import { leaveMemoryOut, leavesMemoryOut, recallIs } from "./recall.js";
 import { remembered } from "./remembered.js";
 
 /** @typedef {import("../ground/types.js").Item} Item */
@@ -99,6 +100,7 @@ class MemoryDialog {
   async set(on) {
     this.problem.textContent = await request("PATCH", "v1/memory", { recall: on }).then(() => "", told);
     if (this.problem.textContent) this.recall.show(!on);
+    else tellTabs({ recall: on });
   }
 }
 
@@ -200,6 +202,7 @@ function recalls(set) {
   const here = switchRow(t("recallHere"), t("recallHereWhat"), leavesMemoryOut(), leaveMemoryOut);
   const show = (/** @type {boolean} */ on) => {
     everywhere.box.checked = on;
+    recallIs(on);
     here.box.disabled = !on;
   };
   return { node: make("div", "switches", everywhere.node, here.node), show };

@@ -25,9 +25,13 @@ export function startSpecialists(specialists) {
   set([...off]);
 }
 
-/** The only names that may be called; null when all may. */
-export function allowed() {
-  return off.size ? usable().filter(({ name }) => !off.has(name)).map(({ name }) => name) : null;
+/**
+ * The only names that may be called; null when all may.
+ * @param {string} [without] one that may not, either
+ */
+export function allowed(without) {
+  const on = usable().filter(({ name }) => !off.has(name) && name !== without);
+  return off.size || on.length < usable().length ? on.map(({ name }) => name) : null;
 }
 
 /** Those that can be asked. */

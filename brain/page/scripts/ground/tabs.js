@@ -6,6 +6,7 @@
  * @property {string} [renamed] a conversation
  * @property {string} [title] what it is called now
  * @property {string} [deleted] a conversation
+ * @property {boolean} [recall] whether memory is used from now on
  */
 
 const channel = new BroadcastChannel(`brain ${location.pathname}`); // what is mounted elsewhere is not told

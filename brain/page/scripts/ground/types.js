@@ -4,8 +4,8 @@
  * @typedef {{ name: string, stand_in: boolean, default: boolean }} Model
  * @typedef {{ files: number, file_bytes: number, body_bytes: number, message_characters: number,
  *   markdown_texts: number, markdown_bytes: number, markdown_open: number }} Limits
- * @typedef {{ user: string, keys: boolean, models: Model[], specialists: Specialist[], limits: Limits,
- *   version: string }} Start
+ * @typedef {{ user: string, keys: boolean, models: Model[], specialists: Specialist[], recall: boolean,
+ *   limits: Limits, version: string }} Start
  * @typedef {{ id: string, title?: string, url?: string }} Citation
  *
  * A file to go with a message: one of this machine, or one that the conversation has.
@@ -28,7 +28,8 @@
  * @typedef {{ call_id: string, name: string }} Call
  * @typedef {Call & { text: string, citations?: Citation[], cached?: boolean, ms?: number, approval?: Approval }} Result
  * @typedef {Call & { reason: string, ms?: number, approval?: Approval }} Failed
- * @typedef {{ type: "call", params: object | null } & (Result & { outcome: null } | Failed & { outcome: string })} CallPart
+ * @typedef {Result & { outcome: null } | Failed & { outcome: string }} Outcome
+ * @typedef {Outcome & { type: "call", params: object | null }} CallPart
  * @typedef {{ type: "text" | "thinking" | "steered", text: string } | { type: "notice", code: string, text: string }
  *   | CallPart} Part
  * @typedef {{ id: string, role: "user", time: string, parts: Part[], files: number[] }} KeptQuestion
