@@ -10,6 +10,45 @@ Serve = Callable[[threading.Event, threading.Event], Coroutine[Any, Any, None]]
 """Serves; sets the first when it is ready, and ends when the second is set."""
 
 
+async def listen(
+    connect: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]],
+    connections: set[asyncio.Task[None]],
+    begin: Callable[[str], None],
+    over: threading.Event,
+) -> None:
+    """Serves a port, each connection in a task, until told that it is over.
+
+    Args:
+        connections: has these tasks, as long as they run.
+        begin: told the address, once it can be asked.
+    """
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(connect(reader, writer))
+        connections.add(task)
+        task.add_done_callback(connections.discard)
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    begin(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    await asyncio.to_thread(over.wait)
+    server.close()
+    left = set(connections)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
+async def first_of(*ways: Coroutine[None, None, None]) -> None:
+    """Runs them until one is over; the others are cancelled."""
+    tasks = [asyncio.ensure_future(way) for way in ways]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @contextmanager
 def beside(serve: Serve) -> Iterator[None]:
     """A server that is ready, until the block ends."""

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from beside import beside
+from beside import beside, first_of, listen
 
 READ = 65_536
 METHODS = (b"GET ", b"POST ", b"HEAD ")
@@ -38,21 +38,12 @@ class Cutter:
 
     async def serve(self, ready: threading.Event, over: threading.Event) -> None:
         """Serves until told that it is over."""
-        tasks: set[asyncio.Task[None]] = set()
 
-        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.create_task(_Connection(self, reader, writer).run(self._to))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+        def begin(url: str) -> None:
+            self.url = url
+            ready.set()
 
-        server = await asyncio.start_server(connected, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        ready.set()
-        await asyncio.to_thread(over.wait)
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await listen(lambda *ends: _Connection(self, *ends).run(self._to), set(), begin, over)
 
     def asked(self, head: bytes) -> Cut | None:
         """Notes a request; where its answer is to be cut, if it is."""
@@ -71,14 +62,9 @@ class _Connection:
 
     async def run(self, port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        there = asyncio.create_task(self._requests(writer))
-        back = asyncio.create_task(self._answers(reader))
         try:
-            await asyncio.wait({there, back}, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(self._requests(writer), self._answers(reader))
         finally:
-            for task in (there, back):
-                task.cancel()
-            await asyncio.gather(there, back, return_exceptions=True)
             for one in (writer, self._writer):
                 one.transport.abort()
 

@@ -276,11 +276,7 @@ class Terminal:
         return bool(termios.tcgetattr(self.master)[3] & termios.ECHO)
 
     def _read(self, seconds: float) -> bool:
-        ready, _, _ = select.select([self.master], [], [], max(0.0, seconds))
-        try:
-            data = os.read(self.master, 65536) if ready else b""
-        except OSError:  # the other side is closed
-            data = b""
+        data = read(self.master, seconds)
         self._bytes += data
         try:
             text, self._bytes = self._bytes.decode(), b""
@@ -292,6 +288,15 @@ class Terminal:
             self._answered += 1
             os.write(self.master, f"\x1b[{self.screen.y - self.screen.top + 1};{self.screen.x + 1}R".encode())
         return bool(data)
+
+
+def read(master: int, seconds: float = 20) -> bytes:
+    """What is written to a terminal, once something is; nothing when nobody writes for so long, or can any more."""
+    ready, _, _ = select.select([master], [], [], max(0.0, seconds))
+    try:
+        return os.read(master, 65536) if ready else b""
+    except OSError:  # the other side is closed
+        return b""
 
 
 def sized(fd: int, columns: int, lines: int) -> None:

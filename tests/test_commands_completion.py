@@ -1,15 +1,13 @@
 """`brain completion`: the scripts, in the shells that they are for."""
 
 import os
-import select
 import shutil
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from emulator import Screen
+from emulator import Screen, read
 
 from brain.cli import run
 
@@ -20,6 +18,8 @@ COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE}
 _shtab_brain 2>/dev/null
 printf '%s\\n' "${COMPREPLY[@]}"
 """
+LOADED = [("", 'eval "$(cat ../brain.zsh)"'), ("", "source ../brain.zsh"), ("fpath=($PWD:h $fpath)", "")]
+"""What stands before and behind `compinit` in a .zshrc."""
 ZSH = 'autoload -U compinit && compinit -u -D && eval "$(cat "$1")" && echo "$_comps[brain]"'
 COMMANDS = [
     *("ask", "chat", "check", "completion", "export", "forget", "import", "index", "memory", "serve", "specialists"),
@@ -114,10 +114,15 @@ def test_zsh_takes_its_script(folder: Path, capsys: pytest.CaptureFixture[str]) 
         ("brain memory rec\tof\t", "brain memory recall off"),
     ],
 )
-def test_zsh_completes_by_tab(typed: str, completed: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("before", "behind"), LOADED, ids=["eval", "source", "fpath"])
+def test_zsh_completes_by_tab(
+    typed: str, completed: str, before: str, behind: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = script("zsh", folder, capsys)
-    start = f"PS1='> '; autoload -U compinit && compinit -u -D; eval \"$(cat {path})\"; echo ready\n"
-    (folder / ".zshrc").write_text(start)
+    path.with_name("_brain").write_bytes(path.read_bytes())
+    (folder / ".zshrc").write_text(
+        f"PS1='> '; {before}; autoload -U compinit && compinit -u -D; {behind}; echo ready\n"
+    )
     master, slave = os.openpty()
     env = {"ZDOTDIR": str(folder), "HOME": str(folder), "PATH": "/usr/bin:/bin", "TERM": "xterm"}
     shell = subprocess.Popen(
@@ -137,11 +142,10 @@ def test_zsh_completes_by_tab(typed: str, completed: str, folder: Path, capsys: 
 
 def seen(master: int, screen: Screen, text: str) -> None:
     """Waits until this is on a terminal's screen."""
-    end = time.monotonic() + 20
     while text not in screen.text:
-        ready, _, _ = select.select([master], [], [], max(0.0, end - time.monotonic()))
-        assert ready, f"never saw {text!r}: {screen.text!r}"
-        screen.feed(os.read(master, 65536).decode())
+        brought = read(master)
+        assert brought, f"never saw {text!r}: {screen.text!r}"
+        screen.feed(brought.decode())
 
 
 @pytest.mark.fish

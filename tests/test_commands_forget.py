@@ -3,7 +3,6 @@
 import asyncio
 import os
 import pty
-import select
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from emulator import read
 from serving import Process, post, script
 
 from brain.ask import Attachment
@@ -226,10 +226,11 @@ def at_terminal(*arguments: str) -> Iterator[tuple[int, "subprocess.Popen[bytes]
 
 
 def seen(master: int, until: str) -> str:
-    text, end = "", time.monotonic() + 20
+    text = ""
     while until not in text:
-        assert select.select([master], [], [], max(0.0, end - time.monotonic()))[0], f"never saw {until!r}: {text!r}"
-        text += os.read(master, 65536).decode().replace("\r\n", "\n")
+        brought = read(master)
+        assert brought, f"never saw {until!r}: {text!r}"
+        text += brought.decode().replace("\r\n", "\n")
     return text
 
 

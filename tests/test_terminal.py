@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from emulator import read
 from serving import script
 
 from brain.events import Done, Notice, SpecialistProgress, SpecialistStart, Token
@@ -86,11 +86,7 @@ class AtTerminal:
         return self.process.returncode, out.decode(), self.seen
 
     def _read(self, seconds: float) -> bool:
-        ready, _, _ = select.select([self.master], [], [], max(0.0, seconds))
-        try:
-            data = os.read(self.master, 65536) if ready else b""
-        except OSError:  # the other side is closed
-            data = b""
+        data = read(self.master, seconds)
         self.seen += data.decode(errors="replace").replace("\r\n", "\n")
         return bool(data)
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from beside import beside
+from beside import beside, first_of, listen
 
 READ = 65_536
 METHODS = (b"GET ", b"POST ", b"PATCH ", b"DELETE ", b"HEAD ")
@@ -55,19 +55,12 @@ class Line:
     async def serve(self, ready: threading.Event, over: threading.Event) -> None:
         """Serves until told that it is over."""
         self._loop = asyncio.get_running_loop()
-        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        ready.set()
-        await asyncio.to_thread(over.wait)
-        server.close()
-        connections = set(self._connections)
-        self._reset()
-        await asyncio.gather(*connections, return_exceptions=True)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._connect(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        def begin(url: str) -> None:
+            self.url = url
+            ready.set()
+
+        await listen(self._connect, self._connections, begin, over)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ends = [writer]
@@ -76,7 +69,7 @@ class Line:
                 from_brain, to_brain = await asyncio.open_connection("127.0.0.1", self._to)
                 ends.append(to_brain)
                 flows = self._flows
-                await self._both(self._requests(reader, to_brain, flows), self._answers(from_brain, writer, flows))
+                await first_of(self._requests(reader, to_brain, flows), self._answers(from_brain, writer, flows))
         except (asyncio.CancelledError, ConnectionError):  # it is cut: what was written and not yet read is lost, too
             for end in ends:
                 end.transport.abort()
@@ -84,16 +77,6 @@ class Line:
             for end in ends:
                 end.close()
             await asyncio.gather(*(end.wait_closed() for end in ends), return_exceptions=True)
-
-    async def _both(self, *ways: Coroutine[None, None, None]) -> None:
-        """Until one of them is over."""
-        tasks = [asyncio.ensure_future(way) for way in ways]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event) -> None:
         with suppress(ConnectionError):
