@@ -88,6 +88,12 @@ def test_the_scripts_hold_what_their_types_say(clients: Clients) -> None:
     assert done.returncode == 0
 
 
+def test_lines_are_of_120_columns_at_most() -> None:
+    """As in Python; but a text of the page stands in one line."""
+    columns = {path: max(map(len, text.splitlines())) for path, text in SCRIPTS.items() if path != ENGLISH}
+    assert {path.name: most for path, most in columns.items() if most > 120} == {}
+
+
 def test_every_text_is_used_and_every_used_one_is_there() -> None:
     texts = set(KEY.findall(SCRIPTS[ENGLISH]))
     assert len(texts) > 100

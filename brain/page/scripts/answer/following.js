@@ -1,11 +1,11 @@
-// Answer: following a turn. Its events come once each and in order, through cut networks, sleep and restarts of the server.
+// Answer: following a turn. Its events come once each and in order, through cut networks, sleep and restarts.
 
 import { Refused, request } from "../ground/server.js";
 
 const LOST_AFTER = 1200; // ms without a connection until it is worth a word
 const AGAIN = [500, 1000, 2000, 4000]; // ms until the next attempt; the last one from then on
 const ASLEEP = 20_000; // ms that a clock missed: the machine slept, and its connection may be dead without knowing
-const UNSEEN = 5000; // ms after which a tab that nobody sees lets its connection go: all tabs together have but six to a server
+const UNSEEN = 5000; // ms after which a tab that nobody sees lets its connection go: all tabs together have but six
 const WAITS = 1000; // ms that a request waits for one before the tab lets its own go
 const GONE = [404, 410];
 
@@ -122,7 +122,10 @@ export class Following {
     if (this.#lost) this.#tell(false);
   }
 
-  /** The browser comes back by itself from a cut connection, but not from an answer that is no stream. @param {EventSource} source */
+  /**
+   * The browser comes back by itself from a cut connection, but not from an answer that is no stream.
+   * @param {EventSource} source
+   */
   #cut(source) {
     this.#lostTimer ||= setTimeout(() => this.#tell(true), LOST_AFTER);
     if (source.readyState === EventSource.CLOSED) this.#ask();

@@ -10,11 +10,11 @@ import { log } from "./reading.js";
 const AGAIN = 1000; // ms after which the server is asked again
 const ROOM = 64; // bytes of a request that are no text
 
-/** @typedef {{ html: string, end: number, fence: string }} Block `end` in UTF-16 units of the text, `fence` of open code */
+/** @typedef {{ html: string, end: number, fence: string }} Block `end` in UTF-16 units, `fence` of open code */
 
+const asItIs = { createHTML: (/** @type {string} */ html) => html };
 /** @type {{ createHTML: (html: string) => any }} */
-const policy = /** @type {any} */ (window).trustedTypes?.createPolicy("brain", { createHTML: (/** @type {string} */ html) => html })
-  ?? { createHTML: (/** @type {string} */ html) => html };
+const policy = /** @type {any} */ (window).trustedTypes?.createPolicy("brain", asItIs) ?? asItIs;
 
 let textsMost = 1, bytesMost = 0; // in one request
 let openMost = 0; // characters of a text that is still being written
@@ -33,7 +33,8 @@ export function mostOpen() {
 
 /** Whether the server takes these texts at once. @param {string[]} texts */
 export function takes(texts) {
-  return texts.length <= textsMost && texts.every(({ length }) => length <= bytesMost) && new TextEncoder().encode(JSON.stringify(texts)).length <= bytesMost;
+  if (texts.length > textsMost || texts.some(({ length }) => length > bytesMost)) return false;
+  return new TextEncoder().encode(JSON.stringify(texts)).length <= bytesMost;
 }
 
 /**
@@ -68,7 +69,7 @@ export function nodesOf(blocks) {
 }
 
 /**
- * Says the levels of headings without gaps, as those who go from heading to heading expect; the page's own is the first.
+ * Says the levels of headings without gaps, for those who go from heading to heading; the page's own is the first.
  * @param {ChildNode[]} nodes
  * @param {number} level of the heading before
  * @returns {number} of the last one
@@ -76,7 +77,8 @@ export function nodesOf(blocks) {
 export function levelled(nodes, level) {
   for (const node of nodes) {
     if (!(node instanceof Element)) continue;
-    for (const heading of [node, ...node.querySelectorAll("h3, h4, h5, h6")].filter((one) => /^H\d$/.test(one.tagName))) {
+    const own = node.matches("h3, h4, h5, h6") ? [node] : [];
+    for (const heading of [...own, ...node.querySelectorAll("h3, h4, h5, h6")]) {
       level = Math.min(Number(heading.tagName[1]) - 1, level + 1);
       heading.ariaLevel = String(level);
     }

@@ -13,11 +13,16 @@ const SLOWEST = 400; // ms between two answers of the server and the next questi
 const PIECE = 12_000; // characters of what came at once that are rendered at once
 const FRAME = 4000; // characters that are put in as they are in one frame: more would hold the page up
 
-/** The innermost block that is still being written: there the next words will stand. @param {Node} node @returns {Node} */
+const BLOCKS = "ul, ol, li, p, blockquote, div, table, tbody, tr, td, pre, code, h3, h4, h5, h6";
+
+/**
+ * The innermost block that is still being written: there the next words will stand.
+ * @param {Node} node
+ * @returns {Node}
+ */
 function innermost(node) {
   const last = node.lastChild;
-  return last instanceof Element && last.matches("ul, ol, li, p, blockquote, div, table, tbody, tr, td, pre, code, h3, h4, h5, h6")
-    ? innermost(last) : node;
+  return last instanceof Element && last.matches(BLOCKS) ? innermost(last) : node;
 }
 
 /** A stretch of an answer's text. */
@@ -175,7 +180,7 @@ export class Stretch {
     if (!last) this.#soon();
   }
 
-  /** When all is there, links are made by references that were defined behind them, and one block of what was parted. */
+  /** When all is there, links are made by references defined behind them, and one block of what was parted. */
   async #rewrite() {
     if (!this.#ended || !(this.#parted || this.#whole.includes("]:")) || !takes([this.#whole])) return;
     const blocks = await blocksOf([this.#whole], false, () => this.node.isConnected);
