@@ -26,7 +26,9 @@ _SHAPING = (
 """Characters that join or part what they stand behind, or make a picture of it."""
 _UNSEEN = r"\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}"
 _HIDDEN = regex.compile(rf"{_SHAPING}|[{_UNSEEN}]")
-_BLANK = regex.compile(rf"{_SHAPING}|(?! )[{_UNSEEN}\p{{Cs}}\p{{Z}}\u2800]")
+_PILED = r"[\p{M}\p{GCB=V}\p{GCB=T}]"
+"""Characters that take no room of their own."""
+_BLANK = regex.compile(rf"{_SHAPING}|(?! )[{_UNSEEN}\p{{Cs}}\p{{Z}}\u2800]|(?<={_PILED}{{3}}){_PILED}")
 
 
 def seen(text: str) -> str:
@@ -37,7 +39,10 @@ def seen(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text with the number of each character that nobody sees, that turns others round or looks like a space."""
+    """The text with the number of each character that nobody sees, that turns others round or looks like a space.
+
+    So have marks, from the fourth on that stand on one character.
+    """
     if text.isascii() and text.isprintable():
         return text
     return _BLANK.sub(lambda blank: blank[1] or f"\\u{{{ord(blank[0]):x}}}", text)

@@ -357,7 +357,7 @@ def test_what_is_to_be_approved_is_shown_whole(folder: Path, columns: int) -> No
         terminal.types("y\n")
         seen = ended(terminal)
     assert f"{question} y\n" in seen
-    assert re.search(r"\n✓ deletes \d+ ms ", seen)
+    assert re.search(r"\n✓ deletes \d+ ms, approved ", seen)
     assert seen.endswith("\n\nIt is gone.")
     assert (folder / "deleted.txt").exists()
 
@@ -379,6 +379,38 @@ def test_no_parameter_is_out_of_sight(folder: Path, plain: list[str]) -> None:
         "Approve sends (4 parameters)? [y/N]",
     ]
     assert [line for line in shown if line.startswith("    name")] == ['    name: "lunch"']
+
+
+def test_of_fifty_parameters_the_first_are_seen(folder: Path) -> None:
+    names = [f"p{n}" for n in range(50)]
+    takes = f'def takes({", ".join(f"{name}: str" for name in names)}) -> str:\n    """Takes."""\n    return "."\n'
+    (folder / "takes.py").write_text(f'from brain import specialist\n\n@specialist(approval="always")\n{takes}')
+    call = CALL % ("takes", json.dumps({name: f"{name} is long" for name in names}))
+    with asked(folder, [call], ["Done."], lines=8, columns=40) as terminal:
+        terminal.sees("Approve takes (50 parameters)? [y/N]")
+        shown = terminal.screen.window.split("\n")
+        terminal.types("n\n")
+        ended(terminal)
+    assert shown == [
+        "  In short:",
+        '    p0: "p0 is long"',
+        '    p1: "p1 is long"',
+        '    p2: "p2 is long"',
+        '    p3: "p3 is long"',
+        '    p4: "p4 is long"',
+        "  45 more stand above.",
+        "Approve takes (50 parameters)? [y/N]",
+    ]
+
+
+@pytest.mark.parametrize("marks", ["\u0301", "\u11a8"], ids=["accents", "jamo"])
+def test_marks_without_end_are_shown_as_their_numbers(folder: Path, marks: str) -> None:
+    call = CALL % ("deletes", json.dumps({"name": "é" + marks * 400}, ensure_ascii=False))
+    with asked(folder, [call], ["I did not."]) as terminal:
+        terminal.sees("Approve deletes (1 parameter)? [y/N]")
+        assert f"\\u{{{ord(marks):x}}}" * 5 in "".join(terminal.screen.window.split())
+        terminal.types("n\n")
+        assert ended(terminal).endswith("I did not.")
 
 
 def test_a_no_is_a_no(folder: Path) -> None:

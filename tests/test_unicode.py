@@ -37,6 +37,8 @@ def test_halves_are_joined_or_replaced(text: str, whole: str, half: str) -> None
         ("a\u3164\u115f\u1160\uffa0b", "a\\u{3164}\\u{115f}\\u{1160}\\u{ffa0}b"),
         ("a\u034f\u180b\u17b4\U000e0100b", "a\\u{34f}\\u{180b}\\u{17b4}\\u{e0100}b"),
         ("a\u2800\xa0\u3000\u2028\ud800b", "a\\u{2800}\\u{a0}\\u{3000}\\u{2028}\\u{d800}b"),
+        ("a\u0301\u0302\u0303\u0301\u0302b\u0301", "a\u0301\u0302\u0303\\u{301}\\u{302}b\u0301"),
+        ("\u1100\u1161\u11a8\u11a8\u11a8", "\u1100\u1161\u11a8\u11a8\\u{11a8}"),
     ],
 )
 def test_what_nobody_sees_is_made_visible(text: str, shown: str) -> None:

@@ -22,12 +22,14 @@ def told(asked: ApprovalRequired, columns: int, lines: int) -> str:
     """What would be done, for a window of this size; what has no room in it once more, in short."""
     width, room = max(columns, 3 * len(_GOES_ON)) - 1, lines - len(chop_cells(question(asked), columns))
     head = f"? {asked.name} needs your approval, until {asked.expires_at.astimezone():%H:%M:%S}:"
-    parts = [("", head), *_parts(asked)]
-    whole = [line for prefix, text in parts for line in _wrapped(prefix + text, width)]
+    said, params = (asked.text or "").splitlines(), list(_params(asked))
+    whole = [*_wrapped(head, width), *(line for one in said for line in _wrapped(f"  {escaped(one)}", width))]
+    whole += [line for name, value in params for line in _wrapped(name + value, width)]
     if len(whole) <= room:
         return "\n".join(whole)
-    short = [_one_line(prefix, text, width) for prefix, text in parts[1:]]
-    return "\n".join([*whole, "  In short:", *short[-max(1, room - 1) :]])
+    short = [_one_line("  ", escaped(" ".join(said)), width)] if said else []
+    short += [_one_line(name, value, width) for name, value in params]
+    return "\n".join([*whole, "  In short:", *_first(short, max(1, room - 1))])
 
 
 def question(asked: ApprovalRequired) -> str:
@@ -36,9 +38,7 @@ def question(asked: ApprovalRequired) -> str:
     return f"Approve {asked.name} ({count or 'no'} parameter{'' if count == 1 else 's'})? [y/N] "
 
 
-def _parts(asked: ApprovalRequired) -> Iterator[tuple[str, str]]:
-    for line in (asked.text or "").splitlines():
-        yield "  ", escaped(line)
+def _params(asked: ApprovalRequired) -> Iterator[tuple[str, str]]:
     for key, value in asked.params.items():
         name = key if _PLAIN_KEY.fullmatch(key) else escaped(json.dumps(key, ensure_ascii=False))
         yield f"    {name}: ", escaped(json.dumps(value, ensure_ascii=False))
@@ -46,12 +46,20 @@ def _parts(asked: ApprovalRequired) -> Iterator[tuple[str, str]]:
         yield "    ", "(without parameters)"
 
 
+def _first(short: list[str], room: int) -> list[str]:
+    """As many as have room, from the first on, and how many more there are."""
+    if len(short) <= room:
+        return short
+    shown = short[: max(1, room - 1)]
+    return [*shown, f"  {len(short) - len(shown)} more stand above."]
+
+
 def _wrapped(line: str, width: int) -> Iterator[str]:
     """A line in pieces that have room, cut between words where there are any."""
     place, indent = 0, ""
     while place < len(line) or not indent:
         cells = width - len(indent)
-        piece = chop_cells(line[place : place + cells], cells)[0]
+        piece = _chopped(line[place : place + 4 * cells], cells)  # with the three marks that each may have
         if place + len(piece) < len(line):
             piece = piece[: piece.rfind(" ", len(piece) // 2) + 1 or len(piece)]
         yield indent + piece
@@ -68,4 +76,9 @@ def _folded(text: str, cells: int) -> str:
     if cell_len(text) <= cells:
         return text
     side = max(1, (cells - 3) // 2)
-    return f"{chop_cells(text, side)[0]} … {chop_cells(text[::-1], side)[0][::-1]}"
+    return f"{_chopped(text, side)} … {_chopped(text[::-1], side)[::-1]}"
+
+
+def _chopped(text: str, cells: int) -> str:
+    """As much of a text as has room, in whole characters; all of one that takes none, of which `rich` makes no line."""
+    return (chop_cells(text, cells) or [text])[0]
