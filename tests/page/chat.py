@@ -1,6 +1,7 @@
 """The page in the words of who uses it. Everything is found by its role and its name, as a screen reader finds it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from playwright.sync_api import FilePayload, Locator, Page, expect
@@ -15,6 +16,13 @@ HANDED_OVER = """(node, [event, files]) => {
 TURNED = """(hidden) => {
     Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
     document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+JUMPS = """() => {
+    window.jumps = [];
+    new PerformanceObserver((list) => {
+        for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) jumps.push(value);
+    }).observe({ type: "layout-shift" });
 }"""
 
 
@@ -153,6 +161,11 @@ class Chat:
         self.page.evaluate(TURNED, hidden)
 
     # What a user sees
+
+    def jumps(self) -> Callable[[], list[float]]:
+        """How far what stands there jumps from now on, as the browser counts: asked for later."""
+        self.page.evaluate(JUMPS)
+        return partial(self.page.evaluate, "jumps")
 
     def is_ready(self) -> None:
         """The page knows what the server offers."""

@@ -9,13 +9,6 @@ from page.visitor import DARK, PHONE, STILL
 
 pytestmark = pytest.mark.chromium
 
-JUMPS = """() => {
-    window.jumps = [];
-    new PerformanceObserver((list) => {
-        for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.jumps.push(entry.value);
-    }).observe({ type: "layout-shift" });
-}"""
-
 
 @pytest.mark.parametrize("visitor", [PHONE], indirect=True)
 def test_a_phone_shows_everything_without_scrolling_sideways(chat: Chat, stage: Stage) -> None:
@@ -72,10 +65,10 @@ def test_what_is_read_does_not_jump_while_it_is_written(chat: Chat, stage: Stage
     answer = chat.ask()
     stage.model.says("Start. ")
     expect(answer).to_contain_text("Start.")
-    chat.page.evaluate(JUMPS)
+    jumps = chat.jumps()
     for n in range(200):
         stage.model.says(f"word {n} **bold** " if n % 20 else f"\n\n- item {n}\n\n")
     expect(answer).to_contain_text("word 199")
     stage.model.ends()
     chat.is_idle()
-    assert sum(chat.page.evaluate("window.jumps")) < 0.1
+    assert sum(jumps()) < 0.1
