@@ -13,7 +13,6 @@ from msgspec import Meta
 from brain import Citation, Result, specialist
 from specialists._asking import telling
 from specialists._passages import anchor, pieces, sections
-from specialists._unwrapped import unwrapped
 
 PASSAGES_GIVEN = 3
 _WEIGHTS = "12.0, 4.0, 1.0"
@@ -137,6 +136,8 @@ def answered(handbook: Handbook, query: str, section: str | None) -> Result:
 
 def passages(page: str, text: str) -> Iterator[Passage]:
     """The sections of a Markdown page, long ones in pieces, their paragraphs one line each."""
+    from specialists._unwrapped import unwrapped  # with a parser of Markdown: who asks nothing does not pay for it
+
     for heading, body in sections(text):
         for piece in pieces(unwrapped(body)):
             yield Passage(page, heading or (page,), piece)
