@@ -67,7 +67,7 @@ def test_the_keys_are_listed(chat: Chat) -> None:
     dialog = chat.page.get_by_role("dialog", name="Settings", exact=True)
     keys = [text.replace("\n", " ") for text in dialog.get_by_role("definition").all_inner_texts()]
     assert dict(zip(dialog.get_by_role("term").all_inner_texts(), keys, strict=True)) == {
-        "Send, or steer while Brain writes": "Enter",
+        "Send, or add to the answer while Brain writes": "Enter",
         "New line": "Shift Enter",
         "Stop": "Esc",
         "New conversation": "Ctrl Shift O",
