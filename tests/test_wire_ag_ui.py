@@ -35,7 +35,7 @@ from brain.events import (
 from brain.messages import Handed, Spoken
 from brain.settings import read
 from brain.wire import ag_ui
-from brain.wire.ag_ui import Answer, Encoder, Wanted, answers, parse, said_since
+from brain.wire.ag_ui import Encoder, Resumed, Wanted, answers, parse, said_since
 
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "openai:gpt"})
@@ -430,7 +430,7 @@ def test_context_stands_before_the_newest_question() -> None:
 # Answers to interrupts
 
 
-def answered(*entries: Mapping[str, Any]) -> list[Answer]:
+def answered(*entries: Mapping[str, Any]) -> list[Resumed]:
     return answers(parsed(messages=[], resume=list(entries))[2].resume)
 
 
@@ -442,11 +442,11 @@ def test_answers_to_interrupts() -> None:
         {"interruptId": "t1.c4.7", "status": "cancelled", "payload": None},
         {"interruptId": "somebody else's", "status": "cancelled"},
     ) == [
-        Answer("t1.c1.7", "t1", "c1", 7, approve=True),
-        Answer("t1.c2.7", "t1", "c2", 7, approve=False),
-        Answer("t1.c3.7", "t1", "c3", 7, approve=True),
-        Answer("t1.c4.7", "t1", "c4", 7, approve=None),
-        Answer("somebody else's", "", "", 0, approve=None),
+        Resumed("t1.c1.7", "t1", "c1", 7, approve=True),
+        Resumed("t1.c2.7", "t1", "c2", 7, approve=False),
+        Resumed("t1.c3.7", "t1", "c3", 7, approve=True),
+        Resumed("t1.c4.7", "t1", "c4", 7, approve=None),
+        Resumed("somebody else's", "", "", 0, approve=None),
     ]
 
 

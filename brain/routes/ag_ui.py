@@ -15,7 +15,7 @@ from brain.messages import Spoken
 from brain.routes.incoming import house_of, kind, limited, read, user_of
 from brain.routes.turning import about_to_end, begun, followed, held
 from brain.wire import ag_ui
-from brain.wire.ag_ui import Answer, Wanted, answers, parse, said_since
+from brain.wire.ag_ui import Resumed, Wanted, answers, parse, said_since
 from brain.wire.native import MESSAGE_LENGTH
 
 WIRE = "ag_ui"
@@ -86,7 +86,7 @@ def _resumed(request: Request, spoken: Sequence[Spoken], wanted: Wanted) -> Resp
     return followed(request, run, ag_ui.Encoder(wanted, run.id, run.report().model, len(told), known), len(told))
 
 
-def _decide(run: Run, given: Sequence[Answer], said: str) -> None:
+def _decide(run: Run, given: Sequence[Resumed], said: str) -> None:
     """Takes the answers, and what the user said with them; the same request again changes nothing."""
     open_ones = [answer for answer in given if _decision(run, answer.call_id) == "asked"]
     if open_ones and said:
@@ -108,7 +108,7 @@ def _interrupt_id(run: Run, call_id: str) -> str:
     return f"{run.id}.{call_id}.{run.journal.count}"
 
 
-def _check_answers(run: Run, told: Sequence[Event], given: Sequence[Answer]) -> None:
+def _check_answers(run: Run, told: Sequence[Event], given: Sequence[Resumed]) -> None:
     """Whether all interrupts that are open are answered, none that a run did not ask about, and each can be so."""
     asked = {event.call_id for event in told if isinstance(event, ApprovalRequired)}
     asked -= {event.call_id for event in told if isinstance(event, _DECIDED)}
@@ -128,7 +128,7 @@ def _decision(run: Run, call_id: str) -> str | None:
     return next((call.approval for call in run.report().calls if call.call_id == call_id), None)
 
 
-def _check_decision(answer: Answer, decision: str | None) -> None:
+def _check_decision(answer: Resumed, decision: str | None) -> None:
     """The same answer may come again, and what expired may be given up."""
     same = {None: ("declined", "expired"), True: ("approved",), False: ("declined",)}[answer.approve]
     if decision == "asked" or decision in same:
@@ -139,6 +139,6 @@ def _check_decision(answer: Answer, decision: str | None) -> None:
     raise BadRequest(f"{answer.interrupt_id} was {decision} already.", "resume", code="decided", status=409)
 
 
-def _unknown(answer: Answer) -> BadRequest:
+def _unknown(answer: Resumed) -> BadRequest:
     message = f"No interrupt {answer.interrupt_id[:200]} is open in this thread; send it as cancelled to go on."
     return BadRequest(message, "resume", code="not_found", status=404)

@@ -1,6 +1,6 @@
 """Wing: AG-UI. What its clients ask (`request`), and what they get (`answer`)."""
 
 from brain.wire.ag_ui.answer import Encoder, failed, refusal
-from brain.wire.ag_ui.request import Answer, Wanted, answers, parse, said_since
+from brain.wire.ag_ui.request import Resumed, Wanted, answers, parse, said_since
 
-__all__ = ["Answer", "Encoder", "Wanted", "answers", "failed", "parse", "refusal", "said_since"]
+__all__ = ["Encoder", "Resumed", "Wanted", "answers", "failed", "parse", "refusal", "said_since"]

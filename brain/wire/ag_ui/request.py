@@ -44,7 +44,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Resumed:
     """What a person said to an interrupt, which stands for a call of a turn.
 
     Attributes:
@@ -82,7 +82,7 @@ def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -
     return ask, _with_context(spoken, sent.context or []), wanted
 
 
-def answers(resume: Sequence[SentAnswer]) -> list[Answer]:
+def answers(resume: Sequence[SentAnswer]) -> list[Resumed]:
     """The answers to interrupts.
 
     Raises:
@@ -169,12 +169,12 @@ def _with_context(spoken: list[Spoken], context: Sequence[SentContext]) -> list[
     return [*spoken[:at], Spoken("system", bounded(text, "context")), *spoken[at:]]
 
 
-def _answer(sent: SentAnswer, place: str) -> Answer:
+def _answer(sent: SentAnswer, place: str) -> Resumed:
     approve = None if sent.status == "cancelled" else _approves(sent.payload, f"{place}.payload")
     found = _INTERRUPT_ID.fullmatch(sent.interrupt_id)
     if found is None:
-        return Answer(sent.interrupt_id, "", "", 0, approve)
-    return Answer(sent.interrupt_id, found["turn"], found["call"], int(found["after"]), approve)
+        return Resumed(sent.interrupt_id, "", "", 0, approve)
+    return Resumed(sent.interrupt_id, found["turn"], found["call"], int(found["after"]), approve)
 
 
 def _approves(payload: msgspec.Raw, place: str) -> bool:
