@@ -11,6 +11,9 @@ SHELLS = "bash", "zsh", "fish"
 NOTHING = {"zsh": "{true}"}
 """For words of one's own: where zsh has no action for these, it only lists flags beside them, and types none."""
 
+SOURCED = "$zsh_eval_context[-1] == eval ", "$zsh_eval_context[-1] == (eval|file) "
+"""By `source` zsh reads a file, by `eval` a text; shtab's script registers itself only in the second case."""
+
 
 def completion(given: argparse.Namespace, settings: Settings) -> int:
     """Prints the script for a shell."""
@@ -21,7 +24,7 @@ def completion(given: argparse.Namespace, settings: Settings) -> int:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif not action.option_strings and action.choices is None:
             action.complete = NOTHING  # type: ignore[attr-defined]
-    print(shtab.complete(given.whole, given.shell))
+    print(shtab.complete(given.whole, given.shell).replace(*SOURCED))
     return DONE
 
 
