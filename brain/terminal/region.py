@@ -23,9 +23,9 @@ class Region:
         up = sum(max(1, -(-line.cells // columns)) for line in self._lines) - 1
         back = f"\r\033[{up}A" if up > 0 else "\r"
         stays = "".join(f"{line.written}\033[K\n" for line in settled)
+        self._lines = list(changing)  # before they are written: who is stopped while they are leaves them behind it
         self._out.write(f"{back}{stays}" + "\033[K\n".join(line.written for line in changing) + "\033[J")
         self._out.flush()
-        self._lines = list(changing)
 
     def leave(self) -> None:
         """Leaves the lines where they are; the next ones are written where the cursor stands then."""
