@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from cProfile import Profile
+from io import StringIO
 from typing import TextIO
 
 import pytest
@@ -359,6 +360,25 @@ def test_lines_are_written_anew_in_their_place(terminal: TextIO) -> None:
             screen.feed(os.read(master, 65536).decode())
     os.close(master)
     assert screen.text == "one\ntwo\nthree\nfour\nfive\nsix"
+
+
+class Stopping(StringIO):
+    """A terminal whose program is stopped in the middle of a write, and goes on below what others wrote."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.region = Region(self)
+
+    def flush(self) -> None:
+        self.write("$ fg\n")
+        self.region.leave()
+
+
+def test_who_is_stopped_while_it_writes_goes_on_below() -> None:
+    out = Stopping()
+    for number in "12":
+        out.region.write([], [Line("one", 3, 3), Line(number, 1, 1)], 20)
+    assert out.getvalue() == "\rone\033[K\n1\033[J$ fg\n\rone\033[K\n2\033[J$ fg\n"
 
 
 @pytest.mark.parametrize(("columns", "wide"), [(20, 39), (13, 39), (7, 30), (60, 39)])
