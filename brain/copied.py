@@ -4,11 +4,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from brain import blocks, prompts
+from brain.asides import Asides
 from brain.blocks import harmless
+from brain.events import Thinking
 from brain.kept import Item
-from brain.messages import Called, Exchange, Message, Part, Said, Steered
+from brain.messages import About, Aside, Called, Exchange, Message, Part, Said, Steered
 from brain.tools import callable_name
 from brain.unicode import seen
+
+TOLD_LENGTH = 10_000
+"""Characters of a notice, and of why an answer failed. Our own are far shorter."""
 
 
 def exchange(one: Exchange) -> Exchange:
@@ -22,6 +27,7 @@ def exchange(one: Exchange) -> Exchange:
         one_way=tuple(_call(part) for part in one.one_way),
         tokens=0,
         outside=True,
+        about=_about(one.about),
     )
 
 
@@ -34,6 +40,27 @@ def item(one: Item) -> Item:
 def _said(some: Iterable[Message]) -> tuple[Message, ...]:
     """What was said, without instructions."""
     return tuple(Message(one.role, harmless(one.content)) for one in some if one.role != "system")
+
+
+def _about(about: About) -> About:
+    """How an answer came to be, with no more beside it than is kept of our own."""
+    failure = about.failure and replace(about.failure, message=_told(about.failure.message))
+    return replace(about, asides=_asides(about.asides), failure=failure)
+
+
+def _asides(some: Iterable[Aside]) -> tuple[Aside, ...]:
+    kept = Asides()
+    for aside in some:
+        kept.before = aside.place
+        if isinstance(aside.told, Thinking):
+            kept.think(aside.told.text, aside.at)
+        else:
+            kept.tell(replace(aside.told, text=_told(aside.told.text)))
+    return kept.so_far()
+
+
+def _told(text: str) -> str:
+    return seen(text)[:TOLD_LENGTH]
 
 
 def _part(part: Part) -> Part:

@@ -157,6 +157,13 @@ EXCHANGE = {
     "kind": "exchange", "conversation": "c", "question_id": "q", "answer_id": "a", "said": "s", "question": "s",
     "asked": "2026-01-01T00:00:00Z", "outcome": "complete",
 }  # fmt: skip
+SAID = {"kind": "said", "text": "t", "turn_pass": 1}
+CALLED = {
+    "kind": "called", "call_id": "c1", "name": "web", "params": {}, "marker": "", "block": "", "turn_pass": 1
+}  # fmt: skip
+USAGE = {"prompt_tokens": 1, "completion_tokens": -1, "reused_tokens": None, "estimated": False}
+FAILURE = {"code": "internal", "message": "m", "recoverable": True, "status": -1}
+ASIDE = {"text": "t", "place": 0}
 FACT = {
     "kind": "item", "type": "fact", "id": "f", "text": "t", "created": "2026-01-01T00:00:00Z",
     "updated": "2026-01-01T00:00:00Z",
@@ -190,6 +197,23 @@ FACT = {
         ([HEAD, C, EXCHANGE | {"outcome": ""}], "records[2].outcome", "length >= 1"),
         ([HEAD, C, EXCHANGE | {"source": "radio"}], "records[2].source", "radio"),
         ([HEAD, C, EXCHANGE | {"parts": [{"kind": "said"}]}], "records[2].parts[0]", "missing required field `text`"),
+        ([HEAD, C, EXCHANGE | {"parts": [SAID | {"turn_pass": -1}]}], "records[2].parts[0].turn_pass", ">= 0"),
+        ([HEAD, C, EXCHANGE | {"parts": [CALLED | {"ms": 10**30}]}], "records[2].parts[0].ms", "Expected `int`"),
+        ([HEAD, C, EXCHANGE | {"parts": [CALLED | {"ms": 2**53}]}], "records[2].parts[0].ms", "<= 9007199254740991"),
+        ([HEAD, C, EXCHANGE | {"about": {"total_ms": 2**53}}], "records[2].about.total_ms", "<= 9007199254740991"),
+        ([HEAD, C, EXCHANGE | {"about": {"first_token_ms": -5}}], "records[2].about.first_token_ms", ">= 0"),
+        ([HEAD, C, EXCHANGE | {"about": {"usage": USAGE}}], "records[2].about.usage.completion_tokens", ">= 0"),
+        ([HEAD, C, EXCHANGE | {"about": {"failure": FAILURE}}], "records[2].about.failure.status", ">= 0"),
+        (
+            [HEAD, C, EXCHANGE | {"about": {"asides": [ASIDE | {"place": -3}]}}],
+            "records[2].about.asides[0].place",
+            ">= 0",
+        ),
+        (
+            [HEAD, C, EXCHANGE | {"about": {"asides": [ASIDE | {"at": 2**53}]}}],
+            "records[2].about.asides[0].at",
+            "<= 9007",
+        ),
         ([HEAD, FACT | {"type": "rumour"}], "records[1].type", "rumour"),
         ([HEAD, FACT, FACT], "records[2].id", "two records of this item"),
         ([HEAD, FACT | {"was": [{"text": "t", "until": "2026-01-01T00:00:00"}]}], "records[1].was[0].until", "offset"),

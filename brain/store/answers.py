@@ -1,19 +1,24 @@
 """Wing: answers as they are kept, and given away: their parts, and how they came to be."""
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import astuple
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from brain.events import Approval, CallCode, Citation, Error, Notice, NoticeCode, Thinking, Usage
+from brain.events import Approval, CallCode, Citation, Error, ErrorCode, Notice, NoticeCode, Thinking, Usage
 from brain.messages import About, Aside, Called, Exchange, Part, Said, Steered
+
+Number = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+"""A count that every client can read: those in JavaScript have no larger ones."""
 
 
 class SaidRow(msgspec.Struct, tag="said", tag_field="kind"):
     """Text of an answer."""
 
     text: str
-    turn_pass: int
+    turn_pass: Number
 
 
 class CalledRow(msgspec.Struct, tag="called", tag_field="kind", omit_defaults=True):
@@ -24,12 +29,12 @@ class CalledRow(msgspec.Struct, tag="called", tag_field="kind", omit_defaults=Tr
     params: dict[str, Any] | None
     marker: str
     block: str
-    turn_pass: int
+    turn_pass: Number
     outcome: CallCode | None = None
     citations: tuple[Citation, ...] = ()
     outside: bool = False
     cached: bool = False
-    ms: int | None = None
+    ms: Number | None = None
     approval: Approval | None = None
 
 
@@ -37,7 +42,7 @@ class SteeredRow(msgspec.Struct, tag="steered", tag_field="kind"):
     """What the user put in."""
 
     text: str
-    turn_pass: int
+    turn_pass: Number
 
 
 PartRow = SaidRow | CalledRow | SteeredRow
@@ -47,19 +52,37 @@ class AsideRow(msgspec.Struct, omit_defaults=True, frozen=True):
     """A notice, or what the model thought, which has no code."""
 
     text: str
-    place: int
-    at: int = 0
+    place: Number
+    at: Number = 0
     code: NoticeCode | None = None
+
+
+class UsageRow(msgspec.Struct, frozen=True):
+    """What it took."""
+
+    prompt_tokens: Number
+    completion_tokens: Number
+    reused_tokens: Number | None
+    estimated: bool
+
+
+class FailureRow(msgspec.Struct, frozen=True):
+    """With what it failed."""
+
+    code: ErrorCode
+    message: str
+    recoverable: bool
+    status: Number | None = None
 
 
 class AboutRow(msgspec.Struct, omit_defaults=True, frozen=True):
     """How an answer came to be."""
 
     asides: tuple[AsideRow, ...] = ()
-    usage: Usage | None = None
-    first_token_ms: int | None = None
-    total_ms: int | None = None
-    failure: Error | None = None
+    usage: UsageRow | None = None
+    first_token_ms: Number | None = None
+    total_ms: Number | None = None
+    failure: FailureRow | None = None
 
 
 read_parts = msgspec.json.Decoder(list[PartRow]).decode
@@ -128,7 +151,9 @@ def _part_of(row: PartRow) -> Part:
 def about_row(about: About) -> AboutRow:
     """How an answer came to be, in the form in which it is kept."""
     asides = tuple(map(_aside_row, about.asides))
-    return AboutRow(asides, about.usage, about.first_token_ms, about.total_ms, about.failure)
+    usage = None if about.usage is None else UsageRow(*astuple(about.usage))
+    failure = None if about.failure is None else FailureRow(*astuple(about.failure))
+    return AboutRow(asides, usage, about.first_token_ms, about.total_ms, failure)
 
 
 def _aside_row(aside: Aside) -> AsideRow:
@@ -139,7 +164,9 @@ def _aside_row(aside: Aside) -> AsideRow:
 def about_of(row: AboutRow) -> About:
     """The same back."""
     asides = tuple(map(_aside_of, row.asides))
-    return About(asides, row.usage, row.first_token_ms, row.total_ms, row.failure)
+    usage = None if row.usage is None else Usage(*msgspec.structs.astuple(row.usage))
+    failure = None if row.failure is None else Error(*msgspec.structs.astuple(row.failure))
+    return About(asides, usage, row.first_token_ms, row.total_ms, failure)
 
 
 def _aside_of(row: AsideRow) -> Aside:

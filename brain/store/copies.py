@@ -15,7 +15,7 @@ from brain.ask import Source
 from brain.kept import Category, Former, Kind
 from brain.messages import Exchange, Message
 from brain.store import answers, rows, users
-from brain.store.answers import AboutRow, PartRow
+from brain.store.answers import AboutRow, Number, PartRow
 from brain.store.conversations import known
 from brain.store.exchanges import span
 
@@ -27,7 +27,6 @@ Id = Annotated[str, Meta(min_length=1, max_length=200)]
 Line = Annotated[str, Meta(max_length=1000)]
 Time = Annotated[datetime, Meta(tz=True)]
 """From 1970 to 2199, as `taking.py` sees to."""
-Number = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Head(Struct, tag="brain", tag_field="kind"):
