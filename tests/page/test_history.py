@@ -4,11 +4,12 @@ import re
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from page.chat import Chat
 from page.keyboard import Keyboard
 from page.stage import HOSTILE, Stage
+from page.test_speed import message
 from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
@@ -201,6 +202,37 @@ def test_a_hundred_conversations_are_one_stop(chat: Chat, stage: Stage) -> None:
     assert keys.focus == "Question 99"
     keys.press("ArrowUp")
     assert keys.focus == "Question 99"
+
+
+def test_older_ones_come_when_one_scrolls_to_them(chat: Chat, stage: Stage) -> None:
+    for n in range(60):
+        ask_elsewhere(stage, f"Question {n}")
+    chat.reload()
+    expect(chat.conversation("Question 59")).to_be_visible()
+    expect(chat.history.get_by_role("link")).to_have_count(50)
+    chat.conversation("Question 10").hover()
+    chat.page.mouse.wheel(0, 10_000)
+    expect(chat.conversation("Question 0")).to_be_attached()
+    expect(chat.button("More")).to_be_hidden()
+
+
+def test_earlier_messages_come_when_one_scrolls_to_them(chat: Chat, stage: Stage) -> None:
+    def part(route: Route) -> None:
+        before = re.search(r"before=q(\d+)", route.request.url)
+        first = int(before[1]) - 20 if before else 40
+        messages = [one for n in range(first, first + 20) for one in message(n)]
+        found = {"id": "c1", "title": "Long", "messages": messages, "files": [], "running": False}
+        route.fulfill(json={**found, "earlier": f"q{first}" if first else None})
+
+    chat.page.route("**/v1/conversations/c1?*", part)
+    chat.page.evaluate("location.hash = '#/c/c1'")
+    expect(chat.question).to_contain_text("Question 59?")
+    expect(chat.questions).to_have_count(20)
+    for count, first in ((40, "Question 40?"), (60, "Question 20?")):
+        chat.log.evaluate("node => { node.scrollTop = 0; }")
+        expect(chat.questions).to_have_count(count)
+        expect(chat.questions.filter(has_text=first)).to_be_in_viewport()
+    expect(chat.button("Earlier messages")).to_have_count(0)
 
 
 def test_what_is_written_later_is_not_searched(chat: Chat, stage: Stage) -> None:

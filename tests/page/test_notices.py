@@ -8,6 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Route, expect
 
+from brain.errors import ModelError
 from page.chat import Chat
 from page.stage import Stage, request
 from page.visitor import Visitor
@@ -190,3 +191,28 @@ def test_why_a_decision_does_not_count_is_told(
     stage.model.ends()
     chat.is_idle()
     assert stage.burnt == []
+
+
+def test_what_is_too_long_for_the_model_may_fit_in_a_new_conversation(chat: Chat, stage: Stage) -> None:
+    chat.ask()
+    stage.model.says(ModelError("model_context", "This was too long for the model."))
+    expect(chat.answer.get_by_role("alert")).to_contain_text("This was too long for the model.")
+    chat.reload()
+    chat.answer.get_by_role("button", name="New conversation", exact=True).click()
+    expect(chat.log).to_contain_text("What would you like to know?")
+    expect(chat.box).to_be_focused()
+
+
+def test_what_was_recalled_is_one_line_that_unfolds(chat: Chat, stage: Stage) -> None:
+    for n in range(4):
+        fact = {"text": f"I drink no coffee {n}, and never did, wherever I was, with whomever I sat down to a meal"}
+        httpx.post(f"{stage.brain.url}/v1/memory", json=fact, trust_env=False).raise_for_status()
+    answer = chat.ask("May I have coffee?")
+    recalled = answer.get_by_text("Recalled 4 facts")
+    line = recalled.bounding_box()
+    assert line is not None
+    assert line["height"] < 30
+    recalled.click()
+    whole = recalled.bounding_box()
+    assert whole is not None
+    assert whole["height"] > 50

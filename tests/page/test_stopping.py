@@ -1,5 +1,6 @@
 """What a user does with a message: stops its answer, adds to it, sends or writes it anew, copies it."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -224,7 +225,14 @@ def test_edit_replaces_the_question_and_what_followed(chat: Chat, stage: Stage) 
         chat.is_idle()
     chat.questions.first.get_by_role("button", name="Edit", exact=True).click()
     expect(chat.box).to_have_value("one")
+    edited = chat.log.locator("[aria-current]")
+    expect(edited).to_have_text(re.compile("^one"))
+    chat.box.press("Escape")
+    expect(edited).to_have_count(0)
+    chat.questions.first.get_by_role("button", name="Edit", exact=True).click()
+    expect(edited).to_have_count(1)
     chat.ask("uno")
+    expect(edited).to_have_count(0)
     stage.model.says("primo")
     stage.model.ends()
     chat.is_idle()

@@ -21,7 +21,13 @@ const ENDINGS = { length: "endedLength", call_limit: "endedCalls", deadline: "en
 
 const SAID_ELSEWHERE = ["stand_in", "repeated_call"]; // at the end of each answer, on the card
 
-/** @typedef {import("../ground/types.js").Events} Events */
+/**
+ * @typedef {import("../ground/types.js").Events} Events
+ * @typedef {object} Hands what a person can do with it
+ * @property {() => void} retry
+ * @property {() => void} fresh
+ * @property {(call: string, approve: boolean) => Promise<string>} decide
+ */
 
 /** One answer, as it is written or as it was kept. */
 export class Answer {
@@ -50,7 +56,7 @@ export class Answer {
   #say = say;
   #hands;
 
-  /** @param {{ retry: () => void, decide: (call: string, approve: boolean) => Promise<string> }} hands */
+  /** @param {Hands} hands */
   constructor(hands) {
     this.#hands = hands;
     this.node = make("article", "answer", this.#flow, this.#unread.node, this.#foot);
@@ -108,7 +114,9 @@ export class Answer {
       const amount = t("tokens", { count: completion_tokens });
       this.#tokens = estimated ? t("about", { amount }) : amount;
     },
-    error: ({ code, message, recoverable }) => this.fail(code === "shutdown" ? t("interrupted") : message, recoverable),
+    error: ({ code, message, recoverable }) => {
+      this.fail(code === "shutdown" ? t("interrupted") : message, recoverable, code === "model_context");
+    },
     done: (data) => this.#done(data),
   };
 
@@ -204,7 +212,9 @@ export class Answer {
   #notice({ code, text }) {
     if (SAID_ELSEWHERE.includes(code)) return;
     if (code === "steered") this.#unread.taken(text);
-    this.#put(code === "steered" ? steered(text) : make("p", "notice small", text));
+    if (code === "steered") this.#put(steered(text));
+    else if (code === "recalled") this.#put(make("details", "notice small recalled", make("summary", "", text)));
+    else this.#put(make("p", "notice small", text));
   }
 
   /**
@@ -262,12 +272,14 @@ export class Answer {
    * It ended, and not well.
    * @param {string} text
    * @param {boolean} again whether asking again may help
+   * @param {boolean} [elsewhere] whether a new conversation may
    */
-  fail(text, again) {
+  fail(text, again, elsewhere = false) {
     this.problem = text;
     const line = make("div", "error", make("p", "", text));
     line.setAttribute("role", "alert");
     if (again) line.append(button(t("retry"), this.#hands.retry, { icon: "retry", text: true }));
+    if (elsewhere) line.append(button(t("fresh"), this.#hands.fresh));
     this.#put(line);
     if (!this.over) this.#end([]);
   }

@@ -156,6 +156,7 @@ function compose({ message, files = [], replaces = null }) {
   if (replaces) {
     editing ??= { replaces, of: conversation.id, ...before };
     editing.replaces = replaces;
+    conversation.edits(replaces);
     write(message);
     put(files);
   } else {
@@ -171,6 +172,7 @@ function leaveEdit() {
   if (!editing) return;
   const { message, files } = editing;
   editing = null;
+  conversation.edits(null);
   problem.textContent = "";
   write(message);
   put(files);

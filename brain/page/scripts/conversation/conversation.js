@@ -26,6 +26,10 @@ const SLOW = 300; // ms until it is said that something takes time
 class Conversation extends Current {
   #exchanges = new Exchanges({
     retry: () => this.retry(),
+    fresh: () => {
+      this.fresh();
+      this.tell("write");
+    },
     edit: (exchange) => this.#edit(exchange),
     decide: async (call, approve) => this.#turn?.decide(call, approve) ?? "",
   });
@@ -83,6 +87,11 @@ class Conversation extends Current {
     const problem = this.#turn ? await this.#turn.steer(message) : null;
     if (problem) complain(problem);
     return problem === "";
+  }
+
+  /** Marks the question that is written anew. @param {string | null} id null for none */
+  edits(id) {
+    this.#exchanges.edits(id);
   }
 
   /** Leaves this conversation for a new one. */

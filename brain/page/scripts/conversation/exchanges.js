@@ -4,6 +4,7 @@ import { Answer } from "../answer/answer.js";
 import { isAtEnd, keepingPlace, log, toEnd, toStart } from "../answer/reading.js";
 import { renderAgain } from "../answer/whole.js";
 import { button, make } from "../ground/dom.js";
+import { whenSeen } from "../ground/sight.js";
 import { filesOf, pairs, stored, textOf } from "../ground/stored.js";
 import { t } from "../ground/texts.js";
 import { Question } from "./question.js";
@@ -12,10 +13,7 @@ import { Question } from "./question.js";
  * @typedef {import("../ground/types.js").Attached} Attached
  * @typedef {import("../ground/types.js").Kept} Kept
  * @typedef {{ question: Question, answer: Answer }} Exchange
- * @typedef {object} Hands what a person can do with them
- * @property {() => void} retry
- * @property {(exchange: Exchange) => void} edit
- * @property {(call: string, approve: boolean) => Promise<string>} decide
+ * @typedef {import("../answer/answer.js").Hands & { edit: (exchange: Exchange) => void }} Hands
  */
 
 const EARLIER = 50; // of them at once
@@ -108,13 +106,16 @@ export class Exchanges {
   /** What brings those before, if there are any. @param {Kept} found */
   #earlier({ id, earlier }) {
     if (!earlier) return [];
-    const more = button(t("earlier"), async () => {
+    const load = async () => {
+      if (more.disabled) return;
       more.disabled = true;
       const patience = AbortSignal.timeout(PATIENCE);
       const found = await stored(id, `limit=${EARLIER}&before=${earlier}`, patience).catch(() => null);
       more.disabled = false;
       if (found && more.isConnected) this.#prepend(found, more);
-    }, { className: "earlier" });
+    };
+    const more = button(t("earlier"), load, { className: "earlier" });
+    whenSeen(more, load);
     return [more];
   }
 
@@ -129,6 +130,12 @@ export class Exchanges {
       more.before(...this.#earlier(found), ...nodesOf(older));
       take(more);
     });
+  }
+
+  /** Marks the question that is written anew. @param {string | null} id null for none */
+  edits(id) {
+    const edited = this.indexOf(id);
+    this.#all.forEach(({ question }, n) => { question.node.ariaCurrent = n === edited ? "true" : null; });
   }
 
   /** Shows none. @param {...Node} instead */

@@ -6,6 +6,7 @@ import { arrange, button, find, make } from "../ground/dom.js";
 import { roving } from "../ground/roving.js";
 import { Refused, request, told } from "../ground/server.js";
 import { shortcut } from "../ground/shortcuts.js";
+import { whenSeen } from "../ground/sight.js";
 import { hearTabs, tellTabs } from "../ground/tabs.js";
 import { period, t } from "../ground/texts.js";
 import { Entry } from "./entry.js";
@@ -19,7 +20,7 @@ const SOON = 5000, LATER = 8000; // ms until the next look, while an answer is b
 
 const list = find("conversations", HTMLUListElement), note = find("history-note", HTMLParagraphElement);
 const search = find("search", HTMLInputElement), settle = roving(list, ".entry");
-const more = button(t("more"), loadMore, { className: "quiet wide" });
+const more = button(t("more"), async () => entries.get(await loadMore())?.link.focus(), { className: "quiet wide" });
 
 /** @type {Map<string, Entry>} */
 const entries = new Map();
@@ -34,7 +35,9 @@ let loading = new AbortController();
 
 export function startHistory() {
   const fresh = find("fresh", HTMLButtonElement);
+  more.hidden = true;
   list.after(more);
+  whenSeen(more, loadMore);
   fresh.onclick = begin;
   search.oninput = () => {
     clearTimeout(waiting);
@@ -73,13 +76,14 @@ async function load() {
   show();
 }
 
+/** @returns {Promise<string>} the id of the first of them; empty when there is none */
 async function loadMore() {
   const before = headings.length, page = await part(next, PART);
-  if (!page) return;
+  if (!page) return "";
   headings = [...headings, ...page.conversations.filter((one) => !headings.some(({ id }) => id === one.id))];
   next = page.next;
   show();
-  entries.get(headings[before]?.id)?.link.focus();
+  return headings[before]?.id ?? "";
 }
 
 /** Loads the newest anew, of as many as are shown; older ones stay as they are. */
