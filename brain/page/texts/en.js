@@ -97,7 +97,7 @@ export const en = {
   recallWhat: "The model is told facts and memories that fit the question. This holds wherever you are signed in. While it is off, questions asked on this page do without the specialist memory, too.",
   off: "off",
   recallHere: "Not in this window",
-  recallHereWhat: "Questions asked in this window are answered without them, and without the specialist memory: it keeps nothing of them.",
+  recallHereWhat: "Questions asked in this window are answered without them, and the specialist memory is not asked.",
   searchMemory: "Search facts and memories",
   addFact: "Add a fact",
   fact: "Fact",
