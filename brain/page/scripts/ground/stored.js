@@ -27,21 +27,31 @@ const FAILURES = {
  * @returns {Promise<Kept>}
  */
 export function stored(id, query, signal) {
-  return request("GET", `${pathOf(id)}?${query}`, undefined, { signal, read: withExactNumbers });
+  return request("GET", `${pathOf(id)}?${query}`, undefined, { signal, read: withExactParams });
 }
 
 /** @param {string} id */
 const pathOf = (id) => `v1/conversations/${encodeURIComponent(id)}`;
 
 /**
- * Numbers are written again as they are here, also those that would be rounded: what was run is to be seen.
+ * Numbers in parameters are written again as they are here, also those that would be rounded: what was run is to be
+ * seen. All others are to be counted with.
  * @param {string} json
+ * @returns {Kept}
  */
-function withExactNumbers(json) {
-  const { parse, rawJSON } = /** @type {any} */ (JSON); // those of ES2023 know no source
-  return parse(json, (/** @type {string} */ _, /** @type {any} */ value, /** @type {{ source?: string }} */ at) => {
-    return typeof value === "number" && rawJSON && at.source !== String(value) ? rawJSON(at.source) : value;
+function withExactParams(json) {
+  const { parse } = /** @type {any} */ (JSON); // that of ES2023 tells no source, and may have none
+  const found = parse(json), exact = parse(json, exactNumber);
+  found.messages.forEach((/** @type {KeptAnswer} */ { parts }, /** @type {number} */ n) => {
+    parts.forEach((part, m) => part.type === "call" && (part.params = exact.messages[n].parts[m].params));
   });
+  return found;
+}
+
+/** @param {string} _ @param {any} value @param {{ source?: string }} at */
+function exactNumber(_, value, at) {
+  const { rawJSON } = /** @type {any} */ (JSON);
+  return typeof value === "number" && rawJSON && at.source !== String(value) ? rawJSON(at.source) : value;
 }
 
 /**
