@@ -1,8 +1,10 @@
 """What is kept of an answer: the page shows the same when it is opened again as when it was written."""
 
+import re
+
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from brain.errors import ModelError
 from brain.events import Thinking
@@ -59,6 +61,26 @@ def test_a_failure_reads_the_same_when_it_is_opened_again(chat: Chat, stage: Sta
     chat.reload()
     expect(chat.answer).to_contain_text("It does not fit.")
     assert shown(chat) == written
+
+
+def test_numbers_too_large_to_count_with_are_shown_and_parameters_exactly(chat: Chat, stage: Stage) -> None:
+    stage.library.set()
+    chat.ask()
+    stage.model.says(request("wiki", title="Bern"), " x")
+    stage.model.says("It is a town.")
+    stage.model.ends()
+    chat.is_idle()
+    large = r"\g<1>1" + "0" * 30
+
+    def alter(route: Route) -> None:
+        text = re.sub(r'("(?:total_ms|ms|completion_tokens)":)\d+', large, route.fetch().text())
+        route.fulfill(body=text.replace('{"title":"Bern"}', '{"title":12345678901234567890.50}'))
+
+    chat.page.route("**/v1/conversations/*?*", alter)
+    chat.reload()
+    expect(chat.answer).to_contain_text("It is a town.")
+    expect(chat.call("wiki")).to_contain_text("12345678901234567890.50")
+    expect(chat.answer).to_contain_text("tokens")
 
 
 def test_files_have_the_same_names_when_they_are_opened_again(chat: Chat, stage: Stage) -> None:
