@@ -9,7 +9,9 @@ from playwright.sync_api import Route, expect
 from brain.errors import ModelError
 from brain.events import Thinking
 from page.chat import Chat
+from page.counting import CUT
 from page.stage import Stage, request
+from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
 
@@ -94,3 +96,28 @@ def test_files_have_the_same_names_when_they_are_opened_again(chat: Chat, stage:
     expect(shown).to_have_text(["b.txt", "d.txt", "e f g.txt", "h" * 200, "file"])
     chat.reload()
     expect(shown).to_have_text(["b.txt", "d.txt", "e f g.txt", "h" * 200, "file"])
+
+
+def test_what_is_kept_is_rendered_when_the_server_is_back(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects(CUT)
+    chat.ask("count")
+    stage.model.says("one **two**")
+    stage.model.ends()
+    chat.is_idle()
+    failing = [True]
+    chat.page.route("**/page/markdown", lambda route: route.abort() if failing else route.continue_())
+    with chat.page.expect_event("requestfailed"):
+        chat.reload()
+    expect(chat.answer).to_contain_text("one **two**")
+    failing.clear()
+    expect(chat.answer.get_by_role("strong")).to_have_text("two")
+
+
+def test_what_is_kept_and_too_large_for_one_request_is_rendered(chat: Chat, stage: Stage) -> None:
+    """Its characters are fewer than the bytes that a request may have; their bytes are not."""
+    chat.ask("count")
+    stage.model.says("**\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c**\n\n" * 5000)
+    stage.model.ends()
+    chat.is_idle()
+    chat.reload()
+    expect(chat.answer.get_by_role("strong")).to_have_count(5000, timeout=20_000)

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from page.chat import Chat
+from page.counting import CUT, RECONNECTS, says, text_of
 from page.stage import Conductor, Stage
 from page.visitor import Visitor
 
@@ -111,6 +112,30 @@ def test_a_tab_that_slept_is_not_shown_to_somebody_else(stage: Stage, visitor: V
     shows_nothing(chat)
     chat.is_ready()
     expect(chat.history).to_contain_text("No conversations yet.")
+
+
+@KEYS
+def test_who_does_not_sign_in_again_loses_nothing(stage: Stage, visitor: Visitor) -> None:
+    chat = opened(stage, visitor)
+    sign_in(chat, "s3cret")
+    visitor.expects(CUT)
+    answer = chat.ask("count")
+    says(stage, "one")
+    expect(answer).to_contain_text("one")
+    visitor.context.clear_cookies()
+    stage.line.cut()
+    stage.line.restore()
+    expect(dialog_of(chat)).to_be_visible(timeout=RECONNECTS)
+    chat.page.keyboard.press("Escape")
+    expect(chat.page.get_by_text("The connection is lost; it comes back by itself.")).to_be_visible()
+    expect(chat.button("Stop")).to_be_visible()
+    says(stage, "two")
+    stage.model.ends()
+    chat.look_again()
+    sign_in(chat, "s3cret")
+    chat.look_again()
+    chat.is_idle()
+    assert text_of(chat) == "one two"
 
 
 @KEYS
