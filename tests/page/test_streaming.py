@@ -191,13 +191,15 @@ LARGEST = """() => {
 
 
 @pytest.mark.parametrize(
-    "line", ["word " * 20 + "\n\n", "- item of a list\n", "word "], ids=["text", "list", "paragraph"]
+    ("line", "seconds"),
+    [("word " * 20 + "\n\n", 0.15), ("- item of a list\n", 1.6), ("word ", 0.15)],
+    ids=["text", "list", "paragraph"],
 )
-def test_of_what_comes_at_once_little_is_put_in_at_once(chat: Chat, stage: Stage, line: str) -> None:
+def test_of_what_comes_at_once_little_is_put_in_at_once(chat: Chat, stage: Stage, line: str, seconds: float) -> None:
     answer = chat.ask()
     chat.page.evaluate(LARGEST)
-    stage.line.seconds = 0.15  # so that it is shown before its HTML is there
-    text = line * (60_000 // len(line))
+    stage.line.seconds = seconds  # so that it is shown before its HTML is there
+    text = line * (36_000 // len(line))
     stage.model.says(text + "the end")
     stage.model.ends()
     chat.is_idle()

@@ -5,15 +5,17 @@ import { Fence } from "./fence.js";
 import { blocksOf, levelled, mostOpen, nodesOf, takes } from "./markdown.js";
 import { patch } from "./patch.js";
 import { follow } from "./reading.js";
+import { sure, unsure } from "./unsure.js";
 
 /** @typedef {import("./markdown.js").Block} Block */
 
-const PATIENCE = 80; // ms that new text waits for its HTML before it is shown as it is
-const SLOWEST = 400; // ms between two answers of the server and the next question, at most
+const HELD = 600; // ms that what may be something else is held back, so that it is not rendered as what it is not
+const PATIENCE = 1500; // ms that it waits for its HTML before it is shown as it is
+const SLOWEST = 100; // ms between an answer of the server and the next question, at most
 const PIECE = 12_000; // characters of what came at once that are rendered at once
 const FRAME = 4000; // characters that are put in as they are in one frame: more would hold the page up
 
-const BLOCKS = "ul, ol, li, p, blockquote, div, table, tbody, tr, td, pre, code, h3, h4, h5, h6";
+const BLOCKS = "ul, ol, li, p, blockquote, div, table, tbody, tr, td, pre, pre > code, h3, h4, h5, h6";
 
 /**
  * The innermost block that is still being written: there the next words will stand.
@@ -34,15 +36,18 @@ export class Stretch {
   #settled = 0; // how many nodes are there for good
   #level = 1; // of the last heading among them
   #fresh = make("span", "fresh"); // what has no HTML yet
-  #since = 0; // when the first of that came
+  #shown = 0; // how many characters of the tail are on the screen, as HTML or as they are
+  #since = 0; // when the first of what has no HTML came
+  #next = 0; // when the first came of what was not sent with the question that is asked
   #asking = false;
   #notBefore = 0; // when the server may be asked again
-  #fence = ""; // what closes the code at the end of what is shown as HTML, if it is still open
   /** @type {Fence | null} */
-  #longFence = null; // of code that has become too large for HTML
+  #fence = null; // of code at the end of what is shown, if it is still open
+  #isLong = false; // whether that has become too large for HTML
   #parted = false; // whether a block was too large to be rendered as one
   #ended = false;
   #timer = 0;
+  #wakes = 0; // when that ends
   #frame = 0;
 
   /** @param {string} text */
@@ -50,6 +55,7 @@ export class Stretch {
     this.#whole += text;
     this.#tail += text;
     this.#since ||= performance.now();
+    if (this.#asking) this.#next ||= performance.now();
     this.#soon();
   }
 
@@ -66,10 +72,15 @@ export class Stretch {
     });
   }
 
-  /** @param {number} ms */
-  #later(ms) {
+  /** @param {number} at */
+  #later(at) {
+    if (this.#wakes && this.#wakes <= at) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#soon(), ms);
+    this.#wakes = at;
+    this.#timer = setTimeout(() => {
+      this.#wakes = 0;
+      this.#soon();
+    }, at - performance.now());
   }
 
   /** The next of what has no HTML. */
@@ -80,33 +91,47 @@ export class Stretch {
   /** @param {number} now */
   #show(now) {
     if (!this.node.isConnected) return; // another conversation was opened
-    if (this.#longFence) this.#writeOn(this.#longFence);
-    if (this.#longFence) return;
-    const added = this.#added, more = added.length === FRAME;
-    if (!this.#asking && !this.#ended && this.#fence && !added.includes(this.#fence[0])) return this.#writeCode(added);
-    if (!this.#asking && (added.trim() || more || this.#ended)) this.#askSoon(now);
-    if (!added.trim() || this.#shows(added)) return;
-    if (now - this.#since < PATIENCE) this.#later(PATIENCE - (now - this.#since));
-    else this.#showAsItIs(added);
+    if (this.#fence && this.#isLong) this.#writeOn(this.#fence);
+    if (this.#fence && (this.#isLong || this.#writeCode(this.#fence))) return;
+    if (!this.#asking && this.#hasNews(now)) this.#askSoon(now);
+    this.#showAdded(now);
+  }
+
+  /** Whether there is anything that the server should make HTML of. @param {number} now */
+  #hasNews(now) {
+    const added = this.#added, cut = this.#tail.length - this.#held(now);
+    if (this.#ended || added.length === FRAME || this.#tail.slice(this.#rendered, cut).trim()) return true;
+    if (added.trim()) this.#later(this.#since + HELD);
+    return false;
+  }
+
+  /** How much at the end is not rendered yet: it may be something else. @param {number} now */
+  #held(now) {
+    if (this.#ended || now - this.#since >= HELD) return 0;
+    return Math.min(unsure(this.#tail), this.#tail.length - this.#rendered);
   }
 
   /** @param {number} now */
   #askSoon(now) {
-    if (now < this.#notBefore) this.#later(this.#notBefore - now);
+    if (now < this.#notBefore) this.#later(this.#notBefore);
     else this.#ask(now);
   }
 
-  /** @param {string} added */
-  #shows(added) {
-    return this.#fresh.isConnected && this.#fresh.textContent === added;
-  }
-
-  /** In code, which may be long, words are what they are until a fence. @param {string} added */
-  #writeCode(added) {
-    this.#appendCode(added);
-    this.#rendered += added.length;
-    this.#since = 0;
-    if (this.#rendered < this.#tail.length) this.#soon();
+  /**
+   * In code, which may be long, words are what they are until a fence.
+   * @param {Fence} fence
+   * @returns {boolean} whether that is all there is
+   */
+  #writeCode(fence) {
+    if (this.#asking || this.#ended) return false;
+    const added = this.#added, { code, closed } = fence.read(added, false);
+    this.#fresh.remove();
+    if (code) this.#appendCode(code);
+    this.#rendered += code.length;
+    this.#shown = this.#rendered;
+    this.#since = code.length < added.length ? performance.now() : 0;
+    if (added.length === FRAME && code) this.#soon();
+    return !closed;
   }
 
   /** @param {string} text */
@@ -117,40 +142,45 @@ export class Stretch {
     follow();
   }
 
-  /** @param {string} added */
-  #showAsItIs(added) {
-    if (!added.trim()) return;
+  /** Words are shown before they are rendered, and all else when it has waited for too long. @param {number} now */
+  #showAdded(now) {
+    const added = this.#added, late = now - this.#since >= PATIENCE, before = this.#shown - this.#rendered;
+    const length = late ? added.length : Math.max(before, sure(this.#tail.slice(0, this.#rendered), added));
+    if (length < added.length) this.#later(this.#since + PATIENCE);
+    const text = added.slice(0, length);
+    if (!text.trim() || (this.#fresh.isConnected && this.#fresh.textContent === text)) return;
     if (!this.#fresh.isConnected) innermost(this.node).appendChild(this.#fresh);
-    this.#fresh.textContent = added;
+    this.#fresh.textContent = text;
+    this.#shown = this.#rendered + length;
     follow();
   }
 
   /** @param {number} asked */
   async #ask(asked) {
     if (!this.#tail.trim()) return this.#rewrite();
-    const sent = this.#tail.slice(0, this.#cut());
+    const sent = this.#tail.slice(0, this.#cut(asked));
     const ended = this.#ended && sent.length === this.#tail.length;
     if (!ended && !sent.slice(this.#rendered).trim()) return this.#leaveAsItIs();
     this.#asking = true;
     const blocks = await blocksOf([sent], !ended, () => this.node.isConnected);
     requestAnimationFrame((now) => {
-      const shows = this.#fresh.isConnected;
       this.#asking = false;
       this.#notBefore = now + Math.min(now - asked, SLOWEST);
       this.#fresh.remove();
       if (blocks) this.#take(blocks[0], sent.length, ended);
       else this.#takePlain(sent);
-      this.#since = this.#rendered < this.#tail.length ? asked : 0;
-      if (shows) this.#showAsItIs(this.#added);
+      this.#since = this.#rendered < this.#tail.length ? this.#next || asked : 0;
+      this.#next = 0;
+      if (!this.#fence || !this.#writeCode(this.#fence)) this.#showAdded(now);
       if (!ended || this.#tail) this.#soon();
       else this.#rewrite();
     });
   }
 
-  /** Where what is sent ends: before the end of the text, behind a line, or at least behind a whole character. */
-  #cut() {
+  /** Where what is sent ends: before its unsure end, behind a line, or behind a whole character. @param {number} now */
+  #cut(now) {
     const most = Math.min(this.#rendered + PIECE, mostOpen());
-    if (this.#tail.length <= most) return this.#tail.length;
+    if (this.#tail.length <= most) return this.#tail.length - this.#held(now);
     const line = this.#tail.lastIndexOf("\n", most - 1) + 1;
     if (this.#tail.slice(this.#rendered, line).trim() || (line && most === mostOpen())) return line;
     return /[\ud800-\udbff]/.test(this.#tail[most - 1]) ? most - 1 : most;
@@ -159,12 +189,12 @@ export class Stretch {
   /** A block has become larger than the server takes: what is shown of it stays, and another begins. */
   #leaveAsItIs() {
     this.#parted ||= !this.#fence;
-    this.#longFence = this.#fence ? new Fence(this.#fence, this.#tail.slice(0, this.#rendered)) : null;
-    this.#fence = "";
+    this.#isLong = Boolean(this.#fence);
     this.#fresh.remove();
     this.#settled = this.node.childNodes.length;
     this.#tail = this.#tail.slice(this.#rendered);
-    this.#rendered = 0;
+    this.#rendered = this.#shown = 0;
+    this.#since = this.#tail ? performance.now() : 0;
     if (this.#tail) this.#soon();
     else this.#rewrite();
   }
@@ -175,7 +205,8 @@ export class Stretch {
     const { code, known, closed } = fence.read(now, this.#ended && last);
     this.#appendCode(code);
     this.#tail = this.#tail.slice(known);
-    if (closed) this.#longFence = null;
+    if (closed) this.#fence = null;
+    this.#isLong = !closed;
     this.#since = 0;
     if (!last) this.#soon();
   }
@@ -205,8 +236,10 @@ export class Stretch {
     this.#settled += done.length;
     this.#tail = this.#tail.slice(end);
     const shown = this.#tail.slice(0, length - end);
-    this.#fence = blocks.at(-1)?.fence ?? "";
-    this.#rendered = this.#fence ? shown.length : shown.trimEnd().length; // HTML has no space at its end
+    const marks = blocks.at(-1)?.fence;
+    this.#fence = marks ? new Fence(marks, shown) : null;
+    this.#rendered = marks ? shown.length : shown.trimEnd().length; // HTML has no space at its end
+    this.#shown = Math.max(this.#shown - end, this.#rendered);
     follow();
   }
 
@@ -215,6 +248,7 @@ export class Stretch {
     patch(this.node, this.#settled, [make("span", "fresh", text)]);
     this.#settled += 1;
     this.#tail = this.#tail.slice(text.length);
+    this.#shown = Math.max(this.#shown - text.length, 0);
     this.#rendered = 0;
     follow();
   }
