@@ -553,6 +553,9 @@ def test_what_fails_for_a_script_is_told_by_the_exit_code(home: Path) -> None:
     assert piped(home, "", "--model", model) == (0, "", "")
 
 
+NO_SIZE = "is empty. What is made as it is read can be piped: … | brain ask"
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
@@ -562,6 +565,7 @@ def test_what_fails_for_a_script_is_told_by_the_exit_code(home: Path) -> None:
         (b"/attach /dev/zero", "/dev/zero: Not a regular file. Pipe it: … | brain ask"),
         (b"/attach fifo", "fifo: Not a regular file. Pipe it: … | brain ask"),
         (b"/attach .", ".: Is a directory."),
+        (b"/attach /proc/self/status", f"/proc/self/status {NO_SIZE}"),
         (b"/attach large", "large is larger than 16 MiB."),
         (b"/open caf\xe9 \xed\xa0\x80", "There is no conversation caf\ufffd \ufffd\ufffd\ufffd; /open lists them."),
     ],

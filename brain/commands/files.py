@@ -25,15 +25,22 @@ def attached(path: Path, said_as: str) -> Attachment:
         raise BadRequest(f"{said_as}: {problem(error)}.", "file") from None
     if data is None:
         raise BadRequest(f"{said_as}: Not a regular file. Pipe it: … | brain ask", "file")
+    if not data:
+        raise BadRequest(f"{said_as} is empty. What is made as it is read can be piped: … | brain ask", "file")
     claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return attachment_of(path.name, claimed, data, said_as)
 
 
 def _read(path: Path) -> bytes | None:
-    """As much of a file as tells whether it is too large; None for what may never end, or wait for ever."""
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+    """As much of a file as tells whether it is too large; None for what may never end, or wait for ever.
+
+    So may what has no size, such as the log of the kernel in `/proc`: nothing of it is read.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
         return None
+    if stat.S_ISREG(found.st_mode) and not found.st_size:
+        return b""
     with path.open("rb") as file:
         return file.read(ATTACHMENT_BYTES + 1)
 
