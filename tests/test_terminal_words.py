@@ -1,13 +1,13 @@
-"""What a person is told of failures: all of them, and nothing that is meant for the model."""
+"""What a person is told of calls and failures: all of them, and nothing that is meant for the model."""
 
 import re
 from typing import get_args
 
 import pytest
 
-from brain.events import CallCode, ErrorCode, SpecialistError, StopReason
+from brain.events import Approval, CallCode, ErrorCode, SpecialistError, SpecialistResult, StopReason
 from brain.prompts import NOBODY_TO_ASK, REASONS
-from brain.terminal.words import ENDINGS, FAILURES, OUTCOMES, TELLING, why
+from brain.terminal.words import ENDINGS, FAILURES, OUTCOMES, TELLING, took, why
 
 ADVICE = re.compile(r"\b(go on|do not|tell the user|ask again|use it|try)\b")
 
@@ -41,3 +41,16 @@ def test_a_refusal_is_said_by_who_refuses() -> None:
 def test_where_nobody_sits_nobody_said_no() -> None:
     assert why(failed("declined"))[0] == "you did not approve it"
     assert why(failed("declined", NOBODY_TO_ASK))[0] == "nobody can be asked to approve it here"
+
+
+@pytest.mark.parametrize(
+    ("cached", "approval", "words"),
+    [
+        (False, None, "12 ms"),
+        (True, None, "12 ms, from before"),
+        (False, "approved", "12 ms, approved"),
+        (True, "approved", "12 ms, from before, approved"),
+    ],
+)
+def test_how_a_call_was_answered_is_said(cached: bool, approval: Approval | None, words: str) -> None:
+    assert took(SpecialistResult("c1", "one", {}, "text", (), cached, 12, approval)) == words

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from brain.events import SpecialistError, SpecialistResult
 from brain.terminal.characters import legible
-from brain.terminal.words import why
+from brain.terminal.words import took, why
 from brain.unicode import escaped
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -45,8 +45,8 @@ class Running:
 
 def succeeded(event: SpecialistResult) -> Text:
     """The one line of a call that was answered."""
-    took = f" {event.ms} ms" + (", from before" if event.cached else "")
-    return Text.assemble(("✓ ", "green"), (legible(event.name), "bold"), (f"{took}{_listed(event.params)}", "dim"))
+    how = f" {took(event)}{_listed(event.params)}"
+    return Text.assemble(("✓ ", "green"), (legible(event.name), "bold"), (how, "dim"))
 
 
 def failed(event: SpecialistError) -> Text:

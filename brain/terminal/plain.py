@@ -17,7 +17,7 @@ from brain.events import (
     Token,
 )
 from brain.terminal.characters import unsteered
-from brain.terminal.words import ENDINGS, why
+from brain.terminal.words import ENDINGS, took, why
 from brain.unicode import escaped
 
 
@@ -51,8 +51,8 @@ class Plain:
                 self.say(f"… {name}" + (f" {escaped(json.dumps(params, ensure_ascii=False))}" if params else ""))
             case SpecialistProgress(text=text, fraction=fraction):
                 self.say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
-            case SpecialistResult(name=name, ms=ms, cached=cached):
-                self.say(f"✓ {name}, {ms} ms" + (", from before" if cached else ""))
+            case SpecialistResult():
+                self.say(f"✓ {event.name}, {took(event)}")
             case SpecialistError():
                 words, detail = why(event)
                 self.say(f"✗ {event.name}: {event.code}: {words}" + (f"\n  {detail}" if detail else ""))

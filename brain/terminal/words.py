@@ -5,7 +5,7 @@ The reason of a failed call is written for the model, and tells it what to do; i
 
 from collections.abc import Mapping
 
-from brain.events import CallCode, SpecialistError, StopReason
+from brain.events import CallCode, SpecialistError, SpecialistResult, StopReason
 from brain.prompts import NOBODY_TO_ASK
 
 FAILURES: Mapping[CallCode, str] = {
@@ -58,6 +58,12 @@ def why(event: SpecialistError) -> tuple[str, str]:
     seconds = f"{event.ms // 100 / 10:g}"
     words = FAILURES[event.code].format(seconds=seconds, reason=event.reason)
     return words, event.reason if event.code in TELLING else ""
+
+
+def took(event: SpecialistResult) -> str:
+    """How long a call took, and what else there is to say of it."""
+    cached = ", from before" if event.cached else ""
+    return f"{event.ms} ms{cached}{', approved' if event.approval == 'approved' else ''}"
 
 
 def is_yes(typed: str) -> bool:
