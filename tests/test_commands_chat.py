@@ -373,7 +373,8 @@ def test_the_last_message_is_asked_again_or_changed(home: Path) -> None:
         assert "Nothing was said yet." in chat.says("/retry")
         chat.says("/attach ~/two.txt")
         chat.says("one")
-        assert "Hello, you." in chat.says("/retry")
+        assert chat.says("/retry").startswith("> one\n\nHello, you.")
+        assert "\x1b[2m> one\x1b[0m" in chat.raw
         assert [row[1] for row in kept(home)] == ["one"]
         chat.says("/edit")
         chat.until(lambda screen: "› one" in screen.window.rpartition("/edit")[2])
@@ -384,9 +385,10 @@ def test_the_last_message_is_asked_again_or_changed(home: Path) -> None:
         chat.types(CTRL_C)
         chat.ready()
         assert "replaces" not in chat.below
-        chat.says("three")
+        chat.says(f"three\x1b\r {'four ' * 40}")
+        assert chat.says("/retry").startswith(f"> three {('four ' * 40)[:130]}…\n\nHello, you.")
         chat.leaves()
-    assert [row[1] for row in kept(home)] == ["one and two", "three"]
+    assert [row[1] for row in kept(home)] == ["one and two", f"three\n {'four ' * 40}".strip()]
     assert files(home) == [("two.txt", b"two")]
 
 
@@ -435,6 +437,53 @@ def test_a_conversation_that_goes_on_shows_its_end(home: Path) -> None:
         chat.leaves()
     with chatting(home, arguments=["--continue"]) as chat:
         assert "one (8 messages)\n\n> two\n\nHello, you.\n\n> three\n\nHello, you.\n\n> four" in chat.screen.text
+        chat.leaves()
+
+
+def test_a_conversation_that_goes_on_shows_what_was_called(home: Path) -> None:
+    found = "[Citation('m', 'The menu', 'https://menu.example/')]"
+    source = (home / "specialists" / "some.py").read_text()
+    source = source.replace("import specialist", "import Citation, Result, specialist").replace("-> str", "-> Result")
+    source = source.replace('return f"{name} is gone."', f'return Result("gone", citations={found})')
+    (home / "specialists" / "some.py").write_text(source)
+    passes = (['Let me look. SPECIALIST_REQUEST[deletes:{"name": "lunch"}]', " And again."],)
+    with chatting(home, *passes, ['SPECIALIST_REQUEST[dletes:{"name": "tea"}]'], ["After *that*."]) as chat:
+        chat.types("Delete it.\r")
+        chat.until(lambda screen: screen.window.endswith("\nApprove deletes (1 parameter)? [y/N]"))
+        chat.types("y\r")
+        chat.ready()
+        chat.leaves()
+    with chatting(home, arguments=["--continue"]) as chat:
+        seen = re.sub(r"\d+ ms", "9 ms", chat.screen.text.partition("\n\n")[2].partition("\n›")[0])
+        assert seen == (
+            "> Delete it.\n\nLet me look.\n\n"
+            '✓ deletes 9 ms, approved {"name": "lunch"}\n'
+            "✗ dletes 9 ms unknown: there is no specialist of this name\n\n"
+            "After that.\n\n"
+            "Sources\n1. The menu · https://menu.example/\n"
+        )
+        chat.leaves()
+
+
+def test_a_conversation_goes_on_with_the_model_that_answered_last(home: Path) -> None:
+    script(home, ["Hello, *you*."])
+    models = f"builtin,{MODEL}"
+    with Chat(home, "--model", models) as chat:
+        chat.says(f"/model {MODEL}")
+        chat.says("one")
+        chat.says("/model builtin")
+        chat.says("/new")
+        chat.says("two")
+        chat.says("/open 2")
+        assert chat.below.startswith(f"{MODEL} · ")
+        chat.says("three")
+        chat.leaves()
+    with Chat(home, "--model", models, "--continue") as chat:
+        assert chat.screen.text.startswith(f"{MODEL} answers. /help")
+        assert chat.below.startswith(f"{MODEL} · ")
+        chat.leaves()
+    with Chat(home, "--model", "builtin", "--continue") as chat:
+        assert chat.below.startswith("builtin · ")
         chat.leaves()
 
 

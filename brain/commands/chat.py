@@ -91,7 +91,7 @@ async def _with_person(talk: Talk, settings: Settings, opened: History | None) -
     )
     with suppress(NotImplementedError):  # where there are no signals, Ctrl-C ends it
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.stop)
-    answers = talk.engine.model(None)
+    answers = talk.engine.model(talk.choices.model)
     stand_in = ", a rule-based stand-in: no language model is connected" if answers.stand_in else ""
     talk.tell(f"{answers.name} answers{stand_in}. /help lists the commands, Ctrl-D leaves.")
     if opened is not None:

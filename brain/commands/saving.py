@@ -45,7 +45,7 @@ async def save(talk: Talk, rest: str) -> None:
     talk.tell(f"Saved: {path}")
 
 
-def answered(exchange: Exchange) -> str:
+def _answered(exchange: Exchange) -> str:
     """An answer, and why it ends where it does."""
     why = OUTCOMES.get(exchange.outcome, "")
     return "\n\n".join(part for part in (exchange.visible.strip("\n"), f"*{why}*" if why else "") if part)
@@ -71,7 +71,7 @@ async def _as_markdown(talk: Talk) -> str:
     parts: list[str] = []
     before = None
     while found := await talk.engine.store.conversation(LOCAL_USER, talk.begun, before=before, limit=PAGE):
-        parts[:0] = [f"**You:**\n\n{one.said}\n\n**Brain:**\n\n{answered(one)}\n" for one in found.exchanges]
+        parts[:0] = [f"**You:**\n\n{one.said}\n\n**Brain:**\n\n{_answered(one)}\n" for one in found.exchanges]
         before = found.earlier
         if before is None:
             break

@@ -8,7 +8,7 @@ from typing import Literal
 
 from brain.commands.files import attached
 from brain.commands.kept import PAGE, paged
-from brain.commands.saving import answered, copy, save
+from brain.commands.saving import copy, save
 from brain.commands.talk import Talk
 from brain.errors import BadRequest
 from brain.kept import Heading, History
@@ -130,7 +130,7 @@ def reopened(talk: Talk, found: History) -> None:
     for exchange in found.exchanges:
         talk.tell("\n".join(f"> {line}" for line in exchange.said.split("\n")))
         talk.space()
-        talk.show(answered(exchange))
+        talk.show(exchange)
         talk.space()
 
 
@@ -159,6 +159,7 @@ async def _delete(talk: Talk, rest: str) -> None:
 async def _retry(talk: Talk, rest: str) -> None:
     exchange = await talk.last()
     talk.replace_last(exchange)
+    talk.repeat(exchange.said)
     await talk.say(exchange.said)
     talk.draft.text = ""
 

@@ -7,10 +7,11 @@ from textwrap import fill
 
 from brain.ask import Ask, Attachment, TakenAlong
 from brain.commands.question import question
+from brain.commands.replay import events_of
 from brain.commands.showing import person_sits, screen, shown
 from brain.engine import Engine
 from brain.errors import BadRequest
-from brain.events import Error, Event, Notice, Token
+from brain.events import Done, Error, Event, Notice
 from brain.kept import History
 from brain.leading import Run
 from brain.messages import Exchange
@@ -19,6 +20,7 @@ from brain.terminal.characters import legible
 from brain.terminal.keyboard import Keyboard
 from brain.terminal.person import Screen
 from brain.terminal.size import size_of
+from brain.terminal.words import OUTCOMES
 
 BUSY = "An answer is being written in this conversation already; send the message again when it has ended."
 
@@ -133,10 +135,20 @@ class Talk:
         if not self.plain:
             print(flush=True)
 
-    def show(self, text: str) -> None:
-        """Shows an answer that was given before."""
+    def show(self, exchange: Exchange) -> None:
+        """Shows an answer that was given before, and why it ends where it does."""
+        shown_on, last = self._screen(), None
+        for last in events_of(exchange):
+            shown_on.show(last)
+        if not isinstance(last, Done | Error):
+            shown_on.say(OUTCOMES.get(exchange.outcome, ""))
+        shown_on.close()
+
+    def repeat(self, message: str) -> None:
+        """Shows a message that is asked again, as far as it has room in a line."""
+        line, room = legible(" ".join(message.split())), size_of(sys.stdout.fileno())[0] - len("> ") - 1
         shown_on = self._screen()
-        shown_on.show(Token(text))
+        shown_on.say(f"> {line if len(line) <= room else f'{line[: room - 1]}…'}")
         shown_on.close()
 
     def begin(self) -> None:
@@ -144,11 +156,12 @@ class Talk:
         self.conversation_id, self.title, self.draft = None, "", Draft(files=self.draft.files)
 
     async def open(self, conversation_id: str) -> History | None:
-        """Goes on with a conversation, if there is one of this id; its newest exchanges."""
+        """Goes on with a conversation, if there is one of this id, and with its model; its newest exchanges."""
         found = await self.engine.store.conversation(LOCAL_USER, conversation_id, limit=3)
         if found is not None:
             self.begin()
             self.conversation_id, self.title = conversation_id, found.heading.title
+            self._go_on_with(found.exchanges[-1].model if found.exchanges else "")
         return found
 
     @property
@@ -182,6 +195,11 @@ class Talk:
     def replace_last(self, exchange: Exchange) -> None:
         """Has the next message take the place of this one, with its files."""
         self.draft.replacing = Replacing(exchange.question_id, tuple(exchange.files))
+
+    def _go_on_with(self, model: str) -> None:
+        """Has the model answer that answered before, if it is still on offer."""
+        if model in self.engine.names():
+            self.choices.model = model
 
     def _screen(self) -> Screen:
         return screen(sys.stdout, sys.stderr, plain=self.plain, thinks=self.thinks)
