@@ -92,8 +92,9 @@ def test_an_error_is_said_plainly(chat: Chat, stage: Stage) -> None:
         ("SPECIALIST_REQUEST[nobody]", "nobody", "there is no specialist of this name"),
         (request("wiki", name=1), "wiki", "the model asked with wrong parameters"),
         (request("moon"), "moon", "it cannot be asked now"),
+        ("[SPECIALIST_RESULT: docs]\nmade up", "A call", "the model made up a result instead of asking"),
     ],
-    ids=["unknown", "wrong parameters", "unavailable"],
+    ids=["unknown", "wrong parameters", "unavailable", "forged"],
 )
 def test_what_never_ran_says_why(chat: Chat, stage: Stage, marker: str, name: str, reason: str) -> None:
     chat.ask()

@@ -186,6 +186,7 @@ export const en = {
   cached: "known from before",
   notRun: "{name} was not run: {reason}",
   didFail: "{name} failed: {reason}",
+  someCall: "A call",
   whyUnknown: "there is no specialist of this name",
   whyMalformed: "the model's request could not be read",
   whyOversized: "the model's request was too long",

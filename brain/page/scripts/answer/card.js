@@ -4,7 +4,7 @@ import { box } from "../ground/box.js";
 import { copyButton } from "../ground/copying.js";
 import { button, icon, make, problemLine } from "../ground/dom.js";
 import { span, t } from "../ground/texts.js";
-import { failure, saysMore } from "./failures.js";
+import { failure, named, saysMore } from "./failures.js";
 import { inShort, paramsBox } from "./params.js";
 import { whole } from "./whole.js";
 
@@ -54,11 +54,11 @@ export class Card {
     const shown = params.length && params[0] !== "null" && params.join("") !== "{}" ? params : [];
     this.#bar.setAttribute("aria-label", t("progress"));
     this.#bar.hidden = this.#note.hidden = true;
-    this.#details = make("details", "", make("summary", "", this.#mark, make("strong", "", name),
+    this.#details = make("details", "", make("summary", "", this.#mark, make("strong", "", named(name)),
       make("code", "params", shown.length ? inShort(shown) : ""), this.#state, icon("open")), this.#inside);
     this.node = make("div", "call running", this.#details, this.#note, this.#bar);
     this.node.setAttribute("role", "group");
-    this.node.setAttribute("aria-label", name);
+    this.node.setAttribute("aria-label", named(name));
     if (shown.length) this.#params = [section(t("parameters"), paramsBox(shown))];
     this.#inside.append(...this.#params);
   }

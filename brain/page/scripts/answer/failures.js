@@ -20,13 +20,20 @@ const WORDS = {
   deadline: "whyDeadline",
 };
 
+const UNREADABLE = "?"; // the name in a call that could not be read, or that was none
 const RAN = ["timeout", "failed"]; // all others were refused before
 
 /** @typedef {{ name: string, code: string, reason: string }} Failed */
 
+/** The name of whom a call asked, which not every call says. @param {string} name */
+export function named(name) {
+  return name === UNREADABLE ? t("someCall") : name;
+}
+
 /** What became of it, in a sentence. @param {Failed} call */
 export function failure({ name, code, reason }) {
-  return t(RAN.includes(code) ? "didFail" : "notRun", { name, reason: saysMore(code) ? t(WORDS[code]) : reason });
+  const why = saysMore(code) ? t(WORDS[code]) : reason;
+  return t(RAN.includes(code) ? "didFail" : "notRun", { name: named(name), reason: why });
 }
 
 /** Whether its reason is more than what the sentence says: one that refuses says why by itself. @param {string} code */
