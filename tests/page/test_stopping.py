@@ -258,6 +258,7 @@ def test_a_second_click_on_the_arrow_stops_nothing(chat: Chat, stage: Stage, sec
     stage.line.seconds = seconds
     chat.box.fill("hello")
     chat.button("Send").dblclick()
+    expect(chat.button("Stop")).to_be_enabled()
     assert stage.model.question() == "hello"
     stage.model.says("all of it")
     stage.model.ends()
