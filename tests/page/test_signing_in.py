@@ -128,6 +128,7 @@ def test_who_does_not_sign_in_again_loses_nothing(stage: Stage, visitor: Visitor
     expect(dialog_of(chat)).to_be_visible(timeout=RECONNECTS)
     chat.page.keyboard.press("Escape")
     expect(chat.page.get_by_text("The connection is lost; it comes back by itself.")).to_be_visible()
+    expect(dialog_of(chat)).to_be_hidden()  # nor is asked for again at once
     expect(chat.button("Stop")).to_be_visible()
     says(stage, "two")
     stage.model.ends()
