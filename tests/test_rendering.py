@@ -101,6 +101,19 @@ B, EVIL = "https://b.example", "https://evil.example"
         (f"[John 3:16, at 12:30. Then: more]({B})", link(B, "John 3:16, at 12:30. Then: more")),
         (f"[{'a' * 301}]({B})", link(B, "a" * 301, "b.example")),
         ("\u202eabc\u2066", "abc"),
+        (f"[bank·com]({EVIL})", link(EVIL, "bank·com", "evil.example")),
+        (f"[bank,com]({EVIL})", link(EVIL, "bank,com", "evil.example")),
+        (f"[bank. com]({EVIL})", link(EVIL, "bank. com", "evil.example")),
+        (f"[bank\u0323com]({EVIL})", link(EVIL, "bank\u0323com", "evil.example")),
+        (f"[bank.c\u0323om]({EVIL})", link(EVIL, "bank.c\u0323om", "evil.example")),
+        (f"[//bank.example]({EVIL})", link(EVIL, "//bank.example", "evil.example")),
+        (f"[Một trang. Now, one,two. // a]({B})", link(B, "Một trang. Now, one,two. // a")),
+        (
+            rf"[\(\text{{bank.example}}\)]({EVIL}) [a]({B})",
+            link(EVIL, '<math display="inline"><mtext>bank.example</mtext></math>', "evil.example")
+            + f" {link(B, 'a')}",
+        ),
+        (rf"![\(\text{{bank}}\)]({EVIL})", link(EVIL, r"\text{bank}", "evil.example")),
     ],
 )
 def test_a_link_says_where_it_leads(text: str, expected: str) -> None:
@@ -113,7 +126,7 @@ def test_code_shows_what_turns_its_characters_round() -> None:
     assert html("```py\n'\u202e'\n```").count("\ufffd") == 1
 
 
-X = "<mrow><mi>x</mi></mrow></math>"
+X = "<mi>x</mi></math>"
 INLINE, OWN = f'<math display="inline">{X}', f'<div class="formula"><math display="block">{X}</div>'
 
 
@@ -126,8 +139,7 @@ INLINE, OWN = f'<math display="inline">{X}', f'<div class="formula"><math displa
         ("> $$\n> x\n> $$", f"<blockquote>\n{OWN}\n</blockquote>"),
         (
             r"\(\frac{a}{2}\)",
-            '<p><math display="inline"><mrow><mfrac><mrow><mi>a</mi></mrow><mrow><mn>2</mn></mrow></mfrac></mrow>'
-            "</math></p>",
+            '<p><math display="inline"><mfrac><mi>a</mi><mn>2</mn></mfrac></math></p>',
         ),
         ("It costs $5 and $6, $$ – $$$, $$5 a month", "<p>It costs $5 and $6, $$ – $$$, $$5 a month</p>"),
         (r"As \[1\] says, \[", "<p>As [1] says, [</p>"),
@@ -136,16 +148,28 @@ INLINE, OWN = f'<math display="inline">{X}', f'<div class="formula"><math displa
         (r"\(\frac{\)", r"<p><code>\(\frac{\)</code></p>"),
         ("\\(" + "{" * 900 + "\\)", "<p><code>\\(" + "{" * 900 + "\\)</code></p>"),
         (r"\(\newcommand{\a}{x}\a\)", r"<p><code>\(\newcommand{\a}{x}\a\)</code></p>"),
-        (
-            r"\(\href{javascript:alert(1)}{x}\)",
-            f"<p>{INLINE}</p>".replace(X, f"<mrow><mrow>{X[:-14]}</mrow></mrow></mrow></math>"),
-        ),
-        (r"\(\text{<b>}\)", '<p><math display="inline"><mrow><mtext>&lt;b&gt;</mtext></mrow></math></p>'),
-        (r"\(\hspace{-50em}\)", '<p><math display="inline"><mrow><mspace></mspace></mrow></math></p>'),
+        (r"\(\href{javascript:alert(1)}{x}\)", f"<p>{INLINE}</p>"),
+        (r"\(\text{<b>}\)", '<p><math display="inline"><mtext>&lt;b&gt;</mtext></math></p>'),
+        (r"\(\hspace{-50em}\)", '<p><math display="inline"><mspace></mspace></math></p>'),
     ],
 )
 def test_formulas_are_drawn_by_the_browser(text: str, expected: str) -> None:
     assert html(text) == expected
+
+
+ROOTS = (r"\sqrt{" * 27 + "x" + "}" * 27, r"\sqrt{" * 29 + "x" + "}" * 29)
+
+
+def test_groups_in_one_another_are_one_and_what_is_deep_stays_as_it_was_written() -> None:
+    assert html(rf"\({'{' * 100}x{'}' * 100}\)") == f"<p>{INLINE}</p>"
+    fits, deep = ROOTS
+    assert html(rf"\({fits}\)").count("<msqrt>") == 27
+    assert html(rf"\({deep}\)") == rf"<p><code>\({deep}\)</code></p>"
+
+
+@pytest.mark.parametrize(("formula", "drawn"), [("x", 2_500), ("x'", 1_250), (r"\begin{matrix}&\end{matrix}", 740)])
+def test_of_very_many_formulas_the_first_are_drawn(formula: str, drawn: int) -> None:
+    assert html(rf"\({formula}\)" * 2_600).count("<math") == drawn
 
 
 def test_a_formula_that_is_still_written_is_code_and_no_markdown() -> None:

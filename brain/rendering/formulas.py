@@ -12,6 +12,8 @@ from markdown_it.token import Token
 
 FORMULA_LENGTH = 1_000
 """Characters of one formula; a longer one stays as it was written."""
+LEVELS = 30
+"""Of a formula; browsers lay a deeper one out again and again."""
 CLOSING = {"\\(": "\\)", "\\[": "\\]", "$$": "$$"}
 """How formulas begin, and end. A single dollar is one."""
 
@@ -41,9 +43,21 @@ def mathml(latex: str, *, block: bool) -> str | None:
     known = _ENVIRONMENT.sub(lambda found: rf"\{found[1]}{{{_KNOWN[found['lines']]}}}", latex)
     try:
         tree = convert_to_element(known.strip(), display="block" if block else "inline")
-        return _serialised(tree)
+        _unwrap(tree)
+        return None if _deep(tree, LEVELS) else _serialised(tree)
     except Exception:  # noqa: BLE001 - of what is no formula it raises its own, and whatever it did not expect
         return None
+
+
+def _unwrap(tree: Element) -> None:
+    """Takes away the rows of one, from the innermost on: each group is one, and they may stand in one another."""
+    for parent in reversed([*tree.iter()]):
+        parent[:] = [one[0] if one.tag == "mrow" and len(one) == 1 else one for one in parent]
+
+
+def _deep(tree: Element, levels: int) -> bool:
+    """Whether it has more levels than these."""
+    return levels == 0 or any(_deep(one, levels - 1) for one in tree)
 
 
 def _serialised(tree: Element) -> str:

@@ -17,6 +17,8 @@ _TURNS = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 """Characters that turn the order of others round. Right-to-left text does without: each block is its own."""
 FORMULAS_LENGTH = 20_000
 """Characters of the formulas of a text that are read."""
+FORMULAS_TAGS = 10_000
+"""Of the formulas of a text that are drawn: a tenth of a second for a browser."""
 _ALIGNED = {"left", "center", "right"}
 
 
@@ -55,16 +57,22 @@ class Html(RendererHTML):
     def formula(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """Maths; as it was written while it is not whole, where it is not understood, and behind very much of it."""
         token = tokens[idx]
-        env["formulas"] = env.get("formulas", 0) + len(token.content)
-        known = not token.hidden and env["formulas"] <= FORMULAS_LENGTH
-        html = mathml(token.content.translate(_TURNS), block=token.markup != "\\(") if known else None
-        if html is None:
-            html = f"<code>{plain(written(token))}</code>"
+        html = (None if token.hidden else _drawn(token, env)) or f"<code>{plain(written(token))}</code>"
         return f'<div class="formula">{html}</div>\n' if token.block or token.hidden else html
 
     def place(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         """Where a link leads whose own words do not tell it."""
         return f' <span class="place">({escapeHtml(tokens[idx].content)})</span>'
+
+
+def _drawn(formula: Token, env: EnvType) -> str | None:
+    """A formula as MathML; None where it is not understood, and behind very much of it."""
+    env["formulas"] = env.get("formulas", 0) + len(formula.content)
+    if env["formulas"] > FORMULAS_LENGTH or env.get("tags", 0) > FORMULAS_TAGS:
+        return None
+    html = mathml(formula.content.translate(_TURNS), block=formula.markup != "\\(") or ""
+    env["tags"] = env.get("tags", 0) + html.count("<")
+    return html if env["tags"] <= FORMULAS_TAGS else None
 
 
 def preformatted(text: str) -> str:
