@@ -64,6 +64,25 @@ def test_formulas_are_drawn_while_the_answer_is_written(chat: Chat, stage: Stage
     expect(answer.get_by_role("math")).to_have_count(2)
 
 
+def test_a_long_formula_in_a_line_is_held_in(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says(f"So \\(\\text{{{'W' * 300}}}\\) holds.\n\n- \\(x_1\\)\n")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.get_by_role("math")).to_have_count(2)
+    assert chat.page.locator("#log").evaluate("(log) => log.scrollWidth - log.clientWidth") == 0
+    assert answer.get_by_role("math").last.evaluate("(math) => math.scrollHeight - math.clientHeight") == 0
+
+
+def test_deep_formulas_do_not_keep_the_page_waiting(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("\n\n".join(f"$$\n{'{x' * 300}{'}' * 300}\n$$" for _ in range(16)))
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.locator(".formula code")).to_have_count(16)
+    expect(answer.get_by_role("math")).to_have_count(0)
+
+
 def test_right_to_left_is_read_from_the_right(chat: Chat, stage: Stage) -> None:
     answer = chat.ask()
     stage.model.says("שלום עולם\n\nHello world\n")
