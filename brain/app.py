@@ -8,7 +8,6 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -110,7 +109,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
 
 def _routes() -> list[Route]:
     """What is answered at which address."""
-    smaller = Middleware(GZipMiddleware, compresslevel=5)  # for the page alone: what streams is not held up
+    smaller = Middleware(page.Smaller, compresslevel=5)
     return [
         Route("/", page.index),
         Route("/page/start", page.start, middleware=[smaller]),

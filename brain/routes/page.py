@@ -1,6 +1,7 @@
 """Roof: the chat page: its files, what it shows first, and Markdown as HTML for it."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,7 +10,9 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -37,6 +40,8 @@ MARKDOWN_REQUESTS = 4
 """Of a user at once: one is rendered, the others wait."""
 
 LASTING = "public, max-age=31536000, immutable"
+_takes_gzip = re.compile(r"gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE).search
+"""Whether an Accept-Encoding names it, and not to refuse it."""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
@@ -72,9 +77,18 @@ def _sent(found: PageFile, request: Request, kept: str) -> Response:
         headers["Content-Security-Policy"] = _POLICY
     if found.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if _takes_gzip(request.headers.get("accept-encoding", "")):
         return Response(found.small, headers={**headers, "Content-Encoding": "gzip"})
     return Response(found.data, headers=headers)
+
+
+class Smaller(GZipMiddleware):
+    """Compresses answers for who takes that. For the page alone: what streams is not held up."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        taken = _takes_gzip(Headers(scope=scope).get("accept-encoding", ""))
+        await (super().__call__ if taken else self.app)(scope, receive, send)
 
 
 async def start(request: Request) -> Response:
