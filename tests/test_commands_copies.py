@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import fcntl
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from copy import deepcopy
@@ -365,7 +367,8 @@ def test_ctrl_c_ends_the_waiting_for_standard_input(store: Path) -> None:
     assert process.stdin is not None
     process.stdin.write(json.dumps(HEAD).encode() + b"\n")
     process.stdin.flush()
-    time.sleep(0.5)
+    while any(fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4))):  # until it has read the line
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     assert process.wait(5) == 130
     process.communicate()
