@@ -13,7 +13,7 @@ from brain.store import turns
 from brain.store.database import Database
 from brain.store.turns import Lease
 
-PROLONG_SECONDS = 5.0
+PROLONG_SECONDS = 2.0
 
 log = logging.getLogger("brain")
 
