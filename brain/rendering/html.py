@@ -18,7 +18,7 @@ _TURNS = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)))
 FORMULAS_LENGTH = 20_000
 """Characters of the formulas of a text that are read."""
 FORMULAS_TAGS = 10_000
-"""Of the formulas of a text that are drawn: a tenth of a second for a browser."""
+"""Of the formulas of a text that are drawn: a browser takes its time for each."""
 _ALIGNED = {"left", "center", "right"}
 
 

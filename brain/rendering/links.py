@@ -25,6 +25,7 @@ _DOT_BELOW = "\u0323"
 _LIKE_A_DOT = re.compile(
     rf"(?:[,\u201a\xb7\u2022\u2027\u2219\u22c5\u30fb\ua78f{_DOT_BELOW}]|[.。]\s+(?![A-Z][a-z]))(?=([A-Za-z]{{2,}})\b)"
 )
+"""Where the end of a host stands behind it."""
 _ENDINGS = frozenset(TLDS)
 _ADDRESS = re.compile(rf"(?:\w:[{_SLASHES}]+|^[{_SLASHES}]{{2,}}(?=\w))(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.。@-]*)")
 _PLACE = re.compile(
