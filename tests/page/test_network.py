@@ -88,3 +88,17 @@ def test_a_question_that_did_not_reach_the_server_is_sent_once_it_does(
     chat.is_idle()
     assert len(stage.model.asked) == 1
     expect(chat.questions).to_have_count(1)
+
+
+def test_that_the_server_was_away_is_said_until_it_is_back(chat: Chat, stage: Stage, visitor: Visitor) -> None:
+    visitor.expects(CUT)
+    chat.page.clock.install()
+    stage.line.cut()
+    chat.box.fill("count")
+    chat.box.press("Enter")
+    away = chat.log.get_by_text("The server could not be reached.", exact=True)
+    while not away.is_visible():  # it is tried again a few times
+        chat.page.clock.fast_forward(4000)
+    stage.line.restore()
+    while away.is_visible():  # the list looks for news from time to time
+        chat.page.clock.fast_forward(10_000)

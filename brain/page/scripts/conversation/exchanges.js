@@ -5,6 +5,7 @@ import { isAtEnd, keepingPlace, log, toEnd, toStart } from "../answer/reading.js
 import { renderAgain } from "../answer/whole.js";
 import { button, make } from "../ground/dom.js";
 import { whenSeen } from "../ground/sight.js";
+import { onceReached } from "../ground/server.js";
 import { filesOf, pairs, stored, textOf } from "../ground/stored.js";
 import { t } from "../ground/texts.js";
 import { Question } from "./question.js";
@@ -201,6 +202,7 @@ export function complain(text, ...remedies) {
   const line = make("div", "error complaint", make("p", "", text), ...remedies);
   line.setAttribute("role", "alert");
   log.append(line);
+  if (text === t("unreachable") && !remedies.length) onceReached(() => take(line));
   toEnd();
   return line;
 }

@@ -38,6 +38,14 @@ export function unlessGone(error) {
   if (!(error instanceof Refused && error.status === 404)) throw error;
 }
 
+/** @type {(() => void)[]} */
+const awaiting = [];
+
+/** Calls when the server has answered again. @param {() => void} act */
+export function onceReached(act) {
+  awaiting.push(act);
+}
+
 /** @type {() => Promise<boolean>} */
 let signIn = async () => false;
 
@@ -60,6 +68,7 @@ export function signsIn(asks) {
 export async function request(method, path, body, { signal, read = (json) => JSON.parse(json) } = {}) {
   for (;;) {
     const response = await fetch(path, { method, ...sent(body), signal }).catch(unlessAborted);
+    for (const act of awaiting.splice(0)) act();
     if (response.status === 401 && path !== "v1/session") {
       if (await signIn()) continue;
       throw new Refused(401, { code: "unauthorized", message: t("notSignedIn") }); // not in words for programs
