@@ -203,7 +203,10 @@ def test_files_are_attached(tmp_path: Path) -> None:
     [
         (lambda path: None, "brain: --file {path}: No such file or directory.\n"),
         (lambda path: path.mkdir(), "brain: --file {path}: Is a directory.\n"),
-        (lambda path: path.touch(), "brain: --file {path} is empty.\n"),
+        (
+            lambda path: path.touch(),
+            "brain: --file {path} is empty. What is made as it is read can be piped: … | brain ask\n",
+        ),
         (lambda path: path.write_bytes(b"a" * (16 * 1024 * 1024 + 1)), "brain: --file {path} is larger than 16 MiB.\n"),
     ],
     ids=["missing", "folder", "empty", "large"],

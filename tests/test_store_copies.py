@@ -197,7 +197,11 @@ FACT = {
         ([HEAD, C, EXCHANGE | {"outcome": ""}], "records[2].outcome", "length >= 1"),
         ([HEAD, C, EXCHANGE | {"source": "radio"}], "records[2].source", "radio"),
         ([HEAD, C, EXCHANGE | {"parts": [{"kind": "said"}]}], "records[2].parts[0]", "missing required field `text`"),
-        ([HEAD, C, EXCHANGE | {"parts": [SAID | {"turn_pass": -1}]}], "records[2].parts[0].turn_pass", ">= 0"),
+        (
+            [HEAD, C, EXCHANGE | {"parts": [SAID | {"turn_pass": -(2**53)}]}],
+            "records[2].parts[0].turn_pass",
+            ">= -9007199254740991",
+        ),
         ([HEAD, C, EXCHANGE | {"parts": [CALLED | {"ms": 10**30}]}], "records[2].parts[0].ms", "Expected `int`"),
         ([HEAD, C, EXCHANGE | {"parts": [CALLED | {"ms": 2**53}]}], "records[2].parts[0].ms", "<= 9007199254740991"),
         ([HEAD, C, EXCHANGE | {"about": {"total_ms": 2**53}}], "records[2].about.total_ms", "<= 9007199254740991"),

@@ -12,13 +12,15 @@ from brain.messages import About, Aside, Called, Exchange, Part, Said, Steered
 
 Number = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """A count that every client can read: those in JavaScript have no larger ones."""
+Pass = Annotated[int, Meta(ge=1 - 2**53, le=2**53 - 1)]
+"""The passes of what a client holds are below those of the turn that goes on with it."""
 
 
 class SaidRow(msgspec.Struct, tag="said", tag_field="kind"):
     """Text of an answer."""
 
     text: str
-    turn_pass: Number
+    turn_pass: Pass
 
 
 class CalledRow(msgspec.Struct, tag="called", tag_field="kind", omit_defaults=True):
@@ -29,7 +31,7 @@ class CalledRow(msgspec.Struct, tag="called", tag_field="kind", omit_defaults=Tr
     params: dict[str, Any] | None
     marker: str
     block: str
-    turn_pass: Number
+    turn_pass: Pass
     outcome: CallCode | None = None
     citations: tuple[Citation, ...] = ()
     outside: bool = False
@@ -42,7 +44,7 @@ class SteeredRow(msgspec.Struct, tag="steered", tag_field="kind"):
     """What the user put in."""
 
     text: str
-    turn_pass: Number
+    turn_pass: Pass
 
 
 PartRow = SaidRow | CalledRow | SteeredRow

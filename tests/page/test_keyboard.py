@@ -71,6 +71,7 @@ def test_a_message_is_sent_steered_and_stopped(chat: Chat, stage: Stage, keys: K
     expect(chat.box).to_be_focused()
     stage.model.says("Less.")
     expect(chat.answer).to_contain_text("Less.")
+    expect(chat.button("Stop")).to_be_enabled()
     keys.chooses("Stop")
     chat.is_idle()
     expect(chat.answer).to_contain_text("Stopped.")
