@@ -21,7 +21,12 @@ READY = """() => new Promise((done) => {
     const look = () => document.querySelector("#model option") ? done(performance.now()) : requestAnimationFrame(look);
     look();
 })"""
-PAINTED = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+PAINTED = """() => new Promise((done) => {
+    new PerformanceObserver((seen) => {
+        const [paint] = seen.getEntriesByName("first-contentful-paint");
+        if (paint) done(paint.startTime);
+    }).observe({ type: "paint", buffered: true });
+})"""
 
 
 def main() -> None:
