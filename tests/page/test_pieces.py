@@ -13,7 +13,6 @@ from page.test_speed import say_at_speed
 
 pytestmark = [pytest.mark.chromium, pytest.mark.alone]
 
-SPEED = 60  # pieces a second
 WHOLE = """\
 Some words with **bold**, *stress*, _more_ of it, `code(1)`, ~~gone~~ and [a link](https://example.org/a/path) in it.
 The next line (1) is of the same paragraph, 2 * 3 is 6.
@@ -69,16 +68,16 @@ def pieces(text: str, seed: int) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("latency", [0, 60, 150, 400])
-def test_what_can_be_read_is_the_beginning_of_the_whole(chat: Chat, stage: Stage, latency: int) -> None:
+@pytest.mark.parametrize(("latency", "speed"), [(0, 60), (60, 60), (150, 60), (400, 30)])
+def test_what_can_be_read_is_the_beginning_of_the_whole(chat: Chat, stage: Stage, latency: int, speed: int) -> None:
     answer = chat.ask()
     faraway(chat, latency)
     with recorded(answer.locator(".flow").first) as states:
-        say_at_speed(stage, pieces(WHOLE, latency), SPEED)
+        say_at_speed(stage, pieces(WHOLE, latency), speed)
         stage.model.ends()
         chat.is_idle()
         expect(answer).to_contain_text("3 < 4.")
     whole = BARE.sub("", states[-1])
-    assert len(states) > 4
+    assert len(states) > 8
     assert 'print(n,"**",[n],"|")' in whole
     assert [state for state in states if not whole.startswith(BARE.sub("", state))] == []
