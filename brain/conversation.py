@@ -8,12 +8,11 @@ that what a model's server has of the prompt in its cache stays true for some tu
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from brain import transcript
 from brain.blocks import BLOCK_BYTES
 from brain.kept import Conversation, Record
-from brain.messages import Exchange, Resume, Said
+from brain.messages import Exchange, Said
 from brain.usage import estimated, size
 
 ANSWER_SHARE = 0.5
@@ -27,7 +26,7 @@ class Window:
     """How much of a conversation a model reads.
 
     Attributes:
-        messages: at most, with the question; `tokens` that they may take.
+        messages: at most, with the question; an exchange is two. `tokens` that they may take.
         seconds: of rest, after which a conversation begins anew for the model.
     """
 
@@ -36,16 +35,15 @@ class Window:
     seconds: float = 3600.0
 
 
-def taken_up(
-    record: Record, question: Exchange, room: Window, context_tokens: int | None, resume: Resume
-) -> Conversation:
+def taken_up(record: Record, question: Exchange, room: Window, context_tokens: int | None) -> Conversation:
     """What was said before, as far as it fits beside the question, with which the turn begins."""
     awake = _awake(record.exchanges, question.asked, room.seconds)
     files = sum(min(size(file.text or ""), BLOCK_BYTES) for file in record.files)
+    most = (room.messages - 1) // 2
     tokens = _share(room.tokens, context_tokens) - estimated(size(question.said) + files)
     first = record.count - len(awake)
-    kept = window(awake, room.messages - 1, tokens, resume, first)
-    before = window(awake[:-1], room.messages - 1, tokens, resume, first)
+    kept = window(awake, most, tokens, first)
+    before = window(awake[:-1], most, tokens, first)
     moved = len(awake) - len(kept) > max(0, len(awake) - 1 - len(before))
     return Conversation(
         record.id,
@@ -71,40 +69,26 @@ def windowed(conversation: Conversation, context_tokens: int | None) -> Conversa
     return replace(conversation, exchanges=kept, trimmed=len(conversation.exchanges) - len(kept))
 
 
-def window(
-    exchanges: Sequence[Exchange], messages: int, tokens: int, resume: Resume, first: int = 0
-) -> Sequence[Exchange]:
-    """The newest exchanges that take at most so many messages and tokens, oldest first.
+def window(exchanges: Sequence[Exchange], most: int, tokens: int, first: int = 0) -> Sequence[Exchange]:
+    """The newest exchanges that take at most so many tokens, oldest first.
 
     Args:
+        most: the largest number of them. How many calls an exchange has, and how a server wants them to be sent, does
+            not matter.
         first: the place of the first of them in their conversation.
     """
     kept: list[Exchange] = []
-    free = _Room(messages, tokens)
-    for exchange in reversed(exchanges):
-        taken = _Room.of(exchange, resume)
-        if not taken.fits(_Room(messages, tokens)):  # however much was said since
+    free = tokens
+    for exchange in reversed(exchanges[-most:] if most > 0 else ()):
+        if weight(exchange) > tokens:
             exchange = _shortened(exchange)
-            taken = _Room.of(exchange, resume)
-        if not taken.fits(free):
+        free -= weight(exchange)
+        if free < 0:
             break
-        free = _Room(free.messages - taken.messages, free.tokens - taken.tokens)
         kept.insert(0, exchange)
     left_out = len(exchanges) - len(kept)
     leap = LEAP if len(kept) >= 2 * LEAP else 2 if len(kept) >= LEAP else 1
     return kept[-(first + left_out) % leap :] if left_out else kept  # from the next place that is a multiple of it
-
-
-class _Room(NamedTuple):
-    messages: int
-    tokens: int
-
-    @classmethod
-    def of(cls, exchange: Exchange, resume: Resume) -> "_Room":
-        return cls(len(transcript.messages("", [exchange], resume)), weight(exchange))
-
-    def fits(self, free: "_Room") -> bool:
-        return self.messages <= free.messages and self.tokens <= free.tokens
 
 
 def weight(exchange: Exchange) -> int:

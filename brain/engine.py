@@ -144,7 +144,7 @@ class Engine:
             if held is None:
                 assert filing is not None
                 ask = replace(ask, attachments=filing.record.files)
-                held = conversation.taken_up(filing.record, question, self._window, model.context_tokens, model.resume)
+                held = conversation.taken_up(filing.record, question, self._window, model.context_tokens)
             held = replace(held, recalled=await self._recalled(ask, held))
             turn = self._turn(ask, held, model, filing)
             if filing is not None:
@@ -162,7 +162,7 @@ class Engine:
         """What a model reads of a conversation before its next question."""
         record = await self.store.told(user, conversation_id, self._window.messages)
         question = Exchange("", asked=_now())
-        return conversation.taken_up(record, question, self._window, model.context_tokens, model.resume).exchanges
+        return conversation.taken_up(record, question, self._window, model.context_tokens).exchanges
 
     async def delete(self, user: str, conversation_id: str) -> bool:
         """Deletes a conversation, everywhere; a turn of it is stopped. Whether there was one.

@@ -154,7 +154,7 @@ class Session:
 
     def turn(self, message: str = "Hi", *, attached: bool = True, **more: Any) -> tuple[Turn, Ask]:
         asked = ask_for(message, attachments=(IMAGE,) if attached else (), **more)
-        recalled = conversation.taken_up(self.record, Exchange("", said=message), Window(), None, "prefill")
+        recalled = conversation.taken_up(self.record, Exchange("", said=message), Window(), None)
         return turn_of(self.model, self.registry, asked, recalled), asked
 
     def keep(self, turn: Turn, asked: Ask) -> None:

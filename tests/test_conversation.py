@@ -49,7 +49,7 @@ def recalled(
     exchanges: list[Exchange], room: Window, *, at: datetime = NOON, context: int | None = None
 ) -> Conversation:
     record = Record(1, "ada", "c", exchanges, len(exchanges))
-    return taken_up(record, Exchange("", said="Now?", asked=at), room, context, "prefill")
+    return taken_up(record, Exchange("", said="Now?", asked=at), room, context)
 
 
 # How much
@@ -57,7 +57,7 @@ def recalled(
 
 def test_a_new_conversation() -> None:
     question = Exchange("", said="Hi", asked=NOON)
-    found = taken_up(Record(1, "ada", "c"), question, Window(), 8192, "prefill")
+    found = taken_up(Record(1, "ada", "c"), question, Window(), 8192)
     assert (found.id, found.exchanges, found.attachments, found.trimmed, found.rested) == ("c", [], (), 0, False)
     assert found.begun is question
 
@@ -65,7 +65,7 @@ def test_a_new_conversation() -> None:
 def test_what_was_said_and_attached_is_recalled() -> None:
     picture = Attachment(1, "a.png", "image/png", PNG)
     record = Record(1, "ada", "c", numbered(2), 2, [picture])
-    found = taken_up(record, Exchange("", said="And?", asked=NOON), Window(), None, "prefill")
+    found = taken_up(record, Exchange("", said="And?", asked=NOON), Window(), None)
     assert questions(found.exchanges) == ["Question 0?", "Question 1?"]
     assert found.attachments == (picture,)
 
@@ -107,8 +107,8 @@ def test_new_text_files_take_their_room() -> None:
     file = Attachment(1, "a.txt", "text/plain", b"x" * 4000)
     record = Record(1, "ada", "c", [said("One?", "x" * 396)], 1, files=(file,))
     question = Exchange("", said="Hi", asked=NOON)
-    assert len(taken_up(record, question, Window(tokens=1101), None, "prefill").exchanges) == 1
-    assert len(taken_up(record, question, Window(tokens=1100), None, "prefill").exchanges) == 0
+    assert len(taken_up(record, question, Window(tokens=1101), None).exchanges) == 1
+    assert len(taken_up(record, question, Window(tokens=1100), None).exchanges) == 0
 
 
 def test_what_clients_put_around_a_question_takes_its_room() -> None:
@@ -122,36 +122,27 @@ def test_what_clients_put_around_a_question_takes_its_room() -> None:
 # Chains
 
 
-@pytest.mark.parametrize(("resume", "taken"), [("prefill", 2), ("message", 6)])
-def test_a_chain_takes_the_messages_that_it_is_sent_as(resume: Resume, taken: int) -> None:
-    exchanges = [said("Before?", "Yes."), chain("Look!", 2)]
-    assert questions(window(exchanges, taken + 2, 8000, resume)) == ["Before?", "Look!"]
-    assert questions(window(exchanges, taken + 1, 8000, resume)) == ["Look!"]
+@pytest.mark.parametrize("calls", [0, 1, 5, 12])
+def test_an_exchange_counts_once_however_many_calls_it_has(calls: int) -> None:
+    exchanges = [said("Before?", "Yes."), *(chain(f"Look {n}!", calls) for n in range(9))]
+    found = recalled(exchanges[:9], Window())
+    assert list(found.exchanges) == exchanges[:9]
+    assert questions(window(exchanges, 2, 8000)) == ["Look 7!", "Look 8!"]
 
 
-def test_a_chain_longer_than_the_window_is_read_as_what_was_said() -> None:
-    exchanges = [said("Before?", "Yes."), chain("Look!", 9), said("And?", "So.")]
-    kept = window(exchanges, 8, 8000, "message")
-    assert [(one.question, one.parts) for one in kept] == [
-        ("Before?", [Said("Yes.", 1)]),
-        ("Look!", [Said("".join(f"Pass {n}. " for n in range(1, 10)) + "Done.", 1)]),
-        ("And?", [Said("So.", 1)]),
-    ]
-
-
-def test_so_is_one_whose_blocks_are_larger_than_the_window() -> None:
+def test_one_whose_blocks_are_larger_than_the_window_is_read_as_what_was_said() -> None:
     large = chain("Look!", 1, block="x" * 40_000)
-    assert [one.parts for one in window([large], 20, 8000, "prefill")] == [[Said("Pass 1. Done.", 1)]]
+    assert [one.parts for one in window([large], 10, 8000)] == [[Said("Pass 1. Done.", 1)]]
 
 
 def test_what_is_said_may_still_be_too_long() -> None:
     exchanges = [said("Before?", "Yes."), said("Tell!", "x" * 40_000), said("And?", "So.")]
-    assert questions(window(exchanges, 20, 8000, "prefill")) == ["And?"]
+    assert questions(window(exchanges, 10, 8000)) == ["And?"]
 
 
 def test_a_chain_that_fits_the_window_is_not_shortened_for_others() -> None:
     exchanges = [chain("Look!", 1, block="x" * 20_000), said("And?", "x" * 20_000)]
-    assert questions(window(exchanges, 20, 8000, "prefill")) == ["And?"]
+    assert questions(window(exchanges, 10, 8000)) == ["And?"]
 
 
 # Leaps
@@ -160,7 +151,7 @@ def test_a_chain_that_fits_the_window_is_not_shortened_for_others() -> None:
 def test_the_window_leaps_so_that_what_servers_keep_of_a_prompt_stays_true() -> None:
     firsts = []
     for count in range(9, 22):
-        kept = window(numbered(count), 19, 8000, "prefill")
+        kept = window(numbered(count), 9, 8000)
         assert kept[-1].question == f"Question {count - 1}?"
         firsts.append(int(kept[0].question[9:-1]))
     assert firsts == [0, 3, 3, 3, 6, 6, 6, 9, 9, 9, 12, 12, 12]
@@ -176,7 +167,7 @@ def test_the_window_leaps_so_that_what_servers_keep_of_a_prompt_stays_true() -> 
     ],
 )
 def test_a_small_window_leaps_less_far(messages: int, leaps: list[int]) -> None:
-    kept = [window(numbered(count), messages - 1, 8000, "prefill") for count in range(4, 12)]
+    kept = [window(numbered(count), (messages - 1) // 2, 8000) for count in range(4, 12)]
     assert [int(exchanges[0].question[9:-1]) for exchanges in kept] == leaps
 
 
@@ -188,9 +179,7 @@ def test_it_is_told_when_the_window_leaps() -> None:
 def test_it_leaps_to_the_same_places_when_only_the_newest_are_known() -> None:
     for count in range(20, 40):
         newest = numbered(count)[-20:]
-        assert questions(window(newest, 19, 8000, "prefill", count - 20)) == questions(
-            window(numbered(count), 19, 8000, "prefill")
-        )
+        assert questions(window(newest, 9, 8000, count - 20)) == questions(window(numbered(count), 9, 8000))
 
 
 # Rest
@@ -229,19 +218,18 @@ def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None
     chance = random.Random(seed)
     for _ in range(100):
         exchanges = [any_exchange(chance) for _ in range(chance.randrange(30))]
-        messages, tokens = chance.randrange(25), chance.randrange(1, 8000)
+        most, tokens = chance.randrange(12), chance.randrange(1, 8000)
         resume = chance.choice(RESUMES)
-        kept = window(exchanges, messages, tokens, resume, chance.randrange(9))
+        kept = window(exchanges, most, tokens, chance.randrange(9))
         sent = transcript.messages("", kept, resume)
-        assert len(sent) <= messages
+        assert len(kept) <= most
         assert sum(map(weight, kept)) <= tokens
         whole = exchanges[len(exchanges) - len(kept) :]
         assert questions(kept) == questions(whole), "the newest, in their order, none left out between them"
         for one, original in zip(kept, whole, strict=True):
             if one is not original:
                 assert one.parts == [Said(original.visible, 1)]
-                alone = transcript.messages("", [original], resume)
-                assert len(alone) > messages or weight(original) > tokens
+                assert weight(original) > tokens
             text = "".join(message.content for message in transcript.messages("", [one], resume))
             assert text.count("SPECIALIST_REQUEST[echo]") == sum(isinstance(part, Called) for part in one.parts)
         roles = [message.role for message in sent]

@@ -495,12 +495,12 @@ def test_the_next_turn_reads_the_same(resume: Resume) -> None:
 
     async def main() -> None:
         record = Record(1, "ada", "c")
-        conversation = taken_up(record, Exchange("", said="Hi"), Window(), None, resume)
+        conversation = taken_up(record, Exchange("", said="Hi"), Window(), None)
         model = Player(["One. ", "Two."], ["Three."], resume=resume)
         turn = turn_of(model, conversation=conversation)
         await read(turn, lambda event: turn.steer("Be short!") if at_text("One")(event) else None)
         record = Record(2, "ada", "c", [turn.exchange], 1)
-        conversation = taken_up(record, Exchange("", said="Bye"), Window(), None, resume)
+        conversation = taken_up(record, Exchange("", said="Bye"), Window(), None)
         later = messages(model.requests[0][0].content, conversation.exchanges, resume)
         assert later == [*model.requests[-1], Message("assistant", "Three.")]
 

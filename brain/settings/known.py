@@ -165,7 +165,8 @@ class Settings:
         20,
         spelling.count(1, 1000),
         "a whole number from 1 to 1000",
-        "messages of a conversation that a model reads at most, the newest ones, with the question",
+        "messages of a conversation that a model reads at most, the newest ones, with the question. A question and its "
+        "answer are two, however many calls the answer has",
     )
     window_tokens: int = _setting(
         8000,
