@@ -26,8 +26,8 @@ from brain.usage import Counted
 
 log = logging.getLogger("brain")
 
-ADJACENT_SECONDS = 0.002
-"""How long a model that pauses behind a call is waited for, when it could read the results already."""
+ADJACENT_SECONDS = 0.1
+"""Time limit for the model's next chunk after a call, once all calls are answered; covers 10 tokens per second."""
 
 CLOSING_SECONDS = 0.1
 """How long a model's stream may take to close; one that takes longer is let go."""
@@ -83,9 +83,9 @@ class Pass:
     """
 
     __slots__ = (
-        "_alarm", "_desk", "_echo", "_last_word", "_messages", "_model", "_number", "_over", "_reader", "_room",
-        "_said", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim", "_usage", "began", "calls",
-        "finish", "first_text",
+        "_alarm", "_desk", "_echo", "_heard_at", "_last_word", "_messages", "_model", "_number", "_over", "_patience",
+        "_reader", "_room", "_said", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim", "_usage",
+        "began", "calls", "finish", "first_text",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +122,8 @@ class Pass:
         self._stops = Stops(desk.ask.stop) if desk.ask.stop else None
         self._over = False
         self._last_word: float | None = None  # until when a stream whose model has finished is read
+        self._heard_at = 0.0  # when the last chunk after a call came, or reading on began
+        self._patience: asyncio.Timeout | None = None  # while the stream is read after a call
 
     async def __aenter__(self) -> Self:
         return self
@@ -167,8 +169,6 @@ class Pass:
             complete = self.calls.complete
             self._reader = asyncio.create_task(self._read_on(self._stream), name="read on")
             self._reader.add_done_callback(lambda reader: complete())
-            if not self.calls.open:
-                self._answered()
         async with aclosing(self.calls.events(self._alarm)) as events:
             async for event in events:
                 yield event
@@ -294,41 +294,49 @@ class Pass:
         if not isinstance(piece, Call):
             return False
         if self.calls is None:
-            self.calls = Calls(self._desk, self._number, self._answered)
+            self.calls = Calls(self._desk, self._number, self._set_patience)
         return self.calls.take(piece)
 
-    def _answered(self) -> None:
-        """All calls so far have their blocks: soon, a further call is waited for no longer."""
-        asyncio.get_running_loop().call_later(ADJACENT_SECONDS, self._leave_off)
+    def _wait_until(self) -> float:
+        """Returns the loop time until which the next chunk after a call is awaited.
 
-    def _leave_off(self) -> None:
-        """Ends the reading on, unless it is ending, or a further call is open or has begun.
-
-        A model that has finished does not pause: what it took, which the server tells last, is not to be lost.
+        A model that has finished does not pause: its usage, which the server reports last, is still to come.
         """
-        if self._reader is None or self._over or self.calls is None or self._last_word is not None:
-            return
-        if not self.calls.open and not self._scanner.holds:
-            self._reader.cancel()
+        assert self.calls is not None
+        if self._last_word is not None:
+            return self._last_word
+        is_pending = self.calls.open or self._scanner.holds
+        return self._heard_at + (self._silence if is_pending else ADJACENT_SECONDS)
+
+    def _set_patience(self) -> None:
+        """Moves the end of the wait for the next chunk, after a chunk and when all calls so far are answered."""
+        if self._patience is not None and not self._patience.expired():
+            self._patience.reschedule(self._wait_until())
 
     async def _read_on(self, stream: AsyncGenerator[Chunk, None]) -> None:
-        """Behind a call: reads on for further calls, until something else comes, or nothing while all are answered.
+        """Reads on for adjacent calls: until something else comes, or nothing does for too long.
 
-        What fails here fails behind a complete call, and ends the pass as a closing would.
+        A failure here comes after a complete call, and ends the pass as the end of the stream would.
         """
         clock = asyncio.get_running_loop().time
+        self._heard_at = clock()
         try:
-            async with asyncio.timeout(self._silence) as silence:
+            async with asyncio.timeout_at(self._wait_until()) as self._patience:
                 async for chunk in stream:
                     if not all(self._taken(piece) for piece in self._scanned(chunk)):
                         return
-                    silence.reschedule(self._last_word or clock() + self._silence)
+                    self._heard_at = clock()
+                    self._set_patience()
                 all(self._taken(piece) for piece in self._scanned(None))
-        except (ModelError, TimeoutError) as failure:
+        except ModelError as failure:
             log.info("the model's stream ended behind a call: %s", failure)
+        except TimeoutError:
+            if self.calls is not None and self.calls.open:
+                log.info("the model's stream fell silent behind a call")
         except Exception:
             log.exception("the model's stream failed behind a call")
         finally:
+            self._patience = None
             self._over = True
             await _closed(stream)
 

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clock import run_jumping
 from playing import (
     KINDS,
     PNG,
     WAIT,
     Item,
     Player,
+    add,
     ask_for,
     breaks,
     echo,
@@ -615,6 +617,62 @@ def test_a_model_that_pauses_behind_an_answered_call_is_not_waited_for() -> None
     assert events[2:] == ["Done.", {"done": "complete", "text": "Done.", "calls": 1, "passes": 2}]
     assert model.given[0] == [ECHO]
     assert time.monotonic() - began < 2
+
+
+ADJACENT = ECHO + "\n" + 'SPECIALIST_REQUEST[add:{"a":1,"b":2}]'
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.03, 2.0], ids="a specialist of {} s".format)
+@pytest.mark.parametrize("rate", [20, 50, 200], ids="{} tokens/s".format)
+def test_adjacent_calls_are_of_one_pass_however_they_are_cut(rate: int, seconds: float) -> None:
+    @specialist(name="echo")
+    async def answers() -> str:
+        """Answers after a while."""
+        await asyncio.sleep(seconds)
+        return "nothing"
+
+    async def main(pieces: Sequence[str]) -> tuple[Any, float]:
+        clock = asyncio.get_running_loop().time
+        model = Player([item for piece in pieces for item in (1 / rate, piece)], "Done.")
+        began = clock()
+        events = await read(turn_of(model, registry_of(answers, add)))
+        return short(events)[-1], clock() - began
+
+    done = {"done": "complete", "text": "Done.", "calls": 2, "passes": 2}
+    for at in range(1, len(ADJACENT)):
+        for pieces in ((ADJACENT[:at], ADJACENT[at:]), (ADJACENT[:at], ADJACENT[at], ADJACENT[at + 1 :])):
+            assert run_jumping(main(pieces))[0] == done
+
+
+@pytest.mark.parametrize(
+    ("behind", "seconds"),
+    [
+        ([], 0.0),
+        ([0.02, " and"], 0.02),
+        ([0.02, Finish("stop")], 0.02),
+        ([0.02, " ", 0.05, "\n", 0.05, "and"], 0.12),
+        ([WAIT], 0.1),
+        ([0.05, "\n", WAIT], 0.15),
+    ],
+)
+def test_how_long_an_answered_call_waits_for_another(behind: list[Item], seconds: float) -> None:
+    async def main() -> float:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        await read(turn_of(Player([ECHO, *behind], "Done.")))
+        return clock() - began
+
+    assert run_jumping(main()) == pytest.approx(seconds)
+
+
+def test_a_result_is_told_while_another_call_is_awaited() -> None:
+    async def main() -> list[tuple[str, float]]:
+        clock = asyncio.get_running_loop().time
+        told = []
+        await read(turn_of(Player([ECHO, WAIT], "Done.")), lambda event: told.append((type(event).__name__, clock())))
+        return told
+
+    assert ("SpecialistResult", 0.0) in run_jumping(main())
 
 
 def test_what_a_model_took_that_finished_behind_a_call_is_waited_for() -> None:

@@ -196,7 +196,7 @@ def marker(run: Run) -> Table:
             for times in _marker_times(outcome, run.bench.log()):
                 for column, nanoseconds in zip(columns, times, strict=True):
                     table.add(row, column, nanoseconds / MILLION)
-    table.notes.append("Behind a marker the model's stream is read on until other text comes, or none for 2 ms.")
+    table.notes.append("After a marker, the model's stream is read until other text comes, or none for 100 ms.")
     return table
 
 
