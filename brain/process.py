@@ -1,6 +1,8 @@
 """Roof: the process of a command: where it logs to, how it ends, and with which exit code."""
 
 import asyncio
+import atexit
+import faulthandler
 import logging
 import os
 import signal
@@ -10,7 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from brain.logs import JsonLines, TextLines
+from brain.logs import JsonLines, RateLimit, TextLines
 
 LINGER_SECONDS = 1.0
 DONE, FAILED, INTERRUPTED = 0, 1, 130
@@ -19,10 +21,13 @@ log = logging.getLogger("brain")
 
 
 def log_to_stderr(form: Literal["text", "json"] = "text") -> None:
-    """Warnings of everybody, a line each."""
+    """Warnings of everybody, a line each, and the stacks of all threads when the interpreter crashes."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    atexit.register(RateLimit(handler).write_counts)
+    if sys.stderr is sys.__stderr__ and sys.stderr is not None:  # else it may have no file descriptor
+        faulthandler.enable(sys.stderr)
 
 
 def log_as_server() -> None:
@@ -42,6 +47,7 @@ def completed(
     loop_factory: Callable[[], Any] | None = None,
     *,
     signals: Sequence[str] = ("SIGTERM", "SIGHUP"),
+    leaving: Callable[[], None] = lambda: None,
 ) -> int:
     """Runs a command to its end; `stopped` is the exit code when Ctrl-C ends it, and 128 with its number a signal's.
 
@@ -50,9 +56,16 @@ def completed(
 
     Args:
         signals: that end it as Ctrl-C does, so that it leaves the terminal and what is kept in order.
+        leaving: called before the timer ends the process.
     """
     code = stopped
-    timer = threading.Timer(LINGER_SECONDS, lambda: os._exit(code))
+
+    def leave() -> None:
+        log.info("a task or thread did not end within %g s; the process ends without it", LINGER_SECONDS)
+        leaving()
+        os._exit(code)
+
+    timer = threading.Timer(LINGER_SECONDS, leave)
     timer.daemon = True
 
     def end(number: int, task: "asyncio.Task[Any]") -> None:

@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -26,7 +27,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from brain.app import create_app
-from brain.errors import SettingsError
+from brain.errors import BrainError, SettingsError
 from brain.house import SHUTDOWN_SECONDS, House
 from brain.metrics import share
 from brain.models import Opened, open_models
@@ -60,12 +61,79 @@ def serve(settings: Settings) -> int:
             "set BRAIN_KEYS=key:user, or BRAIN_HOST=127.0.0.1 (plain PORT alone means 0.0.0.0)."
         )
     log_as_server()
-    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises the signal again when it is done
-    return _in_workers(settings) if settings.workers > 1 else _alone(settings)
+    stop = _Stop()
+    signal.signal(signal.SIGTERM, stop.leave)  # uvicorn raises the signal again when it is done
+    try:
+        return _in_workers(settings, stop) if settings.workers > 1 else _alone(settings, stop)
+    except SystemExit:
+        stop.log()  # by a signal, before the server listened
+        raise
+    except BrainError:
+        raise
+    except Exception:
+        log.exception("the server failed")
+        stop.log("an error")
+        return FAILED
 
 
-def _leave(number: int, frame: Any) -> None:
-    raise SystemExit(DONE)
+class _Stop:
+    """Logs why this process stops, and how long that takes.
+
+    Args:
+        who: the process, as the log names it.
+    """
+
+    def __init__(self, who: str = "the server") -> None:
+        self._who = who
+        self._started = time.monotonic()
+        self._reason = ""
+        self._told_at = 0.0
+
+    def note(self, reason: str) -> None:
+        """Remember the first reason to stop, and when it came."""
+        if not self._reason:
+            self._reason, self._told_at = reason, time.monotonic()
+
+    def leave(self, number: int, frame: Any) -> None:
+        """Handle a signal that comes while nothing is served."""
+        self.note(_signal_name(number))
+        raise SystemExit(DONE)
+
+    def watch_signals(self, house: House) -> None:
+        """Note the signals that stop uvicorn, which has set its handlers; a closed terminal stops it like SIGTERM."""
+        loop = asyncio.get_running_loop()
+        stops = signal.getsignal(signal.SIGTERM)
+
+        def handle(number: int, frame: Any) -> None:
+            if not self._reason:
+                self.note(_signal_name(number))
+                line = f"{self._who} stops on {self._reason}; running turns: {len(house.turns.running)}"
+                loop.call_soon_threadsafe(
+                    log.info, "%s", line
+                )  # not in here: the signal may have interrupted a log line
+            if callable(stops):
+                stops(number, frame)
+
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, handle)
+
+    def log(self, otherwise: str = "its own end") -> None:
+        """Write the line; `otherwise` is the reason when none was noted."""
+        now = time.monotonic()
+        self.note(otherwise)
+        log.info(
+            "%s stopped on %s; the stop took %.2f s, the run %.1f s",
+            self._who,
+            self._reason,
+            now - self._told_at,
+            now - self._started,
+        )
+
+
+def _signal_name(number: int) -> str:
+    return "Ctrl-C (SIGINT)" if number == signal.SIGINT else signal.Signals(number).name
 
 
 def _config(settings: Settings, app: Any, **more: Any) -> uvicorn.Config:
@@ -105,7 +173,7 @@ def _spare_the_collector() -> None:
 # One process
 
 
-def _alone(settings: Settings) -> int:
+def _alone(settings: Settings, stop: _Stop) -> int:
     app = create_app(settings)
     house: House = app.state.house
 
@@ -115,6 +183,7 @@ def _alone(settings: Settings) -> int:
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
             if self.started:
+                stop.watch_signals(house)
                 bound = [address for server in self.servers for address in server.sockets]
                 for one in bound:
                     with socket.socket(fileno=os.dup(one.fileno())) as listening:
@@ -129,19 +198,23 @@ def _alone(settings: Settings) -> int:
             await Server(config).serve()
         return DONE
 
-    return completed(opened_and_served(), DONE, config.get_loop_factory(), signals=())
+    code = completed(opened_and_served(), DONE, config.get_loop_factory(), signals=(), leaving=stop.log)
+    if code == DONE:
+        stop.log()
+    return code
 
 
 # Several
 
 
-def _in_workers(settings: Settings) -> int:
+def _in_workers(settings: Settings, stop: _Stop) -> int:
     """This process opens the port, starts the workers and starts them anew; they do the rest."""
     if settings.traces != "off":
         processor_of(settings.traces).shutdown()  # what is wrong with it is said once, and not by each worker
     try:
         models = asyncio.run(_models(settings))
     except KeyboardInterrupt:
+        stop.log(_signal_name(signal.SIGINT))
         return DONE
     pairs = zip(settings.model, models, strict=True)
     decided = replace(settings, model=tuple(one.model.name if name == "auto" else name for name, one in pairs))
@@ -157,9 +230,11 @@ def _in_workers(settings: Settings) -> int:
         )
         port = listening.getsockname()[1]
         threading.Thread(target=_greet_when_up, args=(settings, port, models, told), daemon=True).start()
-        supervisor = _Supervisor(config, [listening])
+        supervisor = _Supervisor(config, [listening], stop)
         supervisor.run()
-    return FAILED if any(one.exitcode == STARTUP_FAILURE for one in supervisor.processes) else DONE
+    failed = any(one.exitcode == STARTUP_FAILURE for one in supervisor.processes)
+    stop.log("the failed start of a worker" if failed else "its own end")
+    return FAILED if failed else DONE
 
 
 async def _models(settings: Settings) -> list[Opened]:
@@ -205,6 +280,18 @@ def _greet_when_up(settings: Settings, port: int, models: Sequence[Opened], told
 class _Supervisor(Multiprocess):
     """Uvicorn's. Only this process listens to the terminal; the workers end when it tells them."""
 
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], stop: _Stop) -> None:
+        super().__init__(config, sockets)
+        self._stop = stop
+
+    def handle_signals(self) -> None:
+        for number in self.signal_queue:
+            if number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                self._stop.note(name := _signal_name(number))
+                log.info("the server stops on %s; workers: %d", name, len(self.processes))
+                break
+        super().handle_signals()
+
     def init_processes(self) -> None:
         with _terminal_held():
             super().init_processes()
@@ -247,12 +334,15 @@ def _worker(settings: Settings, tell: Connection, folder: Path) -> Any:
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
     app = create_app(settings)
     house: House = app.state.house
+    stop = _Stop(f"worker {os.getpid()}")
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
         async with _open(house):
+            stop.watch_signals(house)
             tell.send(_lines(settings, house.registry))  # all write to one pipe, which keeps so little together
             yield
+        stop.log()
         if not parent.is_alive():  # and so it cannot clear up
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -263,6 +353,7 @@ def _worker(settings: Settings, tell: Connection, folder: Path) -> Any:
 def _leave_with(parent: BaseProcess) -> None:
     """Nobody is left to hold the port when the first process was killed."""
     parent.join()
+    log.warning("the process that started this worker is gone")
     os.kill(os.getpid(), signal.SIGTERM)
 
 

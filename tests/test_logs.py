@@ -3,8 +3,10 @@
 import json
 import logging
 import re
+import socket
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from serving import Process, post, script
 
 from brain import logs
 from brain.events import Usage
-from brain.logs import JsonLines, TextLines
+from brain.logs import JsonLines, RateLimit, TextLines
 
 FORGED = "INFO brain: turn t0 of root: complete"
 
@@ -86,6 +88,76 @@ def test_records_are_bounded() -> None:
         assert "xxx end" in line
         assert "ValueError: yyy" in line
         assert line.rstrip('"}').endswith("yyy")
+
+
+@pytest.mark.parametrize("template", ["broken request %d", None], ids=["template", "formatted by the library"])
+def test_lines_of_one_kind_are_limited_and_the_rest_is_counted(template: str | None) -> None:
+    lines: list[str] = []
+    now = 0.0
+    handler, limit = limited(lines, lambda: now)
+    for n in range(1000):
+        message = template or f"broken request {n}"
+        handler.handle(record(message, *((n,) if template else ()), level=logging.WARNING, lineno=1))
+        handler.handle(record("turn %d", n, lineno=2))
+    handler.handle(record("something else", level=logging.ERROR, lineno=3))
+    assert len([line for line in lines if "turn" in line]) == 1000
+    assert [line for line in lines if "turn" not in line] == [
+        *(f"WARNING brain: broken request {n}" for n in range(3)),
+        "ERROR brain: something else",
+    ]
+    del lines[:]
+    now = 100_000.0
+    limit.write_counts()
+    limit.write_counts()
+    (line,) = lines
+    assert line.startswith("WARNING brain: 997 more in 100000 seconds like: broken request ")
+    handler.handle(record("broken request", level=logging.WARNING, lineno=1))
+    assert lines[1:] == ["WARNING brain: broken request"]
+
+
+def test_the_count_is_written_when_its_period_ends_though_nothing_follows() -> None:
+    lines: list[str] = []
+    handler, _ = limited(lines, lambda: 0.0, seconds=0.001)
+    for _ in range(4):
+        handler.handle(record("broken request", level=logging.WARNING))
+    with handler.written:
+        assert handler.written.wait_for(lambda: any("more in" in line for line in lines), 20)
+
+
+class Lines(logging.Handler):
+    """Keeps the lines."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.setFormatter(TextLines())
+        self.written = threading.Condition()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self.written:
+            self._lines.append(self.format(record))
+            self.written.notify_all()
+
+
+def limited(lines: list[str], clock: Callable[[], float], seconds: float = 1e5) -> tuple[Lines, RateLimit]:
+    handler = Lines(lines)
+    return handler, RateLimit(handler, 3, seconds, clock)
+
+
+def test_broken_requests_without_a_key_do_not_fill_the_log() -> None:
+    env = {"BRAIN_KEYS": "sixteen-characters:ada"}
+    with Process("serve", "--port", "0", "--model", "builtin", env=env) as brain:
+        port = int(brain.url().rpartition(":")[2])
+        for _ in range(200):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+                connection.sendall(b"GARBAGE\r\n\r\n")
+                assert connection.recv(100).startswith(b"HTTP/1.1 400 ")
+        brain.process.terminate()
+        _, _, err = brain.end()
+    lines = [line for line in err.splitlines() if "Invalid HTTP request received." in line]
+    counted = [int(found[1]) for line in lines if (found := re.search(r"([0-9]+) more in", line))]
+    assert len(lines) - len(counted) + sum(counted) == 200
+    assert len(lines) < 100
 
 
 def test_what_is_said_of_a_turn() -> None:

@@ -1,6 +1,7 @@
 """A server that is told to stop: every turn gets its end, every reader is told, and the process is gone in time."""
 
 import json
+import re
 import signal
 import socket
 import threading
@@ -46,6 +47,16 @@ def blocks() -> str:
 async def letter() -> str:
     """Sends a letter."""
     return "Sent."
+'''
+CRASHES = '''
+import os, signal
+from brain import specialist
+
+@specialist
+async def crashes() -> str:
+    """Kills the process the way a fault in C code does."""
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return ""
 '''
 CALLS = ("waits", "deaf", "blocks", "letter")
 
@@ -94,6 +105,34 @@ def is_told(told: list[Message], *calls: str) -> bool:
     ended = [json.loads(message.data) for message in told if message.type == "specialist_error"]
     assert sorted((one["name"], one["code"]) for one in ended) == sorted((name, "cancelled") for name in calls)
     return True
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_every_stop_is_logged_with_its_reason_and_duration(how: signal.Signals, workers: str) -> None:
+    with Process("serve", "--port", "0", "--model", "builtin", "--workers", workers) as process:
+        process.url()
+        process.process.send_signal(how)
+        code, _, err = process.end()
+    assert code == 0
+    begun = re.findall(r"^INFO brain: the server stops on (.*);", err, re.M)
+    ended = re.findall(
+        r"^INFO brain: the server stopped on (.*); the stop took [0-9.]+ s, the run [0-9.]+ s$", err, re.M
+    )
+    assert begun == ended == ["Ctrl-C (SIGINT)" if how is signal.SIGINT else how.name]
+    stopped = re.findall(r"^INFO brain: worker [0-9]+ stopped on SIGTERM; the stop took", err, re.M)
+    assert len(stopped) == (2 if workers == "2" else 0)
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_crash_of_the_interpreter_leaves_its_stacks(tmp_path: Path, workers: str) -> None:
+    (tmp_path / "some.py").write_text(CRASHES)
+    env = {"BRAIN_SPECIALISTS_FOLDER": str(tmp_path)}
+    model = script(tmp_path, ["SPECIALIST_REQUEST[crashes]"])
+    with Process("serve", "--port", "0", "--model", model, "--workers", workers, env=env) as process:
+        begin(process.url())
+        err = process.said("in crashes")
+    assert "Fatal Python error: Segmentation fault" in err
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])

@@ -118,7 +118,7 @@ def test_every_worker_serves_and_the_greeting_is_said_once(folder: Path, tmp_pat
         brain.process.terminate()
         code, out, err = brain.end()
     assert (code, out) == (0, "")
-    assert [line for line in err.splitlines() if not line.startswith("INFO brain: turn t")] == [
+    assert [line for line in err.splitlines() if not line.startswith("INFO brain: ")] == [
         f"Brain listens on {url}",
         "Workers: 2; a turn is known to one of them alone",
         f"Model: {model} (it was asked for)",
