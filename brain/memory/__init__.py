@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 
 import anyio
@@ -29,12 +30,27 @@ from brain.messages import Exchange
 log = logging.getLogger("brain")
 
 HOT_USERS = 10_000
-"""Of so many is known whether there is anything to recall."""
+HOT_BYTES = 16 * 1024 * 1024
+"""Of so many users is known what every question needs, and it takes so much at most."""
+_OBJECT_BYTES = 1_000
 ABOUT_USER_MOST = 30
 """Facts about the user so few that they are told although no word of the question is in them."""
 LETTING_GO_SECONDS = 0.1
 """How long what runs in the background may take to end."""
 _ABOUT_USER: Sequence[Category] = ("personal", "preferences")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What every question of a user needs.
+
+    Attributes:
+        recalls: whether there is anything to recall, and the user lets Brain do so.
+        about: facts about the user, newest first, when there are few of them.
+    """
+
+    recalls: bool
+    about: Sequence[Item] = ()
 
 
 class Memory:
@@ -59,7 +75,7 @@ class Memory:
         self.by_hand = ByHand(self._items)
         others = Others(shelf)
         self._recent = Recent(shelf, others)
-        self._anything = Hot(others, self._has_any, HOT_USERS)
+        self._known = Hot(others, self._read_known, HOT_USERS, HOT_BYTES, _size)
         self._background: Background | None = None
 
     async def recall(
@@ -80,28 +96,27 @@ class Memory:
             return Recalled()
 
     async def _recalled(self, user: str, message: str, present: Collection[str], rested: str | None) -> Recalled:
-        if not await self._anything.of(user):
+        known = await self._known.of(user)
+        if not known.recalls:
             return Recalled()
         asked = Asked(message)
         found = await self._items.looked_up(user, message, asked.words, ALL)
         first = await self._shelf.memory_of(user, rested) if rested is not None else None
         ranked = [item for item in recall.ranked(found, asked) if first is None or item.id != first.id]
         relevant = ranked if first is None else [first, *ranked]
-        items = recall.chosen(relevant, await self._about(user), self._tokens, present)
+        items = recall.chosen(relevant, known.about, self._tokens, present)
         return Recalled(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
 
-    async def _has_any(self, user: str) -> bool:
-        """Whether there is anything to recall, and the user lets Brain do so; few turns need to ask the store."""
-        return bool(await self._shelf.items(user, limit=1)) and await self._shelf.recalls(user)
-
-    async def _about(self, user: str) -> list[Item]:
-        """Facts about the user, newest first, when there are few of them."""
+    async def _read_known(self, user: str) -> _Known:
+        if not await self._shelf.items(user, limit=1) or not await self._shelf.recalls(user):
+            return _Known(recalls=False)
         found = [
             item
             for category in _ABOUT_USER
             for item in await self._shelf.items(user, kind="fact", category=category, limit=ABOUT_USER_MOST + 1)
         ]
-        return sorted(found, key=lambda item: item.updated, reverse=True) if len(found) <= ABOUT_USER_MOST else []
+        few = found if len(found) <= ABOUT_USER_MOST else []
+        return _Known(recalls=True, about=sorted(few, key=lambda item: item.updated, reverse=True))
 
     def view(
         self, user: str, conversation_id: str, said: Callable[[], Sequence[str]], message_id: str | None = None
@@ -123,7 +138,7 @@ class Memory:
     def forgotten(self, user: str) -> None:
         """What was said by a user was changed in the store: it is read anew."""
         self._recent.forget(user)
-        self._anything.forget(user)
+        self._known.forget(user)
 
     @asynccontextmanager
     async def running(self, model: Writer, idle: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
@@ -158,6 +173,10 @@ class Memory:
             log.warning("memory: what is known of vectors cannot be read: %s", error)
 
     def _changed(self, user: str) -> None:
-        self._anything.forget(user)
+        self._known.forget(user)
         if self._background is not None:
             self._background.saved.set()
+
+
+def _size(known: _Known) -> int:
+    return _OBJECT_BYTES + sum(_OBJECT_BYTES + 4 * len(item.text) for item in known.about)

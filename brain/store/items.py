@@ -2,9 +2,7 @@
 
 import math
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, partial
 from heapq import nlargest, nsmallest
 from itertools import islice
 from typing import Any
@@ -19,6 +17,10 @@ RANKED_MOST = 200
 """So many are ranked by words before they are listed."""
 WORDS_MOST, HITS_MOST = 12, 1000
 """So many words of a text are looked for, and so many items with each: who keeps much is not searched for longer."""
+CANDIDATES_MOST = 1000
+"""From so many items on, further words find no more."""
+COUNTED_MOST = 10_000
+"""Where there are more items, they weigh a word no more than so many."""
 SATURATION, LENGTH_SHARE, LENGTH_USUAL = 1.2, 0.75, 12
 """BM25's k1 and b, and the length in words of a usual fact."""
 
@@ -53,10 +55,11 @@ def listed(
         start = 0 if before is None else _index_in(ids, before) + 1
         return fitting[start : start + limit]
     page = (2**62, 0) if before is None else _place(db, number, before)
+    wanted = {"i.kind = ?": kind, "i.category = ?": category}
+    given = {clause: value for clause, value in wanted.items() if value is not None}
+    clauses = " AND ".join(("i.user = ?", "(i.created, i.key) < (?, ?)", *given))
     found = db.execute(
-        f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND (i.created, i.key) < (?, ?) "
-        f"AND (? IS NULL OR i.kind = ?) AND (? IS NULL OR i.category = ?) {_NEWEST}",
-        (number, *page, kind, kind, category, category),
+        f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE {clauses} {_NEWEST}", (number, *page, *given.values())
     )
     return list(islice(rows.readable(rows.item_of, found), limit))
 
@@ -135,26 +138,38 @@ def by_words(
     """Those in which any word of a text stands, best first, by BM25 among the items of this user alone.
 
     FTS5's own `bm25` would count the items of all users, and takes words for worthless that stand in most of a few.
+    The rarest words come first. Once they have found enough items, more frequent ones only add to the scores of these.
     """
     number = known(db, user)
     if number is None:
         return []
-    ((count,),) = db.execute("SELECT count(*) FROM item WHERE user = ?", (number,))
+    counted = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?)"
+    ((count,),) = db.execute(counted, (number, COUNTED_MOST))
     owners = [owner(number, kind) for kind in kinds]
-    hits_of = cache(partial(_hits, db, number))
-    weights: defaultdict[int, float] = defaultdict(float)
-    for word in _rarest(db, owners, words.searched(text)):
-        exact = hits_of(words.query(owners, word))
-        begun = words.stem(word)
-        alike = hits_of(words.query(owners, begun, begun=True)) - exact if begun != word else frozenset[int]()
-        for hits, share in ((exact, 1.0), (alike, ALIKE_SHARE)):
-            weight = share * math.log(1 + (count - len(hits) + 0.5) / (len(hits) + 0.5))
-            for key in hits:
-                weights[key] += weight
+    found = words.searched(text)
+    if len(found) > WORDS_MOST:
+        found = _rarest(db, owners, found)
+    hits = [(some, share) for word in found for some, share in _hits_of(db, owners, word)]
+    weights: dict[int, float] = {}
+    for some, share in sorted(hits, key=lambda pair: len(pair[0])):
+        weight = share * math.log(1 + (count - len(some) + 0.5) / (len(some) + 0.5))
+        for key in some if len(weights) < CANDIDATES_MOST else some & weights.keys():
+            weights[key] = weights.get(key, 0.0) + weight
     best = nlargest(max(limit, RANKED_MOST), weights, key=weights.__getitem__)
-    scored = [(item, weights[key] * _shortness(item.text)) for key, item in of_keys(db, number, best)]
-    scored.sort(key=lambda pair: -pair[1])
-    return scored[:limit]
+    marks = ", ".join("?" * len(best))
+    texts = db.execute(f"SELECT key, text FROM item WHERE +user = ? AND key IN ({marks})", (number, *best))
+    scores = {key: weights[key] * _shortness(text) for key, text in texts}
+    first = nlargest(limit, (key for key in best if key in scores), key=scores.__getitem__)
+    return [(item, scores[key]) for key, item in of_keys(db, number, first)]
+
+
+def _hits_of(db: sqlite3.Connection, owners: Sequence[str], word: str) -> Iterator[tuple[frozenset[int], float]]:
+    """The items in which a word stands, and those in which one only begins like it; each with what that counts."""
+    exact = _hits(db, words.query(owners, word))
+    yield exact, 1.0
+    begun = words.stem(word)
+    if begun != word and len(exact) < HITS_MOST:
+        yield _hits(db, words.query(owners, begun, begun=True)) - exact, ALIKE_SHARE
 
 
 def _rarest(db: sqlite3.Connection, owners: Sequence[str], found: Sequence[str]) -> list[str]:
@@ -174,20 +189,16 @@ def _count(db: sqlite3.Connection, query: str) -> int:
     return int(count)
 
 
-def _hits(db: sqlite3.Connection, user: int, query: str) -> frozenset[int]:
-    """The newest items of a user in which a word stands."""
-    found = db.execute(
-        "SELECT i.key FROM stated CROSS JOIN item i ON i.key = stated.rowid WHERE stated MATCH ? AND i.user = ? "
-        "ORDER BY stated.rowid DESC LIMIT ?",
-        (query, user, HITS_MOST),
-    )
+def _hits(db: sqlite3.Connection, query: str) -> frozenset[int]:
+    """The newest items in which a word of one user stands: the terms of the index are that user's own."""
+    found = db.execute("SELECT rowid FROM stated WHERE stated MATCH ? ORDER BY rowid DESC LIMIT ?", (query, HITS_MOST))
     return frozenset(key for (key,) in found)
 
 
 def of_keys(db: sqlite3.Connection, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
     """The user's items of these keys, in their order, each with its key."""
     marks = ", ".join("?" * len(keys))
-    query = f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.key IN ({marks})"
+    query = f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE +i.user = ? AND i.key IN ({marks})"
     items = dict(rows.readable(_keyed, db.execute(query, (user, *keys))))
     return ((key, items[key]) for key in keys if key in items)
 

@@ -176,7 +176,9 @@ _TRIGGERS = (
 
 _ABOUT = ("ALTER TABLE exchange ADD COLUMN about TEXT NOT NULL DEFAULT '{}'",)
 
-MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT)
+_CATEGORIES = ("CREATE INDEX item_category ON item (user, category, created) WHERE category IS NOT NULL",)
+
+MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT, _CATEGORIES)
 """What makes of each version the next one; an empty file is version 0."""
 
 

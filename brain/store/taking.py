@@ -3,7 +3,7 @@
 import hashlib
 import re
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -80,7 +80,7 @@ class _Taking:
     named: bool = False
     loose: set[int] = field(default_factory=set)
     messages: set[str] = field(default_factory=set)
-    seen: set[tuple[str, str]] = field(default_factory=set)
+    seen: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -211,7 +211,7 @@ class _Taking:
             exchanges.settle(self.db, self.key)
             room.check_conversation(self.db, self.key, f"records[{self.number - 1}]")
             room.claim(self.db, self.owner, f"records[{self.number - 1}]", conversation=self.key)
-        self.seen = {one for one in self.seen if one[0] != "file"}
+        self.seen["file"].clear()
         self.messages.clear()
         self.key = self.conversation = None
 
@@ -220,9 +220,9 @@ class _Taking:
             self._refuse("conversation", "it must stand behind the record of its conversation")
 
     def _once(self, kind: str, name: str) -> None:
-        if (kind, name) in self.seen:
+        if name in self.seen[kind]:
             self._refuse("id", f"there are two records of this {kind}")
-        self.seen.add((kind, name))
+        self.seen[kind].add(name)
 
     def _checked(self, where: str, time: datetime | None) -> None:
         """Looks whether a time is one that a clock tells."""

@@ -1,0 +1,111 @@
+"""What the store does for one thing stays the same, or grows no faster than that thing, however much is stored.
+
+Work is counted, in instructions of SQLite's virtual machine and of Python's, and never timed.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from stores import NOON, kept
+
+from brain import copied
+from brain.kept import Kind
+from brain.store import connecting, items, migrations, taking
+from brain.store.sqlite import SQLite
+
+BOTH: tuple[Kind, ...] = ("fact", "memory")
+NOW = NOON.isoformat()
+
+
+def run(path: Path | None, test: Callable[[SQLite], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with kept(path) as store:
+            await test(store)
+
+    asyncio.run(main())
+
+
+def facts(texts: list[str], category: str = "general") -> Iterator[dict[str, Any]]:
+    yield {"kind": "brain", "version": 1}
+    for number, text in enumerate(texts):
+        yield {
+            "kind": "item", "type": "fact", "id": f"f{number}", "text": text, "category": category, "created": NOW,
+            "updated": NOW,
+        }  # fmt: skip
+
+
+async def steps(store: SQLite, work: Callable[[], Awaitable[object]]) -> int:
+    """How many instructions SQLite executes for something, on any connection of the store."""
+    count = 0
+
+    def step() -> int:
+        nonlocal count
+        count += 1
+        return 0
+
+    for connection in store._database._connections:
+        connection.set_progress_handler(step, 1)
+    await work()
+    for connection in store._database._connections:
+        connection.set_progress_handler(None, 1)
+    return count
+
+
+def instructions(work: Callable[[], object]) -> int:
+    """How many instructions Python executes for something, in this thread."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_facts_are_recalled_with_the_same_work_however_many_others_there_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(items, "COUNTED_MOST", 50)
+    costs = []
+
+    async def test(texts: list[str], store: SQLite) -> None:
+        await store.take_in("ada", facts(texts), copied)
+
+        async def look() -> None:
+            found = await store.by_words("ada", "cycling in Bergen", kinds=BOTH, limit=30)
+            assert [item.id for item, _ in found] == [f"f{number}" for number in range(20)]
+            assert await store.items("ada", kind="fact", category="personal", limit=9) == []
+
+        await look()
+        costs.append(await steps(store, look))
+
+    for others in (100, 1_000):
+        texts = ["I went cycling in Bergen"] * 20 + ["My neighbour grows tomatoes"] * others
+        run(tmp_path / f"{others}.db", partial(test, texts))
+    assert costs[1] < 1.5 * costs[0]
+
+
+def test_an_import_of_facts_takes_work_for_each_of_them_once() -> None:
+    costs = []
+    for count in (100, 800):
+        lines = [json.dumps(record).encode() for record in facts(["I like tea"] * count)]
+        with closing(connecting.connected(None)) as db:
+            migrations.migrate(db)
+            costs.append(instructions(partial(taking.take_in, db, "ada", lines, copied)) / count)
+    assert costs[1] < 1.1 * costs[0]
