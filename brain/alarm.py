@@ -1,4 +1,4 @@
-"""Ground: ends a turn's waits at its deadline, when the model falls silent, or when told to.
+"""Ground: ends a turn's waits at its deadline, when the model is too slow or falls silent, or when told to.
 
 An asynchronous generator must not be cancelled while it stands at a `yield`: the cancellation would hit whoever sends
 what it gave. So the alarm ends only the waits that stand in `with alarm:`; what rings in between is raised at the next.
@@ -17,25 +17,29 @@ class Alarm:
     Args:
         deadline: seconds until the turn is over.
         silence: seconds that one guarded wait may take.
+        first_token: seconds from `await_first_token` until `end_first_wait`, however many waits there are in between;
+            `silence` does not count meanwhile.
     """
 
     __slots__ = (
-        "_cancelling", "_deadline", "_held", "_loop", "_nudged", "_reason", "_silence", "_since", "_task", "_timer",
-        "patient",
+        "_cancelling", "_deadline", "_first_token", "_first_until", "_held", "_loop", "_nudged", "_reason", "_silence",
+        "_since", "_task", "_timer", "patient",
     )  # fmt: skip
 
-    def __init__(self, deadline: float, silence: float) -> None:
+    def __init__(self, deadline: float, silence: float, first_token: float | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._reason: Interruption | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._silence = silence
+        self._first_token = silence if first_token is None else first_token
+        self._first_until: float | None = None
         self.patient = False  # whether silence is what we expect
         self._since = self._loop.time()
         self._deadline = self._since + deadline
         self._held: float | None = None  # since when the clock stands still
         self._nudged = False
-        self._timer = self._loop.call_later(min(deadline, silence), self._check)
+        self._timer = self._loop.call_later(min(deadline, silence, self._first_token), self._check)
 
     def ring(self, reason: Interruption) -> None:
         """Ends the guarded wait, now or as soon as there is one; the first reason counts."""
@@ -49,6 +53,14 @@ class Alarm:
         if self._task is not None and self._reason is None and not self._nudged:
             self._nudged = True
             self._task.cancel()
+
+    def await_first_token(self) -> None:
+        """Gives the model its time for the first token, from now on."""
+        self._first_until = self._loop.time() + self._first_token
+
+    def end_first_wait(self) -> None:
+        """From now on, a model that sends nothing is silent."""
+        self._first_until = None
 
     def hold(self) -> None:
         """Lets the clock stand still: a person is waited for."""
@@ -85,10 +97,13 @@ class Alarm:
 
     def _check(self) -> None:
         now = self._loop.time()
-        heard = self._since if self._task is not None and not self.patient else now
+        if self._task is None or self.patient:
+            silent = now + self._silence
+        else:
+            silent = self._first_until or self._since + self._silence
         deadline = self._deadline if self._held is None else self._deadline + now - self._held
-        left = min(deadline, heard + self._silence) - now
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._check)
+        left = min(deadline, silent) - now
+        if left > 0:  # what the model is waited for may change before that, so that the limit is a shorter one
+            self._timer = self._loop.call_later(min(left, self._silence, self._first_token), self._check)
         else:
             self.ring("deadline" if now >= deadline else "silent")

@@ -202,6 +202,7 @@ class Engine:
             self.registry,
             system=settings.system,
             silence=settings.model_idle_seconds,
+            first_token=settings.model_first_token_seconds,
             approval_seconds=settings.approval_seconds,
             keep=filing.keep if filing is not None else None,
             memory=view,

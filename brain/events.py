@@ -31,7 +31,7 @@ CallCode = Literal[
 ]
 StopReason = Literal["complete", "length", "call_limit", "deadline", "cancelled"]
 ErrorCode = Literal["model_unreachable", "model_failed", "model_context", "shutdown", "internal"]
-NoticeCode = Literal["stand_in", "repeated_call", "trimmed", "steered", "recalled", "unkept"]
+NoticeCode = Literal["stand_in", "repeated_call", "trimmed", "steered", "recalled", "unkept", "prompt_progress"]
 Approval = Literal["asked", "approved", "declined", "expired"]
 """What came of asking a person; `asked` stays where the turn ended before."""
 
@@ -147,10 +147,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the reader should know that is no error."""
+    """Something the reader should know that is no error; `fraction` is from 0 to 1, where something takes its time."""
 
     code: NoticeCode
     text: str
+    fraction: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

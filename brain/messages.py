@@ -37,7 +37,15 @@ class Finish:
     reason: Literal["stop", "length"]
 
 
-Chunk = str | Thinking | PassUsage | Finish
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """How many tokens of the prompt the server has read, out of those that it did not have in its cache."""
+
+    read: int
+    of: int
+
+
+Chunk = str | Thinking | PassUsage | Finish | PromptProgress
 """What a model streams; a plain string is text of the answer, as much as one read brought."""
 
 

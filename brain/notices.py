@@ -29,8 +29,13 @@ def left_out(exchanges: int) -> Notice:
     return Notice("trimmed", f"The oldest {what} no longer fit and were left out.")
 
 
+def prompt_progress(read: int, of: int) -> Notice:
+    """How much of the prompt the model's server has read."""
+    return Notice("prompt_progress", f"The model reads the conversation: {read:,} of {of:,} tokens.", read / of)
+
+
 def interrupted(interruption: Interrupted) -> Error:
     """Why a turn failed that was interrupted."""
     if interruption.reason == "shutdown":
         return Error("shutdown", "The server is shutting down; ask again in a moment.", recoverable=True)
-    return Error("model_failed", "The model stopped sending; ask again.", recoverable=True)
+    return Error("model_failed", "The model sent nothing for too long; ask again.", recoverable=True)

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 
 import anyio
 
+from brain import notices
 from brain.alarm import Alarm
 from brain.calls import Calls
 from brain.context import ModelView
@@ -17,7 +18,7 @@ from brain.desk import Desk
 from brain.echo import Echo
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Event, StopReason, Thinking, Token
-from brain.messages import Chunk, Message, Part, PassUsage, Resume, Said
+from brain.messages import Chunk, Finish, Message, Part, PassUsage, PromptProgress, Resume, Said
 from brain.sampling import UNSAID, Sampling
 from brain.scanner import Call, Piece, Scanner
 from brain.stops import Stops
@@ -35,6 +36,11 @@ CLOSING_SECONDS = 0.1
 SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 SENTENCE_CLOSERS = "\"'”’»)]*_」』）"
 """What may stand behind the end of a sentence and belongs to it."""
+
+PROMPT_LONG = 256
+"""Tokens; a prompt of which fewer are to be read is read before anybody wonders."""
+PROMPT_STEP = 0.05
+"""Between two notices, the server has read at least this part of the prompt."""
 
 LAST_WORD_SECONDS = 2.0
 """How long a stream may take to tell its usage and to end, once the model has finished."""
@@ -83,9 +89,9 @@ class Pass:
     """
 
     __slots__ = (
-        "_alarm", "_desk", "_echo", "_heard_at", "_last_word", "_messages", "_model", "_number", "_over", "_patience",
-        "_reader", "_room", "_said", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim", "_usage",
-        "began", "calls", "finish", "first_text",
+        "_alarm", "_desk", "_echo", "_heard_at", "_last_word", "_messages", "_model", "_next_step", "_number", "_over",
+        "_patience", "_reader", "_room", "_said", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim",
+        "_usage", "began", "calls", "finish", "first_text",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +127,7 @@ class Pass:
         self._sampling = sampling
         self._stops = Stops(desk.ask.stop) if desk.ask.stop else None
         self._over = False
+        self._next_step = 0.0
         self._last_word: float | None = None  # until when a stream whose model has finished is read
         self._heard_at = 0.0  # when the last chunk after a call came, or reading on began
         self._patience: asyncio.Timeout | None = None  # while the stream is read after a call
@@ -187,6 +194,7 @@ class Pass:
             messages = self._messages()
             self._echo = Echo(messages[-1].content if messages[-1].role == "assistant" else "")
             self._usage.asked(messages)
+            self._alarm.await_first_token()
             stream = self._stream = self._model.stream(messages, self._number - 1, self._sampling)
             try:
                 return await self._next(stream)
@@ -221,6 +229,9 @@ class Pass:
 
     def _heard(self, chunk: Chunk | None) -> Sequence[Event]:
         """What a chunk, or the end of the stream, lets happen; calls are taken on."""
+        if isinstance(chunk, PromptProgress):
+            return self._prompt_read(chunk)
+        self._alarm.end_first_wait()
         events: list[Event] = []
         self._over = chunk is None
         for piece in self._scanned(chunk):
@@ -240,6 +251,14 @@ class Pass:
                     self._over = True
                     break
         return events if chunk is not None else [*events, *self._flushed()]
+
+    def _prompt_read(self, progress: PromptProgress) -> Sequence[Event]:
+        """Tells how much of a long prompt the server has read, in steps, so that no server can flood the reader."""
+        fraction = progress.read / progress.of if progress.of >= PROMPT_LONG else 1.0
+        if fraction < self._next_step or fraction == 1.0:
+            return ()
+        self._next_step = fraction + PROMPT_STEP
+        return (notices.prompt_progress(progress.read, progress.of),)
 
     def _token(self, text: str) -> Token:
         if self.first_text is None:
@@ -283,7 +302,7 @@ class Pass:
             return (chunk,)
         if isinstance(chunk, PassUsage):
             self._usage.counted(chunk)
-        else:
+        elif isinstance(chunk, Finish):
             self.finish = "length" if chunk.reason == "length" else "complete"
             now = asyncio.get_running_loop().time()
             self._last_word = now + min(LAST_WORD_SECONDS, self._silence / 2)

@@ -49,6 +49,7 @@ class Turn:
     Args:
         system: the operator's instructions.
         silence: seconds without anything from the model, after which it has failed.
+        first_token: seconds that the model may take to its first token; None for `silence`.
         automatic: whether attachments may call specialists before the model does.
         approval_seconds: how long a person may take to approve a call.
         keep: is waited for before the end is told; None for a turn that nobody keeps.
@@ -61,8 +62,8 @@ class Turn:
 
     __slots__ = (
         "_account", "_alarm", "_ask", "_automatic", "_before", "_conversation", "_desk", "_ending", "_finish",
-        "_keep", "_model", "_pass", "_registry", "_silence", "_steered", "_stopped", "_transcript", "_untold",
-        "approval_seconds", "exchange", "id", "last", "message_id",
+        "_first_token", "_keep", "_model", "_pass", "_registry", "_silence", "_steered", "_stopped", "_transcript",
+        "_untold", "approval_seconds", "exchange", "id", "last", "message_id",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +75,7 @@ class Turn:
         *,
         system: str = "",
         silence: float = 60.0,
+        first_token: float | None = None,
         automatic: bool = True,
         approval_seconds: float = 600.0,
         keep: Keep | None = None,
@@ -89,6 +91,7 @@ class Turn:
         self._model = model
         self._registry = registry
         self._silence = silence
+        self._first_token = first_token
         self._automatic = automatic
         self._account = Account()
         usable = registry.usable(ask.specialists)
@@ -164,7 +167,8 @@ class Turn:
     async def batches(self) -> AsyncGenerator[Sequence[Event], None]:
         """The turn, as it happens: the events that came together. Closing the generator ends all that runs for it."""
         yield self._beginning()
-        self._alarm = self._desk.approvals.alarm = alarm = Alarm(self._ask.limits.turn_seconds, self._silence)
+        alarm = Alarm(self._ask.limits.turn_seconds, self._silence, self._first_token)
+        self._alarm = self._desk.approvals.alarm = alarm
         if self._stopped is not None:
             alarm.ring(self._stopped)
         error = None

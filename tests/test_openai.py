@@ -15,7 +15,7 @@ from brain.ask import Ask, Limits
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Done, Error, Event, SpecialistResult, Thinking, Token, Usage
 from brain.kept import Conversation
-from brain.messages import Chunk, Exchange, Finish, Message, PassUsage, Resume, Said
+from brain.messages import Chunk, Exchange, Finish, Message, PassUsage, PromptProgress, Resume, Said
 from brain.models import open_models, openai
 from brain.models.openai import OpenAI
 from brain.registry import Registry
@@ -167,6 +167,18 @@ DONE = b"[DONE]"
          b'data: {"choices":[{"delta":{"reasoning":"\\ude00"}}]}\n\n', [Thinking("😀")]),
         (b'data: {"choices":[{"delta":{"content":"a\xffb\xc3"}}]}\n\n' + frames(STOP),
          ["a\ufffdb\ufffd", Finish("stop")]),
+        # llama.cpp reads the prompt; numbers that make no sense are passed over
+        (frames({**delta(role="assistant", content=None), "prompt_progress": {"total": 9, "cache": 2, "processed": 2}},
+                {**delta(role="assistant"), "prompt_progress": {"total": 9, "cache": 2, "processed": 9, "time_ms": 5}},
+                delta(content="a"), STOP),
+         [PromptProgress(0, 7), PromptProgress(7, 7), "a", Finish("stop")]),
+        (frames(*({**delta(role="assistant"), "prompt_progress": said} for said in (
+                    7, {}, {"total": 9}, {"total": 9, "cache": 0, "processed": 10},
+                    {"total": 9, "cache": -1, "processed": 3}, {"total": 2**63, "cache": 0, "processed": 3},
+                    {"total": "9", "cache": 0, "processed": 3}, {"total": 9, "cache": 4, "processed": 3},
+                    {"total": 1e9, "cache": 0.5, "processed": True})),
+                delta(content="a"), STOP),
+         ["a", Finish("stop")]),
         # errors, behind what was said before them
         (frames(delta(content="a"), {"error": {"message": "CUDA", "type": "x", "code": 500}}, delta(content="b")),
          ["a", "<model_failed>"]),
@@ -310,7 +322,8 @@ def test_a_server_is_known_by_free_gets_and_gets_its_dialect(
             await heard(model)
             await heard(model, STARTED)
             first, second = server.generated
-            assert first.keys() == {"model", "messages", "stream", "stream_options"}
+            always = {"return_progress": True} if said == "llama.cpp server" else {}
+            assert first.keys() == {"model", "messages", "stream", "stream_options", *always}
             assert second == {
                 "model": "m",
                 "messages": [
@@ -320,6 +333,7 @@ def test_a_server_is_known_by_free_gets_and_gets_its_dialect(
                 ],
                 "stream": True,
                 "stream_options": {"include_usage": True},
+                **always,
                 **request_fields,
             }
 

@@ -47,6 +47,7 @@ def to_openai(sampling: Sampling, dialect: Dialect = UNKNOWN, *, started: bool =
     assert found.pop("model") == "m"
     assert found.pop("stream") is True
     assert found.pop("stream_options") == {"include_usage": True}
+    assert found.pop("return_progress", None) == dialect.always.get("return_progress")
     assert found.pop("messages")[0] == {"role": "user", "content": "Hi"}
     return found
 

@@ -932,7 +932,7 @@ def test_an_error_behind_a_complete_call_only_ends_the_pass(error: Exception) ->
 def test_a_silent_model_has_failed(items: list[Item]) -> None:
     began = time.monotonic()
     events, turn = failed(*items, silence=0.1)
-    assert events[-1] == Error("model_failed", "The model stopped sending; ask again.", True)
+    assert events[-1] == Error("model_failed", "The model sent nothing for too long; ask again.", True)
     assert turn.exchange.visible == "".join(item for item in items if isinstance(item, str))
     assert 0.1 <= time.monotonic() - began < 2
 

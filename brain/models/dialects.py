@@ -14,6 +14,7 @@ class Dialect(msgspec.Struct, frozen=True):
     """How a server wants to be asked.
 
     Attributes:
+        always: what every request says besides.
         request: what a request says besides that goes on with the assistant's own message; `message`, that message.
         strict: whether it refuses a model that it does not list; SGLang and llama.cpp take any name.
         words: its own names for fields of `Sampling`; None for one that it would refuse.
@@ -22,6 +23,7 @@ class Dialect(msgspec.Struct, frozen=True):
 
     name: str
     resume: Resume
+    always: Mapping[str, Any] = {}
     request: Mapping[str, Any] = {}
     message: Mapping[str, Any] = {}
     strict: bool = False
@@ -30,12 +32,18 @@ class Dialect(msgspec.Struct, frozen=True):
 
 
 UNKNOWN = Dialect("unknown", "message")
-LLAMA_CPP = Dialect("llama.cpp", "prefill", {"chat_template_kwargs": {"enable_thinking": False}}, templates=True)
+LLAMA_CPP = Dialect(
+    "llama.cpp",
+    "prefill",
+    always={"return_progress": True},
+    request={"chat_template_kwargs": {"enable_thinking": False}},
+    templates=True,
+)
 _VLLM_FIELDS = {"continue_final_message": True, "add_generation_prompt": False}
 _BY_OWNER = {
     "llamacpp": LLAMA_CPP,
-    "vllm": Dialect("vLLM", "prefill", _VLLM_FIELDS, strict=True, templates=True),
-    "sglang": Dialect("SGLang", "prefill", _VLLM_FIELDS, templates=True),
+    "vllm": Dialect("vLLM", "prefill", request=_VLLM_FIELDS, strict=True, templates=True),
+    "sglang": Dialect("SGLang", "prefill", request=_VLLM_FIELDS, templates=True),
 }
 _NO_LOCAL_FIELDS = {"top_k": None, "min_p": None}
 _BY_ADDRESS = {

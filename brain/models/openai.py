@@ -9,7 +9,7 @@ import msgspec
 from brain.ask import sniff
 from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import Finish, Message, PassUsage
+from brain.messages import Finish, Message, PassUsage, PromptProgress
 from brain.models import dialects
 from brain.models.dialects import LLAMA_CPP, UNKNOWN
 from brain.models.frames import Frame
@@ -21,7 +21,8 @@ from brain.sampling import Sampling
 DEFAULT_URL = "https://api.openai.com/v1"
 IDENTIFY_SECONDS = 2.0
 NAMES_SHOWN = 5
-
+PROMPT_MOST = 2**31
+"""Tokens; a server that says that a prompt has as many is wrong."""
 
 _LENGTHS = ("max_model_len", "context_length", "max_context_length")
 
@@ -52,8 +53,15 @@ class _Timings(msgspec.Struct, gc=False):
     cache_n: int | None = None
 
 
+class _Progress(msgspec.Struct, gc=False):
+    cache: int
+    processed: int
+    total: int
+
+
 class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
+    prompt_progress: Any = None
     usage: _Usage | None = None
     timings: _Timings | None = None
     error: Any = None
@@ -107,6 +115,7 @@ class OpenAI(Remote):
         sent = [_message(message) for message in messages]
         request = {
             **dialects.said(sampling, self._dialect),
+            **self._dialect.always,
             "model": self._model,
             "messages": sent,
             "stream": True,
@@ -144,7 +153,7 @@ def parts(data: bytes) -> Sequence[Part]:
     chunk = read(data, _decoder)
     if chunk.error:
         raise failure(chunk.error)
-    found: list[Part] = []
+    found: list[Part] = [] if chunk.prompt_progress is None else _progress(chunk.prompt_progress)
     for choice in chunk.choices or ():
         if choice.delta is not None:
             _read_delta(choice.delta, found)
@@ -196,6 +205,17 @@ def _usage(usage: _Usage, timings: _Timings | None) -> PassUsage:
     if reused is None and timings is not None:
         reused = timings.cache_n
     return PassUsage(usage.prompt_tokens or 0, usage.completion_tokens or 0, reused)
+
+
+def _progress(said: Any) -> list[Part]:
+    """What llama.cpp says of a prompt that it reads; nothing where the numbers make no sense."""
+    try:
+        counts = msgspec.convert(said, _Progress)
+    except msgspec.ValidationError:
+        return []
+    if not 0 <= counts.cache <= counts.processed <= counts.total < PROMPT_MOST:
+        return []
+    return [PromptProgress(counts.processed - counts.cache, counts.total - counts.cache)]
 
 
 def _message(message: Message) -> dict[str, Any]:

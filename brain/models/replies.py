@@ -13,7 +13,7 @@ import msgspec
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Thinking
 from brain.http import Reads, reads
-from brain.messages import Chunk, Finish, PassUsage
+from brain.messages import Chunk, Finish, PassUsage, PromptProgress
 from brain.models.frames import Frame
 from brain.models.lines import Splitter
 from brain.unicode import joined
@@ -143,8 +143,8 @@ class Reply:
             if text:
                 found.append(text)
 
-    def _tell(self, part: Thinking | PassUsage | Finish | Over, found: list[Chunk]) -> None:
-        if isinstance(part, PassUsage):
+    def _tell(self, part: Thinking | PassUsage | PromptProgress | Finish | Over, found: list[Chunk]) -> None:
+        if isinstance(part, PassUsage | PromptProgress):
             found.append(part)
         elif isinstance(part, Thinking):
             text, self._half = joined(self._half + part.text)

@@ -90,8 +90,14 @@ class Settings:
         "`memory`",
         "the model itself",
     )
+    model_first_token_seconds: float = _setting(
+        300.0,
+        spelling.seconds,
+        _SECONDS,
+        "time limit for a model's first token, from the request on; reading a long prompt takes minutes on a CPU",
+    )
     model_idle_seconds: float = _setting(
-        60.0, spelling.seconds, _SECONDS, "a model that sends nothing for so long has failed"
+        60.0, spelling.seconds, _SECONDS, "time limit for silence after the first token; a longer one is a failure"
     )
     system: str = _setting(
         "Answer in the user's language, briefly and to the point.",

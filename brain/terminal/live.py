@@ -52,6 +52,7 @@ class Live:
         self._thought = ""  # the newest of it
         self._thinking_since: float | None = None
         self._waiting_since: float | None = None
+        self._waiting_for = ""
         self._calls: dict[str, Running] = {}
         self._citations: dict[tuple[str, str | None], Citation] = {}
         self._settled: list[Line] = []
@@ -91,6 +92,8 @@ class Live:
                 self._calls.pop(call_id, None)
                 self._settle("call", self._drawing.lines(failed(event)))
                 self._wait()
+            case Notice(code="prompt_progress", text=text):
+                self._waiting_for = text
             case Notice(text=text):
                 self.say(text)
             case Error(code=code, message=message):
@@ -147,7 +150,7 @@ class Live:
 
     def _wait(self) -> None:
         if not self._calls:
-            self._waiting_since = time.monotonic()
+            self._waiting_since, self._waiting_for = time.monotonic(), ""
 
     def _write(self, text: str) -> None:
         self._end_thoughts()
@@ -239,7 +242,8 @@ class Live:
             yield self._drawing.one(Text(f"{frame} thinking … {told[-self._drawing.width + 16 :]}", "dim"))
         elif since is not None:
             seconds = time.monotonic() - since
-            yield self._drawing.one(Text(frame + (f" {seconds:.0f} s" if seconds >= 1 else ""), "dim"))
+            taken = f" {seconds:.0f} s" if seconds >= 1 else ""
+            yield self._drawing.one(Text(f"{frame}{taken} {self._waiting_for}".rstrip(), "dim"))
 
 
 def _cited(number: int, one: Citation) -> Text:

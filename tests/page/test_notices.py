@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from brain.errors import ModelError
+from brain.messages import PromptProgress
 from page.chat import Chat
 from page.stage import Stage, request
 from page.visitor import Visitor
@@ -124,6 +125,20 @@ def test_for_what_one_waits_is_said(chat: Chat, stage: Stage) -> None:
     stage.model.ends()
     chat.is_idle()
     expect(answer).not_to_contain_text("Waiting for the model…")
+
+
+def test_how_far_the_model_has_read_is_shown_until_it_writes(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says(PromptProgress(500, 2000))
+    expect(answer).to_contain_text("500 of 2,000 tokens")
+    stage.model.says(PromptProgress(1000, 2000))
+    expect(answer).to_contain_text("1,000 of 2,000 tokens")
+    expect(answer).not_to_contain_text("500 of 2,000")
+    stage.model.says("Hello.")
+    expect(answer).to_contain_text("Hello.")
+    expect(answer).not_to_contain_text("tokens")
+    stage.model.ends()
+    chat.is_idle()
 
 
 def test_a_server_that_went_down_is_told_as_over(chat: Chat) -> None:

@@ -211,6 +211,7 @@ export class Answer {
   /** @param {{ code: string, text: string }} notice */
   #notice({ code, text }) {
     if (SAID_ELSEWHERE.includes(code)) return;
+    if (code === "prompt_progress") return this.#waiting.tell(text);
     if (code === "steered") this.#unread.taken(text);
     if (code === "steered") this.#put(steered(text));
     else if (code === "recalled") this.#put(make("details", "notice small recalled", make("summary", "", text)));

@@ -31,10 +31,16 @@ export class Waiting {
     this.#timers = [setTimeout(pulse, QUIET), setTimeout(() => this.#tell(), LONG)];
   }
 
+  /** Shows what is waited for. @param {string} words */
+  tell(words) {
+    this.#pulse.hidden = false;
+    this.#words.textContent = words;
+  }
+
   #tell() {
     if (this.#works()) return;
-    this.#words.textContent = t("waits");
-    say(t("waits"));
+    this.#words.textContent ||= t("waits");
+    say(this.#words.textContent);
   }
 
   /** Nobody looks any more. */
