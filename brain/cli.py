@@ -100,7 +100,9 @@ def _common() -> argparse.ArgumentParser:
     """What all commands take; left out where it is not given, so that a command within one takes nothing back."""
     common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument("--config", type=Path, metavar="FILE", help="settings file, such as brain.toml")
-    common.add_argument("--model", metavar="MODEL", help="auto, builtin, ollama:NAME, openai:NAME or script:FILE")
+    common.add_argument(
+        "--model", metavar="MODEL", help="auto, builtin, ollama:NAME, openai:NAME, script:FILE or a name from MODELS"
+    )
     return common
 
 

@@ -19,7 +19,7 @@ from brain.kept import Conversation, Recalled
 from brain.leading import Run, Settle
 from brain.memory import Memory
 from brain.messages import Exchange
-from brain.models import AnyModel, Opened, open_models
+from brain.models import AnyModel, Opened, running_models
 from brain.registry import Registry
 from brain.report import TurnReport
 from brain.settings import Rights, Settings
@@ -34,6 +34,7 @@ class Engine:
 
     Attributes:
         models: those on offer, the default first; empty until it is opened.
+        embedder: the model of EMBEDDINGS, if it is set.
         turns: those that run, and those that ended a short while ago.
         leaving: whether it is about to close: turns that begin are told to stop.
     """
@@ -45,6 +46,7 @@ class Engine:
         self.memory: Memory
         self.filings: Filings
         self.models: list[Opened] = []
+        self.embedder: Opened | None = None
         self.turns = Turns()
         self.leaving = False
         self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
@@ -71,11 +73,11 @@ class Engine:
             self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
         )
         await stack.enter_async_context(self.registry.running())
-        self.models = await open_models(self.settings, self.registry.usable())
+        found = await stack.enter_async_context(running_models(self.settings, self.registry.usable()))
         stack.callback(self._no_models)
-        for one in self.models:
-            stack.push_async_callback(one.model.aclose)
-        await stack.enter_async_context(self.memory.running(self.models[0].model, lambda: not self.turns.running))
+        self.models, self.embedder = found.offered, found.embedder
+        writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
+        await stack.enter_async_context(self.memory.running(writer, lambda: not self.turns.running, embedder))
         stack.push_async_callback(self._give_up)
         self.leaving = False
 

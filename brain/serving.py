@@ -30,7 +30,7 @@ from brain.app import create_app
 from brain.errors import BrainError, SettingsError
 from brain.house import SHUTDOWN_SECONDS, House
 from brain.metrics import share
-from brain.models import Opened, open_models
+from brain.models import Models, running_models
 from brain.process import DONE, FAILED, completed, log_as_server, log_to_stderr
 from brain.protocol import Protocol
 from brain.registry import Registry
@@ -189,7 +189,7 @@ def _alone(settings: Settings, stop: _Stop) -> int:
                     with socket.socket(fileno=os.dup(one.fileno())) as listening:
                         _forget_the_deaf(listening, settings)
                 port = bound[0].getsockname()[1] if bound else settings.port
-                _greet(settings, port, house.models, _lines(settings, house.registry))
+                _greet(settings, port, Models(house.models, house.embedder), _lines(settings, house.registry))
 
     config = _config(settings, app, lifespan="off")
 
@@ -216,8 +216,7 @@ def _in_workers(settings: Settings, stop: _Stop) -> int:
     except KeyboardInterrupt:
         stop.log(_signal_name(signal.SIGINT))
         return DONE
-    pairs = zip(settings.model, models, strict=True)
-    decided = replace(settings, model=tuple(one.model.name if name == "auto" else name for name, one in pairs))
+    decided = _decided(settings, models)
     told, tell = multiprocessing.Pipe(duplex=False)
     with _listening(settings) as listening, tempfile.TemporaryDirectory(prefix="brain-metrics-") as folder:
         config = _config(
@@ -237,16 +236,21 @@ def _in_workers(settings: Settings, stop: _Stop) -> int:
     return FAILED if failed else DONE
 
 
-async def _models(settings: Settings) -> list[Opened]:
+def _decided(settings: Settings, models: Models) -> Settings:
+    """The same with the models that were opened, each with its server and key, and so without `auto`."""
+    opened = [*models.offered, *([models.embedder] if models.embedder is not None else [])]
+    rows = {row.name: row for row in (*settings.models, *(one.row for one in opened if one.row is not None))}
+    return replace(settings, model=tuple(one.model.name for one in models.offered), models=tuple(rows.values()))
+
+
+async def _models(settings: Settings) -> Models:
     """What the settings name, looked at once for all workers: they are not to decide differently on `auto`.
 
     The store is opened once, too, so that what is wrong with it is said in a sentence, and by one.
     """
     await (await open_store(settings.store)).close()
-    models = await open_models(settings, ())
-    for one in models:
-        await one.model.aclose()
-    return models
+    async with running_models(settings, ()) as models:
+        return models
 
 
 def _listening(settings: Settings) -> socket.socket:
@@ -270,7 +274,7 @@ def _forget_the_deaf(listening: socket.socket, settings: Settings) -> None:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
-def _greet_when_up(settings: Settings, port: int, models: Sequence[Opened], told: Connection) -> None:
+def _greet_when_up(settings: Settings, port: int, models: Models, told: Connection) -> None:
     for number in itertools.count(1):  # those that come later take the place of others
         lines = told.recv()
         if number == settings.workers:
@@ -379,15 +383,18 @@ def _lines(settings: Settings, registry: Registry) -> list[str]:
     return lines
 
 
-def _greet(settings: Settings, port: int, models: Sequence[Opened], more: Sequence[str]) -> None:
+def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -> None:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     lines = [f"Brain listens on http://{host}:{port}"]
     if settings.workers > 1:
         lines.append(f"Workers: {settings.workers}; a turn is known to one of them alone")
     if settings.host in EVERY_ADDRESS and not settings.hosts:
         lines.append("Only loopback names are accepted as Host until BRAIN_HOSTS names the public one.")
-    for one in models:
-        lines.append(f"Model: {one.model.name} ({one.why})" + (f" - {one.trouble}" if one.trouble else ""))
+    uses = [("Model", one) for one in models.offered]
+    if models.embedder is not None:
+        uses.append(("Embeddings", models.embedder))
+    for use, one in uses:
+        lines.append(f"{use}: {one.model.name} ({one.why})" + (f" - {one.trouble}" if one.trouble else ""))
     lines.append(f"Conversations: {_place(settings)}")
     if settings.log == "json":
         for line in (*lines, *more):

@@ -8,21 +8,55 @@ import json
 import re
 import zoneinfo
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 from brain.ask import SyntaxName
 from brain.errors import SettingsError
 
 MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
+MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""Of a row in the table of models."""
+RESERVED_MODEL_NAMES = frozenset((*MODEL_KINDS, "brain"))
 
 SPECIALIST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _HOST_NAME = re.compile(r"\w(?:[\w.-]{0,251}\w)?\.?", re.ASCII)
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]+)(?::[0-9]{1,5})?/?", re.IGNORECASE)
-_COUNT = re.compile(r"\s*[0-9]{1,6}\s*")
+_USER_INFO = re.compile(r"//[^/?#\s]*@")
+_PASSWORD = re.compile(r"(//[^/?#\s:@]*):[^/?#\s]*@")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+_COUNT = re.compile(r"\s*[0-9]{1,8}\s*")
 _SECONDS_WRITTEN = re.compile(r"\s*[0-9]{1,6}(?:\.[0-9]{1,20})?\s*")
 
 Parse = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a table.
+
+    Attributes:
+        parse: reads its value.
+        allowed: what it may be, in words.
+        secret: whether a bad value is kept out of the error.
+    """
+
+    parse: Parse
+    allowed: str
+    secret: bool = False
+
+
+def shown(value: Any, *, secret: bool = False) -> str:
+    """A value as an error may show it: no secret, and no password of a URL."""
+    return "(not shown)" if secret else _PASSWORD.sub(r"\1:…@", repr(value))
+
+
+def shown_url(value: str) -> str:
+    """A URL without its password and query, which may hold keys."""
+    return _USER_INFO.sub("//", value).partition("?")[0]
 
 
 def text(value: Any) -> str:
@@ -118,27 +152,73 @@ def store(value: Any) -> str:
 
 
 def models(value: Any) -> tuple[str, ...]:
-    """Kinds of models with their names, each once."""
+    """Models by their short forms, or by names of the table of models, each once."""
     names = texts(value)
-    for name in names:
-        kind, _, rest = name.partition(":")
-        if kind not in MODEL_KINDS or (kind in ("auto", "builtin")) == bool(rest):
-            raise ValueError
+    for one in names:
+        if one != "auto" and (not MODEL_NAME.fullmatch(one) or one in RESERVED_MODEL_NAMES):
+            model(one)
     if not names or len(set(names)) < len(names):
         raise ValueError
     return names
 
 
+def model(value: Any) -> str:
+    """The short form of a model: its kind, and its name."""
+    form = text(value)
+    kind, _, rest = form.partition(":")
+    if kind not in MODEL_KINDS or kind == "auto" or (kind == "builtin") == bool(rest.strip()):
+        raise ValueError
+    return form
+
+
+def embeddings(value: Any) -> str:
+    """A model with a server, by its short form or by a name of the table of models."""
+    found = text(value)
+    is_name = MODEL_NAME.fullmatch(found) and found not in RESERVED_MODEL_NAMES
+    if not is_name and model(found).partition(":")[0] not in ("ollama", "openai"):
+        raise ValueError
+    return found
+
+
+def name(value: Any) -> str:
+    """A text that is not empty."""
+    found = text(value)
+    if not found:
+        raise ValueError
+    return found
+
+
+def key(value: Any) -> str:
+    """A key that a header can carry."""
+    found = text(value)
+    if not (found.isascii() and found.isprintable()) or " " in found or not found:
+        raise ValueError
+    return found
+
+
+def variable(value: Any) -> str:
+    """The name of an environment variable."""
+    found = text(value)
+    if not _VARIABLE.fullmatch(found):
+        raise ValueError
+    return found
+
+
 def url(value: Any) -> str:
     """The address of a server, without a slash at its end."""
     address = text(value)
-    if not address.startswith(("http://", "https://")):
+    if not address.startswith(("http://", "https://")) or not address.isprintable() or " " in address:
+        raise ValueError
+    parts = urlsplit(address)
+    if not parts.hostname or parts.port == 0:
         raise ValueError
     return address.rstrip("/")
 
 
 def sees(value: Any) -> bool | None:
-    """`yes`, `no`, or `auto`, which is None."""
+    """`yes`, `no`, or `auto`, which is None; in a table of the file also true and false."""
+    if value is True or value is False:
+        return bool(value)
     if value not in ("auto", "yes", "no"):
         raise ValueError
     return None if value == "auto" else bool(value == "yes")
@@ -178,29 +258,49 @@ def keys(value: Any) -> tuple[tuple[str, str], ...]:
 
 def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
     """The table of users, from TOML, or from JSON in the environment; what is wrong is named by its place in it."""
+    found = table(value)
+    if not all(name and name.isprintable() for name in found):
+        raise ValueError
+    return {name: fields(f"users.{name}", rights, _RIGHTS) for name, rights in found.items()}
+
+
+def table(value: Any) -> Mapping[str, Any]:
+    """A table, from TOML, or from JSON in the environment."""
     try:
-        table = json.loads(value) if isinstance(value, str) else value
+        found = json.loads(value) if isinstance(value, str) else value
     except RecursionError:
         raise ValueError from None
-    if not isinstance(table, dict) or not all(name and name.isprintable() for name in table):
-        raise ValueError
-    return {name: _user(f"users.{name}", rights) for name, rights in table.items()}
+    if not isinstance(found, dict):
+        raise TypeError
+    return found
 
 
-def _user(place: str, rights: Any) -> Mapping[str, Any]:
-    if not isinstance(rights, dict):
-        raise SettingsError(f"{place}: must be a table with any of: {', '.join(_RIGHTS)}.")
-    for name in rights:
-        if name not in _RIGHTS:
-            raise SettingsError(f"{place}.{name} is not a setting. Known: {', '.join(_RIGHTS)}.")
-    return {name: _right(f"{place}.{name}", value, *_RIGHTS[name]) for name, value in rights.items()}
+def fields(place: str, given: Any, known: Mapping[str, Field]) -> dict[str, Any]:
+    """The values of a table's fields.
+
+    Args:
+        place: where the table stands, for errors.
+
+    Raises:
+        SettingsError: naming the field, its value and what is allowed.
+    """
+    names = ", ".join(known)
+    if not isinstance(given, dict):
+        raise SettingsError(f"{place}: must be a table with any of: {names}.")
+    for name in given:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            meant = f" Did you mean `{close[0]}`?" if close else ""
+            raise SettingsError(f"{place}.{name} is not a setting.{meant} Known: {names}.")
+    return {name: _field(f"{place}.{name}", value, known[name]) for name, value in given.items()}
 
 
-def _right(place: str, value: Any, parse: Parse, allowed: str) -> Any:
+def _field(place: str, value: Any, known: Field) -> Any:
     try:
-        return parse(value)
+        return known.parse(value)
     except (TypeError, ValueError):
-        raise SettingsError(f"{place}={value!r} is not allowed. Allowed: {allowed}.") from None
+        said = shown(value, secret=known.secret)
+        raise SettingsError(f"{place}={said} is not allowed. Allowed: {known.allowed}.") from None
 
 
 def folder(value: Any) -> Path:
@@ -213,8 +313,8 @@ def folder(value: Any) -> Path:
 
 _TURNS = "a whole number from 0 to 100000"
 turns = count(0, 100_000)
-_RIGHTS: Mapping[str, tuple[Parse, str]] = {
-    "specialists": (specialists, "names, as a list or comma-separated"),
-    "turns_a_minute": (turns, _TURNS),
-    "turns_at_once": (turns, _TURNS),
+_RIGHTS: Mapping[str, Field] = {
+    "specialists": Field(specialists, "names, as a list or comma-separated"),
+    "turns_a_minute": Field(turns, _TURNS),
+    "turns_at_once": Field(turns, _TURNS),
 }

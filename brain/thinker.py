@@ -3,6 +3,7 @@
 It is a thin wrapper: each `think` is one turn of the engine, kept, cancelled and remembered as any other.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -27,7 +28,7 @@ class Thinker:
 
     Args:
         registry: the specialists; those that are installed when left out.
-        config: a settings file. The environment is not read.
+        config: a settings file. Of the environment, only the variables are read that `key_env` of a model names.
         settings: any of the settings by their names in lower case, such as `store="memory:"`.
 
     Raises:
@@ -35,7 +36,8 @@ class Thinker:
     """
 
     def __init__(self, registry: Registry | None = None, *, config: Path | None = None, **settings: Any) -> None:
-        found = read({}, config, {key.upper(): value for key, value in settings.items()})
+        overrides = {key.upper(): value for key, value in settings.items()}
+        found = read({}, config, overrides, variables=os.environ)
         self._registry = registry if registry is not None else Registry(found).discover()
         self._engine = Engine(found, self._registry)
 

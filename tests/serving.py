@@ -29,6 +29,7 @@ from brain.protocol import Protocol
 from brain.registry import Registry
 from brain.sampling import UNSAID, Sampling
 from brain.settings import Settings, read
+from brain.settings.models import STANDARD
 
 T = TypeVar("T")
 ITS_OWN = (
@@ -269,7 +270,8 @@ class Process:
         cwd: Path | None = None,
         stdin: int | IO[Any] = subprocess.DEVNULL,
     ) -> None:
-        clean = {key: value for key, value in os.environ.items() if not key.startswith("BRAIN_") and key != "PORT"}
+        ours = ("PORT", *STANDARD)
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("BRAIN_") and key not in ours}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "brain", *arguments],
             stdout=subprocess.PIPE,

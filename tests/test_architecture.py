@@ -40,7 +40,6 @@ OWNERS = {
         "brain.models.ollama",
         "brain.models.replies",
     },
-    "ollama": {"brain.models.ollama"},
     "jsonschema": {"brain.schema", "brain.specialist"},
     "prometheus_client": {"brain.metrics"},
     "opentelemetry": {"brain.traces"},

@@ -95,6 +95,11 @@ BAD = [
     ("MODEL", "builtin,builtin"),
     ("MODEL_URL", "localhost:11434"),
     ("MODEL_URL", "ftp://example.org"),
+    ("MODEL_URL", "http://[oops"),
+    ("MODEL_URL", "http://"),
+    ("MODEL_URL", "http://a:99999"),
+    ("EMBEDDINGS", "nomic"),
+    ("EMBEDDINGS", "builtin"),
     ("MODEL_RESUME", "both"),
     ("MODEL_SEES_IMAGES", "true"),
     ("MODEL_IDLE_SECONDS", "0"),
@@ -238,7 +243,7 @@ def test_the_table_for_the_docs_has_every_setting() -> None:
     assert "| CALLS | `5` | calls of specialists a turn. Allowed: a whole number from 0 to 100 |" in lines
     assert "| TURN_SECONDS | `600` | the whole turn. Allowed: a number of seconds above 0, at most 86400 |" in lines
     assert "| SYNTAX | `bracket,function_call` | " in table()
-    assert "| MODEL_KEY | – | key of the model server. Allowed: text |" in lines
+    assert "| MODEL_KEY | – | key of that server. Allowed: printable ASCII characters without spaces |" in lines
 
 
 def test_settings_are_frozen() -> None:

@@ -13,7 +13,7 @@ from brain.commands.kept import kept
 from brain.context import Context
 from brain.errors import Refused, StoreError
 from brain.memory.meaning import Meaning
-from brain.models import AnyModel, open_models, trouble_of
+from brain.models import AnyModel, Opened, running_models, trouble_of
 from brain.models.remote import Remote
 from brain.process import DONE, FAILED, completed
 from brain.registry import Entry, Registry
@@ -36,15 +36,17 @@ async def _check(settings: Settings) -> int:
     troubles = 0
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(registry.running())
-        models = await open_models(settings, registry.usable())
-        for one in models:
-            stack.push_async_callback(one.model.aclose)
+        models = await stack.enter_async_context(running_models(settings, registry.usable()))
+        for one in models.offered:
             trouble = one.trouble or await trouble_of(one.model)
             troubles += _line(f"model {one.model.name}", trouble, f"{one.why}; resumes by {one.model.resume}")
         troubles += await _check_store(settings)
-        _line("memory", None, await _vectors(models[0].model))
+        if models.embedder is not None:
+            troubles += await _check_embedder(models.embedder)
+        _line("memory", None, await _vectors((models.embedder or models.offered[0]).model))
+        model = models.offered[0].model
         for name, entry in registry.items():
-            trouble = entry.missing or await _illness(registry, entry, models[0].model, settings.time_zone)
+            trouble = entry.missing or await _illness(registry, entry, model, settings.time_zone)
             troubles += _line(f"specialist {name}", trouble, entry.origin)
     for refusal in registry.refused:
         troubles += _line(f"specialist {refusal.name}", refusal.reason, refusal.origin)
@@ -63,6 +65,16 @@ async def _check_store(settings: Settings) -> bool:
     return _line(f"store {path}", trouble, "" if trouble else health.room_of(path))
 
 
+async def _check_embedder(one: Opened) -> bool:
+    """Whether the model of EMBEDDINGS makes any."""
+    try:
+        async with asyncio.timeout(VECTORS_SECONDS):
+            trouble = None if await one.model.embed(["Hello."]) else "The model server made no embedding."
+    except (Refused, TimeoutError) as error:
+        trouble = one.trouble or (error.reason if isinstance(error, Refused) else "The model server does not answer.")
+    return _line(f"embeddings {one.model.name}", trouble, one.why)
+
+
 async def _vectors(model: AnyModel) -> str:
     """How memories are found: whether the vectors that the model's server makes tell meanings apart."""
     if not isinstance(model, Remote):
@@ -73,8 +85,8 @@ async def _vectors(model: AnyModel) -> str:
             if await meaning.examined():
                 return f"found by words and by meaning, with the vectors of {model.name}"
     if meaning.grade is None:
-        return f"found by words: {model.name} gives no vectors (MODEL_EMBEDDINGS names a model that does)"
-    return f"found by words: the vectors of {model.name} tell meanings badly apart (MODEL_EMBEDDINGS names another)"
+        return f"found by words: {model.name} gives no vectors (EMBEDDINGS names a model that does)"
+    return f"found by words: the vectors of {model.name} tell meanings badly apart (EMBEDDINGS names another)"
 
 
 def _line(what: str, trouble: str | None, detail: str) -> bool:

@@ -2,11 +2,10 @@
 
 import argparse
 import sys
-from contextlib import AsyncExitStack
 from functools import partial
 
 from brain.errors import BrainError
-from brain.models import open_models
+from brain.models import running_models
 from brain.process import DONE, FAILED, completed
 from brain.registry import Registry
 from brain.settings import Settings
@@ -24,9 +23,8 @@ async def _index(given: argparse.Namespace, settings: Settings) -> int:
     if "knowledge" not in registry:
         refused = next((refusal.reason for refusal in registry.refused if refusal.name == "knowledge"), "not installed")
         raise BrainError(f"specialist knowledge: {refused}")
-    async with AsyncExitStack() as stack:
-        model = (await open_models(settings, registry.usable()))[0].model
-        stack.push_async_callback(model.aclose)
+    async with running_models(settings, registry.usable()) as models:
+        model = models.offered[0].model
         tell = partial(print, file=sys.stderr, flush=True)
         chosen = {"forget": given.forget, "listing": given.list}
         done = await indexed(given.path, registry["knowledge"].settings, given.user, model, print, tell, **chosen)

@@ -26,6 +26,7 @@ from brain.memory.resting import Writer
 from brain.memory.shelf import Shelf
 from brain.memory.view import UserMemory
 from brain.messages import Exchange
+from brain.models.blind import Embedder
 
 log = logging.getLogger("brain")
 
@@ -141,14 +142,17 @@ class Memory:
         self._known.forget(user)
 
     @asynccontextmanager
-    async def running(self, model: Writer, idle: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
+    async def running(
+        self, model: Writer, idle: Callable[[], bool] = lambda: True, embedder: Embedder | None = None
+    ) -> AsyncIterator[None]:
         """Does the background work as long as the block runs.
 
         Args:
-            model: what writes summaries and makes vectors.
+            model: what writes summaries.
             idle: whether no turn runs; meanwhile the model is left alone.
+            embedder: what makes vectors; the model when left out.
         """
-        self._items.meaning = meaning = Meaning(model, self._shelf)
+        self._items.meaning = meaning = Meaning(model if embedder is None else embedder, self._shelf)
         await self._taken_up(meaning)
         self._background = background = Background(
             self._shelf, model, meaning, self._rest_seconds, self._now, self._items.new_id, self._changed, idle

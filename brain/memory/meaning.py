@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 
 from brain.kept import Near
+from brain.models.blind import Embedder
 
 log = logging.getLogger("brain")
 
@@ -46,15 +47,6 @@ _EXAM = (
 
 _EDITION = hashlib.blake2b(repr((_EXAM, FLOOR_SHARE)).encode(), digest_size=4).hexdigest()
 """Names the exam, whose results say nothing of another one."""
-
-
-class Embedder(Protocol):
-    """What makes vectors."""
-
-    @property
-    def name(self) -> str: ...
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from brain import prompts
 from brain.blocks import harmless
 from brain.errors import ModelError
 from brain.kept import Item, Resting
-from brain.memory.meaning import Embedder
 from brain.memory.words import content
 from brain.messages import Chunk, Exchange, Message
+from brain.models.blind import Embedder
 from brain.sampling import UNSAID, Sampling
 from brain.scanner import Scanner
 from brain.unicode import seen

@@ -1,19 +1,21 @@
 """Wing: language models. Each module is one kind; this one opens what the settings name."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+
+import msgspec
 
 from brain.errors import ModelError
-from brain.messages import Resume
 from brain.models import ollama, script
 from brain.models.builtin import Builtin, Known
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.remote import Remote
 from brain.models.script import Script
-from brain.settings import Settings
+from brain.settings import ModelRow, Settings, shown_url
 
 AUTO_SECONDS = 0.25
 
@@ -22,54 +24,90 @@ AnyModel = Builtin | Ollama | OpenAI | Script
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A model that was opened: why this one, and what is wrong with its server, if anything."""
+    """A model that was opened: why this one, what is wrong with its server, if anything, and what it was made of."""
 
     model: AnyModel
     why: str
     trouble: str | None = None
+    row: ModelRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """All models of a process.
+
+    Attributes:
+        offered: those that requests can name, the default first.
+        embedder: what all embeddings are asked of; None to ask the model that answers.
+    """
+
+    offered: list[Opened]
+    embedder: Opened | None
+
+
+@asynccontextmanager
+async def running_models(settings: Settings, specialists: Sequence[Known]) -> AsyncIterator[Models]:
+    """Opens the models on offer and the one for embeddings, and closes them at the end of the block."""
+    async with AsyncExitStack() as stack:
+        offered = await open_models(settings, specialists)
+        for one in offered:
+            stack.push_async_callback(one.model.aclose)
+        embedder = next((one for one in offered if one.model.name == settings.embeddings), None)
+        if embedder is None and settings.embeddings is not None:
+            embedder = await _opened(settings.row(settings.embeddings), settings, specialists)
+            stack.push_async_callback(embedder.model.aclose)
+        for one in offered:
+            one.model.embedder = embedder.model if embedder is not None and embedder is not one else None
+        yield Models(offered, embedder)
 
 
 async def open_models(settings: Settings, specialists: Sequence[Known]) -> list[Opened]:
     """Opens the models on offer, the default first. A server that does not answer yet may do so later."""
-    return [await _opened(name, settings, specialists) for name in settings.model]
+    rows = [settings.row(name) for name in settings.model]
+    return await asyncio.gather(*(_opened(row, settings, specialists) for row in rows))
 
 
-async def _opened(name: str, settings: Settings, specialists: Sequence[Known]) -> Opened:
-    kind, _, rest = name.partition(":")
-    resume = cast(Resume | None, settings.model_resume)
-    if kind == "builtin":
-        return Opened(Builtin(specialists), "it was asked for")
-    if kind == "script":
-        return Opened(Script(name, script.read(Path(rest)), resume or "prefill"), "it was asked for")
-    if kind == "auto":
-        return await _auto(settings, specialists)
-    sees, vectors = settings.model_sees_images, settings.model_embeddings
-    server = Ollama if kind == "ollama" else OpenAI
-    model = server(rest, settings.model_url, settings.model_key, resume, sees, vectors)
-    return await _identified(model, "it was asked for")
+async def _opened(row: ModelRow, settings: Settings, specialists: Sequence[Known]) -> Opened:
+    if row.kind == "auto":
+        return await _auto(row, settings, specialists)
+    if row.kind == "builtin":
+        return Opened(Builtin(specialists, row.name), row.described, row=row)
+    if row.kind == "script":
+        played = Script(row.name, script.read(Path(row.model)), row.resume or "prefill")
+        return Opened(played, row.described, row=row)
+    return await _identified(row, row.described)
 
 
-async def _identified(model: Ollama | OpenAI, why: str) -> Opened:
+async def _identified(row: ModelRow, why: str) -> Opened:
+    model = Ollama.of(row) if row.kind == "ollama" else OpenAI.of(row)
     try:
-        return Opened(model, f"{why}; {await model.identify()}", model.warning)
+        return Opened(model, f"{why}; {await model.identify()}", model.warning, row)
     except ModelError as error:
-        return Opened(model, why, error.message)
+        return Opened(model, why, error.message, row)
 
 
-async def _auto(settings: Settings, specialists: Sequence[Known]) -> Opened:
-    url, key = settings.model_url or ollama.DEFAULT_URL, settings.model_key
+async def _auto(row: ModelRow, settings: Settings, specialists: Sequence[Known]) -> Opened:
+    """Ollama, else the OpenAI API, else the stand-in."""
+    url = row.url or ollama.DEFAULT_URL
+    place = shown_url(url)
     try:
-        name = await ollama.installed(url, AUTO_SECONDS, {"Authorization": f"Bearer {key}"} if key else None)
+        name = await ollama.installed(url, AUTO_SECONDS, row.key)
+        why = f"Ollama at {place} has no model that can complete"
     except ModelError as error:
-        why = f"no Ollama answered at {url} within {AUTO_SECONDS * 1000:.0f} ms"
+        name, why = None, f"no Ollama answered at {place} within {AUTO_SECONDS * 1000:.0f} ms"
         if error.code != "model_unreachable":
-            why = f"what answers at {url} is no Ollama that can be used: {error.message}"
-        return Opened(Builtin(specialists), why)
-    if name is None:
-        return Opened(Builtin(specialists), f"Ollama at {url} has no model that can complete")
-    resume = cast(Resume | None, settings.model_resume)
-    model = Ollama(name, url, key, resume, settings.model_sees_images, settings.model_embeddings)
-    return await _identified(model, f"found on Ollama at {url}")
+            why = f"what answers at {place} is no Ollama that can be used: {error.message}"
+    if name is not None:
+        found = msgspec.structs.replace(row, name=f"ollama:{name}", kind="ollama", model=name)
+        return await _identified(found, f"found on Ollama at {place}")
+    why = "; ".join((why, *row.notes))
+    hosted = settings.hosted_row
+    if hosted is not None:
+        return await _identified(hosted, "; ".join((why, *hosted.notes)))
+    if "OPENAI_API_KEY" in settings.standard:
+        why += "; OPENAI_API_KEY is not used, as no model is named for it: set OPENAI_MODEL, or MODEL=openai:NAME"
+    row = msgspec.structs.replace(row, name="builtin", kind="builtin", url=None, key=None)
+    return Opened(Builtin(specialists), why, row=row)
 
 
 async def trouble_of(model: AnyModel) -> str | None:

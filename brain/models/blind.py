@@ -1,13 +1,28 @@
 """Wing: what the models share that are no server's: they see nothing, and have neither vectors nor a known room."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from brain.errors import Refused
 
 
-class Blind:
-    """A model that takes text, and nothing else."""
+class Embedder(Protocol):
+    """What makes vectors."""
 
+    @property
+    def name(self) -> str: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
+
+
+class Blind:
+    """A model that takes text, and nothing else.
+
+    Attributes:
+        embedder: what embeddings are asked of, if anything.
+    """
+
+    embedder: Embedder | None = None
     context_tokens = None
     sees_images = False
     writes = False
@@ -18,5 +33,7 @@ class Blind:
         raise Refused("no model that sees images is connected")
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """It has no vectors."""
-        raise Refused("no model with embeddings is connected")
+        """It has no vectors of its own."""
+        if self.embedder is None:
+            raise Refused("no model with embeddings is connected")
+        return await self.embedder.embed(texts)

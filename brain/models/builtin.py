@@ -105,12 +105,13 @@ class Builtin(Blind):
 
     Args:
         specialists: whom it may pick; of these, only those that a request's system message tells of.
+        name: what Brain calls it.
     """
 
-    name = "builtin"
     stand_in = True
 
-    def __init__(self, specialists: Sequence[Known]) -> None:
+    def __init__(self, specialists: Sequence[Known], name: str = "builtin") -> None:
+        self.name = name
         self.resume: Resume = "prefill"
         self._known = {specialist.name: specialist for specialist in specialists}
         self._examples = _index(specialists)

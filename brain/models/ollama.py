@@ -1,10 +1,10 @@
-"""Wing: Ollama. The ollama package lists; the stream of tokens is read here, a read at a time."""
+"""Wing: Ollama, over its own API."""
 
 import asyncio
 import base64
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -17,12 +17,11 @@ from brain.models.lines import Lines
 from brain.models.remote import Remote
 from brain.models.replies import Part, Reply, explained, failing, failure, read
 from brain.sampling import Sampling
-from brain.settings import LOOPBACK
+from brain.settings import OLLAMA_URL
 
-if TYPE_CHECKING:
-    from ollama import AsyncClient
+T = TypeVar("T")
 
-DEFAULT_URL = "http://127.0.0.1:11434"
+DEFAULT_URL = OLLAMA_URL
 CONTEXT_MOST = 16_384
 CONTEXT_UNKNOWN = 4096
 ASK_SECONDS = 10.0
@@ -47,6 +46,15 @@ class _Shown(msgspec.Struct):
     model_info: dict[str, Any] | None = None
 
 
+class _Listed(msgspec.Struct):
+    model: str
+    modified_at: datetime | None = None
+
+
+class _Models(msgspec.Struct):
+    models: list[_Listed]
+
+
 class _Embedded(msgspec.Struct):
     embeddings: list[list[float]]
 
@@ -66,6 +74,7 @@ _LEVELS: Mapping[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "
 
 _decoder = msgspec.json.Decoder(_Line)
 _show_decoder = msgspec.json.Decoder(_Shown)
+_models_decoder = msgspec.json.Decoder(_Models)
 _embedded_decoder = msgspec.json.Decoder(_Embedded)
 
 
@@ -79,8 +88,7 @@ class Ollama(Remote):
     _usual_resume = "prefill"
     _thinks = True
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text; not by the ollama package, whose clients take longer to be made than to be answered."""
+    async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         asked = {"model": self._embeddings, "input": list(texts)}
         try:
             with failing():
@@ -93,7 +101,7 @@ class Ollama(Remote):
         shown = await _shown(self._http, self._model)
         lengths = [size for key, size in (shown.model_info or {}).items() if key.endswith(".context_length")]
         known = [size for size in lengths if isinstance(size, int) and size > 0]
-        self.context_tokens = min(max(known, default=CONTEXT_UNKNOWN), CONTEXT_MOST)
+        self.context_tokens = self._wanted_context or min(max(known, default=CONTEXT_UNKNOWN), CONTEXT_MOST)
         self.sees_images = "vision" in (shown.capabilities or ())
         self._thinks = shown.capabilities is None or "thinking" in shown.capabilities  # old servers do not say
         return f"Ollama server, context of {self.context_tokens} tokens"
@@ -120,31 +128,24 @@ class Ollama(Remote):
         )
 
 
-def client(url: str, headers: Mapping[str, str] | None = None) -> "AsyncClient":
-    """The ollama package's own client, for all that is no stream."""
-    from ollama import AsyncClient  # half a second to import: only who has an Ollama server pays for it
-
-    local = urlsplit(url).hostname in LOOPBACK  # as in brain/http.py: no proxy on the way to this machine
-    return AsyncClient(host=url, headers=headers, timeout=ASK_SECONDS, trust_env=not local)
-
-
-async def installed(url: str, seconds: float, headers: Mapping[str, str] | None = None) -> str | None:
+async def installed(url: str, seconds: float, key: str | None = None) -> str | None:
     """The model that `auto` takes: one that can complete, the loaded one before the newest; None when there is none.
 
     Raises:
-        ModelError: when no server answers within `seconds`.
+        ModelError: when no server answers within `seconds`, or it is no Ollama server.
     """
-    async with http.Client(url, headers) as quick, client(url, headers) as ollama:
+    async with http.Client(url, {"Authorization": f"Bearer {key}"} if key else None) as server:
         try:
             with failing():
                 async with asyncio.timeout(seconds):
-                    await quick.get("/api/version")
+                    await server.get("/api/version")
         except TimeoutError:
             raise ModelError("model_unreachable", "The model server does not answer.", "the time is up") from None
-        loaded = [str(model.model) for model in (await _ask(ollama.ps())).models]
-        listed = sorted((await _ask(ollama.list())).models, key=_age)
-        for name in dict.fromkeys((*loaded, *(str(model.model) for model in listed))):
-            if await _can_complete(quick, name):
+        loaded = await _answer(server, "GET", "/api/ps", _models_decoder)
+        listed = await _answer(server, "GET", "/api/tags", _models_decoder)
+        newest_first = sorted(listed.models, key=_modified, reverse=True)
+        for name in dict.fromkeys(one.model for one in (*loaded.models, *newest_first)):
+            if await _can_complete(server, name):
                 return name
     return None
 
@@ -158,30 +159,24 @@ async def _can_complete(server: httpx.AsyncClient, name: str) -> bool:
 
 
 async def _shown(server: httpx.AsyncClient, name: str) -> _Shown:
-    """What the server says of a model; the ollama package would refuse an answer that lacks any field."""
+    """What the server says of a model."""
+    return await _answer(server, "POST", "/api/show", _show_decoder, {"model": name})
+
+
+async def _answer(
+    server: httpx.AsyncClient, method: str, path: str, decoder: "msgspec.json.Decoder[T]", body: Any = None
+) -> T:
     with failing():
-        response = await server.post("/api/show", json={"model": name}, timeout=ASK_SECONDS)
+        response = await server.request(method, path, json=body, timeout=ASK_SECONDS)
     if response.status_code != 200:
         raise explained(response.status_code, response.text[:2000])
-    return read(response.content, _show_decoder)
+    return read(response.content, decoder)
 
 
-def _age(model: Any) -> float:
-    """Smaller for newer ones."""
-    return -model.modified_at.timestamp() if model.modified_at is not None else 0.0
-
-
-async def _ask(answer: Any) -> Any:
-    from ollama import ResponseError
-
-    try:
-        return await answer
-    except ResponseError as error:
-        raise explained(error.status_code, error.error) from error
-    except (ConnectionError, httpx.HTTPError) as error:
-        raise ModelError("model_unreachable", "The model server cannot be reached.", repr(error)) from error
-    except ValueError as error:  # neither JSON nor what the package expects in it
-        raise ModelError("model_failed", "The model server is no Ollama server.", repr(error)[:500]) from error
+def _modified(model: _Listed) -> float:
+    if model.modified_at is None:
+        return 0.0
+    return (model.modified_at if model.modified_at.tzinfo else model.modified_at.replace(tzinfo=UTC)).timestamp()
 
 
 def reply() -> Reply:

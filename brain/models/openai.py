@@ -17,8 +17,9 @@ from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
 from brain.models.replies import Over, Part, Reply, explained, failing, failure, read
 from brain.sampling import Sampling
+from brain.settings import OPENAI_URL
 
-DEFAULT_URL = "https://api.openai.com/v1"
+DEFAULT_URL = OPENAI_URL
 IDENTIFY_SECONDS = 2.0
 NAMES_SHOWN = 5
 PROMPT_MOST = 2**31
@@ -79,8 +80,7 @@ class OpenAI(Remote):
     _usual_resume = "message"
     _dialect = UNKNOWN
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text, from `POST embeddings`."""
+    async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         with failing():
             response = await self._http.post("embeddings", json={"model": self._embeddings, "input": list(texts)})
         try:
@@ -102,6 +102,8 @@ class OpenAI(Remote):
             self.context_tokens, self.sees_images = _length(known), _sees(known)
         else:
             self.context_tokens, self.sees_images = _of_props(props)
+        if self._wanted_context is not None:
+            self.context_tokens = self._wanted_context
         self.warning = f"The model server {unlisted}." if unlisted and dialect.strict else None
         return f"{dialect.name} server" + (f", which {unlisted}" if unlisted and dialect is not LLAMA_CPP else "")
 

@@ -5,12 +5,15 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import Self
 
 from brain import http
 from brain.errors import ModelError, PrefillRefused
 from brain.messages import Chunk, Message, Resume
+from brain.models.blind import Embedder
 from brain.models.replies import Answer, Reply, answered, chunks
 from brain.sampling import UNSAID, Sampling
+from brain.settings import ModelRow
 
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
@@ -27,14 +30,18 @@ class Remote(ABC):
         resume: overrides what would be chosen for the server.
         sees: overrides what the server says of its taking images; None where it is to be believed.
         embeddings: the server's model that makes vectors, if it is another.
+        context: overrides what the server says of its context, in tokens.
+        called: what Brain calls it; its kind and name when left out.
 
     Attributes:
         warning: what the server's own words say against the model, if anything.
+        embedder: what embeddings are asked of instead, if anything.
     """
 
     stand_in = False
     writes = True
     context_tokens: int | None = None
+    embedder: Embedder | None = None
     _kind: str
     _path: str
     _default_url: str
@@ -48,8 +55,10 @@ class Remote(ABC):
         resume: Resume | None = None,
         sees: bool | None = None,
         embeddings: str | None = None,
+        context: int | None = None,
+        called: str | None = None,
     ) -> None:
-        self.name = f"{self._kind}:{name}"
+        self.name = called or f"{self._kind}:{name}"
         self.resume: Resume = resume or self._usual_resume
         self.sees_images = bool(sees)
         self.warning: str | None = None
@@ -57,6 +66,9 @@ class Remote(ABC):
         self._embeddings = embeddings or name
         self._wanted_resume = resume
         self._wanted_sees = sees
+        self._wanted_context = context
+        if context is not None:
+            self.context_tokens = context
         self._missed = False
         self._url = (url or self._default_url).rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"} if key else None
@@ -64,6 +76,13 @@ class Remote(ABC):
         self._question = self._http.question(self._path)
         self._probing = asyncio.Lock()
         self._probed: tuple[float, str | None] | None = None
+
+    @classmethod
+    def of(cls, row: ModelRow) -> Self:
+        """The model of a row that has its server and key."""
+        return cls(
+            row.model, row.url, row.key, row.resume, row.sees_images, row.embeddings, row.context, called=row.name
+        )
 
     async def identify(self) -> str:
         """Asks the server what it and the model are, by free requests; a sentence for people.
@@ -120,6 +139,14 @@ class Remote(ABC):
             self.resume = self._wanted_resume = "message"
             raise
 
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector a text, of EMBEDDINGS, else of this model's server.
+
+        Raises:
+            Refused: when the server makes none.
+        """
+        return await (self._embed if self.embedder is None else self.embedder.embed)(texts)
+
     async def describe(self, image: bytes, question: str) -> str:
         """What the model sees in an encoded image."""
         async with aclosing(self.stream([Message("user", question, (image,))])) as found:
@@ -132,6 +159,10 @@ class Remote(ABC):
     @abstractmethod
     async def _learn(self) -> str:
         """Asks first, then changes the attributes in one step."""
+
+    @abstractmethod
+    async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector a text, of this server."""
 
     @abstractmethod
     async def _probe(self) -> None:

@@ -12,19 +12,25 @@ from brain.settings.known import (
     environ_name,
     table,
 )
+from brain.settings.models import OLLAMA_URL, OPENAI_URL, ModelRow
 from brain.settings.reading import machine_time_zone, read
+from brain.spelling import shown_url
 
 __all__ = [
     "KEYS",
     "LOCAL_USER",
     "LOOPBACK",
+    "OLLAMA_URL",
+    "OPENAI_URL",
     "PREFIX",
     "SPECIALIST_PREFIX",
+    "ModelRow",
     "Rights",
     "Settings",
     "ShowResults",
     "environ_name",
     "machine_time_zone",
     "read",
+    "shown_url",
     "table",
 ]

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from brain import spelling
 from brain.ask import Limits, SyntaxName
+from brain.messages import Resume
+from brain.settings import models as model_rows
+from brain.settings.models import SERVED, ModelRow
 from brain.spelling import Parse
 
 PREFIX = "BRAIN_"
@@ -24,7 +27,7 @@ def _setting(
     default: Any, parse: Parse, allowed: str, meaning: str, shown: str | None = None, *, secret: bool = False
 ) -> Any:
     metadata = {"parse": parse, "allowed": allowed, "meaning": meaning, "shown": shown, "secret": secret}
-    return field(default=default, metadata=metadata, repr=not secret)
+    return field(default=default, metadata=metadata, repr=not secret and parse is not spelling.url)
 
 
 def environ_name(specialist: str, key: str) -> str:
@@ -58,15 +61,32 @@ class Settings:
     model: tuple[str, ...] = _setting(
         ("auto",),
         spelling.models,
-        "`auto`, `builtin`, `ollama:NAME`, `openai:NAME` or `script:FILE`, or several of them, comma-separated",
+        "`auto`, `builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS, or several of them, "
+        "comma-separated",
         "the models on offer, the first is the default. `auto`: Ollama on its usual port when it answers within 250 ms "
-        "and has a model that can complete (the loaded one, else the newest), else `builtin`",
-        "auto",
+        "and has a model that can complete (the loaded one, else the newest), else the OpenAI API if OPENAI_API_KEY is "
+        "set and a model for it is named, else `builtin`",
+        "all of MODELS, else `auto`",
+    )
+    models: tuple[ModelRow, ...] = _setting(
+        (),
+        spelling.table,
+        f"a table for each model with `is` and any of {model_rows.OPTIONAL_FIELDS}: in TOML `[models.small]`, in the "
+        'environment as JSON: `{"small": {"is": "ollama:llama3.2"}}`',
+        "models with a server and a key of their own. See [Several models](#several-models)",
+        "–",
+        secret=True,
     )
     model_url: str | None = _setting(
-        None, spelling.url, "an http:// or https:// address", "base URL of the model server", "per kind"
+        None,
+        spelling.url,
+        "an http:// or https:// address",
+        "base URL of the server of models that are not in MODELS",
+        "per kind",
     )
-    model_key: str | None = _setting(None, spelling.text, "text", "key of the model server", secret=True)
+    model_key: str | None = _setting(
+        None, spelling.key, "printable ASCII characters without spaces", "key of that server", secret=True
+    )
     model_resume: str | None = _setting(
         None,
         spelling.one_of("prefill", "message"),
@@ -86,8 +106,7 @@ class Settings:
         None,
         spelling.text,
         "a name",
-        "the model at the same server that makes vectors of texts, such as `nomic-embed-text`, for `knowledge` and "
-        "`memory`",
+        "the embedding model at the same server, such as `nomic-embed-text`, for `knowledge` and `memory`",
         "the model itself",
     )
     model_first_token_seconds: float = _setting(
@@ -95,6 +114,13 @@ class Settings:
         spelling.seconds,
         _SECONDS,
         "time limit for a model's first token, from the request on; reading a long prompt takes minutes on a CPU",
+    )
+    embeddings: str | None = _setting(
+        None,
+        spelling.embeddings,
+        "a name from MODELS, `ollama:NAME` or `openai:NAME`",
+        "the model that all embeddings are asked of, at its own server",
+        "the server of the model that answers",
     )
     model_idle_seconds: float = _setting(
         60.0, spelling.seconds, _SECONDS, "time limit for silence after the first token; a longer one is a failure"
@@ -252,11 +278,61 @@ class Settings:
     specialist_environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     overlooked: tuple[str, ...] = ()
     """Variables that were given without the prefix, and so are not read."""
+    standard: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Environment variables of models that other programs read, too."""
 
     @property
     def limits(self) -> Limits:
         """The limits of a turn that asks for no lower ones."""
         return Limits(self.calls, self.calls_per_specialist, self.turn_seconds, self.call_seconds)
+
+    def row(self, name: str) -> ModelRow:
+        """The model of a name from MODELS, or of a short form, with its server and its key.
+
+        MODEL_URL and MODEL_KEY belong to one server: that of the `openai:` models if MODEL has any, else Ollama's.
+
+        Raises:
+            SettingsError: naming a standard environment variable with a bad value.
+        """
+        row = next((row for row in self.models if row.name == name), None) or self._short(name)
+        return model_rows.completed(row, self.standard)
+
+    @property
+    def hosted_row(self) -> ModelRow | None:
+        """What `auto` takes instead of Ollama: the first model that OPENAI_API_KEY is for; None without one."""
+        names = [row.name for row in self.models if row.kind == "openai"]
+        if model := self.standard.get("OPENAI_MODEL"):
+            names.append(f"openai:{model}")
+        key = self.standard.get("OPENAI_API_KEY")
+        return next((row for row in map(self.row, names) if key is not None and row.key == key), None)
+
+    def _short(self, name: str) -> ModelRow:
+        kind, _, model = name.partition(":")
+        resume = cast(Resume | None, self.model_resume)
+        if kind not in ("auto", *SERVED):
+            return ModelRow(name=name, kind=kind, model=model, resume=resume)
+        has_server = self._kind_of_server == (kind if kind in SERVED else "ollama")
+        url = self.model_url if has_server else None
+        is_its_key = has_server and not (kind == "auto" and url is None)  # anything may listen on Ollama's usual port
+        return ModelRow(
+            name=name,
+            kind=kind,
+            model=model,
+            url=url,
+            key=self.model_key if is_its_key else None,
+            resume=resume,
+            sees_images=self.model_sees_images,
+            embeddings=self.model_embeddings if self.embeddings is None else None,
+        )
+
+    @property
+    def _kind_of_server(self) -> str:
+        """Of the one that MODEL_URL and MODEL_KEY belong to."""
+        rows = {row.name for row in self.models}
+        kinds = {name.partition(":")[0] for name in self.model if name not in rows}
+        if "openai" in kinds:
+            return "openai"
+        return "ollama" if kinds & {"auto", "ollama"} else (self.embeddings or "").partition(":")[0]
 
     def rights(self, user: str | None) -> Rights:
         """What a user may do: what USERS says, else what all may."""

@@ -1,12 +1,15 @@
 """Ground: reads what the operator set, once: a file, the environment over it, the command line over both."""
 
+import json
 import tomllib
 import zoneinfo
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from brain import spelling
 from brain.errors import SettingsError
+from brain.settings import models
 from brain.settings.known import KEYS, PREFIX, SPECIALIST_PREFIX, Settings
 
 OTHERS = frozenset(
@@ -16,9 +19,17 @@ OTHERS = frozenset(
 
 
 def read(
-    environ: Mapping[str, str], config: Path | None = None, overrides: Mapping[str, Any] | None = None
+    environ: Mapping[str, str],
+    config: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    variables: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Reads the settings; `overrides` are those of the command line.
+    """Reads the settings.
+
+    Args:
+        overrides: those of the command line.
+        variables: the environment in which `key_env` of a model is looked up; `environ` when left out.
 
     Raises:
         SettingsError: naming the setting, its value and what is allowed.
@@ -40,10 +51,15 @@ def read(
         found = {"HOST": ("HOST", "0.0.0.0"), **found, "PORT": ("PORT", environ["PORT"])}
     found |= said
     values = {KEYS[key].name: _parsed(key, *found[key]) for key in found if _known(key, found[key][0])}
+    values |= _models(values, found, environ if variables is None else variables)
     values.setdefault("time_zone", machine_time_zone())
     overlooked = tuple(key for key in KEYS if key in environ and key not in OTHERS and key not in found)
     return Settings(
-        **values, specialist_settings=specialist_settings, specialist_environ=specialist_environ, overlooked=overlooked
+        **values,
+        specialist_settings=specialist_settings,
+        specialist_environ=specialist_environ,
+        overlooked=overlooked,
+        standard={key: environ[key].strip() for key in models.STANDARD if environ.get(key, "").strip()},
     )
 
 
@@ -79,9 +95,34 @@ def _known(key: str, said_as: str) -> bool:
 
 
 def _parsed(key: str, said_as: str, value: Any) -> Any:
-    metadata = KEYS[key].metadata
     try:
-        return metadata["parse"](value)
+        return KEYS[key].metadata["parse"](value)
+    except json.JSONDecodeError as error:
+        place = f" It is no valid JSON in line {error.lineno}, column {error.colno}: {error.msg}."
+        raise _not_allowed(key, said_as, value, place) from None
     except (TypeError, ValueError, zoneinfo.ZoneInfoNotFoundError, OSError, RuntimeError):
-        shown = "(not shown)" if metadata["secret"] else repr(value)
-        raise SettingsError(f"{said_as}={shown} is not allowed. Allowed: {metadata['allowed']}.") from None
+        raise _not_allowed(key, said_as, value) from None
+
+
+def _not_allowed(key: str, said_as: str, value: Any, more: str = "") -> SettingsError:
+    metadata = KEYS[key].metadata
+    shown = spelling.shown(value, secret=metadata["secret"])
+    return SettingsError(f"{said_as}={shown} is not allowed. Allowed: {metadata['allowed']}.{more}")
+
+
+def _models(
+    values: Mapping[str, Any], found: Mapping[str, tuple[str, Any]], variables: Mapping[str, str]
+) -> dict[str, Any]:
+    """The table of models, and which of them are on offer; MODEL and EMBEDDINGS name none that is not there."""
+    rows = models.rows(values.get("models", {}), variables)
+    kinds = {row.name: row.kind for row in rows}
+    embeddings: str | None = values.get("embeddings")
+    names: tuple[str, ...] = values.get("model", ())
+    known = f" MODELS has: {', '.join(kinds)}." if kinds else ""
+    for name in names:
+        if ":" not in name and name not in (*kinds, "auto", "builtin"):
+            raise _not_allowed("MODEL", *found["MODEL"], known)
+    if embeddings is not None and ":" not in embeddings and kinds.get(embeddings) not in models.SERVED:
+        raise _not_allowed("EMBEDDINGS", *found["EMBEDDINGS"], known)
+    names = names or tuple(name for name in kinds if name != embeddings) or ("auto",)
+    return {"models": rows, "model": names}

@@ -1,0 +1,205 @@
+"""Ground: models as the operator names them: rows of the table MODELS, and short forms such as `ollama:llama3.2`."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from brain import spelling
+from brain.errors import SettingsError
+from brain.messages import Resume
+from brain.spelling import Field
+
+OLLAMA_URL = "http://127.0.0.1:11434"
+OPENAI_URL = "https://api.openai.com/v1"
+STANDARD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "OLLAMA_HOST")
+"""Environment variables that other programs read, too. Brain's own settings win over them."""
+SERVED = ("ollama", "openai")
+"""Kinds of models that have a server."""
+
+
+class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One model, with a server and a key of its own.
+
+    Attributes:
+        name: what requests, lists and metrics call it.
+        kind: `auto`, `builtin`, `ollama`, `openai` or `script`.
+        model: its name at the server, or the script's file.
+        url: base URL of its server.
+        key: sent to this server, and to no other.
+        resume: how a pass continues after a block; None to decide by server.
+        sees_images: whether it takes images; None to believe the server.
+        context: size of its context window in tokens; None to believe the server.
+        embeddings: the server's model for embeddings; None for the model itself.
+        notes: which standard environment variables it uses, in words for people.
+    """
+
+    name: str
+    kind: str
+    model: str = ""
+    url: str | None = None
+    key: str | None = None
+    resume: Resume | None = None
+    sees_images: bool | None = None
+    context: int | None = None
+    embeddings: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """All fields but the key, and without a password in the URL."""
+        values = {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}
+        return [
+            (name, spelling.shown_url(value) if name == "url" and value else value) for name, value in values.items()
+        ]
+
+    def __repr__(self) -> str:
+        return f"ModelRow({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
+
+    @property
+    def form(self) -> str:
+        """The short form, such as `ollama:llama3.2`."""
+        return f"{self.kind}:{self.model}" if self.model else self.kind
+
+    @property
+    def described(self) -> str:
+        """Where it comes from, for the lines of the start; without the key."""
+        place = f" at {spelling.shown_url(self.url)}" if self.url else ""
+        asked = "it was asked for" if self.name == self.form else f"{self.form}{place}"
+        return "; ".join((asked, *self.notes))
+
+
+_FIELDS: Mapping[str, Field] = {
+    "is": Field(spelling.model, "`builtin`, `ollama:NAME`, `openai:NAME` or `script:FILE`"),
+    "url": Field(spelling.url, "an http:// or https:// address"),
+    "key": Field(spelling.key, "printable ASCII characters without spaces", secret=True),
+    "key_env": Field(spelling.variable, "the name of an environment variable", secret=True),  # it may hold the key
+    "resume": Field(spelling.one_of("prefill", "message"), "`prefill` or `message`"),
+    "sees_images": Field(spelling.sees, "true, false or `auto`"),
+    "context": Field(spelling.count(1, 99_999_999), "a whole number of tokens from 1 to 99999999"),
+    "embeddings": Field(spelling.name, "a name"),
+}
+OPTIONAL_FIELDS = ", ".join(f"`{name}`" for name in _FIELDS if name != "is")
+_OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings")
+
+
+def rows(value: Any, variables: Mapping[str, str]) -> tuple[ModelRow, ...]:
+    """Reads the table MODELS.
+
+    Args:
+        value: a table of TOML, or JSON.
+        variables: where `key_env` is looked up.
+
+    Raises:
+        SettingsError: naming the row, the field, the value and what is allowed.
+        ValueError, TypeError: when it is no table of tables.
+    """
+    return tuple(_row(name, fields, variables) for name, fields in spelling.table(value).items())
+
+
+def _row(name: str, fields: Any, variables: Mapping[str, str]) -> ModelRow:
+    place = f"models.{name}"
+    if not spelling.MODEL_NAME.fullmatch(name) or name in spelling.RESERVED_MODEL_NAMES:
+        reserved = ", ".join(sorted(spelling.RESERVED_MODEL_NAMES))
+        message = f"1 to 64 ASCII letters, digits, `.`, `_` and `-`, a letter or digit first, and none of: {reserved}"
+        raise SettingsError(f"models: the name {name!r} is not allowed. Allowed: {message}.")
+    found = spelling.fields(place, fields, _FIELDS)
+    if "is" not in found:
+        raise SettingsError(f"{place}.is is missing. Allowed: {_FIELDS['is'].allowed}.")
+    kind, _, model = found.pop("is").partition(":")
+    if kind not in SERVED and (useless := [field for field in _OF_SERVERS if field in found]):
+        raise SettingsError(f"{place}.{useless[0]} is not allowed: `{kind}` has no server.")
+    if "key_env" in found:
+        if "key" in found:
+            raise SettingsError(f"{place}: set `key` or `key_env`, not both.")
+        found["key"] = _looked_up(place, found.pop("key_env"), variables)
+    return ModelRow(name=name, kind=kind, model=model, **found)
+
+
+def _looked_up(place: str, variable: str, variables: Mapping[str, str]) -> str:
+    if not variables.get(variable, "").strip():
+        raise SettingsError(f"{place}.key_env: the environment variable {variable} is not set.")
+    return _key(f"{place}.key_env: the value of {variable}", variables[variable])
+
+
+def completed(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
+    """The same with its server and key, where only the usual ones of its kind are left.
+
+    OPENAI_API_KEY goes to the server of OPENAI_BASE_URL, or to api.openai.com, and to no other.
+
+    Args:
+        standard: the environment variables of `STANDARD` that are set.
+
+    Raises:
+        SettingsError: naming a variable with a bad value.
+    """
+    if row.kind == "openai":
+        return _with_key(_with_url(row, "OPENAI_BASE_URL", standard, _url, OPENAI_URL), standard)
+    if row.kind in ("auto", "ollama"):
+        return _with_url(row, "OLLAMA_HOST", standard, _ollama_url, OLLAMA_URL)
+    return row
+
+
+def _with_url(
+    row: ModelRow, variable: str, standard: Mapping[str, str], parse: Callable[[str, str], str], default: str
+) -> ModelRow:
+    if row.url is not None:
+        return row
+    if variable not in standard:
+        return replace(row, url=default)
+    url = parse(variable, standard[variable])
+    return replace(row, url=url, notes=(*row.notes, f"{variable} names its server, {spelling.shown_url(url)}"))
+
+
+def _with_key(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
+    url, key = row.url or OPENAI_URL, standard.get("OPENAI_API_KEY")
+    if row.key is not None or key is None or _origin(url) != _origin(standard.get("OPENAI_BASE_URL", OPENAI_URL)):
+        return row
+    note = f"OPENAI_API_KEY is its key, sent to {urlsplit(url).hostname} only"
+    return replace(row, key=_key("OPENAI_API_KEY", key), notes=(*row.notes, note))
+
+
+def _key(place: str, value: str) -> str:
+    try:
+        return spelling.key(value)
+    except ValueError:
+        raise SettingsError(f"{place}=(not shown) is not allowed. Allowed: {_FIELDS['key'].allowed}.") from None
+
+
+def _url(variable: str, value: str) -> str:
+    try:
+        return spelling.url(value)
+    except ValueError:
+        allowed = _FIELDS["url"].allowed
+        raise SettingsError(f"{variable}={spelling.shown(value)} is not allowed. Allowed: {allowed}.") from None
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None] | None:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return None
+
+
+_ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+"""Where Ollama listens everywhere, it is asked on this machine."""
+
+
+def _ollama_url(variable: str, host: str) -> str:
+    """The address that OLLAMA_HOST names: Ollama takes a host, a port, both, or a URL."""
+    scheme, given, rest = host.strip().rpartition("://")
+    scheme = scheme or "http"
+    place, slash, path = rest.partition("/")
+    found = re.fullmatch(r"(?P<name>\[[^\]]*\]|[^:]*)(?::(?P<port>\d+))?", place)
+    if found is None and place.count(":") > 1:  # an address of IPv6 without brackets
+        found = re.fullmatch(r"(?P<name>.*)(?P<port>)", f"[{place}]")
+    if found is None:
+        raise SettingsError(
+            f"OLLAMA_HOST={spelling.shown(host)} is not allowed. Allowed: a host, `host:port` or a URL."
+        )
+    name = _ANY_ADDRESS.get(found["name"], found["name"])
+    port = found["port"] or ("11434" if not given else "")
+    return _url(variable, f"{scheme}://{name}{':' if port else ''}{port}{slash}{path}")
