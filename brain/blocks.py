@@ -1,10 +1,13 @@
 """Core: the blocks that stand in a transcript, and how text from outside is made harmless and cut to size."""
 
 import re
+import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 
 import regex
 
+from brain.template_tokens import EVERY, ControlTokens
 from brain.unicode import seen, well_formed
 from brain.usage import BYTES_A_TOKEN
 
@@ -14,19 +17,60 @@ _MORE_LENGTH = 300
 _NOTE_GROWS = 8
 """Characters by which one note may be longer than another, by the numbers in it."""
 
-# The opener's first character becomes its full-width form: people still read it, no scanner takes it for a delimiter.
-_DELIMITER = re.compile(
-    r"""[\[<@(](?:
-        (?<=\[)(?=\s*+(?:/\s*+)?SPECIALIST_(?:RESULT|ERROR)\b)
+_TOKEN = r"(?=(?P<token>(?<=<)[^\s<>]{1,64}>|(?<=\[)(?:[^\s\[\]]{1,64}\]|e~\[)|(?<=\])~!?b[\[\]]|(?<=>)>[A-Z]{1,16}<<))"
+_TOKENS = re.compile(rf"[\[<\]>]{_TOKEN}", re.IGNORECASE)
+"""Finds the first character of what may be a control token; `token` is the rest of it."""
+_NOTE = r"(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:|Recalled\s+of\b"
+_OPENERS = re.compile(
+    rf"""[\[<@(\]>](?:
+        (?<=\[)(?=(?P<block>(?P<word>\s*+(?:/\s*+)?SPECIALIST\\?_(?:RESULT|ERROR))\b(?:[^\[\]\n]{{0,200}}\])?))
       | (?<=SPECIALIST_REQUEST\[)
       | (?<=<)(?=\s*+(?:/\s*+)?(?:function_call|tool_call)\s*+>)
       | (?<=@)(?=[A-Za-z][A-Za-z0-9_-]*_specialist\()
-      | (?<=\()(?=\s*+(?:(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:|Recalled\s+of\b))
+      | (?<=\()(?=(?P<note>\s*+(?:{_NOTE})))
+      | {_TOKEN}
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
+"""The same, and of markers, notes and delimiters: `block` goes to the end of a delimiter, `word` of its name."""
 _LINE_ENDS = "\n\r\v\f\x85\u2028\u2029"
-_FULL_WIDTH = {"[": "［", "<": "＜", "@": "＠", "(": "（"}
+_UNUSUAL = re.compile("[^\t-\r -~]+")
+_ALIKE = {
+    "АВСЕНІЈКМОРЅТХҮԌԚԜ": "ABCEHIJKMOPSTXYGQW",
+    "авсԁеһіјкӏорԛѕтѵԝхуҮ": "abcdehijklopqstvwxyy",
+    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορτυχ": "ABEZHIKMNOPTYXaikvoptux",
+    "ᎪᏴᏟᎠᎬᎻᎥᎫᏦᏞᎷΝᏢᎡᏚᎢᏙᎳᏃ": "ABCDEHiJKLMNPRSTVWZ",
+    "ıɩɡɑʟ": "iigal",
+    "▁‿": "__",
+    "∣│┃❘ǀ￨": "||||||",
+    "⁄∕╱": "///",
+    "ꓽ∶։": ":::",
+    "‹〈⟨❬❮❰◁": "<<<<<<<",
+    "›〉⟩❭❯❱▷": ">>>>>>>",
+    "【〔〖⟦⁅❲": "[[[[[[",
+    "】〕〗⟧⁆❳": "]]]]]]",
+}
+"""Characters that look like those of ASCII, without those that Unicode's compatibility forms (NFKC) know."""
+
+
+class _Folding(dict[int, str]):
+    """For `str.translate`: characters as ASCII where they look so, and NUL for those that nobody sees."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if character < " " or character == "\x7f":
+            return "\0"
+        plain = unicodedata.normalize("NFKC", character)
+        is_alike = len(plain) == 1 and plain.isascii()
+        found = plain if is_alike else character if character.isspace() or seen(character) else "\0"
+        self[code] = found
+        return found
+
+
+_FOLDING = _Folding(
+    {ord(one): plain for alike, plains in _ALIKE.items() for one, plain in zip(alike, plains, strict=True)}
+)
+
 _WHOLE = re.compile(
     r"""[.!?…:]["'”’)\]*_]*\s | [。！？][」』”’）]*           # a sentence
       | (?<=\|)\n | \n(?=\s*(?:\n|[|#>]|[-*+•]\s|\d+[.)]\s))  # a row, a paragraph, an item
@@ -44,15 +88,88 @@ def bytes_most(context_tokens: int | None) -> int:
     return BLOCK_BYTES if context_tokens is None else min(BLOCK_BYTES, max(512, context_tokens * BYTES_A_TOKEN // 5))
 
 
-def harmless(text: str) -> str:
-    """The same text, with nothing in it that could be taken for a marker, a note, or the delimiter of a block."""
-    return _DELIMITER.sub(_disarmed, well_formed(text))
+def harmless(text: str, tokens: ControlTokens = EVERY) -> str:
+    """The same text, with nothing in it that could be taken for a marker, a note, a delimiter or a control token.
+
+    The first character of each becomes its full-width form: people still read it, no scanner and no tokenizer takes it
+    for the original. What is hidden by characters that nobody sees, or written with similar ones, counts as well.
+
+    Args:
+        tokens: the control tokens that count for the model that reads it.
+    """
+    return _changed(text, _OPENERS, tokens)
 
 
-def _disarmed(match: re.Match[str]) -> str:
-    if match[0] == "(" and not _begins_line(match.string, match.start()):
-        return "("  # a note stands in a line of its own
-    return _FULL_WIDTH[match[0]]
+def without_control_tokens(text: str, tokens: ControlTokens) -> str:
+    """The same for a text of Brain's own around harmless ones: its delimiters stay, control tokens do not."""
+    return _changed(text, _TOKENS, tokens)
+
+
+def _changed(text: str, openers: re.Pattern[str], tokens: ControlTokens) -> str:
+    text = well_formed(text)
+    folded, places = _folded(text)
+    changes: list[tuple[int, str]] = []
+    for match in openers.finditer(folded):
+        token = match["token"]
+        if token and not _is_control(f"{match[0]}{token}".casefold(), tokens.names):
+            continue
+        if match[0] != "(" or _begins_line(folded, match.start()):
+            changes += _disarmed(match, text, places)
+    for heading in _headings(tokens).finditer(folded) if tokens.headings else ():
+        place = places[heading.start(1)] if places else heading.start(1)
+        changes.append((place, _wider(text[place]) if text[place].isascii() else f"\\{text[place]}"))
+    if not changes:
+        return text
+    characters = list(text)
+    for place, instead in changes:
+        characters[place] = instead
+    return "".join(characters)
+
+
+def _folded(text: str) -> tuple[str, list[int] | None]:
+    """The text as ASCII where it looks so, and where each of its characters stands in it; None where each stays."""
+    marked = _UNUSUAL.sub(lambda some: some[0].translate(_FOLDING), text)
+    if "\0" not in marked:
+        return marked, None
+    return marked.replace("\0", ""), [place for place, one in enumerate(marked) if one != "\0"]
+
+
+def _is_control(token: str, names: frozenset[str]) -> bool:
+    inner = token[1:-1].strip("/")
+    return token in names or ("|" in (inner[:1], inner[-1:]) and bool(inner.strip("|")))
+
+
+def _disarmed(match: re.Match[str], text: str, places: list[int] | None) -> list[tuple[int, str]]:
+    """Which characters of the text become which.
+
+    What is written with similar characters is no different with a full-width opener: its words are parted, too.
+    """
+
+    def at(place: int) -> int:
+        return places[place] if places else place
+
+    first, found = at(match.start()), match.groupdict()
+    opener = _wider(match[0])
+    if found["token"]:
+        is_alike = text[at(match.end("token") - 1)] not in "<>[]"
+        return [(first, f"{opener} " if is_alike else opener)]
+    if found.get("block"):
+        last = text[at(match.end("block") - 1)]
+        word = text[first + 1 : at(match.end("word") - 1) + 1]
+        closes = match["block"].endswith("]")
+        if not word.isascii() or text[first] not in ("[", opener) or (closes and last != "]"):
+            return [(first, opener), (at(match.start("word") + match["word"].index("_")), " ")]
+    return [(first, opener)]
+
+
+def _wider(character: str) -> str:
+    """The full-width form of a character of ASCII."""
+    return chr(ord(character) + 0xFEE0)
+
+
+@lru_cache(maxsize=64)
+def _headings(tokens: ControlTokens) -> re.Pattern[str]:
+    return re.compile(rf"^[ \t]*({'|'.join(map(re.escape, tokens.headings))})", re.MULTILINE)
 
 
 def _begins_line(text: str, place: int) -> bool:
@@ -61,7 +178,9 @@ def _begins_line(text: str, place: int) -> bool:
     return not place or text[place - 1] in _LINE_ENDS
 
 
-def result_text(text: str, most: int = BLOCK_BYTES, more: Callable[[int], str] | None = None) -> str:
+def result_text(
+    text: str, most: int = BLOCK_BYTES, more: Callable[[int], str] | None = None, tokens: ControlTokens = EVERY
+) -> str:
     """A specialist's text as it stands in its block and in its event: harmless and at most `most` UTF-8 bytes.
 
     Args:
@@ -69,16 +188,16 @@ def result_text(text: str, most: int = BLOCK_BYTES, more: Callable[[int], str] |
     """
     whole, text = len(text), text.lstrip("\r\n")
     skipped, text = whole - len(text), text.rstrip("\r\n")
-    head = harmless(text[: 2 * most])
+    head = harmless(text[: 2 * most], tokens)
     if len(text) <= 2 * most and len(head.encode()) <= most:
         return head if head.strip() else "(nothing found)"
     length = f"{len(text):,}"
-    shown = _cut(head, most - len(_note(length, more, skipped + len(head)).encode()) - _NOTE_GROWS)
-    return shown + _note(length, more, skipped + len(shown))
+    shown = _cut(head, most - len(_note(length, more, skipped + len(head), tokens).encode()) - _NOTE_GROWS)
+    return shown + _note(length, more, skipped + len(shown), tokens)
 
 
-def _note(length: str, more: Callable[[int], str] | None, shown: int) -> str:
-    said = harmless(more(shown))[:_MORE_LENGTH] if more else ""
+def _note(length: str, more: Callable[[int], str] | None, shown: int, tokens: ControlTokens) -> str:
+    said = harmless(more(shown), tokens)[:_MORE_LENGTH] if more else ""
     remedy = f"To see more, {said}" if said else "Ask for a smaller part to see more"
     return f"\n[Cut: this is the beginning of {length} characters. {remedy}.]"
 
@@ -100,9 +219,9 @@ def _cut(text: str, most: int) -> str:
     return text[: whole[-2]] if len(whole) > 1 else text
 
 
-def reason_text(reason: str) -> str:
+def reason_text(reason: str, tokens: ControlTokens = EVERY) -> str:
     """A reason as it stands in its block and in its event: one line, short, harmless."""
-    line = " ".join(harmless(seen(reason[: 4 * REASON_LENGTH])).split()) or "no reason was given"
+    line = " ".join(harmless(seen(reason[: 4 * REASON_LENGTH]), tokens).split()) or "no reason was given"
     return line if len(line) <= REASON_LENGTH else line[: REASON_LENGTH - 1] + "…"
 
 

@@ -239,7 +239,8 @@ class Calls:
     def _end(self, call: OpenCall, outcome: Outcome, *, cached: bool = False) -> None:
         """Puts the one block of a call, and tells of it."""
         call.cached = cached
-        event, part = call.ending(outcome, self._desk.block_bytes, self._desk.from_outside(call.name, outcome))
+        desk = self._desk
+        event, part = call.ending(outcome, desk.block_bytes, desk.tokens, desk.from_outside(call.name, outcome))
         self._events.put_nowait(event)
         self._settle(call, outcome, part)
 

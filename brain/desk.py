@@ -25,6 +25,7 @@ from brain.report import CallReport
 from brain.running import Answer, Arguments, Failure, Outcome, Provided
 from brain.scanner import Call
 from brain.specialist import Specialist
+from brain.template_tokens import EVERY, ControlTokens
 
 KEPT_WHOLE = 65_536
 """Characters of an answer that is kept as it is."""
@@ -72,6 +73,7 @@ class Desk:
         outside: whether the model has read anything that strangers wrote.
         room: how many characters the answer may still have.
         memory: what specialists may know of the user.
+        tokens: the control tokens that count for the model.
         asides: what is told beside the answer.
     """
 
@@ -87,6 +89,7 @@ class Desk:
     outside: bool = field(init=False)
     room: int = sys.maxsize
     memory: MemoryView | None = None
+    tokens: ControlTokens = EVERY
     inbox: list[str] = field(default_factory=list)
     asides: Asides = field(default_factory=Asides)
     calls: list[Reported] = field(default_factory=list)

@@ -11,6 +11,7 @@ from brain.ask import Ask, Attachment
 from brain.blocks import harmless
 from brain.kept import Conversation
 from brain.messages import Called, Exchange, Handed, Message, Part, Said, Spoken
+from brain.template_tokens import EVERY, ControlTokens
 from brain.tools import callable_name, named
 
 _RESULT_OF_NONE = "tool"
@@ -32,9 +33,9 @@ class _Draft:
     def blank(self) -> bool:
         return not self.question and not self.attachments and not self.parts
 
-    def made(self) -> Exchange:
+    def made(self, tokens: ControlTokens) -> Exchange:
         files = [prompts.attachments_note(self.attachments)] if self.attachments else []
-        question = "\n\n".join(filter(None, [*files, harmless(self.question)]))
+        question = "\n\n".join(filter(None, [*files, harmless(self.question, tokens)]))
         said = self.question if self.said else ""
         return Exchange(question, self.parts, tuple(self.before), tuple(self.behind), said=said)
 
@@ -49,9 +50,11 @@ class Held:
     Args:
         ask: what is asked now.
         taken: the names of the specialists, which the client's tools cannot have.
+        tokens: the control tokens that count for the model.
     """
 
-    def __init__(self, ask: Ask, taken: Iterable[str]) -> None:
+    def __init__(self, ask: Ask, taken: Iterable[str], tokens: ControlTokens = EVERY) -> None:
+        self._tokens = tokens
         self._ask = ask
         self._taken = frozenset(taken)
         self._names = {tool.name: name for name, tool in named(ask.tools, self._taken).items()}
@@ -69,9 +72,9 @@ class Held:
         files = tuple(file for draft in earlier for file in draft.attachments)
         system = "\n\n".join(filter(None, [self._ask.system, *self._system]))
         ask = replace(self._ask, message=newest.question, system=system, attachments=tuple(newest.attachments))
-        exchanges = [draft.made() for draft in earlier]
+        exchanges = [draft.made(self._tokens) for draft in earlier]
         answered = any(message.role in ("assistant", "tool") for message in spoken)  # and who knows from what
-        return ask, Conversation(conversation_id, exchanges, files, begun=newest.made(), outside=answered)
+        return ask, Conversation(conversation_id, exchanges, files, begun=newest.made(self._tokens), outside=answered)
 
     def _take(self, message: Spoken) -> None:
         if message.role == "system":
@@ -87,7 +90,7 @@ class Held:
 
     def _take_system(self, text: str) -> None:
         """Instructions stay where they stood; those at the very beginning join the others there."""
-        said = Message("system", harmless(text))
+        said = Message("system", harmless(text, self._tokens))
         if not self._drafts:
             self._system.append(text)
         elif self._drafts[-1].parts:
@@ -103,7 +106,7 @@ class Held:
         draft.attachments += [self._numbered(file) for file in message.attachments]
         if message.text:
             follows = bool(draft.parts) and isinstance(draft.parts[-1], Said)
-            draft.parts.append(Said(("\n\n" if follows else "") + harmless(message.text), number))
+            draft.parts.append(Said(("\n\n" if follows else "") + harmless(message.text, self._tokens), number))
         for call in message.calls:
             self._open[call.call_id] = draft, len(draft.parts)
             draft.parts.append(self._called(call, number))
@@ -124,7 +127,7 @@ class Held:
             draft.parts.append(Called(message.call_id, _RESULT_OF_NONE, None, "", None, "", (), draft.next_pass()))
         call = draft.parts[place]
         assert isinstance(call, Called)
-        block = blocks.result_block(call.name, blocks.result_text(message.text))
+        block = blocks.result_block(call.name, blocks.result_text(message.text, tokens=self._tokens))
         draft.parts[place] = replace(call, outcome=None, block=block, outside=True)
 
     def _newest(self) -> _Draft:

@@ -172,6 +172,8 @@ class _Streams:
     context_tokens = None
     sees_images = False
 
+    template = ""
+
     def __init__(self, first: AnyStream, resume: Resume | None) -> None:
         self._first = first
         self._resume = resume

@@ -13,6 +13,7 @@ from brain.inquiries import Inquiry
 from brain.messages import Called
 from brain.report import CallReport
 from brain.running import Answer, Outcome
+from brain.template_tokens import ControlTokens
 
 PROGRESS_SECONDS = 0.05
 """Progress of one call is told at most so often, and not twice the same; what comes in between is left out."""
@@ -56,17 +57,17 @@ class OpenCall:
         return SpecialistProgress(self.call_id, progress.text, progress.fraction)
 
     def ending(
-        self, outcome: Outcome, block_bytes: int, outside: bool
+        self, outcome: Outcome, block_bytes: int, tokens: ControlTokens, outside: bool
     ) -> tuple[SpecialistResult | SpecialistError, Called]:
         """How it ended: as it is told, and as it stands in the answer, with its block."""
         how = self.cached, _milliseconds(time.monotonic() - self.began), self.approval
         event: SpecialistResult | SpecialistError
         if isinstance(outcome, Answer):
-            text = blocks.result_text(outcome.text, block_bytes, outcome.more)
+            text = blocks.result_text(outcome.text, block_bytes, outcome.more, tokens)
             block, code, citations = blocks.result_block(self.name, text), None, outcome.citations
             event = SpecialistResult(self.call_id, self.name, self.params or {}, text, citations, *how)
         else:
-            reason = blocks.reason_text(outcome.reason)
+            reason = blocks.reason_text(outcome.reason, tokens)
             block, code, citations = blocks.error_block(self.name, reason), outcome.code, ()
             event = SpecialistError(self.call_id, self.name, self.params, outcome.code, reason, *how[1:])
         about = self.call_id, self.name, self.params, self.marker

@@ -54,6 +54,7 @@ class Model(ModelView, Protocol):
         stand_in: whether it is no language model.
         resume: how it goes on after a block; it may change when the server refuses.
         context_tokens: the room for prompt and answer, when known.
+        template: what its server tells of its chat template, if anything.
     """
 
     @property
@@ -64,6 +65,8 @@ class Model(ModelView, Protocol):
     def resume(self) -> Resume: ...
     @property
     def context_tokens(self) -> int | None: ...
+    @property
+    def template(self) -> str: ...
 
     def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID

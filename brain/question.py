@@ -7,50 +7,62 @@ from typing import Any
 from brain import blocks, prompts
 from brain.ask import Ask, Attachment, Tool
 from brain.specialist import Specialist
+from brain.template_tokens import EVERY, ControlTokens
 from brain.usage import size
 
 LEAST_OF_A_FILE = 256
 """Bytes of a text file that a model reads at least, however many there are."""
 
 
-def front(ask: Ask, specialists: Sequence[Specialist[..., Any]], tools: Mapping[str, Tool], operator: str) -> str:
+def front(
+    ask: Ask,
+    specialists: Sequence[Specialist[..., Any]],
+    tools: Mapping[str, Tool],
+    operator: str,
+    tokens: ControlTokens = EVERY,
+) -> str:
     """The prompt's front: whom the model can call and how, then the operator's and the client's instructions.
 
     Args:
         tools: the client's own, by the names that the model is told.
+        tokens: the control tokens that count for the model.
     """
     lines = list(starmap(prompts.tool_line, tools.items()))
-    return prompts.system_prompt(specialists, ask.limits, ask.syntax, operator, _client_words(ask, tools), lines)
+    words = _client_words(ask, tools, tokens)
+    return prompts.system_prompt(specialists, ask.limits, ask.syntax, operator, words, lines)
 
 
-def _client_words(ask: Ask, tools: Mapping[str, Tool]) -> str:
+def _client_words(ask: Ask, tools: Mapping[str, Tool], tokens: ControlTokens) -> str:
     """The client's instructions, and whether it wants one of its tools to be called."""
-    words = blocks.harmless(ask.system)
+    words = blocks.harmless(ask.system, tokens)
     if not tools or not ask.must_call:
         return words
     wanted = next((name for name, tool in tools.items() if tool.name == ask.must_call), None)
     return f"{words}\n\n{prompts.must_call(wanted)}".strip()
 
 
-def written(ask: Ask, room: int, before: Iterable[str] = (), recalled: str = "") -> str:
+def written(ask: Ask, room: int, before: Iterable[str] = (), recalled: str = "", tokens: ControlTokens = EVERY) -> str:
     """The newest message: the clock, what is recalled, its files, the blocks that these asked for, and what was said.
 
     Args:
         room: how many bytes of text files are shown in all.
         before: the blocks.
+        tokens: the control tokens that count for the model.
     """
     spoken = [prompts.SPOKEN] if ask.source == "voice" else []
     clock = [] if ask.now is None else [prompts.clock_note(ask.now, ask.time_zone)]
-    files = [prompts.attachments_note(ask.attachments), *_texts(ask.attachments, room)] if ask.attachments else []
-    return "\n\n".join(filter(None, [*clock, *spoken, recalled, *files, *before, blocks.harmless(ask.message)]))
+    files = (
+        [prompts.attachments_note(ask.attachments), *_texts(ask.attachments, room, tokens)] if ask.attachments else []
+    )
+    return "\n\n".join(filter(None, [*clock, *spoken, recalled, *files, *before, blocks.harmless(ask.message, tokens)]))
 
 
-def _texts(attachments: Sequence[Attachment], room: int) -> list[str]:
+def _texts(attachments: Sequence[Attachment], room: int, tokens: ControlTokens) -> list[str]:
     """The text files among them, all together about as large as a block may be."""
     texts = [(attachment, text) for attachment in attachments if (text := attachment.text)]
     found = []
     for n, (attachment, text) in enumerate(texts):
-        shown = blocks.result_text(text, max(LEAST_OF_A_FILE, room // (len(texts) - n)))
+        shown = blocks.result_text(text, max(LEAST_OF_A_FILE, room // (len(texts) - n)), tokens=tokens)
         room -= size(shown)
         found.append(prompts.attachment_text(attachment, shown))
     return found

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from brain.blocks import harmless
 from brain.context import Progress, Result
 from brain.errors import Refused
 from brain.events import CallCode, Citation
@@ -282,7 +283,7 @@ def text_of(text: Any) -> str:
 def _citation(citation: Any) -> Citation:
     if not isinstance(citation, Citation):
         raise TypeError(f"a citation is a {type(citation).__name__}")
-    return Citation(_line(citation.id), _line(citation.title), _url(citation.url))
+    return Citation(harmless(_line(citation.id)), harmless(_line(citation.title)), _url(citation.url))
 
 
 def _url(url: str | None) -> str | None:

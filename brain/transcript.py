@@ -4,10 +4,13 @@ The same parts give byte for byte the same messages in every later request, so t
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 
+from brain.blocks import without_control_tokens
 from brain.messages import Called, Exchange, Message, Part, Resume, Steered
 from brain.prompts import CONTINUE
+from brain.template_tokens import ControlTokens
 
 
 class Transcript:
@@ -31,6 +34,29 @@ class Transcript:
         self._earlier = self._earlier[left_out:]
         self._is_whole = False
         return left_out
+
+
+def neutralized(exchange: Exchange, tokens: ControlTokens) -> Exchange:
+    """An earlier exchange for a model with these control tokens; it may have been written for another model.
+
+    What the model itself said stays, byte for byte.
+    """
+
+    def clean(text: str) -> str:
+        return without_control_tokens(text, tokens)
+
+    def part(one: Part) -> Part:
+        if isinstance(one, Called):
+            return replace(one, block=clean(one.block))
+        return replace(one, text=clean(one.text)) if isinstance(one, Steered) else one
+
+    return replace(
+        exchange,
+        question=clean(exchange.question),
+        before=tuple(replace(message, content=clean(message.content)) for message in exchange.before),
+        behind=tuple(replace(message, content=clean(message.content)) for message in exchange.behind),
+        parts=[part(one) for one in exchange.parts],
+    )
 
 
 def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:

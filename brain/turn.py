@@ -26,8 +26,9 @@ from brain.messages import About, Called, Exchange, Message, Said, Steered, new_
 from brain.passes import Model, Pass
 from brain.registry import Registry
 from brain.report import State, TurnReport
+from brain.template_tokens import of_template
 from brain.tools import named
-from brain.transcript import Transcript, written
+from brain.transcript import Transcript, neutralized, written
 from brain.usage import size
 
 log = logging.getLogger("brain")
@@ -96,13 +97,15 @@ class Turn:
         self._account = Account()
         usable = registry.usable(ask.specialists)
         tools = named(ask.tools, {specialist.name for specialist in usable})
-        front = question.front(ask, usable, tools, system)
-        self._transcript = Transcript(front, conversation.exchanges, self.exchange)
+        tokens = of_template(model.template)
+        front = question.front(ask, usable, tools, system, tokens)
+        earlier = [neutralized(exchange, tokens) for exchange in conversation.exchanges]
+        self._transcript = Transcript(front, earlier, self.exchange)
         self.approval_seconds = approval_seconds
         block_bytes, approvals = blocks.bytes_most(model.context_tokens), Approvals(approval_seconds)
         self._desk = Desk(
             ask, registry, model, conversation, block_bytes, approvals,
-            turn_id=self.id, tools=tools, room=ANSWER_LENGTH, memory=memory,
+            turn_id=self.id, tools=tools, room=ANSWER_LENGTH, memory=memory, tokens=tokens,
         )  # fmt: skip
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
@@ -218,10 +221,11 @@ class Turn:
     def so_far(self) -> Exchange:
         """Question and answer as far as they are now, also of the pass that runs."""
         parts = [*self.exchange.parts, *(self._pass.parts() if self._pass else [])]
-        return replace(self.exchange, parts=parts, about=About(self._desk.asides.so_far()))
+        return replace(self.exchange, parts=parts, outside=self._desk.outside, about=About(self._desk.asides.so_far()))
 
     def _question(self, before: Sequence[str] = ()) -> str:
-        return question.written(self._ask, self._desk.block_bytes, before, self._conversation.recalled.note)
+        desk, recalled = self._desk, self._conversation.recalled.note
+        return question.written(self._ask, desk.block_bytes, before, recalled, desk.tokens)
 
     async def _kept(self) -> Sequence[Event]:
         """Has the turn kept; says so when it could not be."""
@@ -245,7 +249,8 @@ class Turn:
         if goes_on and isinstance(last, Said) and not last.text.endswith("\n"):
             self.exchange.parts.append(Said(APART, last.turn_pass))
             told.insert(0, Token(APART))
-        self.exchange.parts += [Steered(blocks.harmless(message), len(self._account.passes)) for message in inbox]
+        steered = [blocks.harmless(message, self._desk.tokens) for message in inbox]
+        self.exchange.parts += [Steered(message, len(self._account.passes)) for message in steered]
         return told
 
     def cut(self) -> Sequence[Event]:

@@ -45,6 +45,7 @@ class Player:
 
     stand_in = False
     sees_images = False
+    template = ""
 
     def __init__(
         self,

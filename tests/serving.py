@@ -132,6 +132,7 @@ class Player:
     asked."""
 
     stand_in = False
+    template = ""
     resume: Resume = "prefill"
     context_tokens = None
     sees_images = False

@@ -18,7 +18,8 @@ FLOORS = {
     "sampling settings spelling threads transport unicode webpage",
     "Wing": "fetching metrics models rendering traces wire store",
     "Core": "account asides blocks context copied discovery echo forgetting limits notices own_settings preview "
-    "prompts question rates registry running scanner schema sessions specialist stops syntax tools transcript usage",
+    "prompts question rates registry running scanner schema sessions specialist stops syntax "
+    "template_tokens tools transcript usage",
     "Rooms": "approvals calls conversation desk engine filing held inquiries journal leading library memory open_call "
     "passes thinker thought turn turns",
     "Roof": "app cli commands door house process protocol response routes serving terminal watch __main__",

@@ -24,6 +24,7 @@ class Blind:
 
     embedder: Embedder | None = None
     context_tokens = None
+    template = ""
     sees_images = False
     writes = False
     """No language model is behind it, that could be asked to write something for Brain itself."""

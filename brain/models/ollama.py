@@ -44,6 +44,8 @@ class _Line(msgspec.Struct, gc=False):
 class _Shown(msgspec.Struct):
     capabilities: list[str] | None = None
     model_info: dict[str, Any] | None = None
+    template: str | None = None
+    parameters: str | None = None
 
 
 class _Listed(msgspec.Struct):
@@ -102,6 +104,7 @@ class Ollama(Remote):
         lengths = [size for key, size in (shown.model_info or {}).items() if key.endswith(".context_length")]
         known = [size for size in lengths if isinstance(size, int) and size > 0]
         self.context_tokens = self._wanted_context or min(max(known, default=CONTEXT_UNKNOWN), CONTEXT_MOST)
+        self.template = _template(shown)
         self.sees_images = "vision" in (shown.capabilities or ())
         self._thinks = shown.capabilities is None or "thinking" in shown.capabilities  # old servers do not say
         return f"Ollama server, context of {self.context_tokens} tokens"
@@ -171,6 +174,14 @@ async def _answer(
     if response.status_code != 200:
         raise explained(response.status_code, response.text[:2000])
     return read(response.content, decoder)
+
+
+def _template(shown: _Shown) -> str:
+    """What an answer tells of the chat template: itself, the texts that stop the model, and its vocabulary's tokens."""
+    if not shown.template:
+        return ""
+    is_sentencepiece = (shown.model_info or {}).get("tokenizer.ggml.model") == "llama"
+    return "\n".join([shown.template, shown.parameters or "", "<s></s>" if is_sentencepiece else ""])
 
 
 def _modified(model: _Listed) -> float:

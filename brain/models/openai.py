@@ -102,6 +102,7 @@ class OpenAI(Remote):
             self.context_tokens, self.sees_images = _length(known), _sees(known)
         else:
             self.context_tokens, self.sees_images = _of_props(props)
+            self.template = _template(props)
         if self._wanted_context is not None:
             self.context_tokens = self._wanted_context
         self.warning = f"The model server {unlisted}." if unlisted and dialect.strict else None
@@ -259,6 +260,15 @@ def _of_props(props: Any) -> tuple[int | None, bool]:
     generation, modalities = found.get("default_generation_settings"), found.get("modalities")
     context = _positive(generation.get("n_ctx")) if isinstance(generation, dict) else None
     return context, isinstance(modalities, dict) and modalities.get("vision") is True
+
+
+def _template(props: Any) -> str:
+    """What llama.cpp tells of the chat template, with the tokens that begin and end a text."""
+    found = props if isinstance(props, dict) else {}
+    if not isinstance(found.get("chat_template"), str):
+        return ""
+    fields = ("chat_template", "chat_template_tool_use", "bos_token", "eos_token")
+    return "\n".join(value for field in fields if isinstance(value := found.get(field), str))
 
 
 def _sees(model: Mapping[str, Any]) -> bool:

@@ -34,6 +34,7 @@ class Remote(ABC):
         called: what Brain calls it; its kind and name when left out.
 
     Attributes:
+        template: what the server tells of the model's chat template, with the tokens that begin and end a text.
         warning: what the server's own words say against the model, if anything.
         embedder: what embeddings are asked of instead, if anything.
     """
@@ -42,6 +43,7 @@ class Remote(ABC):
     writes = True
     context_tokens: int | None = None
     embedder: Embedder | None = None
+    template = ""
     _kind: str
     _path: str
     _default_url: str

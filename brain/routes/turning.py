@@ -22,6 +22,7 @@ from brain.rates import SOON, too_many
 from brain.report import TurnReport
 from brain.response import Encoder, Refusal, TurnResponse
 from brain.routes.incoming import house_of
+from brain.template_tokens import of_template
 
 ENDING_SECONDS = 0.5
 READERS_MOST = 64
@@ -62,8 +63,10 @@ def held(house: House, ask: Ask, spoken: Sequence[Spoken]) -> tuple[Ask, Convers
     """What is asked by a client that holds the history, and what it goes on from. Long histories take their time."""
     ask = narrowed(ask, house.settings.rights(ask.user))
     taken = [specialist.name for specialist in house.registry.usable(ask.specialists)]
-    ask, found = Held(ask, taken).conversation(spoken, ask.conversation_id or new_conversation_id())
-    return ask, conversation.windowed(found, house.model(ask.model).context_tokens)
+    model = house.model(ask.model)
+    history = Held(ask, taken, of_template(model.template))
+    ask, found = history.conversation(spoken, ask.conversation_id or new_conversation_id())
+    return ask, conversation.windowed(found, model.context_tokens)
 
 
 def led(request: Request, run: Run, encoder: Encoder, refusal: Refusal | None = None) -> TurnResponse:
