@@ -12,20 +12,27 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from brain import Refused
-from specialists._pictures.engine import Message
-from specialists._pictures.images import PDF_SECONDS, Region, unreadable
-from specialists._pictures.process import Child, Gone, Job
+from specialists._kit.child import MEMORY_MOST, Message
+from specialists._kit.isolated import Ended, IsolatedProcess, Job, Limits, OutOfTime
+from specialists._pictures.images import PDF_SECONDS, Region, late, unreadable
 from specialists._pictures.reading import Engines, Reading
 
 MISSING = "no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install Tesseract"
-PAGE_SECONDS = 50.0
-"""For one page, once its turn has come."""
+PAGE_SECONDS = 50
+"""Of CPU time for one page, besides that of Tesseract."""
 TESSERACT_SECONDS = 30.0
-LOOKING_SECONDS = 30.0
+"""Of CPU time for one page."""
+LOOKING_SECONDS = 30
+"""Of CPU time for one file."""
+NICE = 5
+"""Streams go first."""
 
-reader = Child("_pictures.engine")
-"""Reads pages: slow, and up to 1 GB."""
-looker = Child("_pictures.engine")
+WAITING_SECONDS = 300.0
+"""For a page or a file by someone who has no limit of their own: on a busy machine what takes 1 s may last 30."""
+
+reader = IsolatedProcess("_pictures.engine", Limits(PAGE_SECONDS, MEMORY_MOST, nice=NICE))
+"""Reads pages: slow, and up to 1 GB. RapidOCR has 1.2 GB of address space on a page of A4."""
+looker = IsolatedProcess("_pictures.engine", Limits(LOOKING_SECONDS, MEMORY_MOST, nice=NICE))
 """Opens files, counts pages, takes text layers, measures: fast, so it does not wait behind pages that are read."""
 
 
@@ -67,7 +74,7 @@ async def page_text(
     language: str = "auto",
     enhance: bool = False,
     region: Region = None,
-    seconds: float = PAGE_SECONDS,
+    seconds: float = WAITING_SECONDS,
 ) -> Reading:
     """Reads one page of a scanned PDF, or an image, by OCR; for PDFs look for a text layer first, with `pages`.
 
@@ -83,7 +90,7 @@ async def page_text(
         seconds: for the wait and the reading together.
 
     Raises:
-        Refused: when there is no engine, the file is damaged, or the time is over; the reason is for the model.
+        Refused: when there is no engine, the file is damaged or takes too much computing, or the time is over.
     """
     end = time.monotonic() + seconds
     async with reading(data, name=name, page=page, language=language, enhance=enhance, region=region) as job:
@@ -93,6 +100,7 @@ async def page_text(
 
 
 BUSY = "the OCR engine is busy with other documents; ask again in a minute"
+LOADED = "'{}' could not be read in time, because the server is busy; ask again in a minute, or for fewer pages at once"
 
 
 @asynccontextmanager
@@ -124,28 +132,29 @@ async def reading(
 
 async def read(job: Job, name: str, seconds: float) -> Reading:
     """The text of a page whose turn has come."""
-    words, _ = await answered(job, name, min(PAGE_SECONDS, seconds))
+    words, _ = await answered(job, name, seconds)
     return Reading(**words)
 
 
-async def pages(data: bytes, *, name: str, wanted: Sequence[int] = ()) -> Pages:
+async def pages(data: bytes, *, name: str, wanted: Sequence[int] = (), seconds: float = WAITING_SECONDS) -> Pages:
     """How many pages a file has, and of a PDF the text layers of the pages that are wanted; others are left out.
 
     Raises:
         Refused: for a file that cannot be read.
     """
-    words, _ = await looked(data, {"do": "pages", "name": name, "pages": list(wanted), "stamps": bool(missing())})
+    asked = {"do": "pages", "name": name, "pages": list(wanted), "stamps": bool(missing())}
+    words, _ = await looked(data, asked, seconds)
     there = [page for page in wanted if 1 <= page <= words["count"]]
     return Pages(words["count"], dict(zip(there, words["texts"], strict=False)), words["late"], name, words["digest"])
 
 
-async def looked(data: bytes, words: Mapping[str, Any]) -> Message:
-    """Asks the process that looks at files."""
-    name = words["name"]
+async def looked(data: bytes, words: Mapping[str, Any], seconds: float = WAITING_SECONDS) -> Message:
+    """Asks the process that looks at files, and waits for so many seconds."""
+    name, end = words["name"], time.monotonic() + seconds
     with looker.job({**words, "pdf": is_pdf(data), "pdf_seconds": PDF_SECONDS}, data) as job:
-        if not await job.begins(LOOKING_SECONDS):
-            raise Refused(f"'{name}' could not be read in time: other files are being opened; ask again in a minute")
-        return await answered(job, name, LOOKING_SECONDS)
+        if not await job.begins(seconds):
+            raise Refused(LOADED.format(name))
+        return await answered(job, name, end - time.monotonic())
 
 
 async def answered(job: Job, name: str, seconds: float) -> Message:
@@ -156,10 +165,12 @@ async def answered(job: Job, name: str, seconds: float) -> Message:
     """
     try:
         answer = await job.answer(seconds)
-    except Gone as error:
+    except OutOfTime as error:
+        raise Refused(late(name)) from error
+    except Ended as error:
         raise Refused(f"'{name}' broke the process that reads files; ask the user for another copy of it") from error
     if answer is None:
-        raise Refused(f"'{name}' could not be read in time; ask for a single page, or the user for a smaller copy")
+        raise Refused(LOADED.format(name))
     words, data = answer
     if "refused" in words:
         raise Refused(words["refused"])

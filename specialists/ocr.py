@@ -89,7 +89,9 @@ async def ocr(
     attachment = picked(context, image_id)
     scan = _Scan(attachment.data, shown(attachment.name), language, enhance, context)
     asked = pages_asked(page) or range(1, PAGES_NAMED + 1)
-    found = await _reading.pages(scan.data, name=scan.name, wanted=() if enhance else asked[:PAGES_MOST])
+    seconds = context.seconds_left - ANSWERING_SECONDS
+    wanted_layers = () if enhance else asked[:PAGES_MOST]
+    found = await _reading.pages(scan.data, name=scan.name, wanted=wanted_layers, seconds=seconds)
     there = [number for number in asked if 1 <= number <= found.count]
     wanted = there[:PAGES_MOST]
     if not wanted:
@@ -156,6 +158,10 @@ class _Scan:
                     raise Refused(_reading.BUSY)
                 yield Progress(f"page {number} waits for the OCR engine, which reads other documents")
             started = time.monotonic()
+            while not await job.ends(min(TOLD_SECONDS, self.context.seconds_left - ANSWERING_SECONDS)):
+                if self.context.seconds_left < TOLD_SECONDS:
+                    break
+                yield Progress(f"page {number} is being read, for {time.monotonic() - started:.0f} s now")
             reading = await _reading.read(job, self.name, self.context.seconds_left - ANSWERING_SECONDS)
         seconds = time.monotonic() - started
         self.slowest, self.took = max(self.slowest, seconds), self.took + seconds

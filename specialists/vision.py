@@ -12,7 +12,8 @@ from specialists import _reading
 from specialists._pictures.attached import picked, shown
 
 IMAGES_MOST = 4
-READING_SECONDS = 30.0
+ANSWERING_SECONDS = 0.5
+"""Before the call is given up, for what was found to be given."""
 ONLY_FACTS = "These are measured facts; no vision model is connected, so nothing here says what the image depicts."
 
 _QUESTIONS = {
@@ -108,7 +109,7 @@ async def _looked(
 ) -> list[str]:
     name, seeing = shown(attachment.name), context.model.sees_images
     words: dict[str, Any] = {"do": "look", "name": name, "page": page, "region": region, "show": seeing}
-    found, image = await _reading.looked(attachment.data, words)
+    found, image = await _reading.looked(attachment.data, words, context.seconds_left - ANSWERING_SECONDS)
     lines = [found["lines"][0] + _part(region), *found["lines"][1:]]
     if not seeing:
         return [*lines, *await _text(context, attachment, name, page, region), "", ONLY_FACTS]
@@ -169,7 +170,7 @@ def _part(region: Sequence[float] | None) -> str:
 async def _text(
     context: Context, attachment: Attachment, name: str, page: int, region: Sequence[float] | None
 ) -> list[str]:
-    seconds = min(context.seconds_left, READING_SECONDS)
+    seconds = context.seconds_left - ANSWERING_SECONDS
     try:
         reading = await _reading.page_text(attachment.data, name=name, page=page, region=region, seconds=seconds)
     except Refused as refusal:

@@ -44,6 +44,8 @@ OWNERS = {
     "jsonschema": {"brain.schema", "brain.specialist"},
     "prometheus_client": {"brain.metrics"},
     "opentelemetry": {"brain.traces"},
+    "multiprocessing": {"brain.serving"},
+    "subprocess": {"specialists._kit.isolated"},
     "markdown_it": {
         "brain.rendering",
         "brain.rendering.code",

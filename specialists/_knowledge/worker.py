@@ -1,20 +1,16 @@
-"""Built in: the program that reads files into an index, in a process of its own that can be killed at any time.
-
-A job comes in on stdin: one line of JSON, then the bytes of uploads. Lines of JSON go out, one a step: see `Step`.
-"""
+"""Built in: reads files into an index, in a child process that can be killed at any time."""
 
 import contextlib
-import os
-import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import msgspec
 
 from specialists import _reading
+from specialists._kit.child import Tell, limit_cpu
 from specialists._knowledge import office
 from specialists._knowledge.database import Damaged, Unreachable, alone
 from specialists._knowledge.folders import Outside, Passed, Seen, content, walked
@@ -26,8 +22,11 @@ from specialists._passages import pieces
 READER = 2
 """Counted up when files are read in another way, so that they are read again."""
 LOCK_SECONDS = 0.5
-WRITING_SECONDS = 120.0
-MEMORY_MOST = 2 << 30
+FILE_SECONDS = 20.0
+"""CPU time for a file, unless its reader says that it takes longer."""
+GRACE_SECONDS = 60
+"""CPU time between files: looking through folders, counting words."""
+WRITING_SECONDS = 120
 TROUBLE_LENGTH = 200
 CLOSED = "it cannot be opened"
 
@@ -45,7 +44,8 @@ class Job(msgspec.Struct, frozen=True):
 
     Attributes:
         keep: names of the conversation's files; others go.
-        bad: files that ended the process or made it wait too long, as root and name, with what is said of them.
+        bad: files that ended the process or took too long, as root and name, with what is said of them.
+        file_seconds: CPU time for a file.
     """
 
     database: str
@@ -56,6 +56,7 @@ class Job(msgspec.Struct, frozen=True):
     keep: list[str] = []
     uploads: list[Upload] = []
     bad: list[tuple[int, str, str]] = []
+    file_seconds: float = FILE_SECONDS
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -63,8 +64,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         what: it begins, perhaps once more after a bad file; `at` a file now; `slow`: what it does next may take so
-            many seconds; `read` a file, left so many `unchanged`, `removed` one, `passed` over so many for a reason;
-            `busy`: another process is at work; `failed`: the index cannot be written; `over`.
+            many seconds of CPU time; `read` a file, left so many `unchanged`, `removed` one, `passed` over so many for
+            a reason; `busy`: another process is at work; `failed`: the index cannot be written; `over`.
         n: which of the changed ones, `of` how many.
     """
 
@@ -78,23 +79,20 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
 
 
-def main() -> None:
-    """Does one job."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; who started us decides
-    out, sys.stdout = sys.stdout, sys.stderr
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
+def answer(words: Any, data: bytes, tell: Tell) -> tuple[Any, bytes]:
+    """Does one `Job`, with the bytes of its uploads, and tells each `Step`."""
+    job = msgspec.convert(words, Job)
 
-    def tell(step: Step) -> None:
-        out.write(msgspec.json.encode(step).decode() + "\n")
-        out.flush()
+    def take(step: Step) -> None:
+        limit_cpu({"at": job.file_seconds, "slow": step.seconds}.get(step.what, GRACE_SECONDS))
+        tell(msgspec.to_builtins(step))
 
-    with contextlib.suppress(BrokenPipeError):
-        try:
-            with contextlib.closing(Index(Path(job.database))) as index:
-                Worker(index, job, tell).work(sys.stdin.buffer)
-        except (Damaged, Unreachable) as error:
-            tell(Step("failed", trouble=str(error)))
-    os._exit(0)  # whatever threads the readers have left
+    try:
+        with contextlib.closing(Index(Path(job.database))) as index:
+            Worker(index, job, take).work(BytesIO(data))
+    except (Damaged, Unreachable) as error:
+        take(Step("failed", trouble=str(error)))
+    return None, b""
 
 
 class Worker:
@@ -238,31 +236,10 @@ def _fenced(source: Source, kind: str | None, most: int) -> Iterator[Part | Trou
         yield Trouble(f"larger than {most / 1_000_000:g} MB")
         return
     try:
-        with _bounded(kind):
-            yield from parts(source, kind)
+        yield from parts(source, kind)
     except Unreadable as error:
         yield Trouble(str(error))
     except MemoryError:
         yield Trouble("it takes too much memory to be read")
     except Exception:  # noqa: BLE001 - a stranger's file makes the readers raise nearly anything
         yield Trouble("damaged: not what its name says")
-
-
-@contextlib.contextmanager
-def _bounded(kind: str) -> Iterator[None]:
-    """Limits this process's memory, where the system can. The one that reads PDFs and scans has limits of its own."""
-    if kind == "pdf" or os.name == "nt":
-        yield
-        return
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MOST, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-if __name__ == "__main__":
-    main()

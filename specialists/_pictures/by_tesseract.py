@@ -1,8 +1,6 @@
 """Built in: reads with the Tesseract program."""
 
 import re
-import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -10,6 +8,7 @@ from io import BytesIO
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from specialists._kit.isolated import children_seconds, run_program
 from specialists._pictures.languages import SCRIPTS, TESSERACT_CODES, tesseract_code
 from specialists._pictures.layout import Piece, joined, laid_out
 from specialists._pictures.reading import TURNED, Engines, Reading
@@ -18,6 +17,7 @@ from specialists._pictures.turning import turned
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+LISTING_SECONDS = 5
 AT_ONCE = 3
 """Languages that are read together when none is asked for; each one more costs time and certainty."""
 _DRAWN = re.compile(r"[|_—=~¦]+")
@@ -25,6 +25,17 @@ _DRAWN = re.compile(r"[|_—=~¦]+")
 _SURE = 1.0
 _SHADOWED = ("-c", "thresholding_method=2")
 """Black is what is darker than its surroundings, not than the whole page."""
+
+
+class Budget:
+    """The CPU time that is left for the programs of one page."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = children_seconds() + seconds
+
+    @property
+    def left(self) -> float:
+        return self._end - children_seconds()
 
 
 class Facing(NamedTuple):
@@ -39,32 +50,32 @@ def languages(program: str | None) -> frozenset[str]:
     """The codes of the languages that Tesseract has data for, `osd` for orientation among them."""
     if not program:
         return frozenset()
-    listed = subprocess.run([program, "--list-langs"], capture_output=True, timeout=10, check=False)
-    return frozenset(listed.stdout.decode(errors="replace").split("\n")[1:]) - {"", "equ"}
+    listed = run_program([program, "--list-langs"], cpu_seconds=LISTING_SECONDS)
+    return frozenset(listed.decode(errors="replace").split("\n")[1:]) - {"", "equ"}
 
 
 def read(image: "Image", wanted: str, installed: Engines) -> Reading:
-    """Reads a page whose lines are level, whichever way is up; nothing when it fails or takes too long."""
-    end = time.monotonic() + installed.seconds
+    """Reads a page whose lines are level, whichever way is up; nothing when it fails or computes for too long."""
+    budget = Budget(installed.seconds)
     read_for = codes(wanted, languages(installed.tesseract))
-    best = _recognised(image, read_for, installed, end)
+    best = _recognised(image, read_for, installed, budget)
     if not best.text:
-        best = _recognised(image, read_for, installed, end, *_SHADOWED)
-    if best.confidence >= TURNED or time.monotonic() > end:
+        best = _recognised(image, read_for, installed, budget, *_SHADOWED)
+    if best.confidence >= TURNED or budget.left <= 0:
         return best
-    facing = _facing(image, installed, end)
+    facing = _facing(image, installed, budget)
     if not best.text and not facing:
         return best
     for degrees in [facing.degrees] * bool(facing.degrees) if facing else [180, 90, 270]:
-        other = _recognised(turned(image, degrees), read_for, installed, end)
+        other = _recognised(turned(image, degrees), read_for, installed, budget)
         best = max(best, other, key=lambda reading: reading.worth)
         if best.confidence >= TURNED:
             break
-    return _in_script(best, facing, wanted, installed, image, end)
+    return _in_script(best, facing, wanted, installed, image, budget)
 
 
 def _in_script(
-    best: Reading, facing: Facing | None, wanted: str, installed: Engines, image: "Image", end: float
+    best: Reading, facing: Facing | None, wanted: str, installed: Engines, image: "Image", budget: Budget
 ) -> Reading:
     """The same, or a better reading, for a page that is written in other letters than the Latin ones."""
     language = SCRIPTS.get(facing.script) if facing and best.confidence < TURNED and wanted == "auto" else None
@@ -74,7 +85,7 @@ def _in_script(
     if code not in languages(installed.tesseract):
         note = f"these may be {facing.script} letters; the operator can install tesseract-ocr-{code.replace('_', '-')}"
         return replace(best, note=note)
-    other = _recognised(turned(image, facing.degrees), [code], installed, end)
+    other = _recognised(turned(image, facing.degrees), [code], installed, budget)
     return max(best, other, key=lambda reading: reading.worth)
 
 
@@ -88,30 +99,27 @@ def codes(wanted: str, known: frozenset[str]) -> list[str]:
     return ordered[:AT_ONCE] or sorted(known - {"osd"})[:1]
 
 
-def _facing(image: "Image", installed: Engines, end: float) -> Facing | None:
+def _facing(image: "Image", installed: Engines, budget: Budget) -> Facing | None:
     """Which way is up, if there is enough text and the data to tell."""
     if "osd" not in languages(installed.tesseract):
         return None
-    told = dict(re.findall(r"^([\w ]+): ([\w.]+)$", _run(image, ["-l", "osd", "--psm", "0"], installed, end), re.M))
+    told = dict(re.findall(r"^([\w ]+): ([\w.]+)$", _run(image, ["-l", "osd", "--psm", "0"], installed, budget), re.M))
     if float(told.get("Orientation confidence", 0)) < _SURE:
         return None
     return Facing(-int(told["Rotate"]) % 360, told["Script"])
 
 
-def _recognised(image: "Image", codes: Sequence[str], installed: Engines, end: float, *options: str) -> Reading:
-    return _of_table(_run(image, ["-l", "+".join(codes), *options, "tsv"], installed, end))
+def _recognised(image: "Image", codes: Sequence[str], installed: Engines, budget: Budget, *options: str) -> Reading:
+    return _of_table(_run(image, ["-l", "+".join(codes), *options, "tsv"], installed, budget))
 
 
-def _run(image: "Image", arguments: Sequence[str], installed: Engines, end: float) -> str:
+def _run(image: "Image", arguments: Sequence[str], installed: Engines, budget: Budget) -> str:
     pixels = BytesIO()
     image.save(pixels, "PPM")
     command = [str(installed.tesseract), "stdin", "stdout", *arguments]
-    seconds = max(0.1, end - time.monotonic())
-    try:
-        done = subprocess.run(command, input=pixels.getvalue(), capture_output=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
+    if budget.left <= 0:
         return ""
-    return done.stdout.decode(errors="replace")
+    return run_program(command, pixels.getvalue(), cpu_seconds=budget.left).decode(errors="replace")
 
 
 def _of_table(table: str) -> Reading:

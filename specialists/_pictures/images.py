@@ -6,9 +6,6 @@ file.
 """
 
 import hashlib
-import json
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +13,8 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from specialists._pictures import pdf_page
+from specialists._kit.child import Message
+from specialists._kit.isolated import Ended, Limits, OutOfTime, messages
 from specialists._pictures.layout import RULE, Piece, joined, laid_out
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ DECODED_BYTES_MOST = 150_000_000
 """A page of A4 at 600 dpi in colour takes 140 million."""
 SIDE_MOST = 4000
 PDF_SECONDS = 15.0
+"""Of CPU time, to open a PDF and take its text, or to draw a page."""
 GARBLED = 0.1
 """The share of letters that are none from which a text layer is none."""
 _LIGHT = 170
@@ -64,7 +63,7 @@ class Document:
         a page whose text is no text.
         """
         count, rest = self._of_pdf("text", *pages)
-        texts = [_layer(json.loads(line), stamps=stamps) for line in rest.split(b"\n")[:-1]]
+        texts = [_layer(page, stamps=stamps) for page, _ in rest]
         missing = len(texts) < sum(1 <= page <= count for page in pages)
         return count, texts, (self._given_up or unreadable(self.name)) if missing else None
 
@@ -94,31 +93,27 @@ class Document:
         from PIL import Image
 
         _, rest = self._of_pdf("image", page)
-        if self._given_up:
-            raise Unreadable(self._given_up)
-        head, _, pixels = rest.partition(b"\n")
-        if not pixels:
-            raise Unreadable(unreadable(self.name))
-        width, height, stride = json.loads(head)
-        return Image.frombytes("RGB", (width, height), pixels, "raw", "RGB", stride)
-
-    def _of_pdf(self, wanted: str, *pages: int) -> tuple[int, bytes]:
-        """The number of pages, and what else the program said until it was done or killed."""
-        command = [sys.executable, "-P", pdf_page.__file__, wanted, *map(str, pages)]
-        try:
-            done = subprocess.run(command, input=self.data, capture_output=True, timeout=self.seconds, check=True)
-            said = done.stdout
-        except subprocess.TimeoutExpired as expired:
-            said, self._given_up = expired.stdout or b"", _late(self.name)
-        except subprocess.CalledProcessError as error:
-            said, self._given_up = error.stdout, unreadable(self.name)
-        first, end, rest = said.partition(b"\n")
-        if not end:
+        if self._given_up or not rest:
             raise Unreadable(self._given_up or unreadable(self.name))
-        count = json.loads(first)
+        size, pixels = rest[0]
+        return Image.frombytes("RGB", (size["width"], size["height"]), bytes(pixels), "raw", "RGB", size["stride"])
+
+    def _of_pdf(self, wanted: str, *pages: int) -> tuple[int, list[Message]]:
+        """The number of pages, and what the process said of those that are wanted, until it was done or ended."""
+        told = list[Message]()
+        try:
+            for message in messages("_pictures.pdf_page", [wanted, *pages], self.data, Limits(self.seconds)):
+                told.append(message)
+        except OutOfTime:
+            self._given_up = late(self.name)
+        except Ended:
+            self._given_up = unreadable(self.name)
+        count = told[0][0] if told else None
         if count == "encrypted":
             raise Unreadable(f"'{self.name}' is encrypted; ask the user for a copy without a password")
-        return count, rest
+        if not isinstance(count, int):
+            raise Unreadable(self._given_up or unreadable(self.name))
+        return count, [message for message in told[1:] if message[0] != "end"]
 
 
 def pages(
@@ -235,8 +230,9 @@ def unreadable(name: str) -> str:
     return f"'{name}' cannot be read: it is damaged, or none of {', '.join(FORMATS)} and PDF"
 
 
-def _late(name: str) -> str:
-    return f"'{name}' could not be read in time; ask the user for a simpler copy, such as a scan"
+def late(name: str) -> str:
+    """What is said of a file that would take too much computing."""
+    return f"'{name}' takes too long to be read; ask the user for a simpler or smaller copy, or for single pages"
 
 
 def _too_large(name: str) -> str:

@@ -1,21 +1,11 @@
-"""Built in: reads one PDF in a process of its own, which can be killed: PDFium cannot be stopped from inside.
-
-A program that imports nothing of Brain. The PDF comes in on stdin, `text PAGE…` or `image PAGE` as arguments.
-Out on stdout goes a line of JSON with the number of pages, or `"encrypted"`; then for each page a line of JSON with its
-text, where the pieces of it stand, and whether it is but a stamp on a scan, null for a damaged one; or a line with
-width, height and stride, and the pixels as RGB, nothing if damaged.
-"""
+"""Built in: reads one PDF in a child process, which can be killed: PDFium cannot be stopped from inside."""
 
 import contextlib
 import itertools
-import json
-import sys
-from collections.abc import Iterator
 from typing import Any
 
-MEMORY_MOST = 1 << 30
-CPU_SECONDS_MOST = 60
-"""The end of a process whose parent went away."""
+from specialists._kit.child import Payload, Tell
+
 SIDE_MOST = 4000
 PIXELS_MOST = 12_000_000
 TEXT_MOST = 50_000
@@ -29,26 +19,36 @@ _HYPHEN = "\x02"
 _POINTS_PER_INCH = 72
 
 
-def answer(data: bytes, wanted: str, *numbers: int) -> Iterator[bytes]:
-    """What goes to stdout, piece by piece."""
+def answer(words: Any, data: bytes, tell: Tell) -> tuple[Any, Payload]:
+    """What is in pages of a PDF.
+
+    It tells first the number of pages, or `encrypted`.
+
+    Args:
+        words: `text` and numbers of pages: for each it tells the text, where the pieces of it stand, and whether it is
+            but a stamp on a scan; None for a damaged one. Or `image` and a number: it returns width, height and stride
+            with the pixels as RGB.
+    """
     import pypdfium2
 
+    wanted, *numbers = words
     try:
         pdf = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
         if error.err_code != pypdfium2.raw.FPDF_ERR_PASSWORD:
             raise
-        yield _line("encrypted")
-        return
+        tell("encrypted")
+        return "end", b""
     with contextlib.closing(pdf):
-        yield _line(len(pdf))
+        tell(len(pdf))
         if wanted == "image":
             with contextlib.suppress(pypdfium2.PdfiumError):
-                yield from _pixels(pdf[numbers[0] - 1])
+                return _pixels(pdf[numbers[0] - 1])
         else:
             for page in numbers:
                 if 1 <= page <= len(pdf):
-                    yield _line(_text(pdf, page - 1))
+                    tell(_text(pdf, page - 1))
+    return "end", b""
 
 
 def _text(pdf: Any, number: int) -> dict[str, Any] | None:
@@ -86,31 +86,9 @@ def _is_picture(page: Any) -> bool:
     return bool(largest > page.get_width() * page.get_height() / 2)
 
 
-def _pixels(page: Any) -> Iterator[bytes]:
+def _pixels(page: Any) -> tuple[dict[str, int], bytes]:
     width, height = page.get_size()
     fitting = (PIXELS_MOST / max(width * height, 1)) ** 0.5
     scale = min(DPI / _POINTS_PER_INCH, fitting, SIDE_MOST / max(width, height, 1))
     bitmap = page.render(scale=scale, rev_byteorder=True)
-    yield _line([bitmap.width, bitmap.height, bitmap.stride])
-    yield bytes(bitmap.buffer)
-
-
-def _line(value: Any) -> bytes:
-    return json.dumps(value).encode() + b"\n"
-
-
-def _bounded() -> None:
-    """Limits what this process may take, where the system knows such limits."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MOST, CPU_SECONDS_MOST))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MOST, MEMORY_MOST))
-
-
-if __name__ == "__main__":
-    _bounded()
-    for piece in answer(sys.stdin.buffer.read(), sys.argv[1], *map(int, sys.argv[2:])):
-        sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
+    return {"width": bitmap.width, "height": bitmap.height, "stride": bitmap.stride}, bytes(bitmap.buffer)

@@ -1,18 +1,21 @@
-"""Built in: asks ddgs in a process of its own, since it blocks, scrapes, and takes proxies from the environment.
+"""Built in: asks ddgs in a child process, since it blocks, scrapes, and takes proxies from the environment."""
 
-A program that imports nothing of Brain. JSON comes in on stdin: query, most, since (d, w, m, y or null), seconds.
-Out goes JSON: `hits`, each with title, url and snippet; or `trouble`, one of missing, late, empty, unreachable.
-"""
-
-import json
-import sys
 from typing import Any
 
-from specialists._bounds import bounded
+from specialists._kit.child import Tell
 
 
-def answer(query: str, most: int, since: str | None, seconds: int) -> dict[str, Any]:
-    """What ddgs found. Hosts are those of its search engines: the region, which is part of one, is fixed."""
+def answer(words: Any, _: bytes, __: Tell) -> tuple[dict[str, Any], bytes]:
+    """What ddgs found for query, most, since (d, w, m, y or None) and seconds.
+
+    Returns:
+        `hits`, each with title, url and snippet; or `trouble`, one of missing, late, empty, unreachable.
+    """
+    return _found(**words), b""
+
+
+def _found(query: str, most: int, since: str | None, seconds: int) -> dict[str, Any]:
+    """Hosts are those of its search engines: the region, which is part of one, is fixed."""
     try:
         from ddgs import DDGS
         from ddgs.exceptions import DDGSException, TimeoutException
@@ -30,8 +33,3 @@ def answer(query: str, most: int, since: str | None, seconds: int) -> dict[str, 
             for one in found[:most]
         ]
     }
-
-
-if __name__ == "__main__":
-    bounded(memory=4 << 30)  # its threads reserve much and use little
-    json.dump(answer(**json.load(sys.stdin)), sys.stdout)

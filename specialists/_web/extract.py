@@ -1,18 +1,11 @@
-"""Built in: makes Markdown of one page in a process of its own: a hostile page can keep a parser for minutes.
+"""Built in: makes Markdown of one page in a child process: a hostile page can keep a parser for minutes."""
 
-A program that imports nothing of Brain. On stdin comes a line with the page's address, then the page, both in UTF-8;
-the arguments are how to read it (`feed`, `html`, and `plain` and `stripped` for what is too much for that), and `links`
-or nothing. Out goes JSON, the fields of `Article`.
-"""
-
-import json
 import re
-import sys
 from dataclasses import asdict
 from typing import Any
 from urllib.parse import urljoin
 
-from specialists._bounds import bounded
+from specialists._kit.child import Tell
 from specialists._markdown import markdown
 from specialists._web.article import TEXT_MOST, Article
 from specialists._web.cleaning import one_line, tidy
@@ -117,8 +110,11 @@ def read(way: str, text: str, url: str, *, links: bool) -> Article:
     return article(text, url, links=links, main=way == "html")
 
 
-if __name__ == "__main__":
-    bounded()
-    way, *rest = sys.argv[1:]
-    address, _, page = sys.stdin.buffer.read().decode("utf-8", "replace").partition("\n")
-    json.dump(asdict(read(way, page, address, links=rest == ["links"])), sys.stdout)
+def answer(words: Any, data: bytes, _: Tell) -> tuple[dict[str, Any], bytes]:
+    """The fields of the `Article` that a page is, in UTF-8.
+
+    Args:
+        words: `way` (`feed`, `html`; for what is too much for that, `plain` and `stripped`), the page's `url`, and
+            whether `links` are wanted.
+    """
+    return asdict(read(words["way"], data.decode("utf-8", "replace"), words["url"], links=words["links"])), b""

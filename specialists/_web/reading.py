@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import time
+from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
@@ -9,7 +11,7 @@ import msgspec
 from brain import Context, Page, Refused
 from specialists import _reading
 from specialists._charsets import likeliest
-from specialists._program import said
+from specialists._kit.isolated import Ended, Limits, run_isolated
 from specialists._web.article import TEXT_MOST, Article
 from specialists._web.cleaning import one_line, tidy
 
@@ -21,8 +23,10 @@ PAGE_BYTES_MOST = 10 * 1024 * 1024
 FETCH_SECONDS = 10.0
 HTML_MOST = 2_000_000
 """Characters of HTML that are read; trafilatura takes up to ten seconds for so many."""
-WAYS = {"feed": 3.0, "html": 8.0, "plain": 3.0, "stripped": 2.0}
-"""How a page is read, and for how many seconds; when the first way does not work, then by those behind it."""
+ANSWERING_SECONDS = 0.5
+"""Before the call is given up, to say why."""
+WAYS = {"feed": 3, "html": 8, "plain": 3, "stripped": 2}
+"""Ways to read a page, with seconds of CPU time for each; when one does not work, those after it are tried."""
 _CUT = "(The page is too long to be read whole; it was read up to here.)"
 REFRESHES_MOST = 2
 PDF_PAGES_MOST = 100
@@ -46,7 +50,7 @@ async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article
         page = await context.fetch(
             url, types=TYPES, most=PAGE_BYTES_MOST, seconds=min(FETCH_SECONDS, context.seconds_left)
         )
-        article = await _article(page.good(), links=links)
+        article = await _article(page.good(), context.seconds_left - ANSWERING_SECONDS, links=links)
         if not article.refresh or len(article.text) >= 250 or article.refresh == page.url:
             break
         url = article.refresh
@@ -57,25 +61,25 @@ async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article
     return page.url, article
 
 
-async def _article(page: Page, *, links: bool) -> Article:
+async def _article(page: Page, seconds: float, *, links: bool) -> Article:
     if page.type == "application/pdf" or page.body.startswith(b"%PDF-"):
-        return await _pdf(page)
+        return await _pdf(page, seconds)
     text = await asyncio.to_thread(decoded, page)
     if page.type in _FEEDS and _FEED.match(text):
-        return await _by_program("feed", text, page, links=links)
+        return await _by_program("feed", text, page, seconds, links=links)
     if page.type in _HTML or (page.type in _FEEDS and _XHTML.match(text)):
-        return await _by_program("html", text, page, links=links)
+        return await _by_program("html", text, page, seconds, links=links)
     return await asyncio.to_thread(_plain, page, text)
 
 
-async def _by_program(first: str, text: str, page: Page, *, links: bool) -> Article:
-    """What the program makes of it; what it makes in a simpler way of a page that was too much for it."""
-    fed = f"{page.url}\n{text[:HTML_MOST]}".encode("utf-8", "replace")
-    wanted = ["links"] if links else []
+async def _by_program(first: str, text: str, page: Page, seconds: float, *, links: bool) -> Article:
+    """What a child process makes of it; what it makes in a simpler way of a page that was too much for it."""
+    fed, end = text[:HTML_MOST].encode("utf-8", "replace"), time.monotonic() + seconds
     for way in list(WAYS)[list(WAYS).index(first) :]:
-        out = await said("_web.extract", way, *wanted, fed=fed, seconds=WAYS[way])
-        if out is not None:
-            article = msgspec.json.decode(out, type=Article)
+        asked, left = {"way": way, "url": page.url, "links": links}, end - time.monotonic()
+        with suppress(Ended):
+            found = await run_isolated("_web.extract", asked, fed, limits=Limits(WAYS[way]), seconds=left)
+            article = msgspec.convert(found, Article)
             return article if len(text) <= HTML_MOST else replace(article, text=f"{article.text}\n\n{_CUT}")
     raise Refused(f"the page at {_host(page)} could not be read in time; try another source")
 
@@ -100,10 +104,10 @@ def _plain(page: Page, text: str) -> Article:
     return Article(title=_name(page), text=tidy(text[:TEXT_MOST]))
 
 
-async def _pdf(page: Page) -> Article:
+async def _pdf(page: Page, seconds: float) -> Article:
     """The text layer of a PDF, page by page."""
     name = _name(page)
-    found = await _reading.pages(page.body, name=name, wanted=range(1, PDF_PAGES_MOST + 1))
+    found = await _reading.pages(page.body, name=name, wanted=range(1, PDF_PAGES_MOST + 1), seconds=seconds)
     there = range(1, min(found.count, PDF_PAGES_MOST) + 1)
     texts = {number: found.texts.get(number) for number in there}
     if not any(text and text.strip() for text in texts.values()):

@@ -5,7 +5,6 @@ What the servers answer is foreign: every field is checked, cut and cleaned, and
 
 import html
 import importlib.util
-import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from brain import Context, Page, Refused
-from specialists._program import said
+from specialists._kit.isolated import Ended, Limits, run_isolated
 from specialists._web.cleaning import one_line
 
 SERVER_SECONDS = 6.0
+DDGS_LIMITS = Limits(memory=3 << 30, network=True)  # its threads reserve much and use little
 DDGS_SECONDS = 12.0
 """For SearXNG and Brave each, and for ddgs, which asks several engines; all three fit into a call."""
 DDGS_ENGINE_SECONDS = 4
@@ -202,8 +202,11 @@ async def _ddgs(query: Query, settings: WebSettings, context: Context) -> Found:
         "since": query.since and query.since[0],
         "seconds": DDGS_ENGINE_SECONDS,
     }
-    out = await said("_web.ddgs_search", fed=json.dumps(asked).encode(), seconds=_seconds(context, DDGS_SECONDS))
-    answer = json.loads(out) if out else {"trouble": "late"}
+    seconds = _seconds(context, DDGS_SECONDS)
+    try:
+        answer = await run_isolated("_web.ddgs_search", asked, limits=DDGS_LIMITS, seconds=seconds)
+    except Ended:
+        answer = {"trouble": "late"}
     if "trouble" in answer:
         raise Refused(_DDGS_TROUBLES[answer["trouble"]])
     return Found(_hits(answer.get("hits"), query.most, "title", "url", "snippet", ()))

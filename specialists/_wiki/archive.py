@@ -1,27 +1,29 @@
-"""Built in: reads one ZIM file in a process of its own: libzim lets nothing else run meanwhile, however slow the disk.
+"""Built in: reads one ZIM file in a child process: libzim lets nothing else run meanwhile, however slow the disk."""
 
-Arguments: what is wanted (`check`, `search`, `page`, `nearest`, `html`), the file, a title or words. Out goes JSON.
-"""
-
-import json
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from specialists._bounds import bounded
+from specialists._kit.child import Tell
 
 if TYPE_CHECKING:
     from libzim.reader import Archive, Entry
 
-CPU_SECONDS_MOST = 20
 BYTES_MOST = 4 * 1024 * 1024
 HITS = 6
 TITLES_MOST = 20
 _REDIRECTS_MOST = 5
 
 
-def answer(wanted: str, path: str, term: str) -> Any:
-    """What is said of a file."""
+def answer(words: Any, _: bytes, __: Tell) -> tuple[Any, bytes]:
+    """What is in a file.
+
+    Args:
+        words: what is wanted (`check`, `search`, `page`, `nearest`, `html`), the file, a title or words.
+    """
+    return _found(*words), b""
+
+
+def _found(wanted: str, path: str, term: str) -> Any:
     from libzim.reader import Archive
 
     archive = Archive(path)
@@ -99,8 +101,3 @@ def _titles(archive: "Archive", paths: Any) -> Iterator[str]:
 
 def _metadata(archive: "Archive", key: str) -> str:
     return archive.get_metadata(key).decode("utf-8", "replace") if key in archive.metadata_keys else ""
-
-
-if __name__ == "__main__":
-    bounded(CPU_SECONDS_MOST, memory=None)
-    json.dump(answer(*sys.argv[1:4]), sys.stdout)

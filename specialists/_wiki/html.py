@@ -1,25 +1,16 @@
-"""Built in: reads one wiki page in a process of its own, which can be killed: some HTML takes for ever, or all memory.
+"""Built in: reads one wiki page in a child process, which can be killed: some HTML takes for ever, or all memory."""
 
-HTML comes in on stdin, JSON goes out on stdout: `blocks`, each a heading (`level`, `text`, `anchor`) or a text
-(`level` 0); `facts`, the box of facts; `choices`, the first links of list items with their lines; `disambiguation`.
-"""
-
-import json
 import re
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from specialists._bounds import bounded
+from specialists._kit.child import Tell
 from specialists._wiki import tables
 from specialists._wiki.inline import DEPTH_MOST, children, classes, formula, is_block, is_read, piece, text, tidy
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
-MEMORY_MOST = 1 << 30
-CPU_SECONDS_MOST = 4
-"""A page of 3 MB takes 0.3 s."""
 TEXT_MOST = 1_000_000
 HEADINGS_MOST = 5000
 """Who asked reads the answer in one go, while nothing else runs."""
@@ -140,7 +131,12 @@ def _first_block(node: "LexborNode") -> bool:
 
 
 def read(html: str) -> dict[str, Any]:
-    """What a page says, ready for JSON."""
+    """What a page says, ready for JSON.
+
+    Returns:
+        `blocks`, each a heading (`level`, `text`, `anchor`) or a text (`level` 0); `facts`, the box of facts;
+        `choices`, the first links of list items with their lines; `disambiguation`.
+    """
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(html)
@@ -155,6 +151,6 @@ def read(html: str) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    bounded(CPU_SECONDS_MOST, MEMORY_MOST)
-    json.dump(read(sys.stdin.buffer.read().decode("utf-8", "replace")), sys.stdout)
+def answer(_: Any, data: bytes, __: Tell) -> tuple[dict[str, Any], bytes]:
+    """What the HTML says, in UTF-8."""
+    return read(data.decode("utf-8", "replace")), b""

@@ -3,16 +3,15 @@
 import importlib.util
 from typing import Any
 
-import msgspec
-
 from brain import Refused
-from specialists._program import said
+from specialists._kit.isolated import Ended, Limits, run_isolated
 from specialists._wiki.article import Article, read
 from specialists._wiki.mediawiki import nearest_of
 from specialists._wiki.names import Offline
 from specialists._wiki.source import Found, Hit, Page
 
 SECONDS = 12.0
+LIMITS = Limits(memory=None)
 MISSING = "offline wikis need an extra, which the operator can add: pip install 'brain-sse[wiki-offline]'"
 
 
@@ -59,10 +58,12 @@ class Zim:
     async def _asked(self, wanted: str, term: str) -> Any:
         if importlib.util.find_spec("libzim") is None:
             raise Refused(MISSING)
-        found = await said("_wiki.archive", wanted, str(self._wiki.path), term, seconds=SECONDS)
-        if found is None:
-            raise Refused(f"{self.label} cannot be read; go on without it, its file is missing or damaged")
-        return msgspec.json.decode(found)
+        asked = [wanted, str(self._wiki.path), term]
+        try:
+            return await run_isolated("_wiki.archive", asked, limits=LIMITS, seconds=SECONDS)
+        except Ended as error:
+            reason = f"{self.label} cannot be read; go on without it, its file is missing or damaged"
+            raise Refused(reason) from error
 
 
 def _page(told: dict[str, str] | None) -> Page | None:

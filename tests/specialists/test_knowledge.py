@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from handbook_questions import PARAGRAPHS, QUESTIONS
 from specialist_calls import answer, context, full_disk, outcome, refusal, text_pdf
@@ -389,10 +390,12 @@ def reading(settings: KnowledgeSettings, docs: Path, *, kill: bool) -> dict[str,
     with closing(Index(path)) as index:
         keeping.synced(index, [docs])
 
+    job = msgspec.structs.replace(settings.job(path), file_seconds=30 if kill else 0.5)
+
     async def read() -> dict[str, str]:
         found: dict[str, str] = {}
         killed = not kill
-        async for step in supervised(settings.job(path), file_seconds=30 if kill else 0.5):
+        async for step in supervised(job):
             if not killed and step.what == "at" and step.name == "deep.html":
                 killed = True
                 _kill_children()
@@ -404,8 +407,9 @@ def reading(settings: KnowledgeSettings, docs: Path, *, kill: bool) -> dict[str,
 
 
 def _kill_children() -> None:
-    for child in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
+    for listed in Path("/proc/self/task").glob("*/children"):
+        for child in listed.read_text().split():
+            os.kill(int(child), signal.SIGKILL)
 
 
 def test_a_file_that_takes_too_long_is_left_out(settings: KnowledgeSettings, docs: Path) -> None:

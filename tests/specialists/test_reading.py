@@ -16,12 +16,13 @@ from specialist_calls import INVOICE, context, file, nested_pdf, written
 from brain import Context, Progress, Refused
 from brain.running import Answer, Failure, prepare, run
 from specialists import _reading
-from specialists._pictures import process
-from specialists._pictures.engine import read, write
+from specialists._kit import isolated
+from specialists._kit.child import read, write
 from specialists.ocr import ocr
 from specialists.vision import vision
 
 PAGE = file(written(INVOICE))
+LIMITS = '{"cpu_seconds": 20, "memory": null, "network": false, "nice": 0}'
 
 
 class Engine:
@@ -204,7 +205,7 @@ def test_a_process_that_hangs_is_ended() -> None:
         await _reading.page_text(PAGE)
         pid = reading_pid()
         os.kill(pid, signal.SIGSTOP)
-        with pytest.raises(Refused, match=r"^'a\.png' could not be read in time; ask for a single page, "):
+        with pytest.raises(Refused, match=r"^'a\.png' could not be read in time, because the server is busy"):
             await _reading.page_text(PAGE, name="a.png", seconds=0.3)
         await until(lambda: not is_there(pid))
         assert (await _reading.page_text(PAGE)).text == "Done"
@@ -262,8 +263,8 @@ def test_one_process_serves_one_loop_after_the_other() -> None:
 
 def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        monkeypatch.setattr(process, "IDLE_SECONDS", 0.1)
-        child = process.Child("_pictures.engine")
+        monkeypatch.setattr(isolated, "IDLE_SECONDS", 0.1)
+        child = isolated.IsolatedProcess("_pictures.engine", isolated.Limits(memory=None))
         with child.job(
             {"do": "pages", "name": "a", "pdf": False, "pages": [], "stamps": False, "pdf_seconds": 1.0}, PAGE
         ) as job:
@@ -325,7 +326,7 @@ def test_a_hostile_pdf_takes_no_process_with_it(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(_reading, "PDF_SECONDS", 0.3)
         await _reading.page_text(PAGE)
         pid = reading_pid()
-        with pytest.raises(Refused, match="could not be read in time"):
+        with pytest.raises(Refused, match="takes too long to be read"):
             await _reading.page_text(nested_pdf(12))
         assert reading_pid() == pid
 
@@ -336,11 +337,11 @@ def test_a_hostile_pdf_takes_no_process_with_it(monkeypatch: pytest.MonkeyPatch)
 def test_a_process_that_is_asked_to_leave_ends_what_it_runs() -> None:
     code = (
         "import subprocess, sys\n"
-        "from specialists._pictures.engine import main\n"
+        "from specialists._kit.child import main\n"
         "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid, flush=True)\n"
         "main()"
     )
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", code, "specialists._pictures.engine", LIMITS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0) as program:
         assert program.stdin
         assert program.stdout
@@ -358,16 +359,16 @@ def test_a_process_that_waits_for_work_leaves_whichever_thread_the_signal_comes_
     """Which is as if it came to the waiting one just before it began to wait: nothing interrupts that."""
     code = (
         "import os, signal, sys, threading\n"
-        "from specialists._pictures.engine import main\n"
+        "from specialists._kit.child import main\n"
         "def stop():\n"
-        "    os.read(int(sys.argv[1]), 1)\n"
+        "    os.read(int(sys.argv[3]), 1)\n"
         "    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)\n"
         "threading.Thread(target=stop, daemon=True).start()\n"
         "main()"
     )
     told, tell = os.pipe()
     pipe = subprocess.PIPE
-    command = [sys.executable, "-c", code, str(told)]
+    command = [sys.executable, "-c", code, "specialists._pictures.engine", LIMITS, str(told)]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, process_group=0, pass_fds=[told]) as program:
         assert program.stdin
         assert program.stdout

@@ -13,7 +13,7 @@ from specialist_calls import INVOICE, Eyes, answer, context, file, outcome, refu
 
 from brain import Progress, Refused
 from brain.running import Failure
-from specialists._pictures.process import Child
+from specialists._kit.isolated import IsolatedProcess, Limits
 from specialists.vision import health, parted, vision
 
 NO_MODEL = "These are measured facts; no vision model is connected, so nothing here says what the image depicts."
@@ -444,7 +444,7 @@ def test_where_a_picture_was_taken_is_told_nobody() -> None:
 
 def test_its_health_is_that_of_the_process_that_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(health())
-    monkeypatch.setattr("specialists._reading.looker", Child("_pictures.no_such_program"))
+    monkeypatch.setattr("specialists._reading.looker", IsolatedProcess("_pictures.no_such_program", Limits()))
     with pytest.raises(Refused, match="broke the process that reads files"):
         asyncio.run(health())
 

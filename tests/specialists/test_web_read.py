@@ -398,7 +398,8 @@ def test_a_page_that_breaks_one_way_of_reading_is_read_in_another(monkeypatch: p
     monkeypatch.setattr(reading, "WAYS", {"html": 0.001, "plain": 0.001, "stripped": 10.0})
     assert read(html(f"<p>{LONG}</p>")).endswith(LONG.strip())
     monkeypatch.setattr(reading, "WAYS", {"html": 0.001, "stripped": 0.001})
-    assert refused(html(f"<p>{LONG}</p>")) == "the page at 127.0.0.1:PORT could not be read in time; try another source"
+    large = html(f"<p>{LONG * 4000}</p>")  # for the limit to be noticed: systems count in steps of some milliseconds
+    assert refused(large) == "the page at 127.0.0.1:PORT could not be read in time; try another source"
 
 
 def test_of_a_giant_page_the_beginning_is_read() -> None:
@@ -458,7 +459,9 @@ def test_a_cancelled_call_leaves_no_process_and_does_not_hold_the_loop() -> None
 
     with site({"/page": page}) as server:
         assert min(asyncio.run(given_up(server)) for _ in range(3)) < 0.1
-    assert not children()
+    end = time.monotonic() + 10
+    while children():
+        assert time.monotonic() < end
 
 
 def children() -> list[str]:

@@ -1,0 +1,1 @@
+"""Built in: what several specialists share."""

@@ -1,0 +1,181 @@
+"""Built in: the program that every child process runs: it limits itself, then answers messages. It imports nothing of
+Brain, and nothing that takes long.
+
+    python -m specialists._kit.child MODULE LIMITS
+
+MODULE has a function `answer(words, data, tell)`, which returns the answer to one request; `tell` sends steps before
+it. A message is some words, as JSON, and the bytes they are about. Requests come in on stdin and answers go out on
+stdout until stdin ends: then nobody waits for an answer any more.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import queue
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import IO, Any
+
+MEMORY_MOST = 3 << 30
+"""Bytes of address space that no child gets beyond, nor the processes it starts itself."""
+MEMORY_WORN = 800_000_000
+"""Resident bytes above which a process ends after its answer, so that a new one takes its place."""
+REQUESTS_MOST = 500
+MESSAGE_MOST = 256 << 20
+_FRAME = struct.Struct(">?II")
+_NO_NEW_PRIVS = 38
+_NEW_USER, _NEW_NET = 0x10000000, 0x40000000
+
+Message = tuple[Any, bytearray]
+Payload = bytes | bytearray
+Tell = Callable[[Any], None]
+Answer = Callable[[Any, bytes, Tell], tuple[Any, Payload]]
+
+
+def main() -> None:
+    """Serves until stdin ends, or the process is worn out."""
+    module, limits = sys.argv[1], json.loads(sys.argv[2])
+    out = _own_stdout()
+    confine(memory=limits["memory"], network=limits["network"], nice=limits["nice"])
+    requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    bell, ring = socket.socketpair()
+    ring.setblocking(False)
+    signal.set_wakeup_fd(ring.fileno())  # waiting for a lock would miss a signal that came just before
+    signal.signal(signal.SIGTERM, _leave)
+    threading.Thread(target=_listen, args=(requests, ring), daemon=True).start()
+    try:
+        answer: Answer = importlib.import_module(module).answer
+        for _ in range(REQUESTS_MOST):
+            bell.recv(1)
+            words, data = requests.get()
+            limit_cpu(limits["cpu_seconds"])
+            write(out, *_answered(answer, words, bytes(data), lambda step: write(out, step, last=False)))
+            del data
+            if _resident() > MEMORY_WORN:
+                break
+    finally:
+        with contextlib.suppress(OSError):
+            while True:
+                os.waitpid(-1, 0)  # also what ended while it was being started, so that no zombie stays
+        os._exit(0)  # at once: the other thread waits for stdin
+
+
+def _answered(answer: Answer, words: Any, data: bytes, tell: Tell) -> tuple[Any, Payload]:
+    try:
+        return answer(words, data, tell)
+    except Exception:  # noqa: BLE001 - whatever it is, it is reported, and the next request is served
+        return {"broken": traceback.format_exc()}, b""
+
+
+def confine(*, memory: int | None, network: bool, nice: int) -> None:
+    """Limits what this process may take and reach, as far as the system can.
+
+    Args:
+        memory: bytes of address space; None for a process that maps large files, of which only its own data count.
+    """
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_MOST, MEMORY_MOST))
+        if memory is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, MEMORY_MOST))
+    with contextlib.suppress(AttributeError, OSError):
+        os.nice(nice)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
+        score.write("500")  # if memory ends, this one goes and not the server
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(AttributeError, OSError):
+            libc = ctypes.CDLL(None)
+            libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+            if not network and libc.unshare(_NEW_NET):  # root may; others only in a user namespace of their own
+                libc.unshare(_NEW_USER | _NEW_NET)
+
+
+def limit_cpu(seconds: float) -> None:
+    """Lets the system end this process, by SIGPROF, once it has computed for so long from now."""
+    with contextlib.suppress(AttributeError):  # of Windows, which knows no such timer
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def write(stream: IO[bytes], words: Any, data: Payload = b"", *, last: bool = True) -> None:
+    """Sends one message: whether it is the last one of its request, two lengths, the words as JSON, and the bytes."""
+    text = json.dumps(words).encode()
+    for piece in (_FRAME.pack(last, len(text), len(data)) + text, data):
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[stream.write(rest) :]
+
+
+def read(stream: IO[bytes]) -> tuple[bool, Message]:
+    """Takes one message, and whether it is the last one of its request.
+
+    Raises:
+        EOFError: when the other side has ended.
+        ValueError: for what is no message.
+    """
+    last, words, data = _FRAME.unpack(_exactly(stream, _FRAME.size))
+    if max(words, data) > MESSAGE_MOST:
+        raise ValueError("a message is too long")
+    return last, (json.loads(_exactly(stream, words)), _exactly(stream, data))
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytearray:
+    """So many bytes, copied once: copying 36 MB holds the interpreter for long."""
+    data = bytearray(size)
+    rest = memoryview(data)
+    while rest:
+        count = stream.readinto(rest)  # type: ignore[attr-defined]
+        if not count:
+            raise EOFError
+        rest = rest[count:]
+    return data
+
+
+def _listen(requests: "queue.SimpleQueue[Message]", ring: socket.socket) -> None:
+    with contextlib.suppress(EOFError, OSError), os.fdopen(0, "rb", buffering=0) as stdin:
+        while True:
+            requests.put(read(stdin)[1])
+            ring.send(b"\0")
+    if _has_own_group():
+        os.killpg(0, signal.SIGKILL)  # with the program that it waits for, if it does
+    os._exit(0)
+
+
+def _leave(*_: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if _has_own_group():
+        os.killpg(0, signal.SIGTERM)
+    raise SystemExit  # which has `isolated` end the program that it runs, and wait for it
+
+
+def _has_own_group() -> bool:
+    return hasattr(os, "killpg") and os.getpgrp() == os.getpid()
+
+
+def _own_stdout() -> IO[bytes]:
+    """What stdout was; libraries that print from now on print to nobody."""
+    own = os.fdopen(os.dup(1), "wb", buffering=0)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
+    return own
+
+
+def _resident() -> int:
+    """Bytes of memory, 0 where the system does not tell."""
+    with contextlib.suppress(OSError), open("/proc/self/statm", encoding="ascii") as pages:
+        return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+if __name__ == "__main__":
+    main()
