@@ -9,7 +9,7 @@ from brain.ask import Attachment, Source
 from brain.errors import BadRequest
 from brain.kept import File, Heading, History, Interaction
 from brain.messages import Exchange
-from brain.store import answers, exchanges, rows, turns, words
+from brain.store import answers, exchanges, hidden, rows, turns, words
 from brain.store.migrations import EXCHANGES
 
 PAGE_BYTES = 4 * 1024 * 1024
@@ -127,19 +127,18 @@ def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, 
     return _heading(db, (*row, 0), now, ())
 
 
-def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns.Lease) -> bool:
-    """Removes a conversation and all that was made of it. What its user stated stays, and loses where it was said.
+def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns.Lease) -> int | None:
+    """Deletes a conversation, if there is one, as `hidden.hide_conversation` does.
 
     Raises:
         BadRequest: `busy`, while a turn of it runs.
     """
     row = _row(db, user, conversation_id)
     if row is None:
-        return False
+        return None
     if turns.running(db, row[0], lease):
         raise turns.busy()
-    exchanges.remove_all(db, row[0])
-    return True
+    return hidden.hide_conversation(db, row[0])
 
 
 def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
@@ -157,12 +156,6 @@ def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
 def known(db: sqlite3.Connection, user: str) -> int | None:
     """The number of a user of whom something is kept."""
     row = db.execute("SELECT key FROM user WHERE name = ?", (user,)).fetchone()
-    return None if row is None else int(row[0])
-
-
-def conversation_key(db: sqlite3.Connection, user: str, conversation_id: str | None) -> int | None:
-    """The key of a conversation of the user's."""
-    row = None if conversation_id is None else _row(db, user, conversation_id)
     return None if row is None else int(row[0])
 
 

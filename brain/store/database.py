@@ -25,6 +25,8 @@ Work = Callable[[sqlite3.Connection], T]
 
 LOOK_SECONDS = 0.2
 """How often it looks whether it may wait on."""
+REST_SECONDS = 0.1
+"""How long small transactions of one piece of work wait for each other at most."""
 SHARE = 2
 """So many reads of one user wait for a thread at a time."""
 
@@ -104,6 +106,31 @@ class Database:
             StoreError: when it cannot be written. Nothing has changed then.
         """
         return await asyncio.shield(self.writing(work, durable=durable))
+
+    async def in_turns(self, work: Work[bool], *, until: float = math.inf) -> bool:
+        """Does something in small transactions, between which it waits as long as they took: others get their turn.
+
+        Args:
+            work: is done again as long as it returns true.
+            until: no transaction begins after this time, by `time.monotonic`.
+
+        Returns:
+            Whether it was done to the end.
+
+        Raises:
+            StoreError: when it cannot be written. What was done before stays.
+        """
+        more = True
+        while more and (began := time.monotonic()) < until:
+            writing = self.writing(work, durable=False)
+            try:
+                more = await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                await asyncio.wait({writing})  # what it works with may be closed next
+                raise
+            if more:
+                await asyncio.sleep(min(time.monotonic() - began, REST_SECONDS))
+        return not more
 
     async def read(self, work: Work[T], *, user: str | None = None, aside: bool = False) -> T:
         """Looks something up, in one consistent state.

@@ -84,10 +84,14 @@ def untell(db: sqlite3.Connection, key: int) -> None:
     measure(db, key)
 
 
-def index(db: sqlite3.Connection, key: int) -> None:
-    """Has an exchange be found by what was said and answered."""
+def index(db: sqlite3.Connection, key: int, user: int | None = None) -> None:
+    """Has an exchange be found by what was said and answered.
+
+    Args:
+        user: who will find it, unless it is who has it now.
+    """
     ((said, parts),) = db.execute("SELECT said, parts FROM exchange WHERE key = ?", (key,))
-    user = user_of(db, key >> EXCHANGES)
+    user = user_of(db, key >> EXCHANGES) if user is None else user
     terms = " ".join(words.indexed(owner(user), text) for text in (said, answers.visible(parts)))
     db.execute("DELETE FROM said WHERE rowid = ?", (key,))
     db.execute("INSERT INTO said (rowid, words) VALUES (?, ?)", (key, terms))
@@ -106,15 +110,27 @@ def remove(db: sqlite3.Connection, key: int) -> None:
 
 def remove_all(db: sqlite3.Connection, conversation: int) -> None:
     """Removes a conversation and all that was made of it. What its user stated stays, and loses where it was said."""
+    remove_memories(db, conversation)
+    db.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
+
+
+def remove_memories(db: sqlite3.Connection, conversation: int) -> None:
+    """Removes what was made of a conversation."""
     db.execute("DELETE FROM item WHERE conversation = ? AND kind = 'memory'", (conversation,))
     db.execute("DELETE FROM item WHERE key = (SELECT memory FROM conversation WHERE key = ?)", (conversation,))
-    db.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
 
 
 def has_any(db: sqlite3.Connection, conversation: int) -> bool:
     """Whether a conversation has any exchange."""
     query = "SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? LIMIT 1"
     return db.execute(query, span(conversation)).fetchone() is not None
+
+
+def summarise(db: sqlite3.Connection, conversation: int, memory: int, upto: int) -> None:
+    """Notes that a memory sums up a conversation up to one of its exchanges, unless it has another memory."""
+    query = "UPDATE conversation SET memory = ?, summarised_to = ? WHERE key = ? AND memory IS NULL"
+    db.execute(query, (memory, upto, conversation))
+    settle(db, conversation)
 
 
 def settle(db: sqlite3.Connection, conversation: int) -> None:
@@ -143,10 +159,14 @@ def entitle(db: sqlite3.Connection, conversation: int) -> None:
         name(db, conversation, title)
 
 
-def name(db: sqlite3.Connection, conversation: int, title: str) -> None:
-    """Gives a conversation a title, of one line, by which it is found, too."""
+def name(db: sqlite3.Connection, conversation: int, title: str, user: int | None = None) -> None:
+    """Gives a conversation a title, of one line, by which it is found, too.
+
+    Args:
+        user: as for `index`.
+    """
     line = " ".join(seen(title).split())[:TITLE_LENGTH_MOST]
-    terms = words.indexed(owner(user_of(db, conversation)), line)
+    terms = words.indexed(owner(user_of(db, conversation) if user is None else user), line)
     db.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
     db.execute("DELETE FROM said WHERE rowid = ?", (conversation << EXCHANGES,))
     db.execute("INSERT INTO said (rowid, words) VALUES (?, ?)", (conversation << EXCHANGES, terms))

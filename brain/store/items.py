@@ -10,7 +10,7 @@ from typing import Any
 from brain.errors import BadRequest
 from brain.kept import Category, Item, Kind
 from brain.store import exchanges, room, rows, turns, words
-from brain.store.conversations import conversation_key, known
+from brain.store.conversations import known
 
 KINDS: Sequence[Kind] = ("fact", "memory")
 RANKED_MOST = 200
@@ -88,15 +88,24 @@ def put(db: sqlite3.Connection, user: str, item: Item) -> int:
         BadRequest: `too_large`, when the user keeps too much.
     """
     number = turns.user_key(db, user)
-    conversation = conversation_key(db, user, item.conversation_id)
-    said = db.execute(
-        "SELECT key FROM exchange WHERE conversation = ? AND question_id = ?", (conversation, item.message_id)
+    key, conversation = write(db, number, number, item)
+    room.claim(db, number, "text", conversation=conversation)
+    return key
+
+
+def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[int, int | None]:
+    """The same without looking at how much is kept: its key, and the conversation in which it was said.
+
+    Args:
+        target: who will find it by its words.
+    """
+    found = db.execute(
+        "SELECT c.key, e.key FROM conversation c LEFT JOIN exchange e ON e.conversation = c.key AND e.question_id = ? "
+        "WHERE c.user IN (?, ?) AND c.id = ? ORDER BY c.user <> ? LIMIT 1",
+        (item.message_id, user, target, item.conversation_id, user),
     ).fetchone()
-    columns = rows.item_columns(item) | {
-        "user": number,
-        "conversation": conversation,
-        "exchange": None if said is None else said[0],
-    }
+    conversation, exchange = (None, None) if found is None else found
+    columns = rows.item_columns(item) | {"user": user, "conversation": conversation, "exchange": exchange}
     assigned = ", ".join(f"{column} = excluded.{column}" for column in columns)
     marks = ", ".join("?" * len(columns))
     ((key,),) = db.execute(
@@ -104,11 +113,10 @@ def put(db: sqlite3.Connection, user: str, item: Item) -> int:
         f"ON CONFLICT (user, id) DO UPDATE SET {assigned} RETURNING key",
         tuple(columns.values()),
     ).fetchall()
-    terms = words.indexed(owner(number, item.kind), item.text)
+    terms = words.indexed(owner(target, item.kind), item.text)
     db.execute("DELETE FROM stated WHERE rowid = ?", (key,))
     db.execute("INSERT INTO stated (rowid, words) VALUES (?, ?)", (key, terms))
-    room.claim(db, number, "text", conversation=conversation)
-    return int(key)
+    return int(key), conversation
 
 
 def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
@@ -149,7 +157,7 @@ def by_words(
     found = words.searched(text)
     if len(found) > WORDS_MOST:
         found = _rarest(db, owners, found)
-    hits = [(some, share) for word in found for some, share in _hits_of(db, owners, word)]
+    hits = [(some, share) for word in found for some, share in _hits_of(db, number, owners, word)]
     weights: dict[int, float] = {}
     for some, share in sorted(hits, key=lambda pair: len(pair[0])):
         weight = share * math.log(1 + (count - len(some) + 0.5) / (len(some) + 0.5))
@@ -163,13 +171,15 @@ def by_words(
     return [(item, scores[key]) for key, item in of_keys(db, number, first)]
 
 
-def _hits_of(db: sqlite3.Connection, owners: Sequence[str], word: str) -> Iterator[tuple[frozenset[int], float]]:
+def _hits_of(
+    db: sqlite3.Connection, user: int, owners: Sequence[str], word: str
+) -> Iterator[tuple[frozenset[int], float]]:
     """The items in which a word stands, and those in which one only begins like it; each with what that counts."""
-    exact = _hits(db, words.query(owners, word))
+    exact = _hits(db, user, words.query(owners, word))
     yield exact, 1.0
     begun = words.stem(word)
     if begun != word and len(exact) < HITS_MOST:
-        yield _hits(db, words.query(owners, begun, begun=True)) - exact, ALIKE_SHARE
+        yield _hits(db, user, words.query(owners, begun, begun=True)) - exact, ALIKE_SHARE
 
 
 def _rarest(db: sqlite3.Connection, owners: Sequence[str], found: Sequence[str]) -> list[str]:
@@ -189,9 +199,15 @@ def _count(db: sqlite3.Connection, query: str) -> int:
     return int(count)
 
 
-def _hits(db: sqlite3.Connection, query: str) -> frozenset[int]:
-    """The newest items in which a word of one user stands: the terms of the index are that user's own."""
-    found = db.execute("SELECT rowid FROM stated WHERE stated MATCH ? ORDER BY rowid DESC LIMIT ?", (query, HITS_MOST))
+def _hits(db: sqlite3.Connection, user: int, query: str) -> frozenset[int]:
+    """The newest items in which a word of one user stands: the terms of the index are that user's own.
+
+    While items of an import are hidden under the same terms, they are left out here, so that they hide no others.
+    """
+    hidden = db.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (user,)).fetchone()
+    visible = "" if hidden is None else "AND (SELECT user FROM item WHERE key = stated.rowid) = ? "
+    given = (query, HITS_MOST) if hidden is None else (query, user, HITS_MOST)
+    found = db.execute(f"SELECT rowid FROM stated WHERE stated MATCH ? {visible}ORDER BY rowid DESC LIMIT ?", given)
     return frozenset(key for (key,) in found)
 
 

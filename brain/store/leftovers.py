@@ -1,8 +1,9 @@
-"""Wing: what deleted words leave in the file, and how it is removed.
+"""Wing: what deleted rows and words leave in the file, and how it is removed.
 
-A row is overwritten as it is deleted. Its words stay in the full-text indexes until these are merged, and what was in a
-page before stays in the log until that is emptied: both is done beside all else, in small steps. What once moved from
-one page to another may stay in a gap until the whole file is written anew.
+What is deleted is hidden first (see `hidden.py`); its rows are removed in small steps. A row is overwritten then. Its
+words stay in the full-text indexes until these are merged, and what was in a page before stays in the log until that is
+emptied: both is done beside all else, in small steps. What once moved from one page to another may stay in a gap until
+the whole file is written anew.
 """
 
 import asyncio
@@ -10,9 +11,11 @@ import logging
 import math
 import sqlite3
 import time
+from collections.abc import Callable
 from functools import partial
 
 from brain.errors import StoreError
+from brain.store import hidden
 from brain.store.connecting import BUSY_SECONDS
 from brain.store.database import Database
 
@@ -31,10 +34,15 @@ _INDEXES = ("said", "stated")
 
 
 class Leftovers:
-    """What is left in one file. That there is something stands in the file, so that any process goes on with it."""
+    """What is left in one file. That there is something stands in the file, so that any process goes on with it.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        now: microseconds since 1970.
+    """
+
+    def __init__(self, database: Database, now: Callable[[], int]) -> None:
         self._database = database
+        self._now = now
 
     async def sweep_for_ever(self) -> None:
         """Removes every few seconds what is left in indexes and log."""
@@ -45,14 +53,24 @@ class Leftovers:
             await self.sweep()
             pause = max(SWEEP_SECONDS, REST * (time.monotonic() - began))
 
+    async def remove(self, user: int, until: float = math.inf) -> bool:
+        """Removes all of a hidden user; whether there was time for it.
+
+        Raises:
+            StoreError: when it cannot be removed now.
+        """
+        return await self._database.in_turns(partial(hidden.remove_some, user=user), until=until)
+
     async def sweep(self, most: float = math.inf) -> None:
-        """Removes what is left in indexes and log, if anything is.
+        """Removes what is left of hidden users, and in indexes and log, if anything is.
 
         Args:
             most: seconds; what is not done by then is left to the next time.
         """
         until = time.monotonic() + most
         try:
+            for user in await self._database.read(lambda db: hidden.dead(db, self._now())):
+                await self.remove(user, until)
             removed = await self._database.read(_removed)
             if removed is not None and await self._merge(until) and await self._empty(PATIENCE_SECONDS):
                 await self._database.write(partial(_note, removed=removed), durable=False)
@@ -65,6 +83,8 @@ class Leftovers:
         Raises:
             StoreError: when something is left, for want of room or because others use the file.
         """
+        for user in await self._database.read(lambda db: hidden.dead(db, self._now())):
+            await self.remove(user)
         await self._merge(math.inf)
         await self._database.outside(_write_anew)
         if not await self._empty(SCRUB_PATIENCE_SECONDS):

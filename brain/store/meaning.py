@@ -75,7 +75,8 @@ def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, I
     found: list[tuple[str, Item]] = []
     for side in "<>":
         some = db.execute(
-            f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user WHERE i.embedded {side} ? "
+            f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user WHERE u.hidden = 0 "
+            f"AND i.embedded {side} ? "
             "AND NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = ?) "
             "ORDER BY i.embedded, i.key",
             (model, model),

@@ -178,7 +178,13 @@ _ABOUT = ("ALTER TABLE exchange ADD COLUMN about TEXT NOT NULL DEFAULT '{}'",)
 
 _CATEGORIES = ("CREATE INDEX item_category ON item (user, category, created) WHERE category IS NOT NULL",)
 
-MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT, _CATEGORIES)
+_HIDDEN = (
+    "ALTER TABLE user ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE user ADD COLUMN target INTEGER",
+    "CREATE INDEX user_hidden ON user (hidden) WHERE hidden > 0",
+)
+
+MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT, _CATEGORIES, _HIDDEN)
 """What makes of each version the next one; an empty file is version 0."""
 
 

@@ -18,7 +18,7 @@ def resting(db: sqlite3.Connection, before: int, limit: int, now: int) -> list[R
     found = db.execute(
         "SELECT c.key, c.user, u.name, c.id, c.title, c.summarised_to, c.memory "
         "FROM conversation c JOIN user u ON u.key = c.user "
-        "WHERE c.unsummarised = 1 AND c.updated < ? AND c.claimed <= ? AND NOT EXISTS "
+        "WHERE c.unsummarised = 1 AND u.hidden = 0 AND c.updated < ? AND c.claimed <= ? AND NOT EXISTS "
         "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '' AND until > ?) "
         "ORDER BY c.updated LIMIT ?",
         (before, now, now, limit),
@@ -30,7 +30,8 @@ def resting(db: sqlite3.Connection, before: int, limit: int, now: int) -> list[R
 def rested(db: sqlite3.Connection, resting: Resting, item: Item | None) -> None:
     """Notes what was made of a conversation, unless that was deleted; a memory takes the place of the earlier one."""
     conversation = resting.upto >> EXCHANGES
-    row = db.execute("SELECT memory FROM conversation WHERE key = ?", (conversation,)).fetchone()
+    query = "SELECT c.memory FROM conversation c JOIN user u ON u.key = c.user WHERE c.key = ? AND u.name = ?"
+    row = db.execute(query, (conversation, resting.user)).fetchone()
     if row is None:
         return
     if item is not None:

@@ -28,11 +28,14 @@ def check_conversation(db: sqlite3.Connection, conversation: int, field: str) ->
         raise BadRequest(sentence, field, code="too_large", status=413)
 
 
-def claim(db: sqlite3.Connection, user: int, field: str, *, conversation: int | None = None) -> None:
+def claim(
+    db: sqlite3.Connection, user: int, field: str, *, conversation: int | None = None, hidden: int | None = None
+) -> None:
     """Sees whether a user may keep as much as it has become. In memory, other conversations make room for it.
 
     Args:
         conversation: makes no room.
+        hidden: a hidden user, of whom all is to be the user's, too.
 
     Raises:
         BadRequest: `too_large`, when it is too much.
@@ -41,7 +44,7 @@ def claim(db: sqlite3.Connection, user: int, field: str, *, conversation: int | 
     if in_memory(db):
         make(db, user, conversation)
         most = MEMORY_USER_BYTES_MOST
-    if _bytes(db, user) > most:
+    if _bytes(db, user) + (0 if hidden is None else _bytes(db, hidden)) > most:
         sentence = f"A user may keep {most // MIB} MiB; delete what is not needed."
         raise BadRequest(sentence, field, code="too_large", status=413)
     if in_memory(db) and _all_bytes(db) > MEMORY_BYTES_MOST:

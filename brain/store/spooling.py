@@ -1,8 +1,7 @@
 """Wing: what comes to be taken in, written down first, so that no transaction waits for who sends it."""
 
 import asyncio
-import threading
-from collections.abc import AsyncIterable, Iterable, Iterator
+from collections.abc import AsyncIterable, Iterable
 from contextlib import aclosing
 from typing import IO, Any
 
@@ -51,22 +50,6 @@ def _line(number: int, record: Any) -> bytes:
 
 def _too_large(number: int, reason: str) -> BadRequest:
     return BadRequest(f"Record {number}: {reason}.", f"records[{number - 1}]", code="too_large", status=413)
-
-
-class Left(Exception):
-    """Nobody waits for it any more."""
-
-
-def until(left: threading.Event, lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines, as long as somebody waits for what becomes of them.
-
-    Raises:
-        Left: when nobody does.
-    """
-    for line in lines:
-        if left.is_set():
-            raise Left
-        yield line
 
 
 def problem(number: int, where: str, reason: str) -> BadRequest:

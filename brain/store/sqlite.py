@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-import threading
+import sqlite3
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
@@ -17,7 +17,20 @@ from brain.ask import Attachment, TakenAlong
 from brain.errors import BadRequest, StoreError
 from brain.kept import Category, Counts, Heading, History, Interaction, Item, Kind, Near, Record, Resting
 from brain.messages import Exchange
-from brain.store import conversations, copies, exams, exchanges, items, meaning, resting, spooling, taking, turns, users
+from brain.store import (
+    conversations,
+    copies,
+    exams,
+    exchanges,
+    hidden,
+    items,
+    meaning,
+    resting,
+    spooling,
+    taking,
+    turns,
+    users,
+)
 from brain.store.database import Database
 from brain.store.leases import Leases
 from brain.store.leftovers import Leftovers
@@ -49,7 +62,7 @@ class SQLite:
         self._leases = Leases(self._database, self._now)
         self._sketches = Sketches()
         self._leaving: set[asyncio.Task[None]] = set()
-        self._leftovers = Leftovers(self._database)
+        self._leftovers = Leftovers(self._database, self._now)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -58,7 +71,7 @@ class SQLite:
         Raises:
             StoreError: naming the file and what to do, for whoever runs the server.
         """
-        await self._database.open(turns.interrupt_all)
+        await self._database.open(_take_over)
         self._tasks.append(asyncio.create_task(self._leases.prolong_for_ever(), name="leases"))
         if self._database.path is not None:
             self._tasks.append(asyncio.create_task(self._leftovers.sweep_for_ever(), name="leftovers"))
@@ -201,12 +214,17 @@ class SQLite:
     async def delete(self, user: str, conversation_id: str) -> bool:
         """Removes one of them, with its files and its memory. Facts stay, and lose where they were said.
 
+        Nobody finds it from the first moment; a long one is removed in small transactions.
+
         Raises:
             BadRequest: `busy`, while a turn of it runs.
         """
-        return await self._database.write(
+        deleted = await self._database.write(
             lambda db: conversations.delete(db, user, conversation_id, self._leases.lease)
         )
+        if deleted is not None:
+            await self._remove_hidden(deleted)
+        return deleted is not None
 
     async def recent(self, user: str, limit: int) -> list[Interaction]:
         """What was said last in any conversation, newest first."""
@@ -324,27 +342,34 @@ class SQLite:
         Raises:
             BadRequest: naming the record and its field.
         """
-        left = threading.Event()
         with SpooledTemporaryFile(spooling.IN_MEMORY_MOST) as spooled:
             await spooling.spool(records, spooled)
             spooled.seek(0)
-            lines = spooling.until(left, spooled)
-            taken = self._database.writing(lambda db: taking.take_in(db, user, lines, harmless))
+            incoming = taking.Import(user, spooled, harmless)
+            staged = await self._database.write(lambda db: incoming.begin(db, self._now()), durable=False)
             try:
-                return await asyncio.shield(taken)
+                await self._database.in_turns(lambda db: incoming.take(db, self._now()))
+                counts = await self._database.write(lambda db: incoming.end(db, self._now()))
             except asyncio.CancelledError:
-                left.set()
-                with suppress(spooling.Left):
-                    await taken
+                await self._database.write(lambda db: hidden.abandon(db, staged), durable=False)
                 raise
+            except Exception:
+                await self._remove_hidden(staged)
+                raise
+        await self._remove_hidden(staged)
+        return counts
 
     async def forget(self, user: str) -> Counts:
         """Removes all of the user. Traces may stay in the file until `scrub`.
 
         Raises:
             BadRequest: `busy`, while a turn of theirs runs.
+            StoreError: when it cannot be removed; nobody sees it any more, and the rest is removed later.
         """
-        return await self._database.write(lambda db: users.forget(db, user, self._leases.lease))
+        counts, hidden_user = await self._database.write(lambda db: users.forget(db, user, self._leases.lease))
+        if hidden_user is not None:
+            await self._leftovers.remove(hidden_user)
+        return counts
 
     async def scrub(self) -> None:
         """Removes the traces of all that was deleted. For as long as the file is written anew, nobody else can write.
@@ -362,6 +387,12 @@ class SQLite:
     def _now(self) -> int:
         return round(self._clock() * SECOND)
 
+    async def _remove_hidden(self, user: int) -> None:
+        try:
+            await self._leftovers.remove(user)
+        except StoreError as error:
+            log.warning("some rows that nobody sees any more are removed later: %s", error)
+
     def _abandon(self, beginning: "asyncio.Future[Begun]") -> None:
         """Drops what is begun for somebody who left meanwhile, or could not be told what it goes on from."""
         leaving = asyncio.create_task(self._drop_late(beginning), name="leaving")
@@ -377,3 +408,9 @@ class SQLite:
             await self.drop(begun.record)
         except StoreError as error:
             log.warning("a question whose turn did not begin could not be removed: %s", error)
+
+
+def _take_over(db: sqlite3.Connection) -> None:
+    """Ends what processes left that are gone: no other one has the file open."""
+    turns.interrupt_all(db)
+    hidden.abandon_all(db)

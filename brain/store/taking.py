@@ -1,11 +1,14 @@
-"""Wing: takes in what `copies.py` gave away, all of it or nothing. Nothing in it is trusted."""
+"""Wing: takes in what `copies.py` gave away, all of it or nothing. Nothing in it is trusted.
+
+The rows are hidden until the last one is there (see `hidden.py`), so that others write between small transactions.
+"""
 
 import hashlib
 import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import NoReturn, Protocol
 
@@ -14,7 +17,7 @@ import msgspec
 from brain.ask import Attachment
 from brain.kept import Counts, Item
 from brain.messages import Exchange, new_message_id
-from brain.store import answers, exchanges, items, room, rows, turns, users
+from brain.store import answers, exchanges, hidden, items, room, rows, turns, users
 from brain.store.copies import (
     VERSION,
     AnyRecord,
@@ -26,6 +29,9 @@ from brain.store.copies import (
     Preferences,
 )
 from brain.store.spooling import problem
+
+RECORDS_MOST, BYTES_MOST = 64, 256 * 1024
+"""So much is taken in within one transaction, for which others wait; one record more may be larger than that."""
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What the routes take for an id."""
@@ -44,16 +50,53 @@ class Harmless(Protocol):
         """A fact or a memory."""
 
 
-def take_in(db: sqlite3.Connection, user: str, lines: Iterable[bytes], harmless: Harmless) -> Counts:
-    """Takes in all records, one a line; what is there already is left as it is.
+class Import:
+    """The import of one export. Its methods are transactions of their own, of which `take` is called until it is done.
 
-    Raises:
-        BadRequest: naming the record and the field that cannot be taken in.
+    Args:
+        lines: the records, one a line, each read once.
     """
-    taking = _Taking(db, user, harmless)
-    for taking.number, line in enumerate(lines, 1):
-        taking.take(_read(taking.number, line))
-    return taking.end()
+
+    def __init__(self, user: str, lines: Iterable[bytes], harmless: Harmless) -> None:
+        self._user = user
+        self._lines = enumerate(lines, 1)
+        self._harmless = harmless
+        self._taking: _Taking | None = None
+
+    def begin(self, db: sqlite3.Connection, now: int) -> int:
+        """Makes the hidden user whose the rows are for now; its key."""
+        target = turns.user_key(db, self._user)
+        staged = hidden.staged(db, target, now)
+        self._taking = _Taking(db, self._user, target, staged, self._harmless)
+        return staged
+
+    def take(self, db: sqlite3.Connection, now: int) -> bool:
+        """Takes in some records; whether there are more.
+
+        Raises:
+            BadRequest: naming the record and the field that cannot be taken in.
+            StoreError: when the import was taken for dead.
+        """
+        taking = self._taking
+        assert taking is not None
+        hidden.keep_alive(db, taking.staged, now)
+        size = 0
+        for count, (taking.number, line) in enumerate(self._lines, 1):
+            taking.take(_read(taking.number, line))
+            size += len(line)
+            if count >= RECORDS_MOST or size >= BYTES_MOST:
+                return True
+        return False
+
+    def end(self, db: sqlite3.Connection, now: int) -> Counts:
+        """Makes all of it the user's; what was there already is left as it is. How much was taken in.
+
+        Raises:
+            BadRequest, StoreError: as for `take`.
+        """
+        assert self._taking is not None
+        hidden.keep_alive(db, self._taking.staged, now)
+        return self._taking.end()
 
 
 def _read(number: int, line: bytes) -> AnyRecord:
@@ -69,10 +112,18 @@ def _read(number: int, line: bytes) -> AnyRecord:
 
 @dataclass
 class _Taking:
-    """How far it is. `conversation` is that whose files and exchanges come; its key is None when it was there."""
+    """How far it is.
+
+    Attributes:
+        target, staged: the user whose it becomes, and the hidden one whose it is until then.
+        conversation: that whose files and exchanges come; its `key` is None when it was there.
+        links: memories that sum up conversations which were there, with those and the last exchange that each holds.
+    """
 
     db: sqlite3.Connection
     user: str
+    target: int
+    staged: int
     harmless: Harmless
     number: int = 0
     key: int | None = None
@@ -82,9 +133,8 @@ class _Taking:
     messages: set[str] = field(default_factory=set)
     seen: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     counts: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self.owner = turns.user_key(self.db, self.user)
+    recalls: bool = True
+    links: list[tuple[int, int, int]] = field(default_factory=list)
 
     def take(self, record: AnyRecord) -> None:
         match record:
@@ -101,8 +151,7 @@ class _Taking:
                 self._leave()
                 self._item(record)
             case Preferences():
-                if not record.recalls:
-                    users.set_recalls(self.db, self.user, False)
+                self.recalls = self.recalls and record.recalls
 
     def end(self) -> Counts:
         """What was taken in."""
@@ -110,7 +159,14 @@ class _Taking:
             self.number = 1
             self._refuse("", "there is none")
         self._leave()
-        return Counts(**self.counts)
+        hidden.reveal(self.db, self.staged)
+        for memory, conversation, upto in self.links:
+            exchanges.summarise(self.db, conversation, memory, upto)
+        if not self.recalls:
+            users.set_recalls(self.db, self.user, False)
+        room.claim(self.db, self.target, f"records[{self.number - 1}]")
+        left = asdict(users.counted_by_key(self.db, self.staged))  # what came to be there meanwhile
+        return Counts(**{name: self.counts[name] - count for name, count in left.items()})
 
     def _head(self, record: Head) -> None:
         if self.number > 1:
@@ -123,12 +179,11 @@ class _Taking:
         self._checked("created", record.created)
         self.conversation, self.named, self.key = record.id, record.named, None
         conversation_id = _own(record.id, _ID)
-        there = self.db.execute("SELECT 1 FROM conversation WHERE user = ? AND id = ?", (self.owner, conversation_id))
-        if there.fetchone() is None:
+        if not self._is_there("conversation", conversation_id):
             created = rows.micros(record.created)
-            columns = {"user": self.owner, "id": conversation_id, "created": created, "updated": created}
+            columns = {"user": self.staged, "id": conversation_id, "created": created, "updated": created}
             self.key = exchanges.insert(self.db, "conversation", {**columns, "named": record.named})
-            exchanges.name(self.db, self.key, record.title)
+            exchanges.name(self.db, self.key, record.title, self.target)
             self.counts["conversations"] += 1
 
     def _file(self, record: FileRecord) -> None:
@@ -171,7 +226,7 @@ class _Taking:
             [(key, conversation, number) for number in exchange.files],
         )
         exchanges.measure(self.db, key)
-        exchanges.index(self.db, key)
+        exchanges.index(self.db, key, self.target)
         self.counts["messages"] += columns["messages"]
 
     def _item(self, record: ItemRecord) -> None:
@@ -181,25 +236,32 @@ class _Taking:
         for place, former in enumerate(record.was):
             self._checked(f"was[{place}].until", former.until)
         item = self.harmless.item(_item_of(record))
-        if items.one(self.db, self.user, item.id) is not None:
+        if self._is_there("item", item.id):
             return
-        key = items.put(self.db, self.user, item)
+        key, conversation = items.write(self.db, self.staged, self.target, item)
+        self._claim("text", conversation)
         self.counts["facts" if item.kind == "fact" else "memories"] += 1
         if record.upto is not None and item.conversation_id is not None:
             self._link(key, item.conversation_id, _own(record.upto, _ID))
 
+    def _is_there(self, table: str, name: str) -> bool:
+        query = f"SELECT 1 FROM {table} WHERE user IN (?, ?) AND id = ?"
+        return self.db.execute(query, (self.staged, self.target, name)).fetchone() is not None
+
     def _link(self, memory: int, conversation_id: str, upto: str) -> None:
-        """Notes that a memory is the summary of a conversation that came with it."""
+        """Notes that a memory is the summary of a conversation that came with it, or was there without one."""
         row = self.db.execute(
-            "SELECT c.key, e.key FROM conversation c JOIN exchange e ON e.conversation = c.key "
-            "WHERE c.user = ? AND c.id = ? AND e.question_id = ? AND c.memory IS NULL",
-            (self.owner, conversation_id, upto),
+            "SELECT c.user, c.key, e.key FROM conversation c JOIN exchange e ON e.conversation = c.key "
+            "WHERE c.user IN (?, ?) AND c.id = ? AND e.question_id = ? AND c.memory IS NULL",
+            (self.staged, self.target, conversation_id, upto),
         ).fetchone()
-        if row is not None:
-            self.db.execute(
-                "UPDATE conversation SET memory = ?, summarised_to = ? WHERE key = ?", (memory, row[1], row[0])
-            )
-            exchanges.settle(self.db, row[0])
+        if row is not None and row[0] == self.staged:
+            exchanges.summarise(self.db, row[1], memory, row[2])
+        elif row is not None:
+            self.links.append((memory, row[1], row[2]))
+
+    def _claim(self, field: str, conversation: int | None) -> None:
+        room.claim(self.db, self.target, field, conversation=conversation, hidden=self.staged)
 
     def _leave(self) -> None:
         """Ends the conversation that came."""
@@ -210,7 +272,7 @@ class _Taking:
                 self._refuse("", "the conversation before it has no exchange")
             exchanges.settle(self.db, self.key)
             room.check_conversation(self.db, self.key, f"records[{self.number - 1}]")
-            room.claim(self.db, self.owner, f"records[{self.number - 1}]", conversation=self.key)
+            self._claim(f"records[{self.number - 1}]", self.key)
         self.seen["file"].clear()
         self.messages.clear()
         self.key = self.conversation = None

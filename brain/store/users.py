@@ -3,15 +3,15 @@
 import sqlite3
 
 from brain.kept import Counts
-from brain.store import turns
+from brain.store import hidden, turns
 from brain.store.conversations import known
 
 
 def users(db: sqlite3.Connection) -> list[str]:
     """Those of whom anything is kept."""
     found = db.execute(
-        "SELECT name FROM user u WHERE NOT recalls OR EXISTS (SELECT 1 FROM conversation WHERE user = u.key) "
-        "OR EXISTS (SELECT 1 FROM item WHERE user = u.key) ORDER BY name"
+        "SELECT name FROM user u WHERE hidden = 0 AND (NOT recalls OR EXISTS (SELECT 1 FROM conversation WHERE "
+        "user = u.key) OR EXISTS (SELECT 1 FROM item WHERE user = u.key)) ORDER BY name"
     )
     return [name for (name,) in found]
 
@@ -29,7 +29,11 @@ def set_recalls(db: sqlite3.Connection, user: str, on: bool) -> None:
 
 def counted(db: sqlite3.Connection, user: str) -> Counts:
     """How much is kept of a user."""
-    number = known(db, user)
+    return counted_by_key(db, known(db, user))
+
+
+def counted_by_key(db: sqlite3.Connection, number: int | None) -> Counts:
+    """The same, of the user of this key."""
     ((conversations, messages),) = db.execute(
         "SELECT count(*), coalesce(sum(messages), 0) FROM conversation WHERE user = ?", (number,)
     )
@@ -40,20 +44,19 @@ def counted(db: sqlite3.Connection, user: str) -> Counts:
     return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0))
 
 
-def forget(db: sqlite3.Connection, user: str, lease: turns.Lease) -> Counts:
-    """Removes all of a user, but for what `leftovers.py` removes.
+def forget(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[Counts, int | None]:
+    """Deletes all of a user: how much it was, and the hidden user whose rows are left to be removed.
 
     Raises:
         BadRequest: `busy`, while a turn of the user's runs.
     """
     number = known(db, user)
     if number is None:
-        return Counts()
-    for (conversation,) in db.execute("SELECT key FROM conversation WHERE user = ?", (number,)).fetchall():
+        return Counts(), None
+    query = "SELECT DISTINCT c.key FROM exchange e JOIN conversation c ON c.key = e.conversation "
+    for (conversation,) in db.execute(f"{query} WHERE e.outcome = '' AND c.user = ?", (number,)).fetchall():
         if turns.running(db, conversation, lease):
             raise turns.busy()
     counts = counted(db, user)
-    db.execute("DELETE FROM item WHERE user = ?", (number,))
-    db.execute("DELETE FROM conversation WHERE user = ?", (number,))
-    db.execute("DELETE FROM user WHERE key = ?", (number,))
-    return counts
+    hidden.hide_user(db, number)
+    return counts, number
