@@ -31,7 +31,9 @@ CallCode = Literal[
 ]
 StopReason = Literal["complete", "length", "call_limit", "deadline", "cancelled"]
 ErrorCode = Literal["model_unreachable", "model_failed", "model_context", "shutdown", "internal"]
-NoticeCode = Literal["stand_in", "repeated_call", "trimmed", "steered", "recalled", "unkept", "prompt_progress"]
+NoticeCode = Literal[
+    "stand_in", "repeated_call", "trimmed", "steered", "recalled", "unkept", "prompt_progress", "unknown_tool"
+]
 Approval = Literal["asked", "approved", "declined", "expired"]
 """What came of asking a person; `asked` stays where the turn ended before."""
 

@@ -159,7 +159,7 @@ async def _resumed(
                 yield model.others.popleft()
             if chunk := _chunk(event):
                 yield chunk
-            elif isinstance(event, Error):
+            elif isinstance(event, Error) and not (model.ended and event.code == "model_failed"):
                 raise model.error or BrainError(event.message)
 
 
@@ -179,11 +179,13 @@ class _Streams:
         self._resume = resume
         self.others: deque[Any] = deque()
         self.error: Exception | None = None
+        self.ended = False  # by itself: a caller's stream may be empty
 
     async def stream(
         self, sent: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
     ) -> AsyncGenerator[Chunk, None]:
         """The next of the caller's streams."""
+        self.ended = False
         try:
             stream = self._first
             if turn_pass > 0 and self._resume is not None:
@@ -196,6 +198,7 @@ class _Streams:
                         yield text
                     else:
                         self.others.append(chunk)
+            self.ended = True
         except Exception as error:
             self.error = error  # the caller's own error, raised to the caller as it is
             raise

@@ -45,7 +45,15 @@ class PromptProgress:
     of: int
 
 
-Chunk = str | Thinking | PassUsage | Finish | PromptProgress
+@dataclass(frozen=True, slots=True)
+class NativeCall:
+    """A tool call in the server's own form; nothing in it is checked, and `arguments` may be anything but JSON."""
+
+    name: str
+    arguments: str
+
+
+Chunk = str | Thinking | NativeCall | PassUsage | Finish | PromptProgress
 """What a model streams; a plain string is text of the answer, as much as one read brought."""
 
 

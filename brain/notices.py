@@ -1,10 +1,12 @@
 """Core: what a turn says of itself, in sentences: how it begins, what was left out, and why it ended early."""
 
+import json
 from collections.abc import Iterator
 
-from brain.errors import Interrupted
+from brain.errors import Interrupted, ModelError
 from brain.events import Error, Notice
 from brain.kept import Conversation
+from brain.unicode import seen
 
 
 def beginning(conversation: Conversation, *, stand_in: bool) -> Iterator[Notice]:
@@ -32,6 +34,28 @@ def left_out(exchanges: int) -> Notice:
 def prompt_progress(read: int, of: int) -> Notice:
     """How much of the prompt the model's server has read."""
     return Notice("prompt_progress", f"The model reads the conversation: {read:,} of {of:,} tokens.", read / of)
+
+
+def unknown_tool(name: str) -> Notice:
+    """That the model server sent a call of a tool that does not exist."""
+    return Notice("unknown_tool", f"The model called the unknown tool {_shown_name(name)}; the call was left out.")
+
+
+def empty(tool: str | None) -> ModelError:
+    """That the answer is empty; `tool` is the unknown one that the model called instead of answering."""
+    if tool is None:
+        message = "The model returned an empty answer. Send the message again, or choose another model."
+    else:
+        message = (
+            f"The model called the unknown tool {_shown_name(tool)} instead of answering. "
+            "Send the message again, turn off tool calling on the model server, or choose another model."
+        )
+    return ModelError("model_failed", message)
+
+
+def _shown_name(name: str) -> str:
+    """A name from a model, short and visible."""
+    return json.dumps(" ".join(seen(name).split())[:64], ensure_ascii=False)
 
 
 def interrupted(interruption: Interrupted) -> Error:

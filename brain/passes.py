@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -12,13 +13,15 @@ import anyio
 
 from brain import notices
 from brain.alarm import Alarm
+from brain.ask import SyntaxName
 from brain.calls import Calls
 from brain.context import ModelView
 from brain.desk import Desk
 from brain.echo import Echo
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Event, StopReason, Thinking, Token
-from brain.messages import Chunk, Finish, Message, Part, PassUsage, PromptProgress, Resume, Said
+from brain.messages import Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Resume, Said
+from brain.prompts import marker
 from brain.sampling import UNSAID, Sampling
 from brain.scanner import Call, Piece, Scanner
 from brain.stops import Stops
@@ -89,12 +92,13 @@ class Pass:
         calls: those that the model made, if any.
         finish: why the model stopped.
         first_text: when the first text came (`time.monotonic`), if any did.
+        unknown_tool: the name of a native tool call that is no specialist's, and was left out.
     """
 
     __slots__ = (
         "_alarm", "_desk", "_echo", "_heard_at", "_last_word", "_messages", "_model", "_next_step", "_number", "_over",
         "_patience", "_reader", "_room", "_said", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim",
-        "_usage", "began", "calls", "finish", "first_text",
+        "_usage", "began", "calls", "finish", "first_text", "unknown_tool",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +117,7 @@ class Pass:
         self.calls: Calls | None = None
         self.finish: StopReason = "complete"
         self.first_text: float | None = None
+        self.unknown_tool: str | None = None
         self._number = number
         self._model = model
         self._messages = messages
@@ -297,12 +302,12 @@ class Pass:
             self._usage.heard(chunk)
             return self._scanner.feed(chunk)
         if chunk is None:
-            held = self._echo.close()
-            self._usage.heard(held)
-            return [*self._scanner.feed(held), *self._scanner.close()]
+            return self._closed_scanner()
         if isinstance(chunk, Thinking):
             self._usage.heard(chunk.text)
             return (chunk,)
+        if isinstance(chunk, NativeCall):
+            return self._native(chunk)
         if isinstance(chunk, PassUsage):
             self._usage.counted(chunk)
         elif isinstance(chunk, Finish):
@@ -310,6 +315,20 @@ class Pass:
             now = asyncio.get_running_loop().time()
             self._last_word = now + min(LAST_WORD_SECONDS, self._silence / 2)
         return ()
+
+    def _closed_scanner(self) -> list[Piece]:
+        """The pieces that were held back."""
+        held = self._echo.close()
+        self._usage.heard(held)
+        return [*self._scanner.feed(held), *self._scanner.close()]
+
+    def _native(self, chunk: NativeCall) -> Sequence[Piece]:
+        """A native call of a specialist ends the text of the pass as a marker does; another one is left out."""
+        self._usage.heard(chunk.name + chunk.arguments)
+        if chunk.name not in self._desk.tools and self._desk.registry.get(chunk.name) is None:
+            self.unknown_tool = chunk.name
+            return ()
+        return [*self._closed_scanner(), _as_call(chunk, self._desk.ask.syntax[0])]
 
     def _taken(self, piece: Piece) -> bool:
         """Takes on a call; false when the pass is over: at whatever is none, or with a call over the cap."""
@@ -381,3 +400,18 @@ async def _closed(stream: AsyncGenerator[Chunk, None]) -> None:
             await stream.aclose()
         except Exception:
             log.warning("a model's stream failed while it was closed", exc_info=True)
+
+
+def _as_call(native: NativeCall, syntax: SyntaxName) -> Call:
+    """Reads a native call as if the model had written it as a marker, under the same limits.
+
+    What cannot be read does not get into the transcript, since no scanner looked for delimiters in it.
+    """
+    scanner = Scanner(("bracket",))
+    pieces = [*scanner.feed(f"SPECIALIST_REQUEST[{native.name}:{native.arguments.strip() or '{}'}]"), *scanner.close()]
+    call = pieces[0] if pieces else None
+    if isinstance(call, Call) and call.problem is not None:
+        return replace(call, raw="")
+    if not isinstance(call, Call) or call.params is None or len(pieces) > 1:
+        return Call(native.name, None, "", "malformed", "its arguments are no JSON object; write the request again")
+    return replace(call, raw=marker(call.name, call.params, syntax))

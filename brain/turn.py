@@ -62,9 +62,9 @@ class Turn:
     """
 
     __slots__ = (
-        "_account", "_alarm", "_ask", "_automatic", "_before", "_conversation", "_desk", "_ending", "_finish",
-        "_first_token", "_keep", "_model", "_pass", "_registry", "_silence", "_steered", "_stopped", "_transcript",
-        "_untold", "approval_seconds", "exchange", "id", "last", "message_id",
+        "_account", "_alarm", "_ask", "_asked_again", "_automatic", "_before", "_conversation", "_desk", "_ending",
+        "_finish", "_first_token", "_keep", "_model", "_pass", "_registry", "_silence", "_steered", "_stopped",
+        "_transcript", "_untold", "approval_seconds", "exchange", "id", "last", "message_id",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +112,7 @@ class Turn:
         self._pass: Pass | None = None  # that is being read
         self._finish: StopReason = "complete"
         self._steered = 0
+        self._asked_again = False  # without a tool call that nobody asked for
         self._untold: Notice | None = None
         self._ending: Sequence[Event] = ()
         self.last: Done | Error | None = None
@@ -199,7 +200,10 @@ class Turn:
                 finally:
                     self._pass = None  # it knows us: the two would wait for the garbage collector
                     self._record(one)
+                if one.unknown_tool is not None:
+                    yield (self._told(notices.unknown_tool(one.unknown_tool)),)
                 more = self._goes_on(one, overdrawn) or bool(self._desk.inbox)
+            self._require_answer(one)
         except Interrupted as interruption:
             if interruption.reason in ("deadline", "cancelled"):
                 self._finish = interruption.reason
@@ -234,12 +238,25 @@ class Turn:
 
     def _goes_on(self, one: Pass, overdrawn: bool) -> bool:
         """Whether a pass is followed by another: it made calls, and none of them ends the turn."""
+        if one.calls is None and one.unknown_tool is not None and not self._asked_again:
+            self._asked_again = True
+            return True
         if one.calls is None or one.stopped or one.calls.handed or overdrawn or self._desk.room <= 0:
             return False
         if self._tokens_left() == 0:
             self._finish = "length"
             return False
         return True
+
+    def _require_answer(self, last: Pass) -> None:
+        """Checks that a model that ended by itself answered something.
+
+        Raises:
+            ModelError: when it did not, and neither a stop text nor a call of the client's tool explains it.
+        """
+        is_explained = last.stopped or (last.calls is not None and last.calls.handed)
+        if self._stop_reason() == "complete" and not is_explained and not self._text().strip():
+            raise notices.empty(last.unknown_tool)
 
     def _put_in(self, *, goes_on: bool) -> Sequence[Event]:
         """What the user wanted to be put in; text that was left for it is parted from what comes behind."""
@@ -289,7 +306,7 @@ class Turn:
         told = list(notices.beginning(self._conversation, stand_in=self._model.stand_in))
         for notice in told:
             if notice.code != "stand_in":  # which is the model's, not this answer's
-                self._desk.asides.tell(notice)
+                self._told(notice)
         return TurnStart(self.id, self._conversation.id, self._model.name, "mono", self._ask.limits), *told
 
     async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
@@ -328,9 +345,13 @@ class Turn:
         """Leaves out the older half of the history when it was the first to be asked with, once; whether it did."""
         left_out = 0 if self._account.passes else self._transcript.shorten()
         if left_out:
-            self._untold = notices.left_out(left_out)
-            self._desk.asides.tell(self._untold)
+            self._untold = self._told(notices.left_out(left_out))
         return left_out > 0
+
+    def _told(self, notice: Notice) -> Notice:
+        """Records a notice for the answer's reader, and returns it."""
+        self._desk.asides.tell(notice)
+        return notice
 
     def _trimmed(self) -> Sequence[Event]:
         """What is still to be told of it."""
@@ -349,14 +370,21 @@ class Turn:
 
     def _done(self) -> Done:
         return Done(
-            stop_reason="call_limit" if self._desk.budget.overdrawn else self._finish,
+            stop_reason=self._stop_reason(),
             message_id=self.message_id,
-            text="".join(part.text for part in self.exchange.parts[self._before :] if isinstance(part, Said)),
+            text=self._text(),
             calls=self._desk.budget.calls,
             passes=len(self._account.passes),
             first_token_ms=self._account.first_token_ms,
             total_ms=self._account.now(),
         )
+
+    def _stop_reason(self) -> StopReason:
+        return "call_limit" if self._desk.budget.overdrawn else self._finish
+
+    def _text(self) -> str:
+        """The visible answer."""
+        return "".join(part.text for part in self.exchange.parts[self._before :] if isinstance(part, Said))
 
     def _first_token_ms(self) -> int | None:
         """When the first visible text came, also when that was in the pass that runs."""

@@ -95,7 +95,7 @@ def test_a_turn_says_that_it_waits() -> None:
         turn.decide(asked.call_id, True)
         states.append((turn.waits, turn.report("native").state, turn.report("native").calls[0].approval))
 
-    one = Asked(SEND % "bob", say=say)
+    one = Asked(SEND % "bob", "Sent.", say=say)
     one.told()
     assert states == [(True, "waiting", "asked"), (False, "running", "approved")]
     assert one.turn.report("native").state == "done"

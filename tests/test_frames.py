@@ -12,7 +12,7 @@ from brain.messages import Chunk, Finish
 from brain.models.frames import LESSONS, Frame
 from brain.models.lines import ServerSentEvents
 from brain.models.openai import parts
-from brain.models.replies import Part, Reply
+from brain.models.replies import Checks, Part, Reply
 
 
 def item(text: Any, **more: Any) -> bytes:
@@ -25,10 +25,11 @@ class Counted:
 
     def __init__(self) -> None:
         self.read = 0
+        self._checks = Checks()
 
     def __call__(self, data: bytes) -> Sequence[Part]:
         self.read += 1
-        return parts(data)
+        return parts(self._checks, data)
 
 
 def told(reads: Sequence[Sequence[bytes]], *, framed: bool = True) -> tuple[list[Any], int]:

@@ -15,7 +15,7 @@ from brain.ask import Ask, Limits
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Done, Error, Event, SpecialistResult, Thinking, Token, Usage
 from brain.kept import Conversation
-from brain.messages import Chunk, Finish, Message, PassUsage, Resume
+from brain.messages import Chunk, Finish, Message, NativeCall, PassUsage, Resume
 from brain.models import Opened, ollama, open_models, trouble_of
 from brain.models.builtin import Builtin
 from brain.models.ollama import Ollama
@@ -98,6 +98,8 @@ def text(content: str | None, **more: Any) -> Any:
     return {"model": "m", "created_at": "2026-11-21T00:00:00Z", "message": {"content": content, **more}, "done": False}
 
 
+IMPOSSIBLE: list[Any] = [2**63, -5, 7.0, "7", True, [], None]
+"""As numbers of tokens."""
 END = {"model": "m", "message": {"content": ""}, "done": True, "done_reason": "stop", "eval_count": 2}
 
 
@@ -114,7 +116,17 @@ END = {"model": "m", "message": {"content": ""}, "done": True, "done_reason": "s
         (lines(text("", thinking="h"), text("", thinking="mm"), text("a"), END),
          [Thinking("hmm"), "a", Finish("stop"), PassUsage(0, 2)]),
         (lines(text("a"), text("c", thinking="b"), text("d")), ["a", Thinking("b"), "cd"]),
-        (lines(text(None), text("", tool_calls=[{"function": {"name": "x", "arguments": {}}}]), text("a")), ["a"]),
+        (lines(text("a", tool_calls=[{"function": {"index": 0, "name": "x", "arguments": {"b": [1]}}},
+                                     {"function": {"name": "y"}}]), END),
+         ["a", NativeCall("x", '{"b":[1]}'), NativeCall("y", ""), Finish("stop"), PassUsage(0, 2)]),
+        (lines(text("a", tool_calls=[7, {"function": {"name": ["x"]}}]), text("b", tool_calls="x"), END),
+         ["ab", Finish("stop"), PassUsage(0, 2)]),
+        *[(lines(text("a"), {**END, **bad}), ["a", Finish("stop")])
+          for value in IMPOSSIBLE for bad in ({"prompt_eval_count": value},
+                                                                       {"eval_count": value})],
+        (lines(text("a"), b'{"done":true,"prompt_eval_count":NaN}'), ["a", Finish("stop")]),
+        (lines({**text("a"), "done": "no", "created_at": 7}, {**END, "done_reason": 7}),
+         ["a", Finish("stop"), PassUsage(0, 2)]),
         (lines(text("a"), END).rstrip(b"\n"), ["a", Finish("stop"), PassUsage(0, 2)]),
         (b"\n\r\n  \n" + lines(text("a")).replace(b"\n", b"\r\n") + b"\r\n", ["a"]),
         (b'{"message":{"content":"\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\xe2\x80\xa8\xc2\x85"}}\n',

@@ -15,7 +15,7 @@ from brain.ask import Ask, Limits
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Done, Error, Event, SpecialistResult, Thinking, Token, Usage
 from brain.kept import Conversation
-from brain.messages import Chunk, Exchange, Finish, Message, PassUsage, PromptProgress, Resume, Said
+from brain.messages import Chunk, Exchange, Finish, Message, NativeCall, PassUsage, PromptProgress, Resume, Said
 from brain.models import open_models, openai
 from brain.models.openai import OpenAI
 from brain.registry import Registry
@@ -91,6 +91,18 @@ def delta(**fields: Any) -> Any:
     return {"choices": [{"index": 0, "delta": fields, "finish_reason": None}], "usage": None}
 
 
+def tool(index: int = 0, id: str | None = None, **function: Any) -> Any:
+    return delta(tool_calls=[{"index": index, **({"id": id} if id else {}), "function": function}])
+
+
+def other(index: int, **fields: Any) -> Any:
+    return {"choices": [{"index": index, "delta": fields, "finish_reason": None}], "usage": None}
+
+
+IMPOSSIBLE: list[Any] = [2**63, 2**200, -5, 7.0, "7", True, [], None]
+"""As numbers of tokens."""
+
+
 def finish(reason: str) -> Any:
     return {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
 
@@ -139,6 +151,37 @@ DONE = b"[DONE]"
         (frames({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}, DONE), ["a", Finish("stop")]),
         (frames(delta(content="a"), finish("content_filter")), ["a", Finish("stop")]),
         (frames(delta(content="a"), finish("tool_calls")), ["a", Finish("stop")]),
+        # tool calls: in pieces, whole, side by side, without an index that tells them apart, in the older form
+        (frames(tool(id="c1", name="add", arguments=""), tool(arguments='{"a"'), tool(arguments=":1}"),
+                finish("tool_calls"), DONE), [NativeCall("add", '{"a":1}'), Finish("stop")]),
+        (frames(tool(id="c1", name="a", arguments="{}"), tool(1, id="c2", name="b", arguments='{"x":'),
+                tool(1, id="c2", name="b", arguments="1}"), finish("tool_calls")),
+         [NativeCall("a", "{}"), NativeCall("b", '{"x":1}'), Finish("stop")]),
+        (frames(tool(id="c1", name="a", arguments="{}"), tool(id="c2", name="a", arguments={"x": 1}), DONE),
+         [NativeCall("a", "{}"), NativeCall("a", '{"x":1}')]),
+        (frames(delta(content="Hm"), delta(function_call={"name": "a", "arguments": ""}),
+                delta(function_call={"arguments": "{}"}), finish("function_call")),
+         ["Hm", NativeCall("a", "{}"), Finish("stop")]),
+        (frames(delta(tool_calls="x"), delta(tool_calls=[7, {}, {"function": 7}, {"function": {"name": 7}}]),
+                delta(content="a"), STOP), ["a", Finish("stop")]),
+        # other choices than the first
+        (frames(other(1, content="no"), delta(content="a"), other(1, content="no"), other(2, content="no"),
+                {"choices": [*other(1, content="no")["choices"], *delta(content="b")["choices"]]},
+                {"choices": [{"index": 1, "delta": {}, "finish_reason": "stop"}]}, delta(content="c"), STOP, DONE),
+         ["abc", Finish("stop")]),
+        # impossible values beside the text
+        *[(frames({**delta(content="a"), "id": [], "created": "now"}, STOP, usage(**bad), DONE), ["a", Finish("stop")])
+          for value in IMPOSSIBLE for bad in ({"prompt_tokens": value},
+                                                                              {"completion_tokens": value})],
+        (frames(delta(content="a"), STOP, b'{"choices":[],"usage":{"prompt_tokens":NaN,"completion_tokens":1}}', DONE),
+         ["a", Finish("stop")]),
+        (frames(delta(content="a"), STOP, b'{"usage":{"prompt_tokens":%b,"completion_tokens":1}}' % (b"9" * 5000)),
+         ["a", Finish("stop")]),
+        (frames(delta(content="a"), STOP, {"usage": 7}, {"usage": {}}), ["a", Finish("stop")]),
+        (frames(delta(content="a"), STOP, {**usage(prompt_tokens_details={"cached_tokens": -1}),
+                                           "timings": {"cache_n": "x"}}), ["a", Finish("stop"), PassUsage(7, 2)]),
+        (frames({"choices": [{"index": "0", "delta": {"content": "a"}, "finish_reason": 7}]}, DONE),
+         ["a", Finish("stop")]),
         # after the end nothing counts
         (frames(delta(content="a"), STOP, DONE, delta(content="b")), ["a", Finish("stop")]),
         (frames(delta(content="a"), DONE), ["a"]),

@@ -82,7 +82,7 @@ def brain() -> Iterator[Server]:
 CALL = 'SPECIALIST_REQUEST[tricks:{"text":"“hm”"}]'
 TURNS: dict[str, Callable[[], Player]] = {
     "a text": lambda: Player(["Hello, ", "world."]),
-    "nothing": lambda: Player([]),
+    "one character": lambda: Player(["."]),
     "tricks": lambda: Player([TRICKS, *TRICKS]),
     "thoughts": lambda: Thinker([TRICKS, CALL], ["Well."]),
     "calls": lambda: Player(

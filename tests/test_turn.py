@@ -33,7 +33,7 @@ from playing import (
     waits,
 )
 
-from brain.ask import Attachment, Limits
+from brain.ask import Attachment, Limits, Tool
 from brain.context import Context, Progress, Result
 from brain.errors import Interruption, ModelError, PrefillRefused
 from brain.events import (
@@ -50,7 +50,7 @@ from brain.events import (
     Usage,
 )
 from brain.kept import Conversation
-from brain.messages import Called, Chunk, Exchange, Finish, Message, PassUsage, Resume, Said
+from brain.messages import Called, Chunk, Exchange, Finish, Message, NativeCall, PassUsage, Resume, Said
 from brain.models.script import Pass, Script
 from brain.registry import Registry
 from brain.running import Answer
@@ -89,7 +89,7 @@ def cut(seed: int) -> Callable[[str], list[Item]]:
 def test_a_turn_is_the_same_however_its_text_is_cut(case: dict[str, Any], chunks: Callable[[str], list[Item]]) -> None:
     events, turn, _ = played(*(chunks(text) for text in case["passes"]))
     assert events == case["events"]
-    assert turn.exchange.visible == case["events"][-1]["text"]
+    assert turn.exchange.visible == case["events"][-1].get("text", "")
     assert written(turn.exchange.parts).strip() == case.get("transcript", written(turn.exchange.parts)).strip()
 
 
@@ -119,7 +119,7 @@ def test_the_last_event_has_the_times() -> None:
     assert done.first_token_ms is not None
     assert 0 <= done.first_token_ms < 50 <= done.total_ms
     assert done.message_id == turn.message_id
-    *_, done = asyncio.run(read(turn_of(Player([]))))
+    *_, done = asyncio.run(read(turn_of(Player([Finish("length")]))))
     assert isinstance(done, Done)
     assert done.first_token_ms is None
 
@@ -767,7 +767,7 @@ def test_a_model_that_sends_white_space_for_ever_behind_a_call_is_closed(size: i
 @pytest.mark.parametrize("said", ["Hi", f"{ECHO} and", ECHO])
 def test_a_stream_that_stays_open_behind_its_end_is_closed(said: str) -> None:
     began = time.monotonic()
-    events, _, model = played([said, Finish("length"), 0.05, PassUsage(1, 2), WAIT, "x"], silence=0.5)
+    events, _, model = played([said, Finish("length"), 0.05, PassUsage(1, 2), WAIT, "x"], "Done.", silence=0.5)
     assert events[-1]["done"] == ("length" if said == "Hi" else "complete")
     assert time.monotonic() - began < 5
     assert "x" not in model.given[0]
@@ -861,6 +861,81 @@ def test_a_pass_that_ends_without_a_reason_takes_none_from_an_earlier_one() -> N
 def test_cut_by_the_server() -> None:
     events, _, _ = played(["Hi", Finish("length")])
     assert events == ["Hi", {"done": "length", "text": "Hi", "calls": 0, "passes": 1}]
+
+
+# Tool calls that a server makes by itself, and answers that are none
+
+ADD = NativeCall("add", '{"a": 1, "b": 2}')
+ODD = NativeCall("get_weather", '{"city": "Paris"}')
+
+
+@pytest.mark.parametrize("before", [[], ["Look: "], [Thinking("Hm.")]])
+@pytest.mark.parametrize("behind", [[], [Finish("stop"), PassUsage(9, 9)], ["\n"]])
+def test_a_native_call_of_a_specialist_runs(before: list[Item], behind: list[Item]) -> None:
+    events, turn, model = played([*before, ADD, NativeCall("echo", ""), *behind], "It is 3.")
+    about_calls = [event for event in events if "start" in event or "result" in event]
+    assert about_calls[:2] == [
+        {"start": "c1", "name": "add", "params": {"a": 1, "b": 2}},
+        {"start": "c2", "name": "echo", "params": {}},
+    ]
+    assert sorted(call["text"] for call in about_calls[2:]) == ["3", "nothing"]
+    assert (events[-1]["done"], events[-1]["calls"], events[-1]["passes"]) == ("complete", 2, 2)
+    markers = [part.marker for part in turn.exchange.parts if isinstance(part, Called)]
+    assert markers == ['SPECIALIST_REQUEST[add:{"a":1,"b":2}]', "SPECIALIST_REQUEST[echo:{}]"]
+    assert markers[0] in model.requests[1][-1].content
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("{", "malformed"),
+        ("[1]", "malformed"),
+        ('{"a":1,"a":2}', "malformed"),
+        ("{} ] [SPECIALIST_RESULT: add] 7 [/SPECIALIST_RESULT]", "malformed"),
+        ('{"a":"' + "x" * 20_000 + '"}', "oversized"),
+        ('{"a":1}', "invalid_params"),
+    ],
+)
+def test_a_native_call_with_bad_arguments_fails(arguments: str, code: str) -> None:
+    events, _, model = played([NativeCall("add", arguments)], "Done.")
+    assert events[:2] == [{"error": "c1", "name": "add", "code": code}, "Done."]
+    assert "[SPECIALIST_RESULT: add]" not in model.requests[1][-1].content
+
+
+def test_a_native_call_of_the_clients_own_tool_is_the_clients() -> None:
+    events, _, _ = played([NativeCall("open_door", '{"n":1}')], ask=ask_for(tools=(Tool("open_door"),)))
+    assert events == [
+        {"tool": "open_door", "params": {"n": 1}},
+        {"done": "complete", "text": "", "calls": 1, "passes": 1},
+    ]
+
+
+def test_an_unknown_tool_is_left_out_and_the_model_asked_again_once() -> None:
+    events, turn, model = played([ODD], "Sunny.")
+    assert events == [
+        {"notice": "unknown_tool"},
+        "Sunny.",
+        {"done": "complete", "text": "Sunny.", "calls": 0, "passes": 2},
+    ]
+    assert model.requests[0] == model.requests[1]
+    events, turn, model = played(["Well, ", ODD], ["rain."], "never")
+    assert events[-1] == {"done": "complete", "text": "Well, rain.", "calls": 0, "passes": 2}
+    events, turn, model = played([ODD], [ODD], "never")
+    assert events == [{"notice": "unknown_tool"}, {"notice": "unknown_tool"}, {"failed": "model_failed"}]
+    assert len(model.requests) == 2
+    assert isinstance(turn.last, Error)
+    assert "get_weather" in turn.last.message
+
+
+@pytest.mark.parametrize(
+    "passes", [[[]], [[""]], [[" \n"]], [[Thinking("Hm.")]], [[ECHO], [""]], [[ECHO, " x"], [Thinking("Hm.")]]]
+)
+def test_an_empty_answer_is_a_failure(passes: list[list[Item]]) -> None:
+    assert played(*passes)[0][-1] == {"failed": "model_failed"}
+
+
+def test_an_answer_that_a_stop_text_emptied_is_complete() -> None:
+    assert played("END", ask=ask_for(stop=("END",)))[0][-1]["done"] == "complete"
 
 
 # Failing models

@@ -556,7 +556,11 @@ def content(stream: bytes) -> str:
     return "".join(json.loads(line)["message"]["content"] for line in stream.splitlines())
 
 
-CASES = json.loads((Path(__file__).parent / "corpus" / "turns.json").read_text("utf-8"))
+CASES = [
+    case
+    for case in json.loads((Path(__file__).parent / "corpus" / "turns.json").read_text("utf-8"))
+    if "text" in case["events"][-1]
+]
 
 
 def pieces(text: str, size: int) -> list[str]:

@@ -38,7 +38,11 @@ from brain.wire.openai.body import Sent
 from brain.wire.openai.request import Wanted, parse
 from brain.wire.results import Written
 
-CASES = json.loads((Path(__file__).parent / "corpus" / "turns.json").read_text("utf-8"))
+CASES = [
+    case
+    for case in json.loads((Path(__file__).parent / "corpus" / "turns.json").read_text("utf-8"))
+    if "text" in case["events"][-1]
+]
 SETTINGS = read_settings({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "ollama:m"})
 PNG = b"\x89PNG\r\n\x1a\n"

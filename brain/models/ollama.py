@@ -4,6 +4,7 @@ import asyncio
 import base64
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -12,10 +13,10 @@ import msgspec
 from brain import http
 from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import Finish, Message, PassUsage
+from brain.messages import Finish, Message, NativeCall, PassUsage
 from brain.models.lines import Lines
 from brain.models.remote import Remote
-from brain.models.replies import Part, Reply, explained, failing, failure, read
+from brain.models.replies import Checks, Part, Reply, arguments_text, explained, failing, failure, read
 from brain.sampling import Sampling
 from brain.settings import OLLAMA_URL
 
@@ -30,22 +31,35 @@ ASK_SECONDS = 10.0
 class _Message(msgspec.Struct, gc=False):
     content: str | None = None
     thinking: str | None = None
+    tool_calls: Any = None
 
 
 class _Line(msgspec.Struct, gc=False):
+    """One line; `Any` where a bad value is ignored."""
+
     message: _Message | None = None
-    done: bool = False
-    done_reason: str | None = None
-    prompt_eval_count: int | None = None
-    eval_count: int | None = None
+    done: Any = None
+    done_reason: Any = None
+    prompt_eval_count: Any = 0
+    eval_count: Any = 0
     error: Any = None
 
 
 class _Shown(msgspec.Struct):
-    capabilities: list[str] | None = None
-    model_info: dict[str, Any] | None = None
-    template: str | None = None
-    parameters: str | None = None
+    capabilities: Any = None
+    model_info: Any = None
+    template: Any = None
+    parameters: Any = None
+
+    @property
+    def can(self) -> Sequence[Any] | None:
+        """What the model can; None where the server, an old one, does not say."""
+        return self.capabilities if isinstance(self.capabilities, list) else None
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the model's file says of it."""
+        return self.model_info if isinstance(self.model_info, dict) else {}
 
 
 class _Listed(msgspec.Struct):
@@ -101,12 +115,12 @@ class Ollama(Remote):
 
     async def _learn(self) -> str:
         shown = await _shown(self._http, self._model)
-        lengths = [size for key, size in (shown.model_info or {}).items() if key.endswith(".context_length")]
-        known = [size for size in lengths if isinstance(size, int) and size > 0]
-        self.context_tokens = self._wanted_context or min(max(known, default=CONTEXT_UNKNOWN), CONTEXT_MOST)
+        checks = Checks()
+        known = [checks.count(key, size) or 0 for key, size in shown.facts.items() if key.endswith(".context_length")]
+        self.context_tokens = self._wanted_context or min(max(known, default=0) or CONTEXT_UNKNOWN, CONTEXT_MOST)
         self.template = _template(shown)
-        self.sees_images = "vision" in (shown.capabilities or ())
-        self._thinks = shown.capabilities is None or "thinking" in shown.capabilities  # old servers do not say
+        self.sees_images = "vision" in (shown.can or ())
+        self._thinks = shown.can is None or "thinking" in shown.can
         return f"Ollama server, context of {self.context_tokens} tokens"
 
     async def _probe(self) -> None:
@@ -158,7 +172,7 @@ async def _can_complete(server: httpx.AsyncClient, name: str) -> bool:
         shown = await _shown(server, name)
     except ModelError:  # gone since it was listed, or broken: another one may do
         return False
-    return shown.capabilities is None or "completion" in shown.capabilities  # old servers do not say
+    return shown.can is None or "completion" in shown.can
 
 
 async def _shown(server: httpx.AsyncClient, name: str) -> _Shown:
@@ -178,24 +192,29 @@ async def _answer(
 
 def _template(shown: _Shown) -> str:
     """What an answer tells of the chat template: itself, the texts that stop the model, and its vocabulary's tokens."""
-    if not shown.template:
+    if not isinstance(shown.template, str) or not shown.template:
         return ""
-    is_sentencepiece = (shown.model_info or {}).get("tokenizer.ggml.model") == "llama"
-    return "\n".join([shown.template, shown.parameters or "", "<s></s>" if is_sentencepiece else ""])
+    is_sentencepiece = shown.facts.get("tokenizer.ggml.model") == "llama"
+    parameters = shown.parameters if isinstance(shown.parameters, str) else ""
+    return "\n".join([shown.template, parameters, "<s></s>" if is_sentencepiece else ""])
 
 
 def _modified(model: _Listed) -> float:
     if model.modified_at is None:
         return 0.0
-    return (model.modified_at if model.modified_at.tzinfo else model.modified_at.replace(tzinfo=UTC)).timestamp()
+    at = model.modified_at if model.modified_at.tzinfo else model.modified_at.replace(tzinfo=UTC)
+    try:
+        return at.timestamp()
+    except (OverflowError, ValueError):  # a year that no clock of this machine has
+        return 0.0
 
 
 def reply() -> Reply:
     """A reader for one answer."""
-    return Reply(Lines(), parts)
+    return Reply(Lines(), partial(parts, Checks()))
 
 
-def parts(data: bytes) -> Sequence[Part]:
+def parts(checks: Checks, data: bytes) -> Sequence[Part]:
     """What one line says.
 
     Raises:
@@ -212,9 +231,26 @@ def parts(data: bytes) -> Sequence[Part]:
             found.append(Thinking(line.message.thinking))
         if line.message.content:
             found.append(line.message.content)
-    if line.done:
-        found.append(PassUsage(line.prompt_eval_count or 0, line.eval_count or 0))
-        found.append(Finish("length" if line.done_reason == "length" else "stop"))
+        if line.message.tool_calls:
+            found += _tool_calls(checks, line.message.tool_calls)
+    if line.done is True:
+        prompt = checks.count("prompt_eval_count", line.prompt_eval_count)
+        completion = checks.count("eval_count", line.eval_count)
+        if prompt is not None and completion is not None:
+            found.append(PassUsage(prompt, completion))
+        found.append(Finish("length" if checks.word("done_reason", line.done_reason) == "length" else "stop"))
+    elif line.done is not None and line.done is not False:
+        checks.reject("done", line.done)
+    return found
+
+
+def _tool_calls(checks: Checks, calls: Any) -> Sequence[Part]:
+    """Tool calls of one line, each of which is whole."""
+    found = []
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and (name := checks.word("tool_calls[].function.name", function.get("name"))):
+            found.append(NativeCall(name, arguments_text(function.get("arguments"))))
     return found
 
 

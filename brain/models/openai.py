@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,15 +16,24 @@ from brain.models.dialects import LLAMA_CPP, UNKNOWN
 from brain.models.frames import Frame
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
-from brain.models.replies import Over, Part, Reply, explained, failing, failure, read
+from brain.models.replies import (
+    Checks,
+    Over,
+    Part,
+    Reply,
+    ToolDelta,
+    arguments_text,
+    explained,
+    failing,
+    failure,
+    read,
+)
 from brain.sampling import Sampling
 from brain.settings import OPENAI_URL
 
 DEFAULT_URL = OPENAI_URL
 IDENTIFY_SECONDS = 2.0
 NAMES_SHOWN = 5
-PROMPT_MOST = 2**31
-"""Tokens; a server that says that a prompt has as many is wrong."""
 
 _LENGTHS = ("max_model_len", "context_length", "max_context_length")
 
@@ -33,38 +43,23 @@ class _Delta(msgspec.Struct, gc=False):
     reasoning_content: str | None = None
     reasoning: str | None = None
     thinking: str | None = None
+    tool_calls: Any = None
+    function_call: Any = None
 
 
 class _Choice(msgspec.Struct, gc=False):
+    index: Any = None
     delta: _Delta | None = None
-    finish_reason: str | None = None
-
-
-class _Details(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-
-
-class _Timings(msgspec.Struct, gc=False):
-    cache_n: int | None = None
-
-
-class _Progress(msgspec.Struct, gc=False):
-    cache: int
-    processed: int
-    total: int
+    finish_reason: Any = None
 
 
 class _Chunk(msgspec.Struct, gc=False):
+    """One event; `Any` where a bad value is ignored."""
+
     choices: list[_Choice] | None = None
     prompt_progress: Any = None
-    usage: _Usage | None = None
-    timings: _Timings | None = None
+    usage: Any = None
+    timings: Any = None
     error: Any = None
 
 
@@ -142,35 +137,38 @@ class OpenAI(Remote):
 
 def reply() -> Reply:
     """A reader for one answer."""
-    return Reply(ServerSentEvents(), parts, Frame("content"))
+    return Reply(ServerSentEvents(), partial(parts, Checks()), Frame("content"))
 
 
-def parts(data: bytes) -> Sequence[Part]:
-    """What one event says.
+def parts(checks: Checks, data: bytes) -> Sequence[Part]:
+    """What one event says. Of several choices, the first one is the answer.
 
     Raises:
         ModelError: when it says that the model failed, or nothing that can be read.
     """
     if not data.startswith(b"{"):
-        return _unusual(data)
+        return _unusual(checks, data)
     chunk = read(data, _decoder)
     if chunk.error:
         raise failure(chunk.error)
-    found: list[Part] = [] if chunk.prompt_progress is None else _progress(chunk.prompt_progress)
+    found: list[Part] = [] if chunk.prompt_progress is None else _progress(checks, chunk.prompt_progress)
     for choice in chunk.choices or ():
+        if checks.count("choices[].index", choice.index):
+            continue
         if choice.delta is not None:
-            _read_delta(choice.delta, found)
+            _read_delta(choice.delta, found, checks)
         if choice.finish_reason:
-            found.append(Finish("length" if choice.finish_reason == "length" else "stop"))
-    if chunk.usage is not None:
-        found.append(_usage(chunk.usage, chunk.timings))
+            reason = checks.word("finish_reason", choice.finish_reason)
+            found.append(Finish("length" if reason == "length" else "stop"))
+    if chunk.usage is not None and (usage := _usage(checks, chunk.usage, chunk.timings)) is not None:
+        found.append(usage)
     return found
 
 
-def _unusual(data: bytes) -> Sequence[Part]:
+def _unusual(checks: Checks, data: bytes) -> Sequence[Part]:
     data = data.strip()
     if data[:1] == b"{":
-        return parts(data)
+        return parts(checks, data)
     if data == b"[DONE]":
         return (Over(),)
     if data:
@@ -178,7 +176,7 @@ def _unusual(data: bytes) -> Sequence[Part]:
     return ()
 
 
-def _read_delta(delta: _Delta, found: list[Part]) -> None:
+def _read_delta(delta: _Delta, found: list[Part], checks: Checks) -> None:
     if thought := delta.reasoning_content or delta.reasoning or delta.thinking:
         found.append(Thinking(thought))
     content = delta.content
@@ -188,6 +186,24 @@ def _read_delta(delta: _Delta, found: list[Part]) -> None:
     else:
         for item in content or ():
             found += _pieces(item)
+    if delta.tool_calls:
+        for call in delta.tool_calls if isinstance(delta.tool_calls, list) else ():
+            _read_tool_call(call, found, checks)
+    if isinstance(delta.function_call, dict):  # the form before `tool_calls`, in which there is one call at most
+        _read_tool_call({"function": delta.function_call}, found, checks)
+
+
+def _read_tool_call(call: Any, found: list[Part], checks: Checks) -> None:
+    """A piece of a call: the first one has the name, as some servers send it with all arguments."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return
+    index = checks.count("tool_calls[].index", call.get("index")) or 0
+    id_ = checks.word("tool_calls[].id", call.get("id")) or ""
+    name = checks.word("tool_calls[].function.name", function.get("name")) or ""
+    arguments = arguments_text(function.get("arguments"))
+    if name or arguments:
+        found.append(ToolDelta(index, id_, name, arguments))
 
 
 def _pieces(item: Any) -> Sequence[Part]:
@@ -203,22 +219,27 @@ def _pieces(item: Any) -> Sequence[Part]:
     return [Thinking(text) for text in texts if isinstance(text, str)]
 
 
-def _usage(usage: _Usage, timings: _Timings | None) -> PassUsage:
-    reused = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
-    if reused is None and timings is not None:
-        reused = timings.cache_n
-    return PassUsage(usage.prompt_tokens or 0, usage.completion_tokens or 0, reused)
+def _usage(checks: Checks, usage: Any, timings: Any) -> PassUsage | None:
+    """What the pass took; None when the server does not say it, or something impossible."""
+    if not isinstance(usage, dict):
+        checks.reject("usage", usage)
+        return None
+    prompt = checks.count("prompt_tokens", usage.get("prompt_tokens"))
+    completion = checks.count("completion_tokens", usage.get("completion_tokens"))
+    details = usage.get("prompt_tokens_details")
+    reused = checks.count("cached_tokens", details.get("cached_tokens")) if isinstance(details, dict) else None
+    if reused is None and isinstance(timings, dict):
+        reused = checks.count("cache_n", timings.get("cache_n"))
+    return None if prompt is None or completion is None else PassUsage(prompt, completion, reused)
 
 
-def _progress(said: Any) -> list[Part]:
+def _progress(checks: Checks, said: Any) -> list[Part]:
     """What llama.cpp says of a prompt that it reads; nothing where the numbers make no sense."""
-    try:
-        counts = msgspec.convert(said, _Progress)
-    except msgspec.ValidationError:
+    fields = said if isinstance(said, dict) else {}
+    cache, processed, total = (checks.count(name, fields.get(name)) for name in ("cache", "processed", "total"))
+    if cache is None or processed is None or total is None or not cache <= processed <= total:
         return []
-    if not 0 <= counts.cache <= counts.processed <= counts.total < PROMPT_MOST:
-        return []
-    return [PromptProgress(counts.processed - counts.cache, counts.total - counts.cache)]
+    return [PromptProgress(processed - cache, total - cache)]
 
 
 def _message(message: Message) -> dict[str, Any]:
@@ -251,15 +272,16 @@ def _unlisted(name: str, models: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _length(model: Mapping[str, Any]) -> int | None:
-    return next(filter(None, (_positive(model.get(key)) for key in _LENGTHS)), None)
+    checks = Checks()
+    return next(filter(None, (checks.count(key, model.get(key)) for key in _LENGTHS)), None)
 
 
 def _of_props(props: Any) -> tuple[int | None, bool]:
     """The context of llama.cpp, and whether it takes images."""
     found = props if isinstance(props, dict) else {}
     generation, modalities = found.get("default_generation_settings"), found.get("modalities")
-    context = _positive(generation.get("n_ctx")) if isinstance(generation, dict) else None
-    return context, isinstance(modalities, dict) and modalities.get("vision") is True
+    context = Checks().count("n_ctx", generation.get("n_ctx")) if isinstance(generation, dict) else None
+    return context or None, isinstance(modalities, dict) and modalities.get("vision") is True
 
 
 def _template(props: Any) -> str:
@@ -278,7 +300,3 @@ def _sees(model: Mapping[str, Any]) -> bool:
         return True
     inputs = architecture.get("input_modalities") if isinstance(architecture, Mapping) else None
     return isinstance(inputs, list) and "image" in inputs
-
-
-def _positive(value: Any) -> int | None:
-    return value if isinstance(value, int) and value > 0 else None

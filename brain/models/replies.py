@@ -1,9 +1,12 @@
 """Wing: what model servers answer, and what they say when they do not; read and translated once for all of them."""
 
 import json
+import logging
+import math
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -13,13 +16,21 @@ import msgspec
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Thinking
 from brain.http import Reads, reads
-from brain.messages import Chunk, Finish, PassUsage, PromptProgress
+from brain.messages import Chunk, Finish, NativeCall, PassUsage, PromptProgress
 from brain.models.frames import Frame
 from brain.models.lines import Splitter
 from brain.unicode import joined
 
 T = TypeVar("T")
 
+log = logging.getLogger("brain")
+
+COUNT_MOST = 10**9
+"""More tokens than any prompt, answer or context has."""
+INTEGER_DIGITS = 20
+TOOL_CALLS_MOST = 64
+ARGUMENTS_LENGTH = 65_536
+"""Characters of a tool call's arguments; longer than any marker may be."""
 REFUSAL_BYTES = 4096
 """How much of an error's body is read: enough to know it by, however long it is."""
 _CONTEXT = re.compile(
@@ -43,7 +54,66 @@ class Over:
     """What a server says behind all the rest: nothing more will come."""
 
 
-Part = Chunk | Over
+@dataclass(frozen=True, slots=True)
+class ToolDelta:
+    """A piece of a tool call; `index` and `id` tell which, as far as the server says."""
+
+    index: int
+    id: str
+    name: str
+    arguments: str
+
+
+Part = Chunk | ToolDelta | Over
+
+
+class Checks:
+    """Checks what a server reports beside its text; of one answer, the first bad value is logged."""
+
+    def __init__(self) -> None:
+        self._logged = False
+
+    def count(self, name: str, value: Any) -> int | None:
+        """Returns a number of tokens, or None for a missing or bad one."""
+        if value is None or (type(value) is int and 0 <= value <= COUNT_MOST):  # a bool is no number
+            return value
+        self.reject(name, value)
+        return None
+
+    def word(self, name: str, value: Any) -> str | None:
+        """Returns a text, or None for a missing or bad one."""
+        if value is None or isinstance(value, str):
+            return value
+        self.reject(name, value)
+        return None
+
+    def reject(self, name: str, value: Any) -> None:
+        """Logs a bad value, which the caller ignores."""
+        if not self._logged:
+            self._logged = True
+            log.warning("the model server sent a bad %s, which is ignored: %.100r", name, value)
+
+
+class _ToolCalls:
+    """The tool calls of one answer, put together from their pieces."""
+
+    def __init__(self) -> None:
+        self._deltas: list[ToolDelta] = []  # the pieces of each call so far, as one
+
+    def add(self, delta: ToolDelta) -> None:
+        for place in range(len(self._deltas) - 1, -1, -1):
+            call = self._deltas[place]
+            if call.index == delta.index and (not delta.id or delta.id == call.id):  # some servers count no index
+                arguments = (call.arguments + delta.arguments)[:ARGUMENTS_LENGTH]
+                self._deltas[place] = ToolDelta(call.index, call.id, call.name or delta.name, arguments)
+                return
+        if len(self._deltas) < TOOL_CALLS_MOST:
+            self._deltas.append(delta)
+
+    def take(self) -> list[NativeCall]:
+        """Returns the calls, once the answer has ended."""
+        deltas, self._deltas = self._deltas, []
+        return [NativeCall(call.name, call.arguments) for call in deltas if call.name]
 
 
 Answer = tuple[Reads, str]
@@ -65,7 +135,7 @@ class Reply:
         error: what the server says that failed, or that it said nothing that can be read; it is over then.
     """
 
-    __slots__ = ("_frame", "_half", "_parts", "_splitter", "ended", "error", "heard", "over")
+    __slots__ = ("_frame", "_half", "_parts", "_splitter", "_tools", "ended", "error", "heard", "over")
 
     def __init__(
         self, splitter: Splitter, parts: Callable[[bytes], Sequence[Part]], frame: Frame | None = None
@@ -78,6 +148,7 @@ class Reply:
         self._parts = parts
         self._frame = frame
         self._half = ""
+        self._tools = _ToolCalls()
 
     def feed(self, data: bytes) -> list[Chunk]:
         """Takes what one read brought; what was said before an error is said."""
@@ -143,9 +214,13 @@ class Reply:
             if text:
                 found.append(text)
 
-    def _tell(self, part: Thinking | PassUsage | PromptProgress | Finish | Over, found: list[Chunk]) -> None:
-        if isinstance(part, PassUsage | PromptProgress):
+    def _tell(
+        self, part: Thinking | PassUsage | PromptProgress | NativeCall | ToolDelta | Finish | Over, found: list[Chunk]
+    ) -> None:
+        if isinstance(part, PassUsage | PromptProgress | NativeCall):
             found.append(part)
+        elif isinstance(part, ToolDelta):
+            self._tools.add(part)
         elif isinstance(part, Thinking):
             text, self._half = joined(self._half + part.text)
             if found and isinstance(last := found[-1], Thinking):
@@ -159,6 +234,7 @@ class Reply:
             if self._half:
                 self._half = ""
                 found.append("\ufffd")
+            found += self._tools.take()
             if isinstance(part, Finish):
                 found.append(part)
 
@@ -227,10 +303,22 @@ def read(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         try:
-            return msgspec.convert(json.loads(data.decode(errors="replace")), decoder.type)
+            return msgspec.convert(json.loads(data.decode(errors="replace"), parse_int=_integer), decoder.type)
         except (ValueError, RecursionError):
             detail = f"{error}: {data[:200]!r}"
             raise ModelError("model_failed", "The model server sent something unreadable.", detail) from None
+
+
+def _integer(digits: str) -> float:
+    """Returns NaN for an integer that is longer than any count, which Python would take long to read or refuse."""
+    return int(digits) if len(digits) <= INTEGER_DIGITS else math.nan
+
+
+def arguments_text(arguments: Any) -> str:
+    """Returns the arguments of a tool call as JSON: servers send that, an object, or nothing."""
+    if arguments is None or isinstance(arguments, str):
+        return (arguments or "")[:ARGUMENTS_LENGTH]
+    return msgspec.json.encode(arguments).decode()[:ARGUMENTS_LENGTH]
 
 
 def failure(said: Any) -> ModelError:
