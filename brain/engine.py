@@ -77,7 +77,7 @@ class Engine:
         stack.callback(self._no_models)
         self.models, self.embedder = found.offered, found.embedder
         writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
-        await stack.enter_async_context(self.memory.running(writer, lambda: not self.turns.running, embedder))
+        await stack.enter_async_context(self.memory.running(writer, lambda: self.turns.are_quiet, embedder))
         stack.push_async_callback(self._give_up)
         self.leaving = False
 

@@ -1,6 +1,7 @@
 """Rooms: the turns of this process, those that run and, for a while, those that ended."""
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,8 @@ BYTES_MOST = 256 * 1024 * 1024
 """Of all journals together. Turns that ended make room first, then the beginnings of those that run."""
 OVER_MOST = 10_000
 SWEEP_SECONDS = 5.0
+QUIET_SECONDS = 5.0
+"""So long after a turn the next one of the same person may come, and the model is left alone."""
 
 
 class Turns:
@@ -30,6 +33,7 @@ class Turns:
         self._over: OrderedDict[str, float] = OrderedDict()
         self._beginning: dict[tuple[str | None, str], asyncio.Event] = {}
         self._sweeper: asyncio.TimerHandle | None = None
+        self._ended = -math.inf
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -38,6 +42,11 @@ class Turns:
     def running(self) -> list[Run]:
         """Those that are not over."""
         return [run for run in self._runs.values() if not run.over]
+
+    @property
+    def are_quiet(self) -> bool:
+        """Whether none runs, nor ended a moment ago."""
+        return time.monotonic() >= self._ended + QUIET_SECONDS and not self.running
 
     def begin(
         self,
@@ -60,7 +69,7 @@ class Turns:
         return run
 
     def _settled(self, turn_id: str, settle: Settle, report: TurnReport) -> None:
-        self._over[turn_id] = time.monotonic()
+        self._over[turn_id] = self._ended = time.monotonic()
         settle(report)
 
     def find(self, turn_id: str, user: str | None) -> Run | None:

@@ -101,9 +101,9 @@ class Breakable(SQLite):
         self.reads = 0
         self.looks = Counter[str]()
 
-    async def resting(self, before: datetime, limit: int) -> list[Resting]:
+    async def resting(self, before: datetime, limit: int, *, alone: bool = False) -> list[Resting]:
         self._check()
-        found = await super().resting(before, limit)
+        found = await super().resting(before, limit, alone=alone)
         self.looks["resting"] += 1
         return found
 

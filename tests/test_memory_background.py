@@ -96,6 +96,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.memory.background.LOOK_SECONDS", (0.02, 0.02))
     monkeypatch.setattr("brain.memory.background.FIRST_PAUSE", 0.02)
     monkeypatch.setattr("brain.memory.background.IDLE_SECONDS", 0.02)
+    monkeypatch.setattr("brain.memory.background.VECTORS_REST_LEAST", 0.02)
+    monkeypatch.setattr("brain.memory.background.SUMMARY_SECONDS", 0.0)
 
 
 LUNCH = ("I plan a lunch for Nora on Sunday", "Shall I suggest a menu?")
@@ -528,8 +530,8 @@ def test_a_model_that_writes_for_ever_is_stopped() -> None:
 def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def test() -> None:
         async with remembered(path=tmp_path / "brain.db") as (memory, store, clock):
-            await talked(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
             await talked(store, "bob", "c1", LUNCH)
+            await talked(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
             monkeypatch.setattr("brain.store.room.USER_BYTES_MOST", 3_000)
             clock.on(minutes=11)
             async with memory.running(Toy("y" * 900, "Of bob.")):
@@ -682,29 +684,24 @@ def test_the_model_is_left_to_turns() -> None:
     run(test())
 
 
-def test_where_turns_never_end_memories_are_written_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_turns_never_end_the_users_own_words_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.2)
 
     async def test() -> None:
-        toy, looks = Toy(0.1), list[bool]()
-
-        def idle() -> bool:
-            looks.append(not toy.read)
-            return False
-
+        toy = Toy()
         async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
-            async with memory.running(toy, idle):
-                assert texts(await memories(store)) == ["late"]
-        assert sum(looks) > 3  # before it was written
+            async with memory.running(toy, lambda: False):
+                assert texts(await memories(store)) == [f"{EXTRACT}{LUNCH[0]}"]
+        assert toy.read == []
 
     run(test())
 
 
 def test_turns_that_come_between_again_and_again_do_not_keep_a_memory_from_being_written() -> None:
     async def test() -> None:
-        toy, idle = Toy(30.0, 30.0, 30.0, 0.2), Idle()
+        toy, idle = Toy(30.0, 30.0, 30.0), Idle()
         async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
@@ -715,10 +712,66 @@ def test_turns_that_come_between_again_and_again_do_not_keep_a_memory_from_being
                     await until(lambda: toy.open == 0)
                     clock.on(minutes=6)
                     idle.idle = True
-                await until(lambda: toy.open == 1)
-                idle.idle = False
-                assert texts(await memories(store)) == ["late"]
-        assert len(toy.read) == 4
+                assert texts(await memories(store)) == [f"{EXTRACT}{LUNCH[0]}"]
+        assert len(toy.read) == 3
+
+    run(test())
+
+
+def test_after_an_import_only_a_few_conversations_are_summarised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.memory.background.SUMMARY_SECONDS", 3_600.0)
+
+    async def test() -> None:
+        toy, idle = Toy(), Idle()
+        async with remembered() as (memory, store, clock):
+            for n in range(10):
+                await talked(store, "ada", f"c{n}", LUNCH)
+                clock.on(minutes=1)
+            clock.on(minutes=11)
+            async with memory.running(toy, idle):
+                written = await memories(store, count=4)
+                assert {one.conversation_id for one in written} == {"c9", "c8", "c7", "c6"}
+                await idle.looked()
+                assert len(toy.read) == 4
+
+    run(test())
+
+
+def test_the_model_is_left_to_turns_of_other_processes() -> None:
+    async def test() -> None:
+        toy, idle = Toy(), Idle()
+        async with remembered() as (memory, store, clock):
+            await talked(store, "ada", "c1", LUNCH)
+            clock.on(minutes=11)
+            record = await store.begin("bob", "c2", Exchange("Hi", said="Hi"), ())
+            async with memory.running(toy, idle):
+                await idle.looked()
+                assert toy.read == []
+                await store.drop(record)
+                await memories(store)
+
+    run(test())
+
+
+def test_vectors_and_summaries_are_asked_for_one_at_a_time() -> None:
+    async def test() -> None:
+        toy = Toy(0.2, 0.2, delay=0.05)
+        both = list[int]()
+
+        async def embed(texts: Sequence[str]) -> list[list[float]]:
+            both.append(toy.open)
+            return await Toy.embed(toy, texts)
+
+        toy.embed = embed  # type: ignore[method-assign]
+        async with remembered() as (memory, store, clock):
+            for n in range(3):
+                await talked(store, "ada", f"c{n}", LUNCH)
+                await memory.by_hand.write("ada", f"The bins go out on day {n}.", "knowledge")
+            clock.on(minutes=11)
+            async with memory.running(toy):
+                await memories(store, count=3)
+                await until(partial(embedded, memory, store))
+        assert set(both) == {0}
 
     run(test())
 
@@ -739,7 +792,7 @@ def test_a_broken_store_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_memories_of_two_users_stay_apart() -> None:
     async def test() -> None:
-        toy = Toy("Of ada.", "Of bob.")
+        toy = Toy("Of bob.", "Of ada.")
         async with remembered() as (memory, store, clock):
             await talked(store, "ada", "same", LUNCH)
             clock.on(seconds=1)
@@ -748,8 +801,8 @@ def test_memories_of_two_users_stay_apart() -> None:
             async with memory.running(toy):
                 assert texts(await memories(store, "ada")) == ["Of ada."]
                 assert texts(await memories(store, "bob")) == ["Of bob."]
-            assert "secret" not in toy.read[0][-1].content
-            assert "lunch" not in toy.read[1][-1].content
+            assert "lunch" not in toy.read[0][-1].content
+            assert "secret" not in toy.read[1][-1].content
 
     run(test())
 

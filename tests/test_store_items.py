@@ -154,7 +154,7 @@ def test_items_are_found_by_their_meaning(path: Path | None) -> None:
             await store.put(user, fact("f2", "two"))
             await store.put(user, memory("m1", "three"))
         assert [(user, item.id) for user, item in await store.lacking("m", 4)] == [
-            ("ada", "f1"), ("ada", "f2"), ("ada", "m1"), ("eve", "f1")
+            ("eve", "m1"), ("eve", "f2"), ("eve", "f1"), ("ada", "m1")
         ]  # fmt: skip
         await store.embed("m", [("ada", i, t, vectors[i]) for i, t in (("f1", "one"), ("f2", "two"), ("m1", "three"))])
         await store.embed("m", [("eve", "f1", "one", [1.0, 0.0, 0.0]), ("eve", "f2", "changed", [1.0, 0.0, 0.0])])
@@ -166,7 +166,7 @@ def test_items_are_found_by_their_meaning(path: Path | None) -> None:
         assert ids(await store.by_meaning("eve", near, kinds=BOTH, limit=5)) == ["f1"]
         assert await store.by_meaning("ada", Near("other", [1.0, 0.0, 0.0]), kinds=BOTH, limit=5) == []
         assert await store.by_meaning("ada", Near("m", [1.0, 0.0]), kinds=BOTH, limit=5) == []
-        assert [(user, item.id) for user, item in await store.lacking("m", 9)] == [("eve", "f2"), ("eve", "m1")]
+        assert [(user, item.id) for user, item in await store.lacking("m", 9)] == [("eve", "m1"), ("eve", "f2")]
         await store.put("ada", fact("f1", "one", category="personal"))
         assert ids(await store.by_meaning("ada", near, kinds=BOTH, limit=1)) == ["f1"]
         await store.put("ada", fact("f1", "another"))
@@ -186,7 +186,7 @@ def test_what_lacks_a_vector_is_found_whichever_models_there_were(path: Path | N
             await store.put("ada", fact(f"f{n}", f"{n}"))
         await store.embed("m", [("ada", f"f{n}", f"{n}", [1.0, 0.0]) for n in range(3)])
         for model in ("a", "z"):
-            assert [item.id for _, item in await store.lacking(model, 9)] == ["f0", "f1", "f2"]
+            assert [item.id for _, item in await store.lacking(model, 9)] == ["f2", "f1", "f0"]
             await store.embed(model, [("ada", f"f{n}", f"{n}", [0.0, 1.0]) for n in range(2)])
             assert [item.id for _, item in await store.lacking(model, 9)] == ["f2"]
         assert await store.lacking("m", 9) == []

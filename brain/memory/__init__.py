@@ -149,7 +149,7 @@ class Memory:
 
         Args:
             model: what writes summaries.
-            idle: whether no turn runs; meanwhile the model is left alone.
+            idle: whether no turn runs, nor ran a moment ago; else the model is left alone.
             embedder: what makes vectors; the model when left out.
         """
         self._items.meaning = meaning = Meaning(model if embedder is None else embedder, self._shelf)

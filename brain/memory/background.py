@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from brain.errors import BadRequest, ModelError, StoreError
 from brain.kept import Item, Resting
@@ -23,13 +24,19 @@ LOOK_SECONDS = (1.0, 60.0)
 """At least and at most so long passes between two looks for conversations that rest."""
 IDLE_SECONDS = 0.2
 """How often is looked whether turns run: the model is left to them at once, until they end."""
-PATIENCE_SECONDS = 60.0
-"""After so long without a moment in which no turn runs, one piece of work is done beside them."""
+PATIENCE_SECONDS = 600.0
+"""After so long without a quiet moment, one batch of vectors is made beside turns, and one conversation is kept in the
+user's own words; a summary, which takes a model long, is never written beside turns."""
+SUMMARIES_AT_ONCE, SUMMARY_SECONDS = 4, 60.0
+"""So many summaries may follow each other; from then on there is one in so many seconds. After an import of hundreds of
+conversations a model is busy with them for minutes each hour, and the newest come first."""
+VECTORS_REST, VECTORS_REST_LEAST = 4.0, 0.5
+"""So many times as long as a batch of vectors took, and so many seconds at least, the next one waits."""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 """Seconds behind a failure, and behind many."""
 TRIES = 3
-"""After so many failures with one conversation alone, the user's words are kept instead of a summary; after so many
-turns that came between, it is written beside the next one."""
+"""After so many failures with one conversation alone, or so many turns that came between, the user's own words are kept
+instead of a summary."""
 _ANY = "?"
 """No model has this key, so that anything lacks its vector."""
 
@@ -39,7 +46,7 @@ class Background:
 
     Args:
         written: told of a user whose memory changed.
-        idle: whether no turn runs.
+        idle: whether no turn runs, nor ran a moment ago.
 
     Attributes:
         saved: set when something may lack its vector.
@@ -62,6 +69,8 @@ class Background:
         self._pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic)
         self._failures: Counter[tuple[str, str]] = Counter()
         self._interrupted: Counter[tuple[str, str]] = Counter()
+        self._summaries_due = 0.0
+        self._asking = asyncio.Lock()  # the model is asked for one thing at a time
         self.saved = asyncio.Event()
 
     async def embed(self) -> None:
@@ -80,15 +89,16 @@ class Background:
         least, most = LOOK_SECONDS
         pause = min(most, max(least, self._rest.total_seconds() / 10))
         while True:
-            await self._moment()
-            if not self._pauses.over or not await self._safely(self._summarise_next):
+            is_quiet = await self._moment()
+            if not self._pauses.over or not await self._safely(partial(self._summarise_next, is_quiet)):
                 await asyncio.sleep(pause)
 
-    async def _moment(self) -> None:
-        """Waits for one in which no turn runs, as long as there is patience for it."""
+    async def _moment(self) -> bool:
+        """Waits for one in which no turn runs, as long as there is patience for it; whether it came."""
         until = time.monotonic() + PATIENCE_SECONDS
         while not self._idle() and time.monotonic() < until:  # noqa: ASYNC110 - turns tell nobody that they end
             await asyncio.sleep(IDLE_SECONDS)
+        return self._idle()
 
     async def _safely(self, work: Callable[[], Awaitable[bool]]) -> bool:
         """Does a piece of work; what goes wrong is logged, and ends nothing but the piece."""
@@ -107,33 +117,46 @@ class Background:
             if not await self._shelf.lacking(_ANY, 1):
                 return False
             await self._moment()
-        if not await self._meaning.examined():
-            return False
+        async with self._asking:
+            if not await self._meaning.examined():
+                return False
         assert self._meaning.grade is not None
         key = self._meaning.grade.key
         while rows := await self._shelf.lacking(key, BATCH):
             await self._moment()
-            vectors = await self._meaning.of([item.text for _, item in rows])
+            async with self._asking:
+                began = time.monotonic()
+                vectors = await self._meaning.of([item.text for _, item in rows])
+                took = time.monotonic() - began
             if vectors is None:
                 return False
             told = zip(rows, vectors, strict=True)
             await self._shelf.embed(key, [(user, item.id, item.text, vector) for (user, item), vector in told])
+            if len(rows) == BATCH:
+                await asyncio.sleep(max(VECTORS_REST_LEAST, VECTORS_REST * took))
         return True
 
-    async def _summarise_next(self) -> bool:
+    async def _summarise_next(self, is_quiet: bool) -> bool:
         """Takes on one conversation; whether there was one, and it went well."""
-        for resting in await self._shelf.resting(self._now() - self._rest, 1):
-            return await self._summarise(resting)
+        writes = self._model.writes and is_quiet
+        if writes and time.monotonic() < self._summaries_due - (SUMMARIES_AT_ONCE - 1) * SUMMARY_SECONDS:
+            return False
+        for resting in await self._shelf.resting(self._now() - self._rest, 1, alone=writes):
+            return await self._summarise(resting, self._model if writes else None)
         return False
 
-    async def _summarise(self, resting: Resting) -> bool:
+    async def _summarise(self, resting: Resting, model: Writer | None) -> bool:
         about = resting.user, resting.conversation_id
-        model = self._model if self._model.writes and self._failures[about] < TRIES else None
+        if max(self._failures[about], self._interrupted[about]) >= TRIES:
+            model = None
         new_id = resting.memory.id if resting.memory else await self._new_id(resting.user)
-        work = memory_of(resting, model, new_id, self._now())
-        yields = self._idle() and self._interrupted[about] < TRIES
         try:
-            item = await (self._while_idle(work) if yields else work)
+            if model is None:
+                item = await memory_of(resting, None, new_id, self._now())
+            else:
+                async with self._asking:
+                    self._summaries_due = max(self._summaries_due, time.monotonic()) + SUMMARY_SECONDS
+                    item = await self._while_idle(memory_of(resting, model, new_id, self._now()))
         except (ModelError, TimeoutError) as error:
             log.info("memory: a conversation could not be summarised, which is tried again: %r", error)
             self._pauses.failed()

@@ -68,18 +68,18 @@ def by_meaning(
 
 
 def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, Item]]:
-    """Items that have no vector of this model, each with its user.
+    """Items that have no vector of this model, each with its user; the newest first.
 
     An item knows the model of its newest vector, so that those of this model, mostly all, are passed over in the index.
     """
     found: list[tuple[str, Item]] = []
-    for side in "<>":
+    for clause in ("i.embedded = ''", "i.embedded > '' AND i.embedded < ?1", "i.embedded > ?1"):
         some = db.execute(
-            f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user WHERE u.hidden = 0 "
-            f"AND i.embedded {side} ? "
-            "AND NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = ?) "
-            "ORDER BY i.embedded, i.key",
-            (model, model),
+            f"SELECT u.name, {rows.ITEM} FROM {rows.ITEMS} JOIN user u ON u.key = i.user "
+            f"WHERE {clause} AND u.hidden = 0 "
+            "AND NOT EXISTS (SELECT 1 FROM vector v WHERE v.item = i.key AND v.model = ?1) "
+            "ORDER BY i.embedded DESC, i.key DESC",
+            (model,),
         )
         found += islice(rows.readable(_owned, some), limit - len(found))
     return found

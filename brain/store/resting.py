@@ -13,14 +13,21 @@ CLAIM = 300 * SECOND
 """How long a conversation is left to who asked for it first."""
 
 
-def resting(db: sqlite3.Connection, before: int, limit: int, now: int) -> list[Resting]:
-    """Conversations in which nothing happened since `before`, and of which a memory is to be made; each is claimed."""
+def resting(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: bool) -> list[Resting]:
+    """Conversations in which nothing happened since `before`, and of which a memory is to be made; each is claimed.
+
+    The newest come first: after an import, hundreds of old ones wait.
+
+    Args:
+        alone: whether there are none while a turn runs, in whatever process.
+    """
+    which = "" if alone else "conversation = c.key AND"
     found = db.execute(
         "SELECT c.key, c.user, u.name, c.id, c.title, c.summarised_to, c.memory "
         "FROM conversation c JOIN user u ON u.key = c.user "
         "WHERE c.unsummarised = 1 AND u.hidden = 0 AND c.updated < ? AND c.claimed <= ? AND NOT EXISTS "
-        "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '' AND until > ?) "
-        "ORDER BY c.updated LIMIT ?",
+        f"(SELECT 1 FROM exchange WHERE {which} outcome = '' AND until > ?) "
+        "ORDER BY c.updated DESC, c.key DESC LIMIT ?",
         (before, now, now, limit),
     ).fetchall()
     db.executemany("UPDATE conversation SET claimed = ? WHERE key = ?", [(now + CLAIM, row[0]) for row in found])

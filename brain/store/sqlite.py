@@ -232,13 +232,16 @@ class SQLite:
 
     # conversations that rest
 
-    async def resting(self, before: datetime, limit: int) -> list[Resting]:
-        """Conversations in which nothing happened since `before`, and that say more than their memories.
+    async def resting(self, before: datetime, limit: int, *, alone: bool = False) -> list[Resting]:
+        """Conversations in which nothing happened since `before`, and that say more than their memories; newest first.
 
         Each is left to whoever asked for it, in whatever process, for five minutes.
+
+        Args:
+            alone: whether there are none while a turn runs, in whatever process.
         """
         return await self._database.write(
-            lambda db: resting.resting(db, micros(before), limit, self._now()), durable=False
+            lambda db: resting.resting(db, micros(before), limit, self._now(), alone=alone), durable=False
         )
 
     async def rested(self, one: Resting, item: Item | None) -> None:
