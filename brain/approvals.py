@@ -12,6 +12,11 @@ from brain.events import Approval
 Decision = Literal["approved", "declined", "expired"]
 
 
+def stopped_before() -> BadRequest:
+    """For a decision about a call whose turn was told to end first."""
+    return BadRequest("The turn was stopped before; this call does not run.", "call_id", code="cancelled", status=409)
+
+
 class Approvals:
     """What is open, and what was decided. While anything is open, the turn's clock stands still.
 
@@ -20,6 +25,7 @@ class Approvals:
 
     Attributes:
         alarm: the turn's clock.
+        closed: whether the turn was told to end, so that no call may begin any more.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -29,6 +35,7 @@ class Approvals:
         self._held = 0.0
         self._since = 0.0  # when the first of those that are open was opened
         self.alarm: Alarm | None = None
+        self.closed = False
 
     @property
     def waiting(self) -> bool:
@@ -75,13 +82,15 @@ class Approvals:
         """Decides one; the same decision again changes nothing.
 
         Raises:
-            BadRequest: when nothing was asked about this call, or it expired, or was decided otherwise.
+            BadRequest: when nothing was asked about this call, it expired or was decided, or its turn was stopped.
         """
         earlier = self.of(call_id)
         decision: Decision = "approved" if approve else "declined"
         if earlier is None:
             message = "No call of this id waits for an approval in this turn."
             raise BadRequest(message, "call_id", code="not_found", status=404)
+        if earlier == "asked" and self.closed:
+            raise stopped_before()
         if earlier == "asked" and call_id in self._open:
             self._asked[call_id].set_result(decision)
         elif earlier in ("asked", "expired"):

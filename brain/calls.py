@@ -186,6 +186,8 @@ class Calls:
             approved = await approvals.decided(call.call_id)
         finally:
             call.began = time.monotonic()
+        if approvals.closed:
+            return  # who ends the turn ends this call
         if approved:
             self._begin(call, work, preview)
         else:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
+from brain.approvals import stopped_before
 from brain.ask import Ask
 from brain.errors import BadRequest, Interruption
 from brain.events import Event
@@ -100,6 +101,8 @@ class Run:
     def decide(self, call_id: str, approve: bool) -> None:
         """As `Turn.decide`."""
         if self._turn is None:
+            if any(call.call_id == call_id and call.approval == "asked" for call in self.report().calls):
+                raise stopped_before()
             raise BadRequest("This turn is over; nothing waits for an approval.", code="gone", status=410)
         self._turn.decide(call_id, approve)
 

@@ -120,6 +120,7 @@ class Turn:
     def stop(self, reason: Interruption) -> None:
         """Ends the turn with an event that says why, at its next wait."""
         self._stopped = self._stopped or reason
+        self._desk.approvals.closed = True
         if self._alarm is not None:
             self._alarm.ring(reason)
 

@@ -476,7 +476,20 @@ def test_a_turn_that_ends_meanwhile(reason: Interruption, code: str, last: dict[
     assert time.monotonic() - began < 2
     assert one.post.sent == []
     assert one.turn.report("native").calls[0].approval == "asked"
-    assert code_of(lambda: one.turn.decide("c1", True)) == ("gone", 410)
+    assert code_of(lambda: one.turn.decide("c1", True)) == ("cancelled", 409)
+
+
+def test_an_approval_after_a_stop_is_refused() -> None:
+    codes = []
+
+    def say(turn: Turn, asked: ApprovalRequired) -> None:
+        turn.stop("cancelled")
+        codes.append(code_of(lambda: turn.decide("c1", True)))
+
+    one = Asked([SEND % "bob", WAIT], say=say)
+    one.told()
+    assert codes == [("cancelled", 409)]
+    assert one.post.sent == []
 
 
 def test_an_approval_in_the_moment_of_a_stop_lets_nothing_run() -> None:
@@ -485,10 +498,14 @@ def test_an_approval_in_the_moment_of_a_stop_lets_nothing_run() -> None:
         def say(turn: Turn, asked: ApprovalRequired, *, approve_first: bool = approve_first) -> None:
             steps: list[Callable[[], None]] = [lambda: turn.decide("c1", True), lambda: turn.stop("cancelled")]
             for step in steps if approve_first else reversed(steps):
-                step()
+                with suppress(BadRequest):
+                    step()
 
         one = Asked([SEND % "bob", WAIT], say=say)
-        assert one.told()[-1] == done("", 1, 1, "cancelled")
+        assert one.told()[-2:] == [
+            {"error": "c1", "name": "sends", "code": "cancelled"},
+            done("", 1, 1, "cancelled"),
+        ]
         assert one.post.sent == []
 
 
@@ -528,6 +545,9 @@ def test_a_person_approves_over_the_wire() -> None:
         assert client.post(place, json={"approve": "yes"}, headers=ada).status_code == 400
         assert client.post(place, json={}, headers=ada).status_code == 400
         assert client.post(place, content=b"approve=true", headers=ada).status_code == 415
+        json_type = {**ada, "content-type": "application/json"}
+        twice = client.post(place, content=b'{"approve":false,"approve":true}', headers=json_type)
+        assert (twice.status_code, twice.json()["error"]["field"]) == (400, "approve")
         assert client.post(place.replace("c1", "c2"), json={"approve": True}, headers=ada).status_code == 404
         assert post.sent == []
         assert client.post(place, json={"approve": True}, headers=ada).status_code == 200

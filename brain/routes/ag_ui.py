@@ -12,7 +12,7 @@ from brain.events import ApprovalRequired, Event, SpecialistError, SpecialistRes
 from brain.house import House
 from brain.leading import Run
 from brain.messages import Spoken
-from brain.routes.incoming import house_of, kind, limited, read, user_of
+from brain.routes.incoming import house_of, kind, limited, parsed, read, user_of
 from brain.routes.turning import about_to_end, begun, followed, held
 from brain.wire import ag_ui
 from brain.wire.ag_ui import Resumed, Wanted, answers, parse, said_since
@@ -40,7 +40,7 @@ async def _response(request: Request) -> Response:
         raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
     house, user = house_of(request), user_of(request)
     body = await limited(request).body()
-    ask, spoken, wanted = await read(body, lambda: parse(body, user, house.settings, house.names()))
+    ask, spoken, wanted = await parsed(body, lambda: parse(body, user, house.settings, house.names()))
     try:
         resumed = _resumed(request, spoken, wanted)
     except BadRequest as error:  # the protocol wants to hear of it from a run

@@ -13,7 +13,7 @@ from brain.door import SAFE_HEADERS
 from brain.errors import BadRequest
 from brain.house import House
 from brain.leading import Run
-from brain.routes.incoming import house_of, kind, limited, read, user_of
+from brain.routes.incoming import house_of, kind, limited, parsed, read, user_of
 from brain.routes.turning import about_to_end, begun, followed, held, led
 from brain.wire import ai_sdk
 
@@ -46,7 +46,7 @@ async def _answer(request: Request) -> Response:
         raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
     house, user = house_of(request), user_of(request)
     body = await limited(request).body()
-    ask, spoken, wanted = await read(body, lambda: ai_sdk.parse(body, user, house.settings, house.names()))
+    ask, spoken, wanted = await parsed(body, lambda: ai_sdk.parse(body, user, house.settings, house.names()))
     if wanted.decisions:
         return await _rest(request, ask.conversation_id, wanted)
     ask, conversation = await read(body, lambda: held(house, ask, spoken))

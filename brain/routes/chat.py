@@ -14,7 +14,7 @@ from brain.door import UNKEPT
 from brain.errors import BadRequest
 from brain.house import House
 from brain.leading import Run
-from brain.routes.incoming import house_of, kind, limited, read, user_of
+from brain.routes.incoming import house_of, kind, limited, parsed, user_of
 from brain.routes.turning import begun, followed, led
 from brain.wire import native
 from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
@@ -87,7 +87,7 @@ async def asked(request: Request) -> Ask:
     request = limited(request)
     if kind(request) == "application/json":
         body = await request.body()
-        return await read(body, lambda: native.parse(body, user, house.settings, house.names()))
+        return await parsed(body, lambda: native.parse(body, user, house.settings, house.names()))
     if kind(request) != "multipart/form-data":
         message = "Send application/json (curl: -H 'content-type: application/json') or multipart/form-data (curl: -F)."
         raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)

@@ -10,7 +10,7 @@ from starlette.types import Message, Receive
 
 from brain.errors import BadRequest
 from brain.house import House
-from brain.wire.bodies import BODY_BYTES
+from brain.wire.bodies import BODY_BYTES, check_keys
 
 BODY_SECONDS = 20.0
 BODY_BYTES_A_SECOND = 64 * 1024
@@ -58,6 +58,17 @@ def kind(request: Request) -> str:
 async def read(body: bytes, made: Callable[[], T]) -> T:
     """What is made of a body: of a large one in a thread, one after the other, for others have their turn meanwhile."""
     return await large(len(body), made)
+
+
+async def parsed(body: bytes, made: Callable[[], T]) -> T:
+    """The same of a body of JSON, in which no object may have a key twice. What it says is bounded first."""
+
+    def strict() -> T:
+        found = made()
+        check_keys(body, "")
+        return found
+
+    return await large(len(body), strict)
 
 
 async def large(size: int, made: Callable[[], T]) -> T:

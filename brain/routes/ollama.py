@@ -16,7 +16,7 @@ from brain.ask import Ask
 from brain.door import Answer
 from brain.house import House
 from brain.messages import Spoken
-from brain.routes.incoming import house_of, limited, read, user_of
+from brain.routes.incoming import house_of, limited, parsed, read, user_of
 from brain.routes.turning import begun, held, led, whole
 from brain.settings import Settings
 from brain.wire import ollama
@@ -52,7 +52,7 @@ class Asked:
         now = datetime.now(ZoneInfo(settings.time_zone))
         body = await limited(request).body()
         user = user_of(request)
-        ask, spoken, wanted = await read(body, lambda: self._parse(body, user, settings, house.names(), now))
+        ask, spoken, wanted = await parsed(body, lambda: self._parse(body, user, settings, house.names(), now))
         if wanted.loads is not None:
             return Answer(self._encoder(wanted.model, written=lambda _: "").loaded(wanted.loads))
         turns_url = f"{request.base_url}v1/turns"

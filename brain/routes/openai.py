@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 from brain.door import Answer
 from brain.errors import BadRequest
 from brain.leading import Run
-from brain.routes.incoming import house_of, kind, limited, read, user_of
+from brain.routes.incoming import house_of, kind, limited, parsed, read, user_of
 from brain.routes.turning import begun, held, led, whole
 from brain.wire import openai
 from brain.wire.openai.request import Wanted, model_named, parse
@@ -55,7 +55,7 @@ async def _answer(request: Request) -> Response:
     body = await limited(request).body()
     conversation_id = request.headers.get(CONVERSATION)
     user = user_of(request)
-    ask, spoken, wanted = await read(body, lambda: parse(body, user, house.settings, house.names(), conversation_id))
+    ask, spoken, wanted = await parsed(body, lambda: parse(body, user, house.settings, house.names(), conversation_id))
     ask, conversation = await read(body, lambda: held(house, ask, spoken))
     run = await begun(request, ask, "openai", held=conversation, joinable=False)
     encoder = _encoder(request, run, wanted, {CONVERSATION: run.conversation_id} if conversation_id else {})

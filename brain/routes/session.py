@@ -12,6 +12,7 @@ from brain.errors import BadRequest
 from brain.routes.incoming import kind, limited
 from brain.sessions import SESSION_SECONDS, Keyring
 from brain.settings import LOCAL_USER
+from brain.wire.bodies import decoded
 
 KEY_BODY_BYTES = 16 * 1024
 """Of a request that anybody may send; a key is short."""
@@ -58,8 +59,8 @@ async def _key(request: Request) -> bytes:
         raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
     body = await limited(request, KEY_BODY_BYTES).body()
     try:
-        key = msgspec.json.decode(body, type=SentKey).key
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        key = decoded(body, SentKey).key
+    except BadRequest:
         raise BadRequest('Send {"key": "…"} and nothing else.', "key") from None
     return key.encode()
 

@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,14 +24,19 @@ def decoded(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
     """A body, or what stands in it at this place.
 
     Raises:
-        BadRequest: naming the field and what is wrong with it.
+        BadRequest: naming the field and what is wrong with it. A key that an object has twice is wrong, too: the reader
+            of a proxy or a log may have seen the other value. Where parts are decoded later, who reads a body checks it
+            with `check_keys` when all of it is bounded.
     """
     try:
-        return msgspec.json.decode(data, type=kind)
+        found = msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         raise wrong(error, place) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"{place or 'The body'} is not valid JSON: {problem(error)}.", place or None) from None
+    if isinstance(found, msgspec.Struct) and not _holds_raw(type(found)):
+        check_keys(bytes(data), place)
+    return found
 
 
 def loose(data: bytes | msgspec.Raw, most: int, place: str, depth: int = DEPTH_MOST) -> Any:
@@ -44,6 +51,40 @@ def loose(data: bytes | msgspec.Raw, most: int, place: str, depth: int = DEPTH_M
     if _is_deeper(value, depth):
         raise BadRequest(f"{place} may be nested {depth} levels deep.", place)
     return value
+
+
+@cache
+def _holds_raw(kind: type[msgspec.Struct]) -> bool:
+    return any(field.type is msgspec.Raw for field in msgspec.structs.fields(kind))
+
+
+class _TwiceError(ValueError):
+    """A key that an object has twice."""
+
+
+def check_keys(data: bytes, place: str) -> None:
+    """Looks whether a key stands twice in an object of this JSON, which is known to be valid.
+
+    Raises:
+        BadRequest: naming the key.
+    """
+    try:
+        _KEYS.decode(data.decode(errors="replace"))
+    except _TwiceError as error:
+        name = f"{place}.{error}" if place else str(error)
+        raise BadRequest(f"{name[:200]}: This key stands here more than once.", name[:200]) from None
+
+
+def _check_pairs(pairs: list[tuple[str, None]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        raise _TwiceError(Counter(key for key, _ in pairs).most_common(1)[0][0])
+
+
+def _unread(number: str) -> None:
+    """A number may have any length; nobody wants its value here."""
+
+
+_KEYS = json.JSONDecoder(object_pairs_hook=_check_pairs, parse_int=_unread, parse_float=_unread, strict=False)
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

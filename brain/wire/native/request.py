@@ -14,7 +14,7 @@ from brain.ask import Ask, Attachment, Limits, Source, SyntaxName, TakenAlong
 from brain.errors import BadRequest
 from brain.settings import Settings
 from brain.wire.attaching import ATTACHMENTS_MOST, attachment_of, too_many
-from brain.wire.bodies import decoded, problem, wrong
+from brain.wire.bodies import check_keys, decoded, problem, wrong
 
 MESSAGE_LENGTH = 200_000
 NAMES_MOST = 100
@@ -89,7 +89,10 @@ def _check_numbers(body: bytes) -> None:
     if body.count(b'"name"') + body.count(b'"id"') > NAMES_MOST:
         raise too_many()
     number = body.count(b",")
-    if number > COMMAS_MOST and number - bytes(decoded(body, _Attachments).attachments).count(b",") > COMMAS_MOST:
+    if number <= COMMAS_MOST:
+        return
+    attachments = decoded(body, _Attachments).attachments
+    if number - bytes(attachments).count(b",") > COMMAS_MOST:
         message = f"The body may hold {COMMAS_MOST:,} values besides its attachments."
         raise BadRequest(message, code="too_large", status=413)
 
@@ -115,11 +118,13 @@ def _form_value(name: str, text: str) -> Any:
     if name not in _FORM_JSON:
         return text
     try:
-        return msgspec.to_builtins(msgspec.json.decode(text, type=_FORM_JSON[name]))
+        found = msgspec.json.decode(text, type=_FORM_JSON[name])
     except msgspec.ValidationError as error:
         raise wrong(error, name) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadRequest(f"{name} must be JSON: {problem(error)}.", name) from None
+    check_keys(text.encode(), name)
+    return msgspec.to_builtins(found)
 
 
 _FORM_JSON: Mapping[str, Any] = {
