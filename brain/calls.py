@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,8 @@ from brain.scanner import Call
 
 log = logging.getLogger("brain")
 
+CLOCK_SECONDS = 0.05
+"""The time for calls is looked at again no sooner, while the turn's clock stands still."""
 LETTING_GO_SECONDS = 0.1
 """How long cancelled calls are waited for: longer than `run` waits for a specialist that does not listen."""
 
@@ -55,7 +58,7 @@ class Calls:
         return len(self._open)
 
     def take(self, asked: Call) -> bool:
-        """Takes on a call of the model, which starts at once; false when it was over the cap, or comes too late."""
+        """Takes on a call of the model, which starts at once; false when no further call can run."""
         if self._complete:
             return False
         call = self._taken(asked.name, asked.params, asked.raw, "model")
@@ -66,7 +69,7 @@ class Calls:
             self._start(call, self._desk.registry[call.name])
         else:
             self._end(call, failure)
-        return failure is None or failure.code != "call_limit"
+        return failure is None or failure.code not in ("call_limit", "deadline")
 
     def take_one_way(self, name: str, attachment: Attachment) -> None:
         """Takes on a call that an attachment asks for; it counts against no limit."""
@@ -86,7 +89,7 @@ class Calls:
         self._tell_if_over()
 
     async def events(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
-        """What happens, as it happens, until no call is open and none will come.
+        """What happens, as it happens, until no call is open and none will come, or the time for calls is over.
 
         Raises:
             Interrupted: when the alarm rings, after the events of how each call ended then.
@@ -94,11 +97,13 @@ class Calls:
         alarm.patient = True
         try:
             while True:
-                with alarm:
-                    event = await self._events.get()
+                event = await self._next(alarm)
                 if event is None:
-                    return
+                    break
                 yield event
+            if self.open:
+                for event in await self.stop("deadline"):
+                    yield event
         except Interrupted as interruption:
             for event in await self.stop("deadline" if interruption.reason == "deadline" else "cancelled"):
                 yield event
@@ -106,6 +111,15 @@ class Calls:
         finally:
             alarm.patient = False
             await self.stop("cancelled")
+
+    async def _next(self, alarm: Alarm) -> Event | None:
+        """The next event; None when all calls are over, or the time for them is."""
+        while (left := self._desk.deadline - time.monotonic()) > 0 or not self._events.empty():
+            with suppress(TimeoutError):  # too early where the turn's clock stood still meanwhile
+                async with asyncio.timeout(max(left, CLOCK_SECONDS)):
+                    with alarm:
+                        return await self._events.get()
+        return None
 
     async def stop(self, code: CallCode) -> list[Event]:
         """Ends what still runs, with this code; the events of it."""
@@ -249,6 +263,7 @@ class Calls:
     def _settle(self, call: OpenCall, outcome: Outcome, part: Called) -> None:
         assert call.part is None
         call.part, call.ended = part, time.monotonic()
+        self._desk.timed_out = self._desk.timed_out or part.outcome == "deadline"
         call.outcome.set_result(outcome)
         self._desk.outside = self._desk.outside or part.outside
         self._tell_if_over()

@@ -17,7 +17,7 @@ from brain.ask import Ask, Attachment, Tool
 from brain.context import Context, MemoryView, ModelView, Result
 from brain.events import CallCode
 from brain.kept import Conversation
-from brain.limits import Budget
+from brain.limits import Budget, seconds_for_calls
 from brain.messages import Called
 from brain.preview import SECONDS, preview
 from brain.registry import AnswerKey, Entry, Registry
@@ -75,6 +75,7 @@ class Desk:
         memory: what specialists may know of the user.
         tokens: the control tokens that count for the model.
         asides: what is told beside the answer.
+        timed_out: whether a call was ended or refused because the time for calls was over.
     """
 
     ask: Ask
@@ -94,19 +95,25 @@ class Desk:
     asides: Asides = field(default_factory=Asides)
     calls: list[Reported] = field(default_factory=list)
     budget: Budget = field(init=False)
+    timed_out: bool = False
     answered: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
     _until: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.ask.limits)
-        self._until = time.monotonic() + self.ask.limits.turn_seconds
+        self._until = time.monotonic() + seconds_for_calls(self.ask.limits)
         self.attachments = (*self.conversation.attachments, *self.ask.attachments)
         self.outside = bool(self.attachments) or _from_strangers(self.conversation)
 
     @property
     def deadline(self) -> float:
-        """When the turn is over, on the clock of `time.monotonic`."""
+        """When calls end, on the clock of `time.monotonic`; what is left of the turn then is for the answer."""
         return self._until + self.approvals.held
+
+    @property
+    def is_last_pass(self) -> bool:
+        """Whether a pass that begins now runs no calls."""
+        return self.budget.overdrawn or self.timed_out
 
     def next_id(self) -> str:
         """A call id, unique in the turn."""
@@ -143,6 +150,8 @@ class Desk:
             return Failure(call.problem, call.reason)
         if code is None and call.name in self.tools:
             return None
+        if code is None and time.monotonic() >= self.deadline:
+            code = "deadline"
         entry = self.registry.get(call.name)
         if code is None:
             code = self.barred(call.name, entry)

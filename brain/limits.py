@@ -1,4 +1,4 @@
-"""Core: how many calls a turn may make. Pure: no clock, no I/O.
+"""Core: how many calls a turn may make, and for how long. Pure: no clock, no I/O.
 
 Every call of the model is admitted here, also one that is malformed or unknown. So each pass but the last two uses up
 one call at least, and a turn has at most `calls + 2` passes: one for each admitted call, the one whose call is refused
@@ -12,6 +12,10 @@ from typing import Literal
 from brain.ask import Limits
 
 TRIES_OF_IDENTICAL = 2
+
+ANSWER_SHARE = 0.25
+ANSWER_SECONDS_MOST = 60.0
+"""Share of a turn's time that is reserved for the answer after the last call, and the most seconds of it."""
 
 Refusal = Literal["call_limit", "specialist_limit", "repeated"]
 
@@ -43,3 +47,8 @@ class Budget:
         if self._by_name[name] > self._limits.calls_per_specialist:
             return "specialist_limit"
         return None
+
+
+def seconds_for_calls(limits: Limits) -> float:
+    """Returns how much of a turn may pass until its calls end; the rest is reserved for the answer."""
+    return limits.turn_seconds - min(limits.turn_seconds * ANSWER_SHARE, ANSWER_SECONDS_MOST)

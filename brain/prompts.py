@@ -64,7 +64,7 @@ REASONS: Mapping[CallCode, str] = {
     "repeated": "the same call was made before and its result stands above; use it and go on",
     "specialist_limit": "it was called {each} times, which is all it may be; go on with what you have",
     "call_limit": "all {calls} calls of this answer are used up; finish your answer with what you have, without calls",
-    "deadline": "the time for this answer is over",
+    "deadline": "the time for calls is over; finish your answer now with what you have, without calls",
     "cancelled": "the turn was stopped before it was done",
 }
 

@@ -188,7 +188,7 @@ class Turn:
             while more:
                 while self._desk.inbox:
                     yield self._put_in(goes_on=True)
-                overdrawn = self._desk.budget.overdrawn
+                is_last = self._desk.is_last_pass
                 one = self._pass = self._next_pass(alarm)
                 try:
                     async with one:
@@ -203,7 +203,7 @@ class Turn:
                     self._record(one)
                 if one.unknown_tool is not None:
                     yield (self._told(notices.unknown_tool(one.unknown_tool)),)
-                more = self._goes_on(one, overdrawn) or bool(self._desk.inbox)
+                more = self._goes_on(one, is_last) or bool(self._desk.inbox)
             self._require_answer(one)
         except Interrupted as interruption:
             if interruption.reason in ("deadline", "cancelled"):
@@ -237,12 +237,12 @@ class Turn:
         trouble = await self._keep(self.exchange) if self._keep is not None else None
         return (Notice("unkept", trouble),) if trouble else ()
 
-    def _goes_on(self, one: Pass, overdrawn: bool) -> bool:
+    def _goes_on(self, one: Pass, is_last: bool) -> bool:
         """Whether a pass is followed by another: it made calls, and none of them ends the turn."""
         if one.calls is None and one.unknown_tool is not None and not self._asked_again:
             self._asked_again = True
             return True
-        if one.calls is None or one.stopped or one.calls.handed or overdrawn or self._desk.room <= 0:
+        if one.calls is None or one.stopped or one.calls.handed or is_last or self._desk.room <= 0:
             return False
         if self._tokens_left() == 0:
             self._finish = "length"
@@ -381,7 +381,9 @@ class Turn:
         )
 
     def _stop_reason(self) -> StopReason:
-        return "call_limit" if self._desk.budget.overdrawn else self._finish
+        if self._desk.budget.overdrawn:
+            return "call_limit"
+        return "deadline" if self._desk.timed_out and self._finish != "cancelled" else self._finish
 
     def _text(self) -> str:
         """The visible answer."""

@@ -767,7 +767,7 @@ def test_a_turn_that_ends_while_it_is_told(preview: Any, reason: Interruption, c
 def test_the_turns_clock_goes_on_while_it_is_told() -> None:
     one = Asked([ACT, WAIT], say=yes, more=[previewing(hangs)], ask=ask_for(limits=Limits(turn_seconds=0.2)))
     began = time.monotonic()
-    assert one.told() == [{"error": "c1", "name": "acts", "code": "deadline"}, done("", 1, 1, "deadline")]
+    assert one.told() == [{"error": "c1", "name": "acts", "code": "deadline"}, done("", 1, 2, "deadline")]
     assert time.monotonic() - began < 1
 
 

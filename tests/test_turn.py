@@ -33,6 +33,7 @@ from playing import (
     waits,
 )
 
+from brain import limits
 from brain.ask import Attachment, Limits, Tool
 from brain.context import Context, Progress, Result
 from brain.errors import Interruption, ModelError, PrefillRefused
@@ -1043,14 +1044,64 @@ def test_a_deadline_during_calls() -> None:
         {"result": "c2", "text": "nothing"},
         {"error": "c1", "name": "waits", "code": "deadline"},
         {"error": "c3", "name": "waits", "code": "deadline"},
-        {"done": "deadline", "text": "A ", "calls": 3, "passes": 1},
+        {"done": "deadline", "text": "A ", "calls": 3, "passes": 2},
     ]
-    over = "[SPECIALIST_ERROR: waits failed - the time for this answer is over]"
+    over = (
+        "[SPECIALIST_ERROR: waits failed - "
+        "the time for calls is over; finish your answer now with what you have, without calls]"
+    )
     assert [part.block for part in turn.exchange.parts if isinstance(part, Called)] == [
         over,
         "[SPECIALIST_RESULT: echo]\nnothing\n[/SPECIALIST_RESULT]",
         over,
     ]
+
+
+@pytest.fixture
+def little_time_for_calls(monkeypatch: pytest.MonkeyPatch) -> Limits:
+    """A turn whose calls end after half a second, and which has all the time that a test may take for its answer."""
+    monkeypatch.setattr(limits, "ANSWER_SHARE", 1 - 0.5 / WAIT)
+    return Limits(turn_seconds=WAIT)
+
+
+@pytest.mark.parametrize("behind", [[], [" and"], [WAIT]])
+def test_a_turn_whose_time_for_calls_is_over_still_answers(behind: list[Item], little_time_for_calls: Limits) -> None:
+    asked = ask_for(limits=little_time_for_calls)
+    events, turn, model = played([ECHO], ["SPECIALIST_REQUEST[waits]", *behind], "It says nothing.", ask=asked)
+    assert events == [
+        {"start": "c1", "name": "echo", "params": {}},
+        {"result": "c1", "text": "nothing"},
+        {"start": "c2", "name": "waits", "params": {}},
+        {"error": "c2", "name": "waits", "code": "deadline"},
+        "It says nothing.",
+        {"done": "deadline", "text": "It says nothing.", "calls": 2, "passes": 3},
+    ]
+    assert "[SPECIALIST_ERROR: waits failed - the time for calls is over" in model.requests[2][-1].content
+    assert outcome(turn) == "deadline, 2 calls, 3 passes"
+
+
+def test_no_call_begins_once_the_time_for_calls_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ANSWER_SHARE", 1.0)
+    asked = ask_for(limits=Limits(turn_seconds=WAIT))
+    events, _, model = played([f"A {ECHO}", ECHO, WAIT], f"B {ECHO} no", "never", ask=asked)
+    assert events == [
+        "A ",
+        {"error": "c1", "name": "echo", "code": "deadline"},
+        "B ",
+        {"error": "c2", "name": "echo", "code": "deadline"},
+        {"done": "deadline", "text": "A B ", "calls": 2, "passes": 2},
+    ]
+    assert len(model.requests) == 2
+
+
+def test_a_turn_that_answers_in_its_reserved_time_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ANSWER_SHARE", 1.0)
+    assert played("Hi", ask=ask_for(limits=Limits(turn_seconds=WAIT)))[0][-1]["done"] == "complete"
+
+
+@pytest.mark.parametrize(("turn_seconds", "expected"), [(600, 540), (240, 180), (60, 45), (4, 3)])
+def test_how_much_time_is_reserved_for_the_answer(turn_seconds: float, expected: float) -> None:
+    assert limits.seconds_for_calls(Limits(turn_seconds=turn_seconds)) == expected
 
 
 def test_a_call_that_the_model_completes_after_the_deadline_is_not_taken_on() -> None:
@@ -1062,7 +1113,7 @@ def test_a_call_that_the_model_completes_after_the_deadline_is_not_taken_on() ->
             events.append(event)
             if isinstance(event, SpecialistError):
                 await asyncio.sleep(0.2)  # a slow reader, while the model goes on
-        assert short(events)[2:] == [{"done": "deadline", "text": "", "calls": 1, "passes": 1}]
+        assert short(events)[2:] == [{"done": "deadline", "text": "", "calls": 1, "passes": 2}]
         assert len(turn.exchange.parts) == 1
 
     asyncio.run(main())
@@ -1157,18 +1208,16 @@ def test_one_way_calls_need_users_and_approvals_like_others(options: dict[str, A
     assert turn.exchange.question.count("[SPECIALIST_ERROR: looks failed - it needs a ") == 1
 
 
-def test_a_deadline_during_one_way_calls() -> None:
-    asked = ask_for("Wait", attachments=(IMAGE,), limits=Limits(turn_seconds=0.05))
-    events, turn, model = played("never", registry=registry_of(looks_at("image")), ask=asked)
+def test_a_deadline_during_one_way_calls(little_time_for_calls: Limits) -> None:
+    asked = ask_for("Wait", attachments=(IMAGE,), limits=little_time_for_calls)
+    events, turn, _ = played("I cannot see it.", registry=registry_of(looks_at("image")), ask=asked)
     assert events == [
         {"start": "c1", "name": "looks", "params": {}, "by": "auto"},
         {"error": "c1", "name": "looks", "code": "deadline"},
-        {"done": "deadline", "text": "", "calls": 0, "passes": 0},
+        "I cannot see it.",
+        {"done": "deadline", "text": "I cannot see it.", "calls": 0, "passes": 1},
     ]
-    assert turn.exchange.question.endswith(
-        "\n\n[SPECIALIST_ERROR: looks failed - the time for this answer is over]\n\nWait"
-    )
-    assert model.requests == []
+    assert "[SPECIALIST_ERROR: looks failed - the time for calls is over; " in turn.exchange.question
 
 
 SHUTDOWN = Error("shutdown", "The server is shutting down; ask again in a moment.", True)

@@ -228,7 +228,9 @@ class Settings:
     calls_per_specialist: int = _setting(
         3, spelling.count(0, 100), "a whole number from 0 to 100", "calls of one specialist a turn"
     )
-    turn_seconds: float = _setting(600.0, spelling.seconds, _SECONDS, "the whole turn")
+    turn_seconds: float = _setting(
+        600.0, spelling.seconds, _SECONDS, "the whole turn; calls end when a quarter of it, at most 60, is left"
+    )
     call_seconds: float = _setting(5.0, spelling.seconds, _SECONDS, "one call, unless the specialist declares its own")
     approval_seconds: float = _setting(
         600.0,
