@@ -1,14 +1,17 @@
 """Roof: what the routes share, from the start of the server to its end."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 
 from brain.engine import Engine
+from brain.errors import StoreError
 from brain.rates import Allowances
 from brain.registry import Registry
 from brain.response import TurnResponse, server_stops
 from brain.settings import Settings
 from brain.watch import Counted, Watch
+from brain.watchdog import UNKNOWN, Blocked, Watchdog
 
 SHUTDOWN_SECONDS = 5.0
 
@@ -26,8 +29,21 @@ class House(Engine):
         self.watch.open()
         stack.push_async_callback(self.watch.close)
         await super()._open(stack)
+        report = partial(self._on_blocked, asyncio.get_running_loop())
+        stack.enter_context(Watchdog(self.registry, report))
         watcher = asyncio.create_task(self._say_farewell(), name="farewell")
         stack.callback(watcher.cancel)
+
+    def _on_blocked(self, loop: asyncio.AbstractEventLoop, found: Blocked) -> None:
+        """Runs in the watching thread."""
+        self.watch.metrics.blocked(found.specialist)
+        if found.specialist != UNKNOWN:
+            asyncio.run_coroutine_threadsafe(self._store_blocked(found), loop)
+
+    async def _store_blocked(self, found: Blocked) -> None:
+        """Keeps it for `brain check`."""
+        with suppress(StoreError):
+            await self.store.add_blocked(found.specialist, found.place)
 
     async def _say_farewell(self) -> None:
         """When the server is told to stop: ends all turns in a sentence, then those that did not listen."""

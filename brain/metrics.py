@@ -77,6 +77,17 @@ class Metrics:
             "brain_upstream_errors_total", "passes in which the model failed", ["model", "code"], registry=one
         )
 
+        self._blocked = Counter(
+            "brain_loop_blocked_total",
+            "times that the event loop was blocked for 250 ms; `?`: by no specialist's code",
+            ["specialist"],
+            registry=one,
+        )
+
+    def blocked(self, specialist: str) -> None:
+        """The event loop was blocked; may be called in any thread."""
+        self._blocked.labels(specialist if specialist in self._specialists else "?").inc()
+
     def began(self) -> None:
         """A turn begins."""
         self._running.inc()

@@ -27,6 +27,8 @@ from brain.unicode import seen, well_formed
 
 CITATIONS_MOST = 50
 LETTING_GO_SECONDS = 0.05
+TASK_NAME = "specialist "
+"""How the names of tasks begin in which a specialist's code runs."""
 GIVEN_UP_MOST = 8
 """Calls of one specialist that were given up and do not listen; more are not begun."""
 
@@ -140,7 +142,7 @@ async def bounded(
             watch.touch()
             on_progress(progress)
 
-    task = asyncio.ensure_future(_value(specialist, arguments, injected, tell))
+    task = asyncio.create_task(_value(specialist, arguments, injected, tell), name=f"{TASK_NAME}{specialist.name}")
     try:
         done_in_time = await watch.wait(task)
     finally:

@@ -22,7 +22,7 @@ FLOORS = {
     "template_tokens tools transcript usage",
     "Rooms": "approvals calls conversation desk engine filing held inquiries journal leading library memory open_call "
     "passes thinker thought turn turns",
-    "Roof": "app cli commands door house process protocol response routes serving terminal watch __main__",
+    "Roof": "app cli commands door house process protocol response routes serving terminal watch watchdog __main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""
 

@@ -150,7 +150,9 @@ def test_what_the_system_tells_of_the_process() -> None:
 def test_the_documentation_has_every_metric() -> None:
     report = a_report([a_pass(error="model_failed")], [a_call()])
     rows = []
-    for family in plain_families(counted(report).exposed("")[0].decode()):
+    metrics = counted(report)
+    metrics.blocked("weather")
+    for family in plain_families(metrics.exposed("")[0].decode()):
         if family.name.startswith("brain_"):
             labels = [label for label in family.samples[0].labels if label != "le"]
             name = f"{family.name}_total" if family.type == "counter" else family.name

@@ -17,9 +17,11 @@ from brain.models import AnyModel, Opened, running_models, trouble_of
 from brain.models.remote import Remote
 from brain.process import DONE, FAILED, completed
 from brain.registry import Entry, Registry
+from brain.running import TASK_NAME
 from brain.schema import filled, injected_of
 from brain.settings import Settings
 from brain.store import health, path_of
+from brain.watchdog import Blocked, Watchdog
 
 HEALTH_SECONDS = 10.0
 VECTORS_SECONDS = 30.0
@@ -45,9 +47,14 @@ async def _check(settings: Settings) -> int:
             troubles += await _check_embedder(models.embedder)
         _line("memory", None, await _vectors((models.embedder or models.offered[0]).model))
         model = models.offered[0].model
+        warnings = await _warnings(settings)
         for name, entry in registry.items():
-            trouble = entry.missing or await _illness(registry, entry, model, settings.time_zone)
-            troubles += _line(f"specialist {name}", trouble, entry.origin)
+            blocked: list[Blocked] = []
+            with Watchdog({name: entry}, blocked.append):
+                check = _illness(registry, entry, model, settings.time_zone)
+                illness = await asyncio.create_task(check, name=f"{TASK_NAME}{name}")
+            warning = f"its health check blocks the event loop at {blocked[0].place}" if blocked else warnings.get(name)
+            troubles += _line(f"specialist {name}", entry.missing or illness, entry.origin, warning)
     for refusal in registry.refused:
         troubles += _line(f"specialist {refusal.name}", refusal.reason, refusal.origin)
     return FAILED if troubles else DONE
@@ -89,8 +96,25 @@ async def _vectors(model: AnyModel) -> str:
     return f"found by words: the vectors of {model.name} tell meanings badly apart (EMBEDDINGS names another)"
 
 
-def _line(what: str, trouble: str | None, detail: str) -> bool:
-    print(f"{'FAIL' if trouble else 'ok  '} {what}: {trouble or detail}")
+async def _warnings(settings: Settings) -> dict[str, str]:
+    """What servers with this store noted about specialists, by their names."""
+    if path_of(settings.store) is None:
+        return {}
+    try:
+        async with kept(settings, makes=True) as store:
+            found = await store.blocked()
+    except StoreError:
+        return {}
+    return {
+        name: f"it blocked a server's event loop {times:,} time{'s' if times > 1 else ''}, "
+        f"last on {last:%Y-%m-%d %H:%M} UTC at {place}: await there, or make it a plain def"
+        for name, last, times, place in found
+    }
+
+
+def _line(what: str, trouble: str | None, detail: str, warning: str | None = None) -> bool:
+    state = "FAIL" if trouble else "WARN" if warning else "ok  "
+    print(f"{state} {what}: {trouble or (f'{warning} ({detail})' if warning else detail)}")
     return trouble is not None
 
 

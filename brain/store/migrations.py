@@ -184,7 +184,16 @@ _HIDDEN = (
     "CREATE INDEX user_hidden ON user (hidden) WHERE hidden > 0",
 )
 
-MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT, _CATEGORIES, _HIDDEN)
+_BLOCKED = (
+    """CREATE TABLE blocked (
+        specialist TEXT PRIMARY KEY,
+        times INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        place TEXT NOT NULL
+    ) STRICT""",
+)
+
+MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT, _CATEGORIES, _HIDDEN, _BLOCKED)
 """What makes of each version the next one; an empty file is version 0."""
 
 

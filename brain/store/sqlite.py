@@ -18,6 +18,7 @@ from brain.errors import BadRequest, StoreError
 from brain.kept import Category, Counts, Heading, History, Interaction, Item, Kind, Near, Record, Resting
 from brain.messages import Exchange
 from brain.store import (
+    blocked,
     conversations,
     copies,
     exams,
@@ -35,7 +36,7 @@ from brain.store.database import Database
 from brain.store.leases import Leases
 from brain.store.leftovers import Leftovers
 from brain.store.meaning import Sketches
-from brain.store.rows import SECOND, micros
+from brain.store.rows import SECOND, micros, moment
 from brain.store.turns import Begun
 
 log = logging.getLogger("brain")
@@ -310,6 +311,15 @@ class SQLite:
     async def set_exam(self, name: str, result: str) -> None:
         """Keeps it; of no user."""
         await self._database.write(lambda db: exams.set_exam(db, name, result), durable=False)
+
+    async def blocked(self) -> Sequence[tuple[str, datetime, int, str]]:
+        """Specialists that blocked the event loop lately: name, last time, number of times, place in the code."""
+        rows = await self._database.read(lambda db: blocked.blocked(db, self._now()))
+        return [(name, moment(last), times, place) for name, times, last, place in rows]
+
+    async def add_blocked(self, specialist: str, place: str) -> None:
+        """Counts that a specialist blocked the event loop; of no user."""
+        await self._database.write(lambda db: blocked.add_blocked(db, specialist, place, self._now()), durable=False)
 
     async def others_wrote(self) -> int:
         """A number that is another one as soon as another process has written anything."""

@@ -1,0 +1,115 @@
+"""Specialists that block the event loop: they are named in the log, counted, and named by `brain check`.
+
+Each blocks until it has been noticed, so that no test depends on how fast the machine is.
+"""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from serving import Process, post, script
+
+SPECIALISTS = '''\
+"""Specialists that block until the log says so."""
+
+import asyncio
+import logging
+import re
+import threading
+
+from brain import specialist
+
+MOST = 60
+said = {name: threading.Event() for name in ("sleeps", "spins", "has_child", "ill")}
+
+
+class Handler(logging.Handler):
+    def emit(self, record):
+        if "blocks the event loop" in record.msg:
+            said[record.args[0]].set()
+
+
+logging.getLogger("brain").addHandler(Handler())
+
+
+@specialist
+async def patient() -> str:
+    """Waits for all the others, and blocks nothing."""
+    for one in ("sleeps", "spins"):
+        while not said[one].is_set():
+            await asyncio.sleep(0)
+    return "waited"
+
+
+@specialist(timeout=120)
+async def sleeps() -> str:
+    """Waits without the loop, while other threads can run."""
+    return str(said["sleeps"].wait(MOST))
+
+
+@specialist(timeout=120)
+async def spins() -> str:
+    """Keeps the interpreter's lock, so that no other thread can run; longer each time."""
+    for length in range(20, 40):
+        re.match("(a+)+$", "a" * length + "b")
+        if said["spins"].is_set():
+            return "True"
+    return "False"
+
+
+async def child() -> bool:
+    return said["has_child"].wait(MOST)
+
+
+@specialist(timeout=120)
+async def has_child() -> str:
+    """Blocks in a task of its own making."""
+    (found,) = await asyncio.gather(child())
+    return str(found)
+
+
+async def looks() -> None:
+    said["ill"].wait(MOST)
+
+
+@specialist(health=looks)
+async def ill() -> str:
+    """Its health check blocks."""
+    return ""
+'''
+PASSES = [
+    ["SPECIALIST_REQUEST[sleeps]SPECIALIST_REQUEST[spins]SPECIALIST_REQUEST[patient]"],
+    ["SPECIALIST_REQUEST[has_child]"],
+    ["Done."],
+]
+
+
+@pytest.mark.timeout(300)
+def test_who_blocks_the_loop_is_named_counted_and_remembered(tmp_path: Path) -> None:
+    (tmp_path / "specialists").mkdir()
+    (tmp_path / "specialists" / "some.py").write_text(SPECIALISTS)
+    env = {"BRAIN_SPECIALISTS_FOLDER": str(tmp_path / "specialists"), "BRAIN_CALL_SECONDS": "120"}
+    with Process("serve", "--port", "0", "--model", script(tmp_path, *PASSES), env=env) as process:
+        url = process.url()
+        answer = post(url, json={"message": "hi"})
+        results = {one.data["name"]: one.data["text"] for one in answer.events if one.name == "specialist_result"}
+        assert results == {"sleeps": "True", "spins": "True", "has_child": "True", "patient": "waited"}
+        metrics = httpx.get(f"{url}/metrics", trust_env=False, timeout=20).text
+        process.process.terminate()
+        _, _, log = process.end()
+    for name, where in (("sleeps", "in sleeps"), ("spins", "in spins"), ("has_child", "in child")):
+        line = f"WARNING brain: specialist {name} blocks the event loop, so that nothing else runs: "
+        assert 'some.py", line ' in log.partition(line)[2].split("WARNING")[0]
+        assert where in log.partition(line)[2].split("WARNING")[0]
+        assert f'brain_loop_blocked_total{{specialist="{name}"}} ' in metrics
+    assert "specialist patient blocks" not in log
+    assert 'brain_loop_blocked_total{specialist="patient"}' not in metrics
+
+    with Process("check", "--model", "builtin", env=env) as process:
+        _, out, _ = process.end(60)
+    lines = {line.split(":")[0]: line for line in out.splitlines()}
+    for name in ("sleeps", "spins", "has_child"):
+        assert lines[f"WARN specialist {name}"].endswith("(some.py)")
+        assert " blocked a server's event loop " in lines[f"WARN specialist {name}"]
+    assert " its health check blocks the event loop at " in lines["WARN specialist ill"]
+    assert lines["ok   specialist patient"] == "ok   specialist patient: some.py"
