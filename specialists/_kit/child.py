@@ -24,6 +24,8 @@ from typing import IO, Any
 
 MEMORY_MOST = 3 << 30
 """Bytes of address space that no child gets beyond, nor the processes it starts itself."""
+DATA_MOST = 1 << 30
+"""Bytes that a process without a limit of address space may take for itself."""
 MEMORY_WORN = 800_000_000
 """Resident bytes above which a process ends after its answer, so that a new one takes its place."""
 REQUESTS_MOST = 500
@@ -83,7 +85,7 @@ def confine(*, memory: int | None, network: bool, nice: int) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_MOST, MEMORY_MOST))
+        resource.setrlimit(resource.RLIMIT_DATA, (memory or DATA_MOST, MEMORY_MOST))
         if memory is not None:
             resource.setrlimit(resource.RLIMIT_AS, (memory, MEMORY_MOST))
     with contextlib.suppress(AttributeError, OSError):

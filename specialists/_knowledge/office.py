@@ -12,7 +12,13 @@ from specialists._passages import Headings
 
 INSTALL = "pip install 'brain-sse[office]'"
 UNPACKED_MOST = 200_000_000
+PART_MOST = 20_000_000
+"""Bytes of a part that becomes a tree in memory, of about twenty times its size."""
+RATIO_MOST = 100
+"""Of unpacked to packed size, for parts larger than `RATIO_FROM`; text comes to about 10, sheets of numbers to 30."""
+RATIO_FROM = 1_000_000
 MEMBERS_MOST = 20_000
+_STREAMED = ("xl/worksheets/", "xl/sharedStrings.xml")
 EMPTY_ROWS_MOST = 1_000
 _PACKAGES = {".docx": "docx", ".xlsx": "openpyxl", ".xlsm": "openpyxl", ".pptx": "pptx"}
 _LEVEL = {"Title": 0, **{f"Heading {level}": level for level in range(1, 10)}}
@@ -46,8 +52,18 @@ def _check(data: bytes) -> None:
             members = packed.infolist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise Unreadable("damaged: not what its name says") from error
-    if len(members) > MEMBERS_MOST or sum(member.file_size for member in members) > UNPACKED_MOST:
+    if len(members) > MEMBERS_MOST:
+        raise Unreadable(f"it has more than {MEMBERS_MOST:,} parts")
+    if sum(member.compress_size for member in members) > len(data):
+        raise Unreadable("damaged: its parts overlap")
+    if sum(member.file_size for member in members) > UNPACKED_MOST:
         raise Unreadable(f"it unpacks to more than {UNPACKED_MOST // 1_000_000} MB")
+    for member in members:
+        tree = member.filename.endswith((".xml", ".rels")) and not member.filename.startswith(_STREAMED)
+        if tree and member.file_size > PART_MOST:
+            raise Unreadable(f"a part of it unpacks to more than {PART_MOST // 1_000_000} MB")
+        if member.file_size > max(RATIO_FROM, RATIO_MOST * member.compress_size):
+            raise Unreadable(f"a part of it unpacks to more than {RATIO_MOST} times its size")
 
 
 def _document(file: BytesIO) -> Iterator[Part]:
@@ -55,19 +71,21 @@ def _document(file: BytesIO) -> Iterator[Part]:
     from docx.table import Table
 
     headings, held = Headings(), list[str]()
-    for block in docx.Document(file).iter_inner_content():
+    document = docx.Document(file)
+    names = {style.style_id: style.name or "" for style in document.styles}
+    for block in document.iter_inner_content():
         if isinstance(block, Table):
             held.append(table([[cell.text for cell in row.cells[:COLUMNS_MOST]] for row in block.rows]))
             continue
         text = block.text.strip()
-        style = block.style.name if block.style is not None else ""
-        level = _LEVEL.get(style or "")
+        style = names.get(block._p.style or "", "")  # `block.style` looks through all styles each time
+        level = _LEVEL.get(style)
         if level is not None and text:
             yield Part("\n\n".join(held), headings.path)
             headings.enter(level, text)
             held = []
         elif text:
-            held.append(f"- {text}" if (style or "").startswith("List") else text)
+            held.append(f"- {text}" if style.startswith("List") else text)
     yield Part("\n\n".join(held), headings.path)
 
 

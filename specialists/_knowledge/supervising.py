@@ -13,7 +13,7 @@ SILENCE_SECONDS = 600.0
 """Between two steps of a worker, whose CPU time is limited for each: on a busy machine it may wait for long."""
 BROKEN_MOST = 50
 """Files that end a worker, in one job."""
-LIMITS = Limits(cpu_seconds=60, memory=2 << 30)
+LIMITS = Limits(cpu_seconds=60, memory=1 << 30)
 """CPU time for the start of a worker."""
 
 

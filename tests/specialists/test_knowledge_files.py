@@ -305,6 +305,12 @@ def with_document(xml: bytes) -> bytes:
     return packed({**members, "word/document.xml": xml})
 
 
+def lying_about_sizes(archive: bytes) -> bytes:
+    """The same, but its one member is packed in a million bytes, as its list of contents says."""
+    at = archive.index(b"PK\x01\x02") + 20
+    return archive[:at] + (1_000_000).to_bytes(4, "little") + archive[at + 4 :]
+
+
 NAMESPACE = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
@@ -312,7 +318,11 @@ NAMESPACE = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/m
     ("name", "data", "why"),
     [
         ("bomb.docx", packed({"word/document.xml": bytes(201_000_000)}), "it unpacks to more than 200 MB"),
-        ("many.xlsx", packed({f"{n:x}": b"" for n in range(20_001)}), "it unpacks to more than 200 MB"),
+        ("many.xlsx", packed({f"{n:x}": b"" for n in range(20_001)}), "it has more than 20,000 parts"),
+        ("tree.docx", with_document(b"<a/>" * 5_000_001), "a part of it unpacks to more than 20 MB"),
+        ("ratio.docx", with_document(b"<w:p/>" * 200_000), "a part of it unpacks to more than 100 times its size"),
+        ("sheet.xlsx", packed({"xl/worksheets/a.xml": bytes(2_000_000)}), "more than 100 times its size"),
+        ("overlap.xlsx", lying_about_sizes(packed({"a": b"b"})), "damaged: its parts overlap"),
         ("locked.xlsx", b"\xd0\xcf\x11\xe0" + b"x" * 600, "encrypted, or in an old Office format"),
         ("junk.docx", b"junk" * 100, "damaged: not what its name says"),
         ("empty.pptx", packed({"a": b"b"}), "damaged: not what its name says"),
