@@ -9,7 +9,7 @@ from urllib.request import getproxies
 import httpx
 
 from brain.errors import SettingsError
-from brain.settings import LOOPBACK
+from brain.settings import LOOPBACK, shown_url
 from brain.transport import READS, Transport
 
 
@@ -42,7 +42,7 @@ class Client(httpx.AsyncClient):
                 transport=self._short,
             )
         except (httpx.InvalidURL, ValueError):
-            raise SettingsError(f"MODEL_URL={base_url}, or MODEL_KEY, cannot be used for requests.") from None
+            raise SettingsError(f"{shown_url(base_url)}, or its key, cannot be used for requests.") from None
 
     def question(self, path: str) -> httpx.Request:
         """A request for JSON to this path, without a body: made once, and sent with many by `ask`."""

@@ -267,11 +267,18 @@ def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
 def table(value: Any) -> Mapping[str, Any]:
     """A table, from TOML, or from JSON in the environment."""
     try:
-        found = json.loads(value) if isinstance(value, str) else value
+        found = json.loads(value, object_pairs_hook=_unique) if isinstance(value, str) else value
     except RecursionError:
         raise ValueError from None
     if not isinstance(found, dict):
         raise TypeError
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
     return found
 
 

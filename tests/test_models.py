@@ -111,6 +111,10 @@ def test_what_is_wrong_names_the_row_the_field_and_what_is_allowed(table: Mappin
     ("environ", "error"),
     [
         ({"BRAIN_MODELS": '{"a": sk-1}'}, "BRAIN_MODELS=(not shown) is not allowed. Allowed: a table for each model "),
+        (
+            {"BRAIN_MODELS": '{"a": {"is": "builtin"}, "a": {"is": "openai:m"}}'},
+            "BRAIN_MODELS=(not shown) is not allowed",
+        ),
         ({"BRAIN_MODELS": "[]"}, "BRAIN_MODELS=(not shown) is not allowed. Allowed: a table for each model "),
         ({"BRAIN_MODEL": "bg", "BRAIN_MODELS": '{"big": {"is": "builtin"}}'}, "BRAIN_MODEL='bg' is not allowed. "),
         (
@@ -134,6 +138,15 @@ def test_no_key_is_ever_shown() -> None:
     made = [settings, settings.row("a"), settings.row("openai:x"), settings.row("openai:x").described]
     assert settings.row("openai:x").key == "sk-1"
     assert "sk-1" not in f"{made!r} {made}"
+
+
+def test_settings_that_no_model_uses_are_named() -> None:
+    environ = {"BRAIN_MODEL_URL": "http://z/v1", "BRAIN_MODEL_KEY": "sk-1", "BRAIN_MODEL": "a"}
+    table = {"a": {"is": "builtin"}, "vec": {"is": "ollama:e"}}
+    unused = [f"Not used: {name}, as all models are of MODELS" for name in ("MODEL_URL", "MODEL_KEY")]
+    assert rows(table, **environ).doubts == rows(table, **environ, BRAIN_EMBEDDINGS="vec").doubts == unused
+    assert rows(table, **environ, BRAIN_EMBEDDINGS="ollama:e").doubts == []
+    assert rows(table, **{**environ, "BRAIN_MODEL": "a,openai:m"}).doubts == []
 
 
 # Which server and key a model has: its URL, its key

@@ -708,7 +708,7 @@ def test_an_answer_that_is_no_stream_says_where_to_look(kind: str, answer: Any) 
                 await heard(model)
             assert (raised.value.code, raised.value.message) == (
                 "model_failed",
-                "The model server did not answer with a stream; check MODEL_URL.",
+                "The model server did not answer with a stream; check its URL in the settings.",
             )
 
     asyncio.run(main())

@@ -357,7 +357,7 @@ def explained(status: int, text: str, wait: str = "") -> ModelError:
 
 
 def _no_stream(kind: str) -> ModelError:
-    message = "The model server did not answer with a stream; check MODEL_URL."
+    message = "The model server did not answer with a stream; check its URL in the settings."
     return ModelError("model_failed", message, f"Content-Type: {kind[:200]}", recoverable=False)
 
 

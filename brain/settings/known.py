@@ -336,6 +336,11 @@ class Settings:
             return "openai"
         return "ollama" if kinds & {"auto", "ollama"} else (self.embeddings or "").partition(":")[0]
 
+    @property
+    def _names_rows_only(self) -> bool:
+        rows = {row.name for row in self.models}
+        return rows.issuperset((*self.model, self.embeddings or self.model[0]))
+
     def rights(self, user: str | None) -> Rights:
         """What a user may do: what USERS says, else what all may."""
         own = (self.users or {}).get(user or "", {})
@@ -356,7 +361,10 @@ class Settings:
         """What is allowed, but hardly meant; in sentences that show no key."""
         known = {user for _, user in self.keys} if self.keys else {LOCAL_USER}
         short = dict.fromkeys(user for key, user in self.keys if len(key) < KEY_LENGTH)  # each once, in their order
+        of_others = "model_url", "model_key", "model_resume", "model_sees_images", "model_embeddings"
+        unused = [name.upper() for name in of_others if self._names_rows_only and getattr(self, name) is not None]
         return [
+            *(f"Not used: {name}, as all models are of MODELS" for name in unused),
             *(f"Not read: {name}, which is called {PREFIX}{name} here" for name in self.overlooked),
             *(f"No key: {name}, whom USERS names" for name in self.users or () if name not in known),
             *(f"Short key: one of {user} has fewer than {KEY_LENGTH} characters and can be guessed" for user in short),
