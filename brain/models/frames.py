@@ -8,6 +8,9 @@ import msgspec
 LESSONS = 8
 """How many frames in a row are learnt in vain, by a server that changes more than the text in every item."""
 
+EVENT_BYTES = 4096
+"""No frame is learnt from a larger event, in which it would take long to be found."""
+
 END = b"\n\n"
 QUOTE = ord('"')
 
@@ -64,7 +67,7 @@ class Frame:
 
     def learn(self, event: bytes, text: str) -> None:
         """Takes the frame of an event (without its end) that says this text, and nothing else."""
-        if not self._lessons:
+        if not self._lessons or len(event) > EVENT_BYTES:
             return
         self._lessons -= 1
         found = list(self._key.finditer(event))

@@ -7,7 +7,9 @@ from abc import ABC, abstractmethod
 
 from brain.errors import ModelError
 
-LINE_BYTES = 8 * 1024 * 1024
+LINE_BYTES = 2 * 1024 * 1024
+SPREAD_BYTES = 64 * 1024
+"""Of an event whose data is spread over lines, as no model server does with large ones."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -108,9 +110,17 @@ class ServerSentEvents(Splitter):
         return whole.split(b"\n\n")[:-1]
 
     def data(self, item: bytes) -> bytes | None:
-        """The data of an event, if it has any; comments, names and ids are left out."""
+        """The data of an event, if it has any; comments, names and ids are left out.
+
+        Raises:
+            ModelError: when it has more lines than can be read at once.
+        """
         if item.startswith(b"data: ") and b"\n" not in item:  # as nearly all are
             return item[6:]
+        if b"data" not in item:
+            return None
+        if len(item) > SPREAD_BYTES:
+            raise ModelError("model_failed", "The model server sent something unreadable.", "an event of many lines")
         lines = [
             line[6:] if line.startswith(b"data: ") else line[5:]
             for line in item.split(b"\n")

@@ -1,11 +1,12 @@
 """Wing: what model servers answer, and what they say when they do not; read and translated once for all of them."""
 
+import asyncio
 import json
 import logging
 import math
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -25,6 +26,11 @@ T = TypeVar("T")
 
 log = logging.getLogger("brain")
 
+STEP_BYTES = 16 * 1024
+STEP_LENGTH = 8 * 1024
+"""Bytes that are read, and characters that are scanned, before other tasks run: a few milliseconds at worst."""
+REPAIR_BYTES = 16 * 1024
+"""An item that is larger is not repaired when it is broken, which takes a hundred times as long as to decode it."""
 COUNT_MOST = 10**9
 """More tokens than any prompt, answer or context has."""
 INTEGER_DIGITS = 20
@@ -177,12 +183,14 @@ class Reply:
             return said
         found: list[Chunk] = []
         texts: list[str] = []
-        for item in self._splitter.items(whole):
+        for item in filter(None, self._splitter.items(whole)):
             if self.over:
                 break
+            if (data := self._splitter.data(item)) is None:
+                continue
             if self._frame is not None and (alike := self._frame.texts(item + self._splitter.END)) is not None:
                 texts += alike
-            elif (data := self._splitter.data(item)) is not None:
+            else:
                 self._read(item, data, texts, found)
         self._say(texts, found)
         if len(found) > 1:
@@ -258,17 +266,26 @@ async def chunks(answer: Callable[[], Awaitable[Answer]], reply: Reply) -> Async
         async with aclosing(reads):
             try:
                 async for data in reads:
-                    said = reply.feed(data)
-                    del data  # neither it nor what it says is kept while the next is waited for
-                    while said:
-                        yield said.pop(0)
+                    while data and not reply.over:
+                        part, data = data[:STEP_BYTES], data[STEP_BYTES:]
+                        said = _in_steps(reply.feed(part))
+                        del part  # neither it nor what it says is kept while the next is waited for
+                        while said:
+                            yield said.pop(0)
+                            if said:
+                                await asyncio.sleep(0)
+                        if data:
+                            await asyncio.sleep(0)
                     if reply.over:
                         break
             except httpx.HTTPError:
                 if not reply.ended:
                     raise
-    for chunk in reply.close():
-        yield chunk
+    said = _in_steps(reply.close())
+    while said:
+        yield said.pop(0)
+        if said:
+            await asyncio.sleep(0)
     if reply.ended:
         return
     if reply.error is not None:
@@ -276,6 +293,25 @@ async def chunks(answer: Callable[[], Awaitable[Answer]], reply: Reply) -> Async
     if not reply.heard and not kind.startswith("text/event-stream"):
         raise _no_stream(kind)
     raise ModelError("model_failed", "The model server broke off in the middle of its answer.", "no end was sent")
+
+
+def _in_steps(said: list[Chunk]) -> list[Chunk]:
+    """The same chunks, with long texts cut into steps."""
+    if not any(isinstance(chunk, str | Thinking) and len(_text(chunk)) > STEP_LENGTH for chunk in said):
+        return said
+    steps: list[Chunk] = []
+    for chunk in said:
+        if isinstance(chunk, str | Thinking):
+            text = _text(chunk)
+            texts = [text[at : at + STEP_LENGTH] for at in range(0, len(text), STEP_LENGTH)]
+            steps += texts if isinstance(chunk, str) else map(Thinking, texts)
+        else:
+            steps.append(chunk)
+    return steps
+
+
+def _text(chunk: str | Thinking) -> str:
+    return chunk if isinstance(chunk, str) else chunk.text
 
 
 async def answered(response: httpx.Response, *, resumed: bool) -> Answer:
@@ -302,11 +338,11 @@ def read(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        try:
-            return msgspec.convert(json.loads(data.decode(errors="replace"), parse_int=_integer), decoder.type)
-        except (ValueError, RecursionError):
-            detail = f"{error}: {data[:200]!r}"
-            raise ModelError("model_failed", "The model server sent something unreadable.", detail) from None
+        if len(data) <= REPAIR_BYTES:
+            with suppress(ValueError, RecursionError):
+                return msgspec.convert(json.loads(data.decode(errors="replace"), parse_int=_integer), decoder.type)
+        detail = f"{error}: {data[:200]!r}"
+        raise ModelError("model_failed", "The model server sent something unreadable.", detail) from None
 
 
 def _integer(digits: str) -> float:
