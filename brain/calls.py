@@ -21,10 +21,11 @@ from brain.inquiries import Inquiries, Inquiry
 from brain.messages import Called
 from brain.open_call import By, OpenCall
 from brain.preview import shown
-from brain.prompts import HANDED_OVER, NOBODY_TO_ASK
+from brain.prompts import HANDED_OVER, NOBODY_TO_ASK, NOBODY_TO_ASK_TO_SEND, TOO_LONG_TO_ASK
 from brain.registry import Entry
 from brain.running import FAILED, Answer, Failure, Outcome, prepare, run
 from brain.scanner import Call
+from brain.unicode import escaped
 
 log = logging.getLogger("brain")
 
@@ -32,6 +33,10 @@ CLOCK_SECONDS = 0.05
 """The time for calls is looked at again no sooner, while the turn's clock stands still."""
 LETTING_GO_SECONDS = 0.1
 """How long cancelled calls are waited for: longer than `run` waits for a specialist that does not listen."""
+
+
+SENT_LENGTH = 1_600
+"""Characters of what a call would send that a person is shown; it is all of it, or the call is declined."""
 
 
 class Calls:
@@ -176,22 +181,27 @@ class Calls:
             self._end(call, arguments)
             return
         work = Work(entry, params, arguments, attachments)
-        if not self._desk.must_ask(entry.specialist, params):
+        sent = [escaped(" ".join(value.split())) for value in self._desk.unknown_values(entry.specialist, params)]
+        if not sent and not self._desk.must_ask(entry.specialist, params):
             self._begin(call, work)
-        elif self._desk.ask.asks_person:
-            call.inquiry = self._inquiries.add(call.call_id)
-            self._spawn(call, self._begin_if_approved(call, call.inquiry, work))
+        elif not self._desk.ask.asks_person:
+            self._end(call, Failure("declined", NOBODY_TO_ASK_TO_SEND if sent else NOBODY_TO_ASK))
+        elif sum(map(len, sent)) > SENT_LENGTH:
+            self._end(call, Failure("declined", TOO_LONG_TO_ASK))
         else:
-            self._end(call, Failure("declined", NOBODY_TO_ASK))
+            call.inquiry = self._inquiries.add(call.call_id)
+            self._spawn(call, self._begin_if_approved(call, call.inquiry, work, sent))
 
-    async def _begin_if_approved(self, call: OpenCall, inquiry: Inquiry, work: Work) -> None:
+    async def _begin_if_approved(self, call: OpenCall, inquiry: Inquiry, work: Work, sent: Sequence[str]) -> None:
         approvals = self._desk.approvals
         try:
             preview = await self._inquiries.previewed(inquiry, self._desk.preview(work))
             if isinstance(preview, Failure):
                 self._end(call, preview)
                 return
-            inquiry.text = None if preview is None else shown(preview)
+            texts = [shown(preview)] if preview is not None else []
+            texts += [f"Sends to another server: {value}" for value in sent]
+            inquiry.text = "\n".join(texts) or None
             expires_at = approvals.open(call.call_id)
             self._events.put_nowait(ApprovalRequired(call.call_id, call.name, work.params, expires_at, inquiry.text))
         finally:

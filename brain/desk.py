@@ -19,6 +19,7 @@ from brain.events import CallCode
 from brain.kept import Conversation
 from brain.limits import Budget, seconds_for_calls
 from brain.messages import Called
+from brain.outgoing import PICKS_MOST, check
 from brain.preview import SECONDS, preview
 from brain.registry import AnswerKey, Entry, Registry
 from brain.report import CallReport
@@ -41,7 +42,9 @@ class Asked(ModelView, Protocol):
 
 
 class Reported(Protocol):
-    """A call that can tell how it stands; times in seconds of `time.monotonic`."""
+    """A call that can tell how it stands, and what came of it; times in seconds of `time.monotonic`."""
+
+    part: Called | None
 
     def report(self, turn_began: float) -> CallReport: ...
 
@@ -74,6 +77,9 @@ class Desk:
         room: how many characters the answer may still have.
         memory: what specialists may know of the user.
         tokens: the control tokens that count for the model.
+        operator: the operator's instructions.
+        steered: what the user has put in so far.
+        picks: how many links and titles of results were used unasked.
         asides: what is told beside the answer.
         timed_out: whether a call was ended or refused because the time for calls was over.
     """
@@ -91,6 +97,9 @@ class Desk:
     room: int = sys.maxsize
     memory: MemoryView | None = None
     tokens: ControlTokens = EVERY
+    operator: str = ""
+    steered: list[str] = field(default_factory=list)
+    picks: int = 0
     inbox: list[str] = field(default_factory=list)
     asides: Asides = field(default_factory=Asides)
     calls: list[Reported] = field(default_factory=list)
@@ -142,6 +151,40 @@ class Desk:
         except BaseException:  # a stranger's function, like the one that is to be approved
             log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
             return True
+
+    def unknown_values(self, specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Sequence[str]:
+        """What a call would send to other hosts that may hold private data, because nobody knows where it comes from.
+
+        Nothing where the model has read no private data, or nothing of strangers' that could ask it to send them.
+        """
+        if not specialist.sends or not self.outside or not self._holds_private():
+            return ()
+        earlier = (*self.conversation.exchanges, *([self.conversation.begun] if self.conversation.begun else []))
+        own = [self.operator, self.ask.message, *self.steered, *(text for one in earlier for text in one.own_words)]
+        sent = [part for part in self._parts() if (entry := self.registry.get(part.name)) and entry.specialist.sends]
+        checked = check(params, specialist.parameters, own, sent)
+        if not checked.unknown and self.picks + checked.picks <= PICKS_MOST:
+            self.picks += checked.picks
+            return ()
+        return checked.unknown or [json.dumps(params, ensure_ascii=False)]
+
+    def _holds_private(self) -> bool:
+        """Whether the model has read data of the user's own: files, memory, results of specialists that hold such."""
+        earlier = [*self.conversation.exchanges, *([self.conversation.begun] if self.conversation.begun else [])]
+        if self.attachments or self.conversation.recalled.note or any(one.recalled for one in earlier):
+            return True
+        return any(self._is_private(part) for part in self._parts() if part.outcome in (None, "refused"))
+
+    def _is_private(self, part: Called) -> bool:
+        """Also of one that is no specialist: a client's own tool may have read anything."""
+        entry = self.registry.get(part.name)
+        return entry is None or entry.specialist.is_private
+
+    def _parts(self) -> list[Called]:
+        """The calls that the model has read of, of this turn and of earlier ones."""
+        earlier = (*self.conversation.exchanges, *([self.conversation.begun] if self.conversation.begun else []))
+        before = [part for one in earlier for part in (*one.one_way, *one.parts) if isinstance(part, Called)]
+        return [*before, *(call.part for call in self.calls if call.part is not None)]
 
     def refusal(self, call: Call) -> Failure | None:
         """Why a call of the model is not run, if so."""

@@ -15,6 +15,11 @@ from brain.unicode import seen
 
 CONTINUE = "Continue."
 NOBODY_TO_ASK = "it needs a person's approval, and nobody can be asked here; tell the user what to do by hand"
+NOBODY_TO_ASK_TO_SEND = (
+    "it would send what the user did not write to another server, while private data and text from outside are in this "
+    "conversation, and nobody can be asked here; use the user's own words or addresses, or go on without it"
+)
+TOO_LONG_TO_ASK = "it would send more to another server than a person can be shown; ask with less"
 HANDED_OVER = "(The user's program runs it; its result comes with the next message.)"
 SPOKEN = (
     "(Spoken, and your answer is read aloud: short sentences of at most 20 words, no abbreviations, lists or Markdown.)"

@@ -31,6 +31,9 @@ class Options(TypedDict, total=False):
     read_only: changes nothing anywhere, or a function of the parameters that says whether it does.
     outside: whether its results may hold the words of strangers (pages, files), as is assumed; behind them, a call that
     changes something and has an approval function is asked for.
+    sends: whether its parameters go to other hosts (addresses, search words). Once a turn holds private data and text
+    from outside, a call that sends what neither the user wrote nor a result showed needs approval in any case.
+    private: whether its results hold the user's own data; if left out, those of one that requires a user.
     cache_seconds: how long an answer may be given again (read-only ones).
     activates_on: kinds of attachment (`image`, `pdf`, `text`) for which it runs before the model.
     tags, examples (questions it answers), version: for people and for routing. settings: a dataclass.
@@ -48,6 +51,8 @@ class Options(TypedDict, total=False):
     preview: Preview
     read_only: bool | Callable[[Mapping[str, Any]], bool]
     outside: bool
+    sends: bool
+    private: bool
     cache_seconds: float
     activates_on: Sequence[str]
     tags: Sequence[str]
@@ -84,6 +89,8 @@ class Specialist(Generic[P, R]):
     preview: Preview | None = None
     read_only: bool | Callable[[Mapping[str, Any]], bool] = False
     outside: bool = True
+    sends: bool = False
+    private: bool | None = None
     cache_seconds: float = 0.0
     activates_on: frozenset[str] = frozenset()
     tags: tuple[str, ...] = ()
@@ -101,6 +108,11 @@ class Specialist(Generic[P, R]):
     def needs_approval(self, params: Mapping[str, Any]) -> bool:
         """Whether a person must agree to a call with these parameters."""
         return bool(self.approval(params)) if callable(self.approval) else self.approval == "always"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether its results hold the user's own data."""
+        return self.requires_user if self.private is None else self.private
 
     def reads_only(self, params: Mapping[str, Any]) -> bool:
         """Whether a call with these parameters changes nothing anywhere."""
@@ -219,7 +231,7 @@ def _are_texts(value: Any) -> bool:
 _LISTS = {"activates_on": frozenset, "tags": tuple, "examples": tuple}
 _RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
     (("timeout", "idle_timeout", "cache_seconds"), _is_seconds, "a number of seconds above 0"),
-    (("requires_user", "outside"), _is_flag, "True or False"),
+    (("requires_user", "outside", "sends", "private"), _is_flag, "True or False"),
     (("read_only",), lambda value: _is_flag(value) or callable(value), "True, False, or a function of the parameters"),
     (
         ("approval",),

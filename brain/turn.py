@@ -105,7 +105,7 @@ class Turn:
         block_bytes, approvals = blocks.bytes_most(model.context_tokens), Approvals(approval_seconds)
         self._desk = Desk(
             ask, registry, model, conversation, block_bytes, approvals,
-            turn_id=self.id, tools=tools, room=ANSWER_LENGTH, memory=memory, tokens=tokens,
+            turn_id=self.id, tools=tools, room=ANSWER_LENGTH, memory=memory, tokens=tokens, operator=system,
         )  # fmt: skip
         self._alarm: Alarm | None = None
         self._stopped: Interruption | None = None
@@ -136,6 +136,7 @@ class Turn:
             raise BadRequest(f"A turn can be steered {STEERS_MOST} times.", "message", code="rate_limited", status=429)
         self._steered += 1
         self._desk.inbox.append(message)
+        self._desk.steered.append(message)
         if self._pass is not None:
             self._pass.nudge()
 

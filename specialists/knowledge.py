@@ -117,6 +117,7 @@ async def lifespan() -> AsyncIterator[None]:
 
 @specialist(
     read_only=True,
+    private=True,
     timeout=30,
     settings=KnowledgeSettings,
     health=health,

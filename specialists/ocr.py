@@ -46,6 +46,7 @@ class PageText:
 @specialist(
     activates_on=("image", "pdf"),
     read_only=True,
+    private=True,
     timeout=300,
     idle_timeout=60,
     health=_reading.missing,

@@ -49,6 +49,7 @@ async def health(*, context: Context, settings: PubmedSettings) -> str | None:
 
 @specialist(
     read_only=True,
+    sends=True,
     timeout=30,
     cache_seconds=600,
     settings=PubmedSettings,

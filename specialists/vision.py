@@ -49,6 +49,7 @@ async def health() -> None:
 
 @specialist(
     read_only=True,
+    private=True,
     timeout=120,
     idle_timeout=60,
     health=health,

@@ -54,6 +54,7 @@ async def _trouble(wiki: Online, settings: WikiSettings, context: Context) -> st
 
 @specialist(
     read_only=True,
+    sends=True,
     timeout=20,
     cache_seconds=600,
     settings=WikiSettings,

@@ -17,8 +17,8 @@ FLOORS = {
     "Ground": "addresses alarm ask errors events http iterating kept logs messages page_files receiving report "
     "sampling settings spelling threads transport unicode webpage",
     "Wing": "fetching metrics models rendering traces wire store",
-    "Core": "account asides blocks context copied discovery echo forgetting limits notices own_settings preview "
-    "prompts question rates registry running scanner schema sessions specialist stops syntax "
+    "Core": "account asides blocks context copied discovery echo forgetting limits notices outgoing own_settings "
+    "preview prompts question rates registry running scanner schema sessions specialist stops syntax "
     "template_tokens tools transcript usage",
     "Rooms": "approvals calls conversation desk engine filing held inquiries journal leading library memory open_call "
     "passes thinker thought turn turns",
