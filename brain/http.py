@@ -8,7 +8,7 @@ from urllib.request import getproxies
 
 import httpx
 
-from brain.errors import SettingsError
+from brain.errors import ModelError, SettingsError
 from brain.settings import LOOPBACK, shown_url
 from brain.transport import READS, Transport
 
@@ -40,6 +40,7 @@ class Client(httpx.AsyncClient):
                 timeout=httpx.Timeout(None, connect=5.0, write=30.0),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
                 transport=self._short,
+                event_hooks={"response": [_require_plain]},
             )
         except (httpx.InvalidURL, ValueError):
             raise SettingsError(f"{shown_url(base_url)}, or its key, cannot be used for requests.") from None
@@ -63,7 +64,25 @@ class Client(httpx.AsyncClient):
         )
         if self._short is None:
             return await self.send(request, stream=True)
-        return await self._short.handle_async_request(request)
+        response = await self._short.handle_async_request(request)
+        try:
+            await _require_plain(response)
+        except BaseException:
+            await response.aclose()
+            raise
+        return response
+
+
+async def _require_plain(response: httpx.Response) -> None:
+    """Makes sure that no body is unpacked: a small one could fill the memory, and the event loop would wait.
+
+    Raises:
+        ModelError: for an answer that is compressed although none was asked for. An error is told by its status alone.
+    """
+    encoding = response.headers.pop("Content-Encoding", "")
+    if encoding.lower() not in ("", "identity") and response.status_code == 200:
+        message = "The model server compresses its answers; turn that off on it, or on the proxy in front of it."
+        raise ModelError("model_failed", message, f"Content-Encoding: {encoding[:100]}", recoverable=False)
 
 
 def reads(response: httpx.Response) -> Reads:

@@ -14,9 +14,10 @@ import httpx
 
 UNREAD_BYTES_MOST = 256 * 1024
 IDLE_CONNECTIONS_MOST = 64
+HEAD_BYTES_MOST = 64 * 1024
 
 READS = "reads"
-"""The extension of a response that is its body as it comes, when nothing is to be decoded."""
+"""The extension of a response that is its body as it comes, with nothing unpacked."""
 
 Origin = tuple[bool, str, int]
 
@@ -71,9 +72,10 @@ class Transport(httpx.AsyncBaseTransport):
             connection.abort()
             raise
         body = _Body(connection, self, timeouts.get("read"))
-        headers, connection.headers = httpx.Headers(connection.headers), []
-        extensions = {} if "Content-Encoding" in headers else {READS: body}
-        return httpx.Response(connection.status, headers=headers, stream=body, request=request, extensions=extensions)
+        headers, connection.headers = connection.headers, []
+        return httpx.Response(
+            connection.status, headers=headers, stream=body, request=request, extensions={READS: body}
+        )
 
     def _kept(self, origin: Origin) -> "_Connection | None":
         idle = self._idle.get(origin, [])
@@ -148,6 +150,7 @@ class _Connection(asyncio.Protocol):
         self._head_done, self._without_body = False, without_body
         self._until_close = self._kept_alive = False
         assert self._transport is not None
+        self._unread = 0
         self._transport.write(message)
         while not self._head_done:
             if self._error is not None:
@@ -208,6 +211,9 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._error = httpx.RemoteProtocolError(f"not HTTP: {error}")
+            self.abort()
+        if not self._head_done and self._unread > HEAD_BYTES_MOST and self._error is None:
+            self._error = httpx.RemoteProtocolError("the head is too large")
             self.abort()
         if self._unread > UNREAD_BYTES_MOST and not self._paused and self._transport is not None:
             self._paused = True

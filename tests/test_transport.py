@@ -223,6 +223,24 @@ def test_what_is_no_answer_is_an_error(data: bytes) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("line", [b"X: y\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"])
+def test_a_head_that_never_ends_is_an_error(line: bytes) -> None:
+    async def main() -> None:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await head_of(reader)
+            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" if line.startswith(b"H") else b"HTTP/1.1 200 OK\r\n")
+            with suppress(ConnectionError):
+                while True:
+                    writer.write(line * 1000)
+                    await writer.drain()
+
+        async with serving(answer) as url, client() as http:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await http.get(url)
+
+    asyncio.run(main())
+
+
 def test_a_server_that_is_not_there_cannot_be_reached() -> None:
     async def main() -> None:
         async with serving(writes(PLAIN)) as url:
