@@ -17,6 +17,8 @@ from brain.running import TASK_NAME
 
 BLOCKED_SECONDS = 0.25
 LOOK_SECONDS = 0.05
+LOOKS = 1 + round(BLOCKED_SECONDS / LOOK_SECONDS)
+"""At one step of a task: so many show that it takes too long."""
 FRAMES_SHOWN = 12
 UNKNOWN = "?"
 
@@ -55,8 +57,7 @@ class Watchdog:
         self._stopped = threading.Event()
         self._has_run = True
         self._suspect: asyncio.Task[Any] | None = None
-        self._since = 0.0
-        self._reported = False
+        self._looks = 0
 
     def __enter__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -69,16 +70,14 @@ class Watchdog:
         self._stopped.set()
 
     def _watch(self) -> None:
-        looked, used = time.monotonic(), self._cpu_seconds()
+        used = self._cpu_seconds()
         while not self._stopped.wait(LOOK_SECONDS):
-            now, using = time.monotonic(), self._cpu_seconds()
-            # Code in C that keeps Python's lock lets no other thread look, either, until it ends.
-            kept_lock = min(now - looked, using - used) >= BLOCKED_SECONDS
+            before, used = used, self._cpu_seconds()
             try:
-                self._look(now, kept_lock=kept_lock)
+                # Code in C that keeps Python's lock lets no other thread look, either, until it ends.
+                self._look(kept_lock=used - before >= BLOCKED_SECONDS)
             except RuntimeError:  # the loop is closed
                 return
-            looked, used = now, using
 
     def _cpu_seconds(self) -> float:
         """CPU time of the loop's thread; 0 where the system does not tell."""
@@ -87,17 +86,19 @@ class Watchdog:
         except OSError:  # the thread has ended
             return 0.0
 
-    def _look(self, now: float, *, kept_lock: bool) -> None:
+    def _look(self, *, kept_lock: bool) -> None:
+        """Count looks at one step of a task. A machine that stands still meanwhile adds one look, and blames nobody."""
         task = asyncio.current_task(self._loop)
         if self._has_run or task is not self._suspect:
-            self._suspect, self._since, self._reported = task, now, False
+            self._suspect, self._looks = task, 0
         if task is None:
             return
         if self._has_run:
             self._has_run = False
             self._loop.call_soon_threadsafe(self._run)
-        if (kept_lock or now - self._since >= BLOCKED_SECONDS) and not self._reported:
-            self._reported = True
+        before = self._looks
+        self._looks = max(before + 1, LOOKS if kept_lock else 0)
+        if before < LOOKS <= self._looks:
             self._tell(task)
 
     def _run(self) -> None:
