@@ -4,6 +4,7 @@ What makes a column is a gutter: a strip that stays free of text through several
 and read one after the other; columns of words and numbers are a table.
 """
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -53,6 +54,11 @@ Row = list[Piece]
 Span = tuple[float, float]
 
 
+def is_rtl(text: str) -> bool:
+    """Whether there are letters that are written from right to left."""
+    return any(unicodedata.bidirectional(char) in ("R", "AL") for char in text if char > "\u0590")
+
+
 def laid_out(pieces: Sequence[Piece]) -> str:
     """The text of a page, or of one column of it."""
     pieces = [piece for piece in pieces if piece.text]
@@ -88,10 +94,18 @@ def joined(words: Sequence[Piece]) -> list[Piece]:
     pieces = [word for word in words[:1] if word.text]
     for word in (word for word in words[1:] if word.text):
         before = pieces[-1] if pieces else None
-        if before and _beside(before, word) and -word.height < word.left - before.right <= GUTTER * word.height:
-            pieces[-1] = _joined(before, word)
-        else:
-            pieces.append(word)
+        leftward = is_rtl(word.text)
+        if before and not any(map(str.isalnum, word.text)):
+            leftward = is_rtl(before.text)
+        if before and _beside(before, word) and leftward == is_rtl(before.text):
+            after, ahead = word.left - before.right, before.left - word.right
+            if -word.height < after <= GUTTER * word.height:
+                pieces[-1] = _joined(word, before) if leftward else _joined(before, word)
+                continue
+            if leftward and -word.height < ahead <= GUTTER * word.height:
+                pieces[-1] = _joined(before, word)
+                continue
+        pieces.append(word)
     return pieces
 
 
@@ -210,6 +224,8 @@ def _is_prose(block: Sequence[Row], spans: Sequence[Span]) -> bool:
 
 def _line(row: Row) -> str:
     """The pieces of a row; those far apart stay apart."""
+    if sum(len(piece.text) for piece in row if is_rtl(piece.text)) * 2 > sum(len(piece.text) for piece in row):
+        return " ".join(piece.text for piece in reversed(row))
     text = row[0].text
     for before, piece in pairwise(row):
         text += (_APART if piece.left - before.right > piece.height else " ") + piece.text
