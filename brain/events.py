@@ -29,10 +29,18 @@ CallCode = Literal[
     "deadline",
     "cancelled",
 ]
-StopReason = Literal["complete", "length", "call_limit", "deadline", "cancelled"]
+StopReason = Literal["complete", "length", "call_limit", "repetition", "deadline", "cancelled"]
 ErrorCode = Literal["model_unreachable", "model_failed", "model_context", "shutdown", "internal"]
 NoticeCode = Literal[
-    "stand_in", "repeated_call", "trimmed", "steered", "recalled", "unkept", "prompt_progress", "unknown_tool"
+    "stand_in",
+    "repeated_call",
+    "trimmed",
+    "steered",
+    "recalled",
+    "unkept",
+    "prompt_progress",
+    "unknown_tool",
+    "repetition",
 ]
 Approval = Literal["asked", "approved", "declined", "expired"]
 """What came of asking a person; `asked` stays where the turn ended before."""

@@ -58,6 +58,11 @@ def _shown_name(name: str) -> str:
     return json.dumps(" ".join(seen(name).split())[:64], ensure_ascii=False)
 
 
+def repetition() -> Notice:
+    """That the model repeated itself, so that its stream was closed."""
+    return Notice("repetition", "The model repeated itself without end and was stopped.")
+
+
 def interrupted(interruption: Interrupted) -> Error:
     """Why a turn failed that was interrupted."""
     if interruption.reason == "shutdown":

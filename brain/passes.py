@@ -19,9 +19,10 @@ from brain.context import ModelView
 from brain.desk import Desk
 from brain.echo import Echo
 from brain.errors import ModelError, PrefillRefused
-from brain.events import Event, StopReason, Thinking, Token
+from brain.events import Event, Notice, StopReason, Thinking, Token
 from brain.messages import Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Resume, Said
 from brain.prompts import marker
+from brain.repetition import Guard
 from brain.sampling import UNSAID, Sampling
 from brain.scanner import Call, Piece, Scanner
 from brain.stops import Stops
@@ -96,9 +97,9 @@ class Pass:
     """
 
     __slots__ = (
-        "_alarm", "_desk", "_echo", "_heard_at", "_last_word", "_messages", "_model", "_next_step", "_number", "_over",
-        "_patience", "_reader", "_room", "_said", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_trim",
-        "_usage", "began", "calls", "finish", "first_text", "unknown_tool",
+        "_alarm", "_desk", "_echo", "_guard", "_heard_at", "_last_word", "_messages", "_model", "_next_step",
+        "_number", "_over", "_patience", "_reader", "_room", "_said", "_sampling", "_scanner", "_silence", "_stops",
+        "_stream", "_thought_guard", "_trim", "_usage", "began", "calls", "finish", "first_text", "unknown_tool",
     )  # fmt: skip
 
     def __init__(
@@ -134,6 +135,7 @@ class Pass:
         self._said = Growing()
         self._sampling = sampling
         self._stops = Stops(desk.ask.stop) if desk.ask.stop else None
+        self._guard, self._thought_guard = Guard(), Guard()
         self._over = False
         self._next_step = 0.0
         self._last_word: float | None = None  # until when a stream whose model has finished is read
@@ -247,12 +249,19 @@ class Pass:
                 text = piece if self._stops is None else self._stops.feed(piece)
                 if text:
                     events.append(self._token(text))
+                if self._guard.found:
+                    events.append(self._repeated())
+                    break
                 if self._stops is not None and self._stops.found:
                     self._over = True
                     break
             elif isinstance(piece, Thinking):
-                self._desk.asides.think(piece.text, self._room - self._desk.room)
-                events.append(piece)
+                thought = self._thought_guard.feed(piece.text)
+                self._desk.asides.think(thought, self._room - self._desk.room)
+                events.append(Thinking(thought))
+                if self._thought_guard.found:
+                    events.append(self._repeated())
+                    break
             else:
                 events += self._flushed()
                 if not self._taken(piece):
@@ -268,7 +277,13 @@ class Pass:
         self._next_step = fraction + PROMPT_STEP
         return (notices.prompt_progress(progress.read, progress.of),)
 
+    def _repeated(self) -> Notice:
+        """Ends the pass. The answer is what was streamed, up to here."""
+        self._over, self.finish = True, "repetition"
+        return notices.repetition()
+
     def _token(self, text: str) -> Token:
+        text = self._guard.feed(text)
         if self.first_text is None:
             self.first_text = time.monotonic()
         self._said.add(text)
@@ -279,7 +294,7 @@ class Pass:
 
     def _flushed(self) -> Sequence[Event]:
         """What was held back of the text, for it could have been the beginning of a stop."""
-        held = self._stops.close() if self._stops is not None else ""
+        held = self._stops.close() if self._stops is not None and not self._guard.found else ""
         return (self._token(held),) if held else ()
 
     @property

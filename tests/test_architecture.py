@@ -18,7 +18,7 @@ FLOORS = {
     "sampling settings spelling threads transport unicode webpage",
     "Wing": "fetching metrics models rendering traces wire store",
     "Core": "account asides blocks context copied discovery echo forgetting limits notices outgoing own_settings "
-    "preview prompts question rates registry running scanner schema sessions specialist stops syntax "
+    "preview prompts question rates registry repetition running scanner schema sessions specialist stops syntax "
     "template_tokens tools transcript usage",
     "Rooms": "approvals calls conversation desk engine filing held inquiries journal leading library memory open_call "
     "passes thinker thought turn turns",

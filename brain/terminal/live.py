@@ -94,6 +94,8 @@ class Live:
                 self._wait()
             case Notice(code="prompt_progress", text=text):
                 self._waiting_for = text
+            case Notice(code="repetition"):
+                pass  # as the stop reason says
             case Notice(text=text):
                 self.say(text)
             case Error(code=code, message=message):

@@ -56,7 +56,7 @@ class Plain:
             case SpecialistError():
                 words, detail = why(event)
                 self.say(f"✗ {event.name}: {event.code}: {words}" + (f"\n  {detail}" if detail else ""))
-            case Notice(text=text):
+            case Notice(code=code, text=text) if code != "repetition":  # as the stop reason says
                 self.say(text)
             case Error(code=code, message=message):
                 self.say(f"Error: {message} ({code})")

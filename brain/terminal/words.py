@@ -35,6 +35,7 @@ ENDINGS: Mapping[StopReason, str] = {
     "complete": "",
     "length": "It ends here because the answer reached its maximum length.",
     "call_limit": "It ends here because no more specialists may be asked in one answer.",
+    "repetition": "It ends here because the model repeated itself.",
     "deadline": "It ends here because its time was over.",
     "cancelled": "Stopped.",
 }

@@ -222,6 +222,7 @@ export const en = {
   internal: "Something went wrong on the server.",
   endedLength: "It ends here because the answer reached its maximum length.",
   endedCalls: "It ends here because no more specialists may be asked in one answer.",
+  endedRepetition: "It ends here because the model repeated itself.",
   endedTime: "It ends here because its time was over.",
   tokens: { one: "{count} token", other: "{count} tokens" },
   about: "about {amount}",

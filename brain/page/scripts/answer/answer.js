@@ -17,9 +17,12 @@ import { whole } from "./whole.js";
 
 const READ_OUT = 400; // characters: a longer answer is told by its length
 /** @type {Record<string, Parameters<typeof t>[0]>} */
-const ENDINGS = { length: "endedLength", call_limit: "endedCalls", deadline: "endedTime", cancelled: "stopped" };
+const ENDINGS = {
+  length: "endedLength", repetition: "endedRepetition", call_limit: "endedCalls", deadline: "endedTime",
+  cancelled: "stopped",
+};
 
-const SAID_ELSEWHERE = ["stand_in", "repeated_call"]; // at the end of each answer, on the card
+const SAID_ELSEWHERE = ["stand_in", "repeated_call", "repetition"]; // at the end of each answer, on the card
 
 /**
  * @typedef {import("../ground/types.js").Events} Events
