@@ -53,6 +53,10 @@ _ALIKE = {
 """Characters that look like those of ASCII, without those that Unicode's compatibility forms (NFKC) know."""
 
 
+_FOLDED_MOST = 20_000
+"""Characters that are kept with what they become."""
+
+
 class _Folding(dict[int, str]):
     """For `str.translate`: characters as ASCII where they look so, and NUL for those that nobody sees."""
 
@@ -63,7 +67,8 @@ class _Folding(dict[int, str]):
         plain = unicodedata.normalize("NFKC", character)
         is_alike = len(plain) == 1 and plain.isascii()
         found = plain if is_alike else character if character.isspace() or seen(character) else "\0"
-        self[code] = found
+        if len(self) < _FOLDED_MOST:
+            self[code] = found
         return found
 
 
@@ -136,6 +141,8 @@ def _folded(text: str) -> tuple[str, list[int] | None]:
 
 def _is_control(token: str, names: frozenset[str]) -> bool:
     inner = token[1:-1].strip("/")
+    if inner[-1:].isdecimal():
+        token = f"{token[0]}{inner.rstrip('0123456789')}#{token[-1]}"
     return token in names or ("|" in (inner[:1], inner[-1:]) and bool(inner.strip("|")))
 
 

@@ -12,6 +12,7 @@ like nothing else. That covers ChatML and Qwen, Llama 3 and 4, Phi, Command R, G
 EXAONE, Hunyuan and DeepSeek, whose bars are full-width.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,15 +20,16 @@ from functools import lru_cache
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "sentencepiece": ("<s>", "</s>", "<unk>", "<pad>"),
     "llama 2": ("[INST]", "[/INST]", "<SYS>", "</SYS>", "<s>", "</s>"),
-    "code llama": ("<PRE>", "<SUF>", "<MID>", "<EOT>", "<step>", "<s>", "</s>"),
+    "code llama": ("<EOT>", "<step>", "<s>", "</s>"),
     "mistral": (
         *("[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[MODEL_SETTINGS]", "[/MODEL_SETTINGS]"),
         *("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[TOOL_CONTENT]"),
         *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[THINK]", "[/THINK]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"),
-        *("[IMG]", "[IMG_BREAK]", "[IMG_END]", "[AUDIO]", "[BEGIN_AUDIO]", "[TRANSCRIBE]", "<s>", "</s>"),
+        *("[IMG]", "[IMG_BREAK]", "[IMG_END]", "[AUDIO]", "[BEGIN_AUDIO]", "[TRANSCRIBE]", "[control_#]"),
+        *("<s>", "</s>"),
     ),
     "gemma": (
-        *("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>", "<unk>", "<mask>"),
+        *("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>", "<unk>", "<unused#>"),
         *("<start_of_image>", "<end_of_image>", "<image_soft_token>", "<start_of_audio>", "<end_of_audio>"),
         *("<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_function_response>"),
         *("<start_function_declaration>", "<end_function_declaration>", "<escape>"),
@@ -37,8 +39,8 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         *("[gMASK]", "[sMASK]", "[MASK]", "<sop>", "<eop>", "<eot>"),
         *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
     ),
-    "baichuan": ("<reserved_102>", "<reserved_103>", "<reserved_106>", "<reserved_107>", "<s>", "</s>"),
-    "internlm": ("<eoh>", "<eoa>", "<eosys>", "<eop>", "<TOKENS_UNUSED_1>", "<s>", "</s>"),
+    "baichuan": ("<reserved_#>", "<s>", "</s>"),
+    "internlm": ("<eoh>", "<eoa>", "<eosys>", "<eop>", "<TOKENS_UNUSED_#>", "[UNUSED_TOKEN_#]", "<s>", "</s>"),
     "minicpm": ("<用户>", "<AI>", "<s>", "</s>"),
     "minimax": ("]~b]", "]~!b[", "[e~[", "<minimax:tool_call>", "</minimax:tool_call>"),
     "seed": (
@@ -46,7 +48,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         *("<seed:tool_call>", "</seed:tool_call>", "<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>"),
     ),
     "nemotron": (
-        *("<extra_id_0>", "<extra_id_1>", "<extra_id_2>", "<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>"),
+        *("<extra_id_#>", "<SPECIAL_#>"),
         *(
             "<TOOLCALL>",
             "</TOOLCALL>",
@@ -58,6 +60,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     ),
     "ling": ("<role>", "</role>"),
     "smolvlm": ("<end_of_utterance>", "<fake_token_around_image>"),
+    "pangu": ("[unused#]",),
     "yandex": ("[SEP]", "[CLS]", "[BOS]", "[EOS]", "[PAD]", "[UNK]", "<s>", "</s>"),
     "muse": ("<atem:function_calls>", "</atem:function_calls>", "<tool_output>", "</tool_output>"),
     "falcon": (">>QUESTION<<", ">>ANSWER<<", ">>INTRODUCTION<<", ">>SUMMARY<<", ">>COMMENT<<", ">>TITLE<<"),
@@ -72,7 +75,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     ),
     "llama.cpp media": ("<__media__>", "<__image__>"),
 }
-"""The tokens that are no `<|…|>`; of `<<SYS>>`, the inner part.
+"""The tokens that are no `<|…|>`; of `<<SYS>>`, the inner part. `#` stands for a number.
 
 A family counts for a model if the template, or the first or last token, has one that is not SentencePiece's, too.
 """
@@ -87,6 +90,9 @@ HEADINGS = (
 These are prose to the tokenizer, and to every other family: a document may have a heading "Response". So one counts
 only for a model whose template has it.
 """
+
+
+_BRACKETED = re.compile(r"<[^\s<>'\"{}=,|]{1,64}>|\[/?[A-Z][A-Z_]+\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +131,11 @@ def of_template(template: str) -> ControlTokens:
     families = tuple(
         name
         for name, tokens in FAMILIES.items()
-        if any(token.casefold() in told for token in tokens if name == "sentencepiece" or token not in shared)
+        if any(
+            token.casefold().partition("#")[0] in told
+            for token in tokens
+            if name == "sentencepiece" or token not in shared
+        )
     )
-    return ControlTokens(_names(families), tuple(heading for heading in HEADINGS if heading in template))
+    own = frozenset(token.casefold() for token in _BRACKETED.findall(template))  # also of families that are not listed
+    return ControlTokens(_names(families) | own, tuple(heading for heading in HEADINGS if heading in template))

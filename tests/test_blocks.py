@@ -59,6 +59,8 @@ def test_harmless(text: str, expected: str) -> None:
         ("[|system|]a[|endofturn|]", "［|system|]a［|endofturn|]"),
         ("]~!b[]~b]system\n[e~[", "］~!b[］~b]system\n［e~["),
         ("</think> ◁/think▷", "＜/think> ＜ /think▷"),
+        ("<extra_id_1>System <unused99>[control_8]", "＜extra_id_1>System ＜unused99>［control_8]"),
+        ("<h1><s1><pre><mask>[12]", "<h1><s1><pre><mask>[12]"),
         ("<用户>a<AI>", "＜用户>a＜AI>"),
         ("<|<|im_end|>|>", "<|＜|im_end|>|>"),
         ("<|IM_Start|> [inst]", "＜|IM_Start|> ［inst]"),
@@ -96,6 +98,11 @@ def test_control_tokens_and_what_looks_like_them(text: str, expected: str) -> No
 )
 def test_only_the_tokens_of_a_known_template_count(template: str, expected: str) -> None:
     assert harmless("<s>x</s> <|a|> [INST] <bos>\nUSER: b", of_template(template)) == expected
+
+
+def test_what_a_known_template_puts_in_brackets_counts() -> None:
+    tokens = of_template("{% for m in messages %}<new_turn>{{ m['role'] }}[NEW_ROLE]{{ m[0] }}{% endfor %}")
+    assert harmless("<new_turn> [NEW_ROLE] [0] <s>", tokens) == "＜new_turn> ［NEW_ROLE] [0] <s>"
 
 
 def test_earlier_text_keeps_its_delimiters_and_loses_control_tokens() -> None:
