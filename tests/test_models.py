@@ -353,6 +353,19 @@ def test_the_usual_variables_are_honoured_and_the_start_says_so(servers: dict[st
     assert_each_has_its_own_key({name: servers[name] for name in ("small", "big", "open")})
 
 
+def test_auto_finds_the_server_of_ollama_host() -> None:
+    listed = (200, {"models": [{"model": "m"}]})
+    found = SHOWN | {"GET /api/version": (200, {}), "GET /api/ps": listed, "GET /api/tags": listed}
+    with in_thread(OllamaServer(answers=found)) as server:
+
+        async def opened() -> str:
+            async with running_models(read({"BRAIN_MODEL": "auto", "OLLAMA_HOST": server.url}), ()) as found:
+                return found.offered[0].why
+
+        said = f"found on Ollama at {server.url}; OLLAMA_HOST names its server, {server.url}; Ollama server, "
+        assert asyncio.run(opened()).startswith(said)
+
+
 @pytest.mark.parametrize("row", [False, True])
 def test_auto_takes_the_openai_api_where_there_is_no_ollama(servers: dict[str, Server], row: bool) -> None:
     named = {"BRAIN_MODELS": '{"mine": {"is": "openai:m"}}'} if row else {"OPENAI_MODEL": "m"}

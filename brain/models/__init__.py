@@ -99,7 +99,7 @@ async def _auto(row: ModelRow, settings: Settings, specialists: Sequence[Known])
             why = f"what answers at {place} is no Ollama that can be used: {error.message}"
     if name is not None:
         found = msgspec.structs.replace(row, name=f"ollama:{name}", kind="ollama", model=name)
-        return await _identified(found, f"found on Ollama at {place}")
+        return await _identified(found, "; ".join((f"found on Ollama at {place}", *row.notes)))
     why = "; ".join((why, *row.notes))
     hosted = settings.hosted_row
     if hosted is not None:
