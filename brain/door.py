@@ -251,8 +251,12 @@ def _cookie(headers: Headers) -> str:
 
 
 def _address(scope: Scope) -> str:
-    """Where a call is from; of IPv6, the network, which one caller has all addresses of."""
-    host: str = scope["client"][0] if scope.get("client") else ""
+    """Where a call is from."""
+    return network_of(scope["client"][0] if scope.get("client") else "")
+
+
+def network_of(host: str) -> str:
+    """An address; of IPv6, the network, which one caller has all addresses of."""
     if ":" not in host:
         return host
     try:

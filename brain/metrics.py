@@ -28,6 +28,9 @@ FIRST_TOKEN_SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 20, 
 CALL_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60)
 TURN_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
+REASONS = ("address", "connections", "overload")
+"""Why connections and requests are refused."""
+
 RAN = frozenset(("ok", "refused", "timeout", "failed", "deadline", "cancelled"))
 """Outcomes of calls that took a time of their own."""
 
@@ -83,10 +86,39 @@ class Metrics:
             ["specialist"],
             registry=one,
         )
+        self._connections = Gauge(
+            "brain_connections_open", "open client connections", registry=one, multiprocess_mode="livesum"
+        )
+        self._refused = Counter(
+            "brain_refused_total",
+            "connections and requests answered 503: too many connections of one `address` or in total, or `overload`",
+            ["reason"],
+            registry=one,
+        )
+        for reason in REASONS:
+            self._refused.labels(reason)
+        self._lag = Gauge(
+            "brain_loop_lag_seconds",
+            "smoothed lag of the event loop, of several workers the largest",
+            registry=one,
+            multiprocess_mode="livemax",
+        )
 
     def blocked(self, specialist: str) -> None:
         """The event loop was blocked; may be called in any thread."""
         self._blocked.labels(specialist if specialist in self._specialists else "?").inc()
+
+    def connections(self, number: int) -> None:
+        """So many connections are open now."""
+        self._connections.set(number)
+
+    def refused(self, reason: str) -> None:
+        """A connection or a request was answered 503."""
+        self._refused.labels(reason).inc()
+
+    def lag(self, seconds: float) -> None:
+        """The event loop lags by so much."""
+        self._lag.set(seconds)
 
     def began(self) -> None:
         """A turn begins."""

@@ -26,6 +26,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+from brain.accepting import Acceptor
 from brain.app import create_app
 from brain.errors import BrainError, SettingsError
 from brain.house import SHUTDOWN_SECONDS, House
@@ -40,6 +41,8 @@ from brain.store import open_store, path_of
 from brain.traces import processor_of
 
 BACKLOG = 4096
+DESCRIPTORS = 65_536
+"""Open files and connections that a process asks for, if the system allows so many."""
 LOST_SECONDS = 20.0
 """How long a client may take nothing, at least: what a bad connection does, too."""
 HUNG_SECONDS = 10
@@ -61,6 +64,7 @@ def serve(settings: Settings) -> int:
             "set BRAIN_KEYS=key:user, or BRAIN_HOST=127.0.0.1 (plain PORT alone means 0.0.0.0)."
         )
     log_as_server()
+    raise_descriptor_limit()
     stop = _Stop()
     signal.signal(signal.SIGTERM, stop.leave)  # uvicorn raises the signal again when it is done
     try:
@@ -74,6 +78,18 @@ def serve(settings: Settings) -> int:
         log.exception("the server failed")
         stop.log("an error")
         return FAILED
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process, and the workers it starts, open as many files and connections as the system allows."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Stop:
@@ -185,9 +201,10 @@ def _alone(settings: Settings, stop: _Stop) -> int:
             if self.started:
                 stop.watch_signals(house)
                 bound = [address for server in self.servers for address in server.sockets]
-                for one in bound:
-                    with socket.socket(fileno=os.dup(one.fileno())) as listening:
-                        _forget_the_deaf(listening, settings)
+                listening = [socket.socket(fileno=os.dup(one.fileno())) for one in bound]
+                house.acceptor = Acceptor(listening)
+                for one in listening:
+                    _forget_the_deaf(one, settings)
                 port = bound[0].getsockname()[1] if bound else settings.port
                 _greet(settings, port, Models(house.models, house.embedder), _lines(settings, house.registry))
 
@@ -221,7 +238,7 @@ def _in_workers(settings: Settings, stop: _Stop) -> int:
     with _listening(settings) as listening, tempfile.TemporaryDirectory(prefix="brain-metrics-") as folder:
         config = _config(
             settings,
-            partial(_worker, decided, tell, Path(folder)),
+            partial(_worker, decided, tell, Path(folder), listening),
             factory=True,
             lifespan="on",
             workers=settings.workers,
@@ -328,7 +345,7 @@ def _terminal_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
-def _worker(settings: Settings, tell: Connection, folder: Path) -> Any:
+def _worker(settings: Settings, tell: Connection, folder: Path, listening: socket.socket) -> Any:
     """The application in a process of its own, which tells the first one when its house is open."""
     log_to_stderr(settings.log)
     log_as_server()
@@ -338,6 +355,7 @@ def _worker(settings: Settings, tell: Connection, folder: Path) -> Any:
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
     app = create_app(settings)
     house: House = app.state.house
+    house.acceptor = Acceptor([listening])
     stop = _Stop(f"worker {os.getpid()}")
 
     @asynccontextmanager

@@ -48,7 +48,8 @@ class Server(uvicorn.Server):
     """An app in a thread. Its loop can be asked what runs on it."""
 
     def __init__(self, app: Starlette) -> None:
-        config = uvicorn.Config(app, http=Protocol, log_level="critical", ws="none", timeout_graceful_shutdown=1)
+        protocol = Protocol if hasattr(app.state, "house") else "httptools"  # which others use who mount Brain
+        config = uvicorn.Config(app, http=protocol, log_level="critical", ws="none", timeout_graceful_shutdown=1)
         super().__init__(config)
         self.app = app
         self.ready = threading.Event()

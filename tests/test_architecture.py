@@ -17,12 +17,14 @@ FLOORS = {
     "Ground": "addresses alarm ask errors events http iterating kept logs messages page_files receiving report "
     "sampling settings spelling threads transport unicode webpage",
     "Wing": "fetching metrics models rendering traces wire store",
-    "Core": "account asides blocks context copied discovery echo forgetting limits notices outgoing own_settings "
+    "Core": "admission "
+    "account asides blocks context copied discovery echo forgetting limits notices outgoing own_settings "
     "preview prompts question rates registry repetition running scanner schema sessions specialist stops syntax "
     "template_tokens tools transcript usage",
     "Rooms": "approvals calls conversation desk engine filing held inquiries journal leading library memory open_call "
     "passes thinker thought turn turns",
-    "Roof": "app cli commands door house process protocol response routes serving terminal watch watchdog __main__",
+    "Roof": "accepting app cli commands door house process protocol response routes serving terminal watch watchdog "
+    "__main__",
 }
 """From the ground up. A file imports from its own floor and from those below; wings know only themselves."""
 

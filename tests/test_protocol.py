@@ -1,12 +1,15 @@
 """What a connection may bring before its requests are let in: heads, requests in a row, and hang-ups behind them."""
 
+import asyncio
 import inspect
 import json
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import httpx
@@ -15,7 +18,7 @@ from serving import Player, Process, Server, brain_served, script
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from brain import protocol
+from brain import admission, protocol
 from brain.protocol import HEAD_BYTES, HEADERS_MOST, WAITING_MOST
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -153,6 +156,125 @@ def test_an_answer_may_take_longer_than_a_head(monkeypatch: pytest.MonkeyPatch) 
         server.play(Player(["One ", 0.6, "two."]))
         for _ in range(2):
             assert "event: done" in client.post("/v1/chat/stream", json={"message": "hi"}).text
+
+
+def test_one_address_has_so_many_connections_and_others_have_theirs() -> None:
+    with brain_served(CONNECTIONS_PER_ADDRESS=2) as server, ExitStack() as stack:
+
+        def ask(address: str, sent: bytes = HEALTH) -> socket.socket:
+            place = ("127.0.0.1", server.port)
+            connection = stack.enter_context(socket.create_connection(place, 20, (address, 0)))
+            connection.sendall(sent)
+            return connection
+
+        first, second = ask("127.0.0.2"), ask("127.0.0.2", BEGUN)
+        assert first.recv(65536).startswith(b"HTTP/1.1 200")
+        refused = rest(ask("127.0.0.2", streaming()))
+        assert refused.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+        assert b"\r\nretry-after: 2\r\n" in refused
+        assert json.loads(refused.partition(b"\r\n\r\n")[2])["error"]["code"] == "unavailable"
+        assert ask("127.0.0.3").recv(65536).startswith(b"HTTP/1.1 200")
+        assert 'brain_refused_total{reason="address"} 1.0' in httpx.get(f"{server.url}/metrics", trust_env=False).text
+        second.close()
+        while b" 503 " in (answer := ask("127.0.0.2").recv(65536)):  # until the server sees that it is closed
+            pass
+        assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_behind_a_proxy_the_address_that_it_forwards_is_counted() -> None:
+    with brain_served(CONNECTIONS_PER_ADDRESS=2) as server, ExitStack() as stack:
+        model = Player(["word ", asyncio.Event()])
+        server.play(model)
+
+        def ask(forwarded: bytes, sent: bytes = HEALTH) -> bytes:
+            connection = stack.enter_context(connected(server))
+            connection.sendall(sent.replace(b"Host", b"X-Forwarded-For: 127.0.0.1, %s\r\nHost" % forwarded))
+            return connection.recv(65536)
+
+        for _ in range(2):
+            assert ask(b"203.0.113.7", streaming()).startswith(b"HTTP/1.1 200")
+        refused = ask(b"203.0.113.7")
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"\r\nretry-after: 2\r\n" in refused
+        for other in (b"203.0.113.8", b"127.0.0.1", b"2001:db8::1"):
+            assert ask(other, streaming()).startswith(b"HTTP/1.1 200")
+        for host in (b"2001:db8::2", b"2001:db8::3"):
+            status = ask(host, streaming()).split()[1]
+        assert status == b"503"  # all of one /64
+
+
+def test_idle_connections_make_room_when_there_are_as_many_as_may_be() -> None:
+    with brain_served() as server, ExitStack() as stack:
+        server.house.connections.most = 5
+        idle = [stack.enter_context(connected(server)) for _ in range(5)]
+        idle[1].sendall(BEGUN)
+        for gone in idle:
+            with connected(server) as connection:
+                connection.sendall(HEALTH[:-2] + b"Connection: close\r\n\r\n")
+                assert rest(connection).startswith(b"HTTP/1.1 200")
+            assert rest(gone) == b""
+            stack.enter_context(connected(server))
+
+
+def test_when_all_connections_are_busy_further_ones_are_told_so() -> None:
+    with brain_served() as server, ExitStack() as stack:
+        server.house.connections.most = 2
+        server.play(Player(["word ", asyncio.Event()]))
+        for _ in range(2):
+            busy = stack.enter_context(connected(server))
+            busy.sendall(streaming())
+            assert busy.recv(65536).startswith(b"HTTP/1.1 200")
+        silent = stack.enter_context(connected(server))
+        with connected(server) as connection:
+            connection.sendall(HEALTH)
+            refused = rest(connection)
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"\r\nretry-after: 2\r\n" in refused
+        assert rest(silent) == b""
+
+
+def test_an_overloaded_server_refuses_new_turns_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HELD_SECONDS", 0.0)
+    with (
+        brain_served(ORIGINS="https://chat.example") as server,
+        httpx.Client(base_url=server.url, trust_env=False) as client,
+    ):
+        release = asyncio.Event()
+        server.play(Player(["word ", release, "more"]))
+        turn = client.post("/v1/turns", json={"message": "hi"}).json()["turn_id"]
+        monkeypatch.setattr(admission, "CALM", 0)
+        monkeypatch.setattr(admission, "BURST", 0)
+        monkeypatch.setattr(server.house.admission, "_burst", 0.0)
+        messages = {"model": "brain", "messages": [{"role": "user", "content": "hi"}]}
+        for path, body in (
+            ("/v1/chat/stream", {"message": "hi"}),
+            ("/v1/turns", {"message": "hi"}),
+            ("/v1/chat/completions", messages),
+            ("/api/chat", messages),
+            ("/api/generate", {"model": "brain", "prompt": "hi"}),
+        ):
+            for headers in ({}, {"Origin": "https://chat.example"}):
+                answer = client.post(path, json=body, headers=headers)
+                assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+                assert answer.headers.get("access-control-allow-origin") == headers.get("Origin")
+                assert answer.json()["error"]
+        assert client.get("/v1/chat/stream", params={"message": "hi"}).status_code == 503
+        metrics = client.get("/metrics").text
+        assert 'brain_refused_total{reason="overload"} 11.0' in metrics
+        assert client.get("/healthz").status_code == 200
+        assert client.post(f"/v1/turns/{turn}/steer", json={"message": "on"}).status_code == 202
+        server.loop.call_soon_threadsafe(release.set)
+        assert "event: done" in client.get(f"/v1/turns/{turn}/events").text
+
+
+def test_the_limit_on_open_files_is_raised() -> None:
+    code = (
+        "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, 2000));"
+        "from brain.serving import raise_descriptor_limit; raise_descriptor_limit();"
+        "from brain.house import connections_most; print(*r.getrlimit(r.RLIMIT_NOFILE), connections_most())"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told == "2000 2000 936\n"
 
 
 def test_requests_in_a_row_are_answered_in_their_order(server: Server) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from starlette.requests import ClientDisconnect, Request
 
 from brain import conversation
+from brain.admission import START, Start, refused
 from brain.ask import Ask
 from brain.engine import narrowed
 from brain.errors import BadRequest
@@ -44,9 +45,10 @@ async def begun(
         BadRequest: when the user may not ask now, or not this.
     """
     house = house_of(request)
-    house.allowances.begin(ask.user, time.monotonic())
     settle = partial(_settle, house, ask.user, request.headers.get("traceparent", ""))
-    with ExitStack() as taken:  # given back when the turn cannot begin
+    with ExitStack() as starting, ExitStack() as taken:  # the second is given back when the turn cannot begin
+        starting.callback(_start(request, house).end)
+        house.allowances.begin(ask.user, time.monotonic())
         taken.callback(house.allowances.end, ask.user)
         run = await house.begin(ask, wire, settle, held=held, joinable=joinable, survives=survives)
         taken.pop_all()
@@ -54,8 +56,24 @@ async def begun(
     return run
 
 
+def _start(request: Request, house: House) -> Start:
+    """The start that the connection counts already, or a new one.
+
+    Raises:
+        BadRequest: when the server is overloaded.
+    """
+    counted: Start | None = request.scope.get(START)
+    if counted is not None:
+        return counted
+    if house.admission.room < 1:
+        house.watch.metrics.refused("overload")
+        raise refused("overload")
+    return house.admission.begin(asyncio.get_running_loop().time())
+
+
 def _settle(house: House, user: str | None, traceparent: str, report: TurnReport) -> None:
     house.allowances.end(user)
+    house.admission.end_turn()
     house.watch.ended(report, traceparent)
 
 

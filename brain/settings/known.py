@@ -186,6 +186,13 @@ class Settings:
     turns_at_once: int | None = _setting(
         None, spelling.turns, _TURNS, "turns of a user that may run; 0: any number", "`32` with KEYS, else `0`"
     )
+    connections_per_address: int = _setting(
+        256,
+        spelling.count(1, 100_000),
+        "a whole number from 1 to 100000",
+        "open connections of one client address per worker, of IPv6 per /64; further ones get 503. Behind a proxy: "
+        "requests in progress of the address that it forwards. A proxy's own connections are not limited",
+    )
     store: str | None = _setting(
         None,
         spelling.store,
