@@ -43,6 +43,7 @@ class PromptProgress:
 
     read: int
     of: int
+    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)

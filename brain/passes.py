@@ -240,6 +240,7 @@ class Pass:
     def _heard(self, chunk: Chunk | None) -> Sequence[Event]:
         """What a chunk, or the end of the stream, lets happen; calls are taken on."""
         if isinstance(chunk, PromptProgress):
+            self._usage.counted(PassUsage(chunk.of + chunk.cached, 0, chunk.cached))
             return self._prompt_read(chunk)
         self._alarm.end_first_wait()
         events: list[Event] = []
@@ -317,6 +318,7 @@ class Pass:
             self._usage.heard(chunk)
             return self._scanner.feed(chunk)
         if chunk is None:
+            self._usage.read_whole()
             return self._closed_scanner()
         if isinstance(chunk, Thinking):
             self._usage.heard(chunk.text)
@@ -326,6 +328,7 @@ class Pass:
         if isinstance(chunk, PassUsage):
             self._usage.counted(chunk)
         elif isinstance(chunk, Finish):
+            self._usage.read_whole()
             self.finish = "length" if chunk.reason == "length" else "complete"
             now = asyncio.get_running_loop().time()
             self._last_word = now + min(LAST_WORD_SECONDS, self._silence / 2)

@@ -27,11 +27,13 @@ class Counted:
         self._estimated = False
         self._asked_bytes = self._heard_bytes = 0
         self._of_pass: PassUsage | None = None
+        self._is_whole = False  # whether the pass was read to its end, so that its count is final
 
     def asked(self, messages: Sequence[Message]) -> None:
         """A pass begins with these messages."""
         self._asked_bytes = sum(size(message.content) for message in messages)
         self._heard_bytes = 0
+        self._of_pass, self._is_whole = None, False
 
     @property
     def asked_bytes(self) -> int:
@@ -43,14 +45,25 @@ class Counted:
         self._heard_bytes += len(text) if text.isascii() else size(text)
 
     def counted(self, usage: PassUsage) -> None:
-        """The server told what the pass took."""
+        """The server told what the pass took, so far or in all."""
         self._of_pass = usage
 
+    def read_whole(self) -> None:
+        """The model finished the pass by itself."""
+        self._is_whole = True
+
     def so_far(self) -> tuple[PassUsage, bool]:
-        """What the pass took so far, and whether that is estimated, since the server did not tell."""
-        if self._of_pass is not None:
-            return self._of_pass, False
-        return PassUsage(estimated(self._asked_bytes), estimated(self._heard_bytes)), True
+        """What the pass took so far, and whether any of it is estimated.
+
+        A count of a pass that was cut short is one of before the cut: it lacks what the model wrote since.
+        """
+        counted = self._of_pass
+        if counted is not None and self._is_whole:
+            return counted, False
+        prompt, completion = estimated(self._asked_bytes), estimated(self._heard_bytes)
+        if counted is None:
+            return PassUsage(prompt, completion), True
+        return PassUsage(counted.prompt or prompt, max(counted.completion, completion), counted.reused), True
 
     def pass_ended(self) -> tuple[PassUsage, bool]:
         """The pass is over, however it ended: what it took, and whether that is estimated."""

@@ -214,7 +214,7 @@ DONE = b"[DONE]"
         (frames({**delta(role="assistant", content=None), "prompt_progress": {"total": 9, "cache": 2, "processed": 2}},
                 {**delta(role="assistant"), "prompt_progress": {"total": 9, "cache": 2, "processed": 9, "time_ms": 5}},
                 delta(content="a"), STOP),
-         [PromptProgress(0, 7), PromptProgress(7, 7), "a", Finish("stop")]),
+         [PromptProgress(0, 7, 2), PromptProgress(7, 7, 2), "a", Finish("stop")]),
         (frames(*({**delta(role="assistant"), "prompt_progress": said} for said in (
                     7, {}, {"total": 9}, {"total": 9, "cache": 0, "processed": 10},
                     {"total": 9, "cache": -1, "processed": 3}, {"total": 2**63, "cache": 0, "processed": 3},

@@ -51,7 +51,7 @@ from brain.events import (
     Usage,
 )
 from brain.kept import Conversation
-from brain.messages import Called, Chunk, Exchange, Finish, Message, NativeCall, PassUsage, Resume, Said
+from brain.messages import Called, Chunk, Exchange, Finish, Message, NativeCall, PassUsage, PromptProgress, Resume, Said
 from brain.models.script import Pass, Script
 from brain.registry import Registry
 from brain.running import Answer
@@ -1427,6 +1427,18 @@ def test_usage_of_a_pass_that_was_closed_is_estimated() -> None:
     assert usage.completion_tokens == 7 + 3  # 28 characters, four a token
     assert usage.reused_tokens == 8
     assert usage.prompt_tokens > 20 + 200
+
+
+@pytest.mark.parametrize("told", [PassUsage(100, 1, 4), PromptProgress(90, 96, 4)])
+def test_usage_that_was_told_before_a_pass_was_closed_is_only_its_beginning(told: Item) -> None:
+    usage = usage_of([told, f"{ECHO} and", Finish("stop")], ["Hi", PassUsage(20, 3, 8)])
+    assert usage == Usage(100 + 20, 7 + 3, 4 + 8, True)
+    usage = usage_of([PassUsage(100, 50), "Hello", ModelError("model_failed", "It failed.")])
+    assert usage == Usage(100, 50, None, True)
+
+
+def test_usage_that_runs_along_is_exact_at_the_end() -> None:
+    assert usage_of([PassUsage(9, 0), "Hi", PassUsage(9, 1), " you", PassUsage(9, 2)]) == Usage(9, 2, None, False)
 
 
 def test_usage_is_estimated_from_all_that_was_sent_and_heard() -> None:

@@ -667,6 +667,7 @@ def test_a_whole_answer() -> None:
             "completion_tokens": 2,
             "total_tokens": 9,
             "prompt_tokens_details": {"cached_tokens": 5},
+            "estimated": True,
         },
     }
 

@@ -239,7 +239,7 @@ def _progress(checks: Checks, said: Any) -> list[Part]:
     cache, processed, total = (checks.count(name, fields.get(name)) for name in ("cache", "processed", "total"))
     if cache is None or processed is None or total is None or not cache <= processed <= total:
         return []
-    return [PromptProgress(processed - cache, total - cache)]
+    return [PromptProgress(processed - cache, total - cache, cache)]
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -158,12 +158,14 @@ def _call(event: ToolCall) -> Mapping[str, Any]:
 
 
 def _usage(usage: Usage) -> Mapping[str, Any]:
-    total = usage.prompt_tokens + usage.completion_tokens
-    counted = {
+    """In OpenAI's own words, but for `estimated`, which it does not know."""
+    counted: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
-        "total_tokens": total,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
-    if usage.reused_tokens is None:
-        return counted
-    return {**counted, "prompt_tokens_details": {"cached_tokens": usage.reused_tokens}}
+    if usage.reused_tokens is not None:
+        counted["prompt_tokens_details"] = {"cached_tokens": usage.reused_tokens}
+    if usage.estimated:
+        counted["estimated"] = True
+    return counted
