@@ -17,7 +17,10 @@ KEPT_SECONDS = 300.0
 """How long a turn is kept behind its end."""
 BYTES_MOST = 256 * 1024 * 1024
 """Of all journals together. Turns that ended make room first, then the beginnings of those that run."""
-OVER_MOST = 10_000
+OVER_BYTES_MOST = 16 * 1024 * 1024
+"""Of those that ended: some five thousand short ones, or as many as end within the time for which they are kept."""
+RUN_BYTES = 2048
+"""About what a turn takes besides its journal."""
 SWEEP_SECONDS = 5.0
 QUIET_SECONDS = 5.0
 """So long after a turn the next one of the same person may come, and the model is left alone."""
@@ -129,11 +132,10 @@ class Turns:
     def _sweep(self) -> None:
         """Forgets turns that ended long ago, and makes room; once in a while, as long as there is any turn."""
         oldest = time.monotonic() - KEPT_SECONDS
-        while self._over and (next(iter(self._over.values())) < oldest or len(self._over) > OVER_MOST):
-            self._forget_oldest()
-        used = sum(map(_bytes, self._runs.values()))
-        while used > BYTES_MOST and self._over:
-            used -= self._forget_oldest()
+        used, over = sum(map(_bytes, self._runs.values())), sum(_bytes(self._runs[turn_id]) for turn_id in self._over)
+        while self._over and (next(iter(self._over.values())) < oldest or over > OVER_BYTES_MOST or used > BYTES_MOST):
+            freed = self._forget_oldest()
+            used, over = used - freed, over - freed
         for run in sorted(self.running, key=_bytes, reverse=True) if used > BYTES_MOST else ():
             if used <= BYTES_MOST or run.journal is None:
                 break
@@ -156,4 +158,4 @@ class Turns:
 
 
 def _bytes(run: Run) -> int:
-    return run.journal.bytes if run.journal is not None else 0
+    return RUN_BYTES + (run.journal.bytes if run.journal is not None else 0)

@@ -727,6 +727,8 @@ def test_after_an_import_only_a_few_conversations_are_summarised_at_once(monkeyp
             for n in range(10):
                 await talked(store, "ada", f"c{n}", LUNCH)
                 clock.on(minutes=1)
+            for n in range(10):
+                await talked(store, "ada", f"d{n}", ("Hello", "Hi"))  # which nobody is asked about
             clock.on(minutes=11)
             async with memory.running(toy, idle):
                 written = await memories(store, count=4)

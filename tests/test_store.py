@@ -857,6 +857,29 @@ def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path, make: Callable[[
     assert str(caught.value) == f"{tmp_path}/kept.db {sentence}"
 
 
+def test_what_was_used_last_is_on_top_when_the_clock_was_set_back(path: Path | None) -> None:
+    clock = Clock()
+
+    async def test(store: SQLite) -> None:
+        await turn(store, "ada", "before")
+        clock.now += 1_000_000
+        await turn(store, "ada", "ahead")
+        await turn(store, "ada", "also ahead")
+        clock.now -= 1_000_000
+        await turn(store, "ada", "after")
+        await turn(store, "ada", "ahead", number=2)
+        await turn(store, "ada", "last")
+        order = ["last", "ahead", "after", "also ahead", "before"]
+        assert [heading.id for heading in await store.conversations("ada")] == order
+        assert [one.id for one in await store.conversations("ada", before="after", limit=1)] == ["also ahead"]
+        (last, *_) = await store.conversations("ada")
+        assert last.updated - NOON < timedelta(days=1)  # as the clock told
+        await store.drop(await store.begin("ada", "after", asked("Taken back", 9), ()))
+        assert [heading.id for heading in await store.conversations("ada", limit=2)] == ["last", "ahead"]
+
+    run(path, test, clock)
+
+
 def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     async def use() -> None:
         async with kept(tmp_path / "kept.db") as store:

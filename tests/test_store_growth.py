@@ -19,7 +19,7 @@ from stores import NOON, kept
 
 from brain import copied
 from brain.kept import Kind
-from brain.store import connecting, items, migrations, taking
+from brain.store import connecting, conversations, items, migrations, taking
 from brain.store.sqlite import SQLite
 
 BOTH: tuple[Kind, ...] = ("fact", "memory")
@@ -40,6 +40,16 @@ def facts(texts: list[str], category: str = "general") -> Iterator[dict[str, Any
         yield {
             "kind": "item", "type": "fact", "id": f"f{number}", "text": text, "category": category, "created": NOW,
             "updated": NOW,
+        }  # fmt: skip
+
+
+def talks(count: int, said: str = "I like jazz", name: str = "c") -> Iterator[dict[str, Any]]:
+    yield {"kind": "brain", "version": 1}
+    for n in range(count):
+        yield {"kind": "conversation", "id": f"{name}{n}", "title": "Music", "created": NOW}
+        yield {
+            "kind": "exchange", "conversation": f"{name}{n}", "question_id": "q", "answer_id": "a", "said": said,
+            "question": said, "asked": NOW, "outcome": "complete", "parts": [],
         }  # fmt: skip
 
 
@@ -118,3 +128,42 @@ def test_an_import_of_facts_takes_work_for_each_of_them_once() -> None:
 
             costs.append(instructions(take_in) / count)
     assert costs[1] < 1.1 * costs[0]
+
+
+def test_a_frequent_word_is_found_with_the_same_work_however_many_conversations_have_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(conversations, "FREQUENT", 50)
+    costs = []
+
+    async def test(count: int, store: SQLite) -> None:
+        await store.take_in("ada", talks(count), copied)
+
+        async def look() -> None:
+            found = await store.conversations("ada", words="jazz", limit=20)
+            assert [heading.id for heading in found] == [f"c{n}" for n in range(count - 1, count - 21, -1)]
+            assert "jazz" in found[0].found
+
+        await look()
+        costs.append(await steps(store, look))
+
+    for count in (100, 800):
+        run(tmp_path / f"{count}.db", partial(test, count))
+    assert costs[1] < 1.5 * costs[0]
+
+
+def test_frequent_words_are_found_wherever_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(conversations, "FREQUENT", 10)
+    monkeypatch.setattr(conversations, "LOOKED_INTO", 30)
+
+    async def test(store: SQLite) -> None:
+        await store.take_in("ada", talks(100), copied)
+        await store.take_in("ada", talks(60, "I like chess", "d"), copied)  # which are newer
+        for words in ("jazz", "jazz like", "jazz tuba", "ja"):
+            found, before = list[str](), None
+            while page := await store.conversations("ada", words=words, before=before, limit=15):
+                found += [heading.id for heading in page]
+                before = found[-1]
+            assert found == [f"c{n}" for n in range(99, -1, -1)], words
+
+    run(tmp_path / "brain.db", test)

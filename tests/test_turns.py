@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from playing import WAIT, Item, Player, ask_for, registry_of, short, turn_of
 
+from brain import turns
 from brain.ask import Ask
 from brain.errors import BadRequest
 from brain.events import Done, Event, TurnStart, Usage
@@ -475,18 +476,22 @@ def test_a_house_that_closes_forgets_all(house: House) -> None:
     run(main(), house)
 
 
-@pytest.mark.usefixtures("often")
-def test_there_are_never_too_many_that_ended(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.turns.OVER_MOST", 3)
-
+@pytest.mark.parametrize(("answers", "stay"), [(["a"] * 6, 3), (["a" * 20_000, "a", "a"], 2), (["a", "a" * 20_000], 0)])
+def test_what_ended_takes_no_more_than_so_much(
+    house: House, monkeypatch: pytest.MonkeyPatch, answers: list[str], stay: int
+) -> None:
     async def main() -> None:
         ids = []
-        for _ in range(6):
-            one = house.begin("a")
+        for answer in answers:
+            one = house.begin(answer)
             ids.append(one.id)
             await led(one)
-        await asyncio.sleep(0.05)
-        assert [house.turns.find(turn_id, "ada") is not None for turn_id in ids] == [False] * 3 + [True] * 3
+        assert one.journal is not None
+        short = one.journal.bytes if len(answers[-1]) == 1 else 1_100
+        monkeypatch.setattr("brain.turns.OVER_BYTES_MOST", 3 * (turns.RUN_BYTES + short))
+        house.turns._sweep()
+        found = [house.turns.find(turn_id, "ada") is not None for turn_id in ids]
+        assert found == [False] * (len(ids) - stay) + [True] * stay
 
     run(main(), house)
 

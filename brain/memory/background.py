@@ -11,7 +11,7 @@ from functools import partial
 from brain.errors import BadRequest, ModelError, StoreError
 from brain.kept import Item, Resting
 from brain.memory.meaning import Meaning
-from brain.memory.resting import Pauses, Writer, memory_of
+from brain.memory.resting import Pauses, Writer, memory_of, says_enough
 from brain.memory.shelf import Shelf
 
 log = logging.getLogger("brain")
@@ -147,7 +147,7 @@ class Background:
 
     async def _summarise(self, resting: Resting, model: Writer | None) -> bool:
         about = resting.user, resting.conversation_id
-        if max(self._failures[about], self._interrupted[about]) >= TRIES:
+        if max(self._failures[about], self._interrupted[about]) >= TRIES or not says_enough(resting):
             model = None
         new_id = resting.memory.id if resting.memory else await self._new_id(resting.user)
         try:

@@ -61,9 +61,9 @@ async def memory_of(resting: Resting, model: Writer | None, item_id: str, now: d
         TimeoutError: when it took too long.
     """
     earlier = resting.memory
-    exchanges = [exchange for exchange in resting.exchanges if exchange.said.strip()]
-    if len({word for exchange in exchanges for word in content(exchange.said)}) < LEAST_WORDS:
+    if not says_enough(resting):
         return earlier
+    exchanges = [exchange for exchange in resting.exchanges if exchange.said.strip()]
     text = _extract(exchanges, earlier) if model is None else await _written(resting, exchanges, model)
     return Item(
         id=item_id,
@@ -74,6 +74,11 @@ async def memory_of(resting: Resting, model: Writer | None, item_id: str, now: d
         conversation_id=resting.conversation_id,
         outside=(earlier is not None and earlier.outside) or any(exchange.outside for exchange in resting.exchanges),
     )
+
+
+def says_enough(resting: Resting) -> bool:
+    """Whether a conversation is worth a memory."""
+    return len({word for exchange in resting.exchanges for word in content(exchange.said)}) >= LEAST_WORDS
 
 
 def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:

@@ -14,6 +14,11 @@ from brain.store.migrations import EXCHANGES
 
 PAGE_BYTES = 4 * 1024 * 1024
 """About how much of a conversation is read at once; its exchanges are whole."""
+FIRST_PAGE = (2**62, 0)
+FREQUENT = 1000
+"""Words that stand in so many places are looked for in the newest conversations first,"""
+LOOKED_INTO = 200
+"""which are so many."""
 SOURCES: Sequence[Source] = ("chat", "voice", "api")
 
 _SHOWN = (
@@ -36,24 +41,70 @@ def headings(db: sqlite3.Connection, user: str, text: str, before: str | None, l
     number = known(db, user)
     if number is None:
         return []
-    page: tuple[int, int] = (2**62, 0)
+    page = FIRST_PAGE
     if before is not None:
         page = _place(db, number, before)
     wanted = words.searched(text)
     if not wanted:
         found = db.execute(
             f"SELECT {_HEADING}, 0 FROM conversation c WHERE c.user = ? AND instr(c.title, ?) "
-            "AND (c.updated, c.key) < (?, ?) ORDER BY c.updated DESC, c.key DESC LIMIT ?",
+            "AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
             (number, text.strip(), *page, limit),
         ).fetchall()
     else:
-        found = db.execute(
-            f"WITH hit AS (SELECT rowid >> {EXCHANGES} AS conversation, max(rowid) AS at FROM said WHERE said MATCH ? "
-            f"GROUP BY 1) SELECT {_HEADING}, hit.at FROM hit JOIN conversation c ON c.key = hit.conversation "
-            "WHERE c.user = ? AND (c.updated, c.key) < (?, ?) ORDER BY c.updated DESC, c.key DESC LIMIT ?",
-            (_match(db, number, wanted), number, *page, limit),
-        ).fetchall()
+        found = _with_words(db, number, wanted, page, limit)
     return [_heading(db, row, now, wanted) for row in found]
+
+
+def _with_words(
+    db: sqlite3.Connection, user: int, wanted: Sequence[str], page: tuple[int, int], limit: int
+) -> list[Any]:
+    """Conversations with all of these words in one message and its answer, or, where they nowhere meet, with any.
+
+    The last word may be the beginning of others, unless it is frequent itself: FTS5 collects all places where any of
+    them stands before it returns the first.
+    """
+    owner = exchanges.owner(user)
+    whole = [words.query((owner,), word) for word in wanted]
+    begun = [*whole[:-1], words.query((owner,), wanted[-1], begun=True)]
+    for operator in (" AND ", " OR ")[: len(wanted)]:
+        match = operator.join(begun)
+        found = _newest_with(db, user, operator.join(whole), page, limit) or _all_with(db, user, match, page, limit)
+        if found or (page != FIRST_PAGE and _all_with(db, user, match, FIRST_PAGE, 1)):
+            return found
+    return []
+
+
+def _newest_with(db: sqlite3.Connection, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
+    """Conversations found by looking into each, newest first: quick where words are frequent. None where they are not,
+    or too few of the newest have them."""
+    frequent = "SELECT count(*) FROM (SELECT 1 FROM said WHERE said MATCH ? LIMIT ?)"
+    if db.execute(frequent, (match, FREQUENT)).fetchone()[0] < FREQUENT:
+        return []
+    newest = db.execute(
+        f"SELECT {_HEADING} FROM conversation c WHERE c.user = ? AND (c.used, c.key) < (?, ?) "
+        "ORDER BY c.used DESC, c.key DESC LIMIT ?",
+        (user, *page, LOOKED_INTO),
+    )
+    newest_hit = "SELECT max(rowid) FROM said WHERE said MATCH ? AND rowid BETWEEN ? AND ?"
+    found = list[Any]()
+    for row in newest:
+        ((at,),) = db.execute(newest_hit, (match, row[0] << EXCHANGES, exchanges.span(row[0])[1]))
+        if at is not None:
+            found.append((*row, at))
+        if len(found) == limit:
+            return found
+    return []
+
+
+def _all_with(db: sqlite3.Connection, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
+    """Conversations found by walking all places where the words stand."""
+    return db.execute(
+        f"WITH hit AS (SELECT rowid >> {EXCHANGES} AS conversation, max(rowid) AS at FROM said WHERE said MATCH ? "
+        f"GROUP BY 1) SELECT {_HEADING}, hit.at FROM hit JOIN conversation c ON c.key = hit.conversation "
+        "WHERE c.user = ? AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
+        (match, user, *page, limit),
+    ).fetchall()
 
 
 def opened(
@@ -144,7 +195,7 @@ def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns
 def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
     """What was said last, newest first. It stands in the conversations that were used last."""
     number = known(db, user)
-    used = "SELECT key, id FROM conversation WHERE user = ? ORDER BY updated DESC LIMIT ?"
+    used = "SELECT key, id FROM conversation WHERE user = ? ORDER BY used DESC LIMIT ?"
     newest: list[tuple[int, int, str]] = []
     for key, conversation_id in db.execute(used, (number, limit)).fetchall():
         ended = "SELECT asked, key FROM exchange WHERE key BETWEEN ? AND ? AND outcome <> '' ORDER BY key DESC LIMIT ?"
@@ -168,7 +219,7 @@ def _row(db: sqlite3.Connection, user: str, conversation_id: str) -> tuple[Any, 
 
 
 def _place(db: sqlite3.Connection, user: int, conversation_id: str) -> tuple[int, int]:
-    query = "SELECT updated, key FROM conversation WHERE user = ? AND id = ?"
+    query = "SELECT used, key FROM conversation WHERE user = ? AND id = ?"
     row = db.execute(query, (user, conversation_id)).fetchone()
     if row is None:
         raise BadRequest("before must be the id of a conversation: that of the last one that was listed.", "before")
@@ -181,20 +232,6 @@ def _question(db: sqlite3.Connection, conversation: int, question_id: str) -> in
     if row is None:
         raise BadRequest("before must be the id of a question of this conversation.", "before")
     return int(row[0])
-
-
-def _match(db: sqlite3.Connection, user: int, wanted: Sequence[str]) -> str:
-    """The search for all of these words in one message and its answer, or, where they do not meet, for any."""
-    owner = exchanges.owner(user)
-    single = [words.query((owner,), word) for word in wanted[:-1]]
-    single.append(words.query((owner,), wanted[-1], begun=True))
-    all_of_them = " AND ".join(single)
-    met = db.execute(
-        f"SELECT 1 FROM said CROSS JOIN conversation c ON c.key = said.rowid >> {EXCHANGES} "
-        "WHERE said MATCH ? AND c.user = ? LIMIT 1",
-        (all_of_them, user),
-    ).fetchone()
-    return all_of_them if met else " OR ".join(single)
 
 
 def _heading(db: sqlite3.Connection, row: Sequence[Any], now: int, wanted: Sequence[str]) -> Heading:

@@ -103,6 +103,7 @@ def remove(db: sqlite3.Connection, key: int) -> None:
     db.execute("DELETE FROM exchange WHERE key = ?", (key,))
     if has_any(db, conversation):
         settle(db, conversation)
+        use_as_dated(db, conversation)
         entitle(db, conversation)
     else:
         remove_all(db, conversation)
@@ -143,6 +144,20 @@ def settle(db: sqlite3.Connection, conversation: int) -> None:
         "WHERE key = ?",
         (*span(conversation), conversation),
     )
+
+
+def use(db: sqlite3.Connection, conversation: int) -> None:
+    """Puts a conversation on top of its user's list, also where a clock that was ahead has used others."""
+    db.execute(
+        "UPDATE conversation SET used = max(updated, 1 + coalesce((SELECT used FROM conversation o WHERE "
+        "o.user = conversation.user AND o.key <> conversation.key ORDER BY o.used DESC LIMIT 1), 0)) WHERE key = ?",
+        (conversation,),
+    )
+
+
+def use_as_dated(db: sqlite3.Connection, conversation: int) -> None:
+    """Puts a conversation where it belongs by the time when it was last used."""
+    db.execute("UPDATE conversation SET used = updated WHERE key = ?", (conversation,))
 
 
 def entitle(db: sqlite3.Connection, conversation: int) -> None:

@@ -193,7 +193,15 @@ _BLOCKED = (
     ) STRICT""",
 )
 
-MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT, _CATEGORIES, _HIDDEN, _BLOCKED)
+_USED = (
+    "ALTER TABLE conversation ADD COLUMN used INTEGER NOT NULL DEFAULT 0",
+    "UPDATE conversation SET used = updated",
+    "DROP INDEX conversation_newest",
+    "CREATE INDEX conversation_newest ON conversation (user, used)",
+)
+"""By which conversations are listed: when each was last used, or later where a clock that was ahead has used others."""
+
+MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT, _CATEGORIES, _HIDDEN, _BLOCKED, _USED)
 """What makes of each version the next one; an empty file is version 0."""
 
 

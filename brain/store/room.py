@@ -82,7 +82,7 @@ def _too_much(db: sqlite3.Connection) -> list[int]:
     if _all_bytes(db) > MEMORY_BYTES_MOST:
         query = "SELECT key FROM user ORDER BY bytes DESC"
     elif conversations > MEMORY_CONVERSATIONS_MOST:
-        query = "SELECT user FROM conversation GROUP BY user ORDER BY count(*) DESC, min(updated)"
+        query = "SELECT user FROM conversation GROUP BY user ORDER BY count(*) DESC, min(used)"
     return [] if query is None else [user for (user,) in db.execute(query).fetchall()]
 
 
@@ -90,7 +90,7 @@ def _forget_oldest(db: sqlite3.Connection, kept: int | None, user: int) -> bool:
     """Forgets one conversation of a user; false when all are in use."""
     oldest = db.execute(
         "SELECT key FROM conversation c WHERE key IS NOT ? AND user = ? AND NOT EXISTS "
-        "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '') ORDER BY updated, key LIMIT 1",
+        "(SELECT 1 FROM exchange WHERE conversation = c.key AND outcome = '') ORDER BY used, key LIMIT 1",
         (kept, user),
     ).fetchone()
     if oldest is not None:

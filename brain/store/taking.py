@@ -271,6 +271,7 @@ class _Taking:
             if not exchanges.has_any(self.db, self.key):
                 self._refuse("", "the conversation before it has no exchange")
             exchanges.settle(self.db, self.key)
+            exchanges.use_as_dated(self.db, self.key)
             room.check_conversation(self.db, self.key, f"records[{self.number - 1}]")
             self._claim(f"records[{self.number - 1}]", self.key)
         self.seen["file"].clear()

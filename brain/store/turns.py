@@ -122,6 +122,7 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
         exchanges.untell(db, key)
     exchanges.index(db, key)
     exchanges.settle(db, conversation)
+    exchanges.use(db, conversation)
     if replaced is not None:
         exchanges.entitle(db, conversation)
     if room.in_memory(db):
@@ -254,6 +255,7 @@ def _file_question(
     key = exchanges.add(db, conversation, {**columns, **counts})
     for file in files:
         exchanges.add_file(db, conversation, key, file)
+    exchanges.use(db, conversation)
     return key
 
 
