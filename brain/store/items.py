@@ -15,9 +15,11 @@ from brain.store.conversations import known
 KINDS: Sequence[Kind] = ("fact", "memory")
 RANKED_MOST = 200
 """So many are ranked by words before they are listed."""
-WORDS_MOST, HITS_MOST = 12, 1000
+SCORED_LEAST = 100
+"""Of so many the length counts, too; of others only the words that they have."""
+WORDS_MOST, HITS_MOST = 12, 500
 """So many words of a text are looked for, and so many items with each: who keeps much is not searched for longer."""
-CANDIDATES_MOST = 1000
+CANDIDATES_MOST = 500
 """From so many items on, further words find no more."""
 COUNTED_MOST = 10_000
 """Where there are more items, they weigh a word no more than so many."""
@@ -157,13 +159,15 @@ def by_words(
     found = words.searched(text)
     if len(found) > WORDS_MOST:
         found = _rarest(db, owners, found)
-    hits = [(some, share) for word in found for some, share in _hits_of(db, number, owners, word)]
+    hidden = db.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (number,)).fetchone()
+    visible_to = None if hidden is None else number  # items of an import may be hidden under the same terms
+    hits = [(some, share) for word in found for some, share in _hits_of(db, visible_to, owners, word)]
     weights: dict[int, float] = {}
     for some, share in sorted(hits, key=lambda pair: len(pair[0])):
         weight = share * math.log(1 + (count - len(some) + 0.5) / (len(some) + 0.5))
         for key in some if len(weights) < CANDIDATES_MOST else some & weights.keys():
             weights[key] = weights.get(key, 0.0) + weight
-    best = nlargest(max(limit, RANKED_MOST), weights, key=weights.__getitem__)
+    best = nlargest(max(limit, SCORED_LEAST), weights, key=weights.__getitem__)
     marks = ", ".join("?" * len(best))
     texts = db.execute(f"SELECT key, text FROM item WHERE +user = ? AND key IN ({marks})", (number, *best))
     scores = {key: weights[key] * _shortness(text) for key, text in texts}
@@ -172,14 +176,14 @@ def by_words(
 
 
 def _hits_of(
-    db: sqlite3.Connection, user: int, owners: Sequence[str], word: str
+    db: sqlite3.Connection, visible_to: int | None, owners: Sequence[str], word: str
 ) -> Iterator[tuple[frozenset[int], float]]:
     """The items in which a word stands, and those in which one only begins like it; each with what that counts."""
-    exact = _hits(db, user, words.query(owners, word))
+    exact = _hits(db, visible_to, words.query(owners, word))
     yield exact, 1.0
     begun = words.stem(word)
     if begun != word and len(exact) < HITS_MOST:
-        yield _hits(db, user, words.query(owners, begun, begun=True)) - exact, ALIKE_SHARE
+        yield _hits(db, visible_to, words.query(owners, begun, begun=True)) - exact, ALIKE_SHARE
 
 
 def _rarest(db: sqlite3.Connection, owners: Sequence[str], found: Sequence[str]) -> list[str]:
@@ -199,16 +203,17 @@ def _count(db: sqlite3.Connection, query: str) -> int:
     return int(count)
 
 
-def _hits(db: sqlite3.Connection, user: int, query: str) -> frozenset[int]:
+def _hits(db: sqlite3.Connection, visible_to: int | None, query: str) -> frozenset[int]:
     """The newest items in which a word of one user stands: the terms of the index are that user's own.
 
-    While items of an import are hidden under the same terms, they are left out here, so that they hide no others.
+    Args:
+        visible_to: whose they must be, too; None where nothing is hidden under these terms.
     """
-    hidden = db.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (user,)).fetchone()
-    visible = "" if hidden is None else "AND (SELECT user FROM item WHERE key = stated.rowid) = ? "
-    given = (query, HITS_MOST) if hidden is None else (query, user, HITS_MOST)
-    found = db.execute(f"SELECT rowid FROM stated WHERE stated MATCH ? {visible}ORDER BY rowid DESC LIMIT ?", given)
-    return frozenset(key for (key,) in found)
+    visible = "" if visible_to is None else "AND (SELECT user FROM item WHERE key = stated.rowid) = ? "
+    given = (query, HITS_MOST) if visible_to is None else (query, visible_to, HITS_MOST)
+    newest = f"SELECT rowid FROM stated WHERE stated MATCH ? {visible}ORDER BY rowid DESC LIMIT ?"
+    ((keys,),) = db.execute(f"SELECT group_concat(rowid) FROM ({newest})", given)
+    return frozenset(map(int, keys.split(","))) if keys else frozenset()
 
 
 def of_keys(db: sqlite3.Connection, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
