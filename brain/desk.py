@@ -162,11 +162,11 @@ class Desk:
         earlier = (*self.conversation.exchanges, *([self.conversation.begun] if self.conversation.begun else []))
         own = [self.operator, self.ask.message, *self.steered, *(text for one in earlier for text in one.own_words)]
         sent = [part for part in self._parts() if (entry := self.registry.get(part.name)) and entry.specialist.sends]
-        checked = check(params, specialist.parameters, own, sent)
+        checked = check(specialist.sent(params), specialist.parameters, own, sent)
         if not checked.unknown and self.picks + checked.picks <= PICKS_MOST:
             self.picks += checked.picks
             return ()
-        return checked.unknown or [json.dumps(params, ensure_ascii=False)]
+        return checked.unknown or [json.dumps(specialist.sent(params), ensure_ascii=False)]
 
     def _holds_private(self) -> bool:
         """Whether the model has read data of the user's own: files, memory, results of specialists that hold such."""

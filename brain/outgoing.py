@@ -68,6 +68,8 @@ class _Sources:
         self._text = _folded(text)
         self._own = Counter(_words(text)) + Counter(_COMMON)
         self._typed = {_bare(url) for url in (*_urls(text), *(token.strip(_AROUND) for token in text.split()))}
+        again = (value for call in found if call.outcome is None for _, value in _values(call.params or {}))
+        self._typed |= {_bare(value) for value in again}
         results = [
             "\n".join([call.block, *(f"{one.id}\n{one.title}\n{one.url or ''}" for one in call.citations)])
             for call in found
@@ -76,7 +78,7 @@ class _Sources:
         self._shown = " ".join(f" {' '.join(_words(result))} " for result in results)
 
     def is_own(self, name: str, value: str) -> bool:
-        """Whether the user wrote it: this address, or these words, none more often than they did."""
+        """Whether the user wrote it, or it was sent before: this address; or these words, none more often."""
         if _is_address(name, value):
             return _bare(value) in self._typed
         if len(value) <= CODE_LENGTH and value.isalpha():

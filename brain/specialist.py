@@ -31,8 +31,9 @@ class Options(TypedDict, total=False):
     read_only: changes nothing anywhere, or a function of the parameters that says whether it does.
     outside: whether its results may hold the words of strangers (pages, files), as is assumed; behind them, a call that
     changes something and has an approval function is asked for.
-    sends: whether its parameters go to other hosts (addresses, search words). Once a turn holds private data and text
-    from outside, a call that sends what neither the user wrote nor a result showed needs approval in any case.
+    sends: whether its parameters, or those of these names, go to other hosts (addresses, search words). Once a turn
+    holds private data and text from outside, a call that sends what neither the user wrote nor a result showed needs
+    approval.
     private: whether its results hold the user's own data; if left out, those of one that requires a user.
     cache_seconds: how long an answer may be given again (read-only ones).
     activates_on: kinds of attachment (`image`, `pdf`, `text`) for which it runs before the model.
@@ -51,7 +52,7 @@ class Options(TypedDict, total=False):
     preview: Preview
     read_only: bool | Callable[[Mapping[str, Any]], bool]
     outside: bool
-    sends: bool
+    sends: bool | Sequence[str]
     private: bool
     cache_seconds: float
     activates_on: Sequence[str]
@@ -89,7 +90,7 @@ class Specialist(Generic[P, R]):
     preview: Preview | None = None
     read_only: bool | Callable[[Mapping[str, Any]], bool] = False
     outside: bool = True
-    sends: bool = False
+    sends: bool | frozenset[str] = False
     private: bool | None = None
     cache_seconds: float = 0.0
     activates_on: frozenset[str] = frozenset()
@@ -108,6 +109,12 @@ class Specialist(Generic[P, R]):
     def needs_approval(self, params: Mapping[str, Any]) -> bool:
         """Whether a person must agree to a call with these parameters."""
         return bool(self.approval(params)) if callable(self.approval) else self.approval == "always"
+
+    def sent(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What of the parameters goes to other hosts."""
+        if isinstance(self.sends, bool):
+            return params if self.sends else {}
+        return {name: value for name, value in params.items() if name in self.sends}
 
     @property
     def is_private(self) -> bool:
@@ -192,6 +199,8 @@ def _made(
     rest: dict[str, Any] = dict(options)
     _check(rest)
     rest |= {key: kind(rest[key]) for key, kind in _LISTS.items() if key in rest}
+    if not isinstance(rest.get("sends", False), bool):
+        rest["sends"] = frozenset(rest["sends"])
     return Specialist(
         function, name, " ".join(description.split()), parameters, injected, validator_of(parameters), struct, **rest
     )
@@ -231,7 +240,8 @@ def _are_texts(value: Any) -> bool:
 _LISTS = {"activates_on": frozenset, "tags": tuple, "examples": tuple}
 _RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
     (("timeout", "idle_timeout", "cache_seconds"), _is_seconds, "a number of seconds above 0"),
-    (("requires_user", "outside", "sends", "private"), _is_flag, "True or False"),
+    (("requires_user", "outside", "private"), _is_flag, "True or False"),
+    (("sends",), lambda value: _is_flag(value) or _are_texts(value), "True, False, or the names of parameters"),
     (("read_only",), lambda value: _is_flag(value) or callable(value), "True, False, or a function of the parameters"),
     (
         ("approval",),

@@ -49,7 +49,7 @@ async def health(*, context: Context, settings: PubmedSettings) -> str | None:
 
 @specialist(
     read_only=True,
-    sends=True,
+    sends=("query", "date_range", "pmid"),
     timeout=30,
     cache_seconds=600,
     settings=PubmedSettings,

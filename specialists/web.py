@@ -30,7 +30,7 @@ async def _health(*, settings: WebSettings, context: Context) -> str | None:
 
 @specialist(
     read_only=True,
-    sends=True,
+    sends=("query", "url"),
     timeout=25,
     cache_seconds=300,
     settings=WebSettings,

@@ -54,7 +54,7 @@ async def _trouble(wiki: Online, settings: WikiSettings, context: Context) -> st
 
 @specialist(
     read_only=True,
-    sends=True,
+    sends=("query", "page", "language", "wiki"),
     timeout=20,
     cache_seconds=600,
     settings=WikiSettings,

@@ -24,8 +24,10 @@ SECRET = "allergic to penicillin"
 SENT: list[Mapping[str, Any]] = []
 
 
-@specialist(sends=True, read_only=True)
-async def web(query: str | None = None, url: str | None = None, since: Literal["day"] | None = None) -> Result:
+@specialist(sends=("query", "url", "since"), read_only=True)
+async def web(
+    query: str | None = None, url: str | None = None, since: Literal["day"] | None = None, section: str = ""
+) -> Result:
     """Reads a page."""
     SENT.append({"query": query, "url": url})
     return Result(PAGE, [Citation("PMID:31978945", "The last unicorn", "https://cited.example/x")])
@@ -112,6 +114,7 @@ def test_an_address_that_nobody_gave_needs_approval(before: list[str], host: str
         ({"query": "31978945"}, False),
         ({"query": "unicorn the last"}, True),
         ({"query": "de"}, False),
+        ({"url": "https://first.example", "section": "penicillin"}, False),
         ({}, False),
     ],
 )
