@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from brain.errors import Interrupted, ModelError
 from brain.events import Error, Notice
 from brain.kept import Conversation
-from brain.unicode import seen
+from brain.unicode import seen, well_formed
 
 
 def beginning(conversation: Conversation, *, stand_in: bool) -> Iterator[Notice]:
@@ -55,7 +55,7 @@ def empty(tool: str | None) -> ModelError:
 
 def _shown_name(name: str) -> str:
     """A name from a model, short and visible."""
-    return json.dumps(" ".join(seen(name).split())[:64], ensure_ascii=False)
+    return json.dumps(" ".join(seen(well_formed(name)).split())[:64], ensure_ascii=False)
 
 
 def repetition() -> Notice:

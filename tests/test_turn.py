@@ -928,6 +928,13 @@ def test_an_unknown_tool_is_left_out_and_the_model_asked_again_once() -> None:
     assert "get_weather" in turn.last.message
 
 
+def test_what_is_told_of_an_unknown_tool_can_be_shown() -> None:
+    events = asyncio.run(read(turn_of(Player([NativeCall("\ud800\x1b[31m\n" + "x" * 1000, "")], "Hi"))))
+    (notice,) = [event for event in events if isinstance(event, Notice)]
+    assert notice.text.isprintable()
+    assert len(notice.text.encode()) < 200
+
+
 @pytest.mark.parametrize(
     "passes", [[[]], [[""]], [[" \n"]], [[Thinking("Hm.")]], [[ECHO], [""]], [[ECHO, " x"], [Thinking("Hm.")]]]
 )

@@ -30,10 +30,12 @@ from brain.models.replies import (
 )
 from brain.sampling import Sampling
 from brain.settings import OPENAI_URL
+from brain.unicode import escaped
 
 DEFAULT_URL = OPENAI_URL
 IDENTIFY_SECONDS = 2.0
 NAMES_SHOWN = 5
+NAME_LENGTH = 100
 
 _LENGTHS = ("max_model_len", "context_length", "max_context_length")
 
@@ -268,7 +270,7 @@ def _unlisted(name: str, models: Sequence[Mapping[str, Any]]) -> str | None:
     if not names or name in names or any("*" in one for one in names):
         return None
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f"does not list {name}, but {', '.join(names[:NAMES_SHOWN])}{more}"
+    return f"does not list {name}, but {', '.join(escaped(one)[:NAME_LENGTH] for one in names[:NAMES_SHOWN])}{more}"
 
 
 def _length(model: Mapping[str, Any]) -> int | None:
