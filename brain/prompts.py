@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from brain.ask import Attachment, Limits, SyntaxName, Tool
 from brain.blocks import harmless
@@ -12,6 +12,7 @@ from brain.events import CallCode
 from brain.kept import NOTE_OPENS, Item
 from brain.specialist import Specialist
 from brain.unicode import seen
+from brain.usage import estimated, size
 
 CONTINUE = "Continue."
 NOBODY_TO_ASK = "it needs a person's approval, and nobody can be asked here; tell the user what to do by hand"
@@ -33,6 +34,13 @@ _WHOLE_QUESTIONS = frozenset({"q", "query", "question", "message", "prompt", "re
 
 _DEPTH = 6
 """How far down a schema is shown; some contain themselves without end."""
+
+Detail = Literal["full", "brief", "required", "none"]
+DETAILS: Sequence[Detail] = ("full", "brief", "required", "none")
+"""How specialists are described: with all that is known; without examples and the meanings of parameters; with the
+parameters only that a call needs; not at all."""
+FIXED_SHARE = 0.6
+"""The part of a model's context that the fixed part of the prompt may take."""
 
 _HOW = """\
 You can ask specialists for help in the middle of your answer. Write this marker, alone, and stop; the result appears \
@@ -81,34 +89,62 @@ def system_prompt(
     operator: str = "",
     client: str = "",
     tools: Sequence[str] = (),
+    context_tokens: int | None = None,
 ) -> str:
     """The front of every request: how to call, whom, within which limits; then the operator's and the client's words.
 
-    Byte-stable: the same specialists, limits and instructions give the same text.
+    Byte-stable: the same specialists, limits, instructions and context give the same text.
 
     Args:
         tools: the client's own, each in the line that `tool_line` made of it.
+        context_tokens: of the model, where it is known; in a small one, specialists are described in fewer words.
     """
+    found = fixed_part(
+        tuple(specialists), limits.calls, limits.calls_per_specialist, syntax[0], operator, context_tokens
+    )
+    front = found.text
     if tools:
-        listed = "\n".join([*(_line(specialist, syntax[0]) for specialist in specialists), *tools])
-        front = _how(listed, limits.calls, limits.calls_per_specialist, syntax[0])
-        return "\n\n".join(part for part in (front, operator, client) if part)
-    front = _front(tuple(specialists), limits.calls, limits.calls_per_specialist, syntax[0], operator)
+        listed = "\n".join([*found.lines, *tools])
+        how = _how(listed, limits.calls, limits.calls_per_specialist, syntax[0])
+        front = f"{how}\n\n{operator}" if operator else how
     return f"{front}\n\n{client}" if client else front
 
 
+class FixedPart(NamedTuple):
+    """What every prompt for a model begins with: how to call specialists, and the operator's instructions.
+
+    Attributes:
+        detail: how the specialists are described in it.
+        lines: those of the specialists.
+    """
+
+    text: str
+    detail: Detail
+    lines: Sequence[str]
+
+    @property
+    def tokens(self) -> int:
+        """Estimated, since only servers count."""
+        return estimated(size(self.text))
+
+
 @lru_cache(maxsize=64)
-def _front(
+def fixed_part(
     specialists: tuple[Specialist[..., Any], ...],
     calls: int,
     calls_per_specialist: int,
     syntax: SyntaxName,
     operator: str,
-) -> str:
-    """What most turns have in common: made once, and kept once for all that wait."""
-    listed = "\n".join(_line(specialist, syntax) for specialist in specialists)
-    how = _how(listed, calls, calls_per_specialist, syntax)
-    return f"{how}\n\n{operator}" if operator else how
+    context_tokens: int | None,
+) -> FixedPart:
+    """The most detailed one that fits into its share of the context; made once, and kept once for all that wait."""
+    for detail in DETAILS:
+        lines = [] if detail == "none" else [_line(specialist, syntax, detail) for specialist in specialists]
+        how = _how("\n".join(lines), calls, calls_per_specialist, syntax)
+        found = FixedPart(f"{how}\n\n{operator}" if operator else how, detail, lines)
+        if context_tokens is None or found.tokens <= context_tokens * FIXED_SHARE:
+            break
+    return found
 
 
 def _how(listed: str, calls: int, calls_per_specialist: int, syntax: SyntaxName) -> str:
@@ -182,9 +218,15 @@ def reason(code: CallCode, limits: Limits, names: Sequence[str] = ()) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _line(specialist: Specialist[..., Any], syntax: SyntaxName) -> str:
-    example = example_marker(specialist, syntax)
-    return f"- {specialist.name}: {specialist.description} {shape(specialist.parameters)} Example: {example}"
+def _line(specialist: Specialist[..., Any], syntax: SyntaxName, detail: Detail) -> str:
+    parameters = specialist.parameters
+    if detail == "full":
+        example = example_marker(specialist, syntax)
+        return f"- {specialist.name}: {specialist.description} {shape(parameters)} Example: {example}"
+    if detail == "required":
+        needed = _needed(specialist)
+        parameters = {**parameters, "properties": {name: parameters["properties"][name] for name in needed}}
+    return f"- {specialist.name}: {specialist.description} {shape(parameters, meanings=False)}"
 
 
 def example_marker(specialist: Specialist[..., Any], syntax: SyntaxName) -> str:
@@ -193,15 +235,20 @@ def example_marker(specialist: Specialist[..., Any], syntax: SyntaxName) -> str:
 
 
 def example_values(specialist: Specialist[..., Any]) -> dict[str, Any]:
-    """Plausible values for the required parameters; when none is, for those that have examples, or the first."""
+    """Plausible values for the parameters that a call needs."""
     properties = specialist.parameters.get("properties", {})
-    with_examples = [name for name, schema in properties.items() if _resolved(schema, {}).get("examples")]
-    names = specialist.parameters.get("required") or with_examples or list(properties)[:1]
     question = specialist.examples[0] if specialist.examples else ""
     return {
         name: _sample(properties.get(name, {}), specialist.parameters, question if name in _WHOLE_QUESTIONS else "")
-        for name in names
+        for name in _needed(specialist)
     }
+
+
+def _needed(specialist: Specialist[..., Any]) -> Sequence[str]:
+    """The required parameters; when none is, those that have examples, or the first."""
+    properties = specialist.parameters.get("properties", {})
+    with_examples = [name for name, schema in properties.items() if _resolved(schema, {}).get("examples")]
+    return specialist.parameters.get("required") or with_examples or list(properties)[:1]
 
 
 def _sample(schema: Any, root: Mapping[str, Any], question: str, depth: int = 0) -> Any:
@@ -218,12 +265,12 @@ def _sample(schema: Any, root: Mapping[str, Any], question: str, depth: int = 0)
     return samples.get(str(schema.get("type", "string")), question or "…")
 
 
-def shape(schema: Mapping[str, Any]) -> str:
+def shape(schema: Mapping[str, Any], *, meanings: bool = True) -> str:
     """A schema in the short notation that models know from TypeScript."""
-    return _shape(schema, schema, 0)
+    return _shape(schema, schema, 0, meanings)
 
 
-def _shape(schema: Any, root: Mapping[str, Any], depth: int) -> str:
+def _shape(schema: Any, root: Mapping[str, Any], depth: int, meanings: bool) -> str:
     schema = _resolved(schema, root)
     if depth > _DEPTH:
         return str(schema.get("type", "any"))
@@ -231,16 +278,17 @@ def _shape(schema: Any, root: Mapping[str, Any], depth: int) -> str:
     if values:
         return "|".join(json.dumps(value, ensure_ascii=False) for value in values)
     if options := _options(schema):
-        return "|".join(_shape(option, root, depth + 1) for option in options)
+        return "|".join(_shape(option, root, depth + 1, meanings) for option in options)
     kind = schema.get("type", "any")
     if kind == "array":
-        shown = _shape(schema.get("items", {}), root, depth + 1)
+        shown = _shape(schema.get("items", {}), root, depth + 1, meanings)
         return f"Array<{shown}>" if "|" in shown else f"{shown}[]"
     if kind != "object" or "properties" not in schema:
         return "{}" if kind == "object" else str(kind)
     required = schema.get("required", ())
     fields = [
-        f"{name}{'' if name in required else '?'}: {_shape(value, root, depth + 1)}{_meaning(value)}"
+        f"{name}{'' if name in required else '?'}: {_shape(value, root, depth + 1, meanings)}"
+        + (_meaning(value) if meanings else "")
         for name, value in schema["properties"].items()
     ]
     return "{" + ", ".join(fields) + "}"

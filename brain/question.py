@@ -5,11 +5,13 @@ from itertools import starmap
 from typing import Any
 
 from brain import blocks, prompts
-from brain.ask import Ask, Attachment, Tool
+from brain.ask import Ask, Attachment, Limits, SyntaxName, Tool
 from brain.specialist import Specialist
 from brain.template_tokens import EVERY, ControlTokens
 from brain.usage import size
 
+CONTEXT_WANTED = 8192
+"""Tokens that hold the prompt, some results of calls and an answer."""
 LEAST_OF_A_FILE = 256
 """Bytes of a text file that a model reads at least, however many there are."""
 
@@ -20,16 +22,44 @@ def front(
     tools: Mapping[str, Tool],
     operator: str,
     tokens: ControlTokens = EVERY,
+    context_tokens: int | None = None,
 ) -> str:
     """The prompt's front: whom the model can call and how, then the operator's and the client's instructions.
 
     Args:
         tools: the client's own, by the names that the model is told.
         tokens: the control tokens that count for the model.
+        context_tokens: of the model, where it is known.
     """
     lines = list(starmap(prompts.tool_line, tools.items()))
     words = _client_words(ask, tools, tokens)
-    return prompts.system_prompt(specialists, ask.limits, ask.syntax, operator, words, lines)
+    return prompts.system_prompt(specialists, ask.limits, ask.syntax, operator, words, lines, context_tokens)
+
+
+def small_context(
+    specialists: Sequence[Specialist[..., Any]],
+    limits: Limits,
+    syntax: Sequence[SyntaxName],
+    operator: str,
+    context_tokens: int | None,
+) -> tuple[str | None, bool]:
+    """What a model's context has no room for, in a sentence for the operator, and whether specialists are left out."""
+    full, used = (
+        prompts.fixed_part(tuple(specialists), limits.calls, limits.calls_per_specialist, syntax[0], operator, tokens)
+        for tokens in (None, context_tokens)
+    )
+    if context_tokens is None or used is full or used == full:
+        return None, False
+    done = {
+        "brief": "Specialists are described without examples.",
+        "required": "Specialists are described in short, with the parameters only that a call needs.",
+    }.get(used.detail, "There is no room for specialists, so that the model calls none.")
+    sentence = (
+        f"Its context of {context_tokens:,} tokens is small for the fixed part of the prompt, about {full.tokens:,} "
+        f"tokens. {done} Start its server with a context of {CONTEXT_WANTED:,} tokens or more "
+        f"(llama.cpp: -c {CONTEXT_WANTED})."
+    )
+    return sentence, used.detail == "none"
 
 
 def _client_words(ask: Ask, tools: Mapping[str, Tool], tokens: ControlTokens) -> str:

@@ -34,7 +34,7 @@ from brain.metrics import share
 from brain.models import Models, running_models
 from brain.process import DONE, FAILED, completed, log_as_server, log_to_stderr
 from brain.protocol import Protocol
-from brain.registry import Registry
+from brain.question import small_context
 from brain.response import BEATS_UNREAD
 from brain.settings import LOOPBACK, Settings
 from brain.store import open_store, path_of
@@ -206,7 +206,7 @@ def _alone(settings: Settings, stop: _Stop) -> int:
                 for one in listening:
                     _forget_the_deaf(one, settings)
                 port = bound[0].getsockname()[1] if bound else settings.port
-                _greet(settings, port, Models(house.models, house.embedder), _lines(settings, house.registry))
+                _greet(settings, port, Models(house.models, house.embedder), _lines(settings, house))
 
     config = _config(settings, app, lifespan="off")
 
@@ -362,7 +362,7 @@ def _worker(settings: Settings, tell: Connection, folder: Path, listening: socke
     async def lifespan(app: Any) -> AsyncIterator[None]:
         async with _open(house):
             stop.watch_signals(house)
-            tell.send(_lines(settings, house.registry))  # all write to one pipe, which keeps so little together
+            tell.send(_lines(settings, house))  # all write to one pipe, which keeps so little together
             yield
         stop.log()
         if not parent.is_alive():  # and so it cannot clear up
@@ -382,7 +382,8 @@ def _leave_with(parent: BaseProcess) -> None:
 # What it says
 
 
-def _lines(settings: Settings, registry: Registry) -> list[str]:
+def _lines(settings: Settings, house: House) -> list[str]:
+    registry = house.registry
     lines = [f"Specialists: {', '.join(one.name for one in registry.usable()) or 'none'}"]
     lines += [f"Unavailable: {e.specialist.name}: {e.missing}" for e in registry.values() if e.missing]
     lines += [
@@ -396,6 +397,10 @@ def _lines(settings: Settings, registry: Registry) -> list[str]:
         for name in sorted(settings.rights(user).specialists or ())
         if name not in registry
     ]
+    for one in house.models:
+        context = one.model.context_tokens
+        small, _ = small_context(registry.usable(), settings.limits, settings.syntax, settings.system, context)
+        lines += [f"Small context: {one.model.name}: {small}"] if small else []
     lines += settings.doubts
     lines += [f"Refused: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]
     return lines

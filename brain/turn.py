@@ -98,7 +98,7 @@ class Turn:
         usable = registry.usable(ask.specialists)
         tools = named(ask.tools, {specialist.name for specialist in usable})
         tokens = of_template(model.template)
-        front = question.front(ask, usable, tools, system, tokens)
+        front = question.front(ask, usable, tools, system, tokens, model.context_tokens)
         earlier = [neutralized(exchange, tokens) for exchange in conversation.exchanges]
         self._transcript = Transcript(front, earlier, self.exchange)
         self.approval_seconds = approval_seconds

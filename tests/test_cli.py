@@ -1,5 +1,6 @@
 """The command line, as a user runs it: what goes to which stream, which exit code, and what stops the start."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from servers import OpenAIServer
 from serving import Process, post, script
 
 from brain.cli import main
@@ -478,3 +480,23 @@ def test_importing_brain_opens_nothing() -> None:
     )
     found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert (found.stdout, found.stderr) == ("[] 1\n", "")
+
+
+def test_check_names_a_context_that_is_too_small() -> None:
+    def checked(context: int) -> tuple[int, str]:
+        async def main() -> tuple[int, str]:
+            answers = {
+                "GET /v1/models": (200, {"data": [{"id": "m", "owned_by": "llamacpp"}]}),
+                "GET /props": (200, {"default_generation_settings": {"n_ctx": context}}),
+            }
+            async with OpenAIServer(answers=answers) as server:
+                command = ("check", "--model", "openai:m")
+                code, out, _ = await asyncio.to_thread(brain, *command, env={"BRAIN_MODEL_URL": server.url})
+                return code, out.splitlines()[0]
+
+        return asyncio.run(main())
+
+    for context, state in ((0, "ok   "), (8192, "ok   "), (1024, "WARN "), (64, "FAIL ")):
+        _, line = checked(context)
+        assert line.startswith(f"{state}model openai:m: "), line
+        assert (f"{context:,} tokens" in line) is (state in ("WARN ", "FAIL "))

@@ -341,6 +341,9 @@ def test_the_first_request_literally() -> None:
         # what is said of other models is not said of this one
         (models("a", "b", owned_by="x", max_model_len=9, capabilities={"vision": True}),
          "unknown server, which does not list m, but a, b", "message", {}, {}, None, False),
+        # as llama.cpp's router mode says it
+        (models("a", owned_by="llamacpp") | {"GET /props": (200, {"default_generation_settings": {"n_ctx": 0}})},
+         "llama.cpp server", "prefill", {"chat_template_kwargs": {"enable_thinking": False}}, {}, None, False),
         (models("a", owned_by="llamacpp") | {"GET /props": (404, {})}, "llama.cpp server",
          "prefill", {"chat_template_kwargs": {"enable_thinking": False}}, {}, None, False),
     ],

@@ -21,6 +21,7 @@ from brain.prompts import (
     shape,
     system_prompt,
 )
+from brain.question import small_context
 from brain.registry import Registry
 from brain.scanner import Call, Scanner
 from brain.settings import Settings
@@ -321,3 +322,50 @@ def test_a_tool_without_properties() -> None:
     tool = from_schema("tool", "A tool.", {"type": "object"}, lambda params: "", {})
     assert example_marker(tool, "bracket") == "SPECIALIST_REQUEST[tool:{}]"
     assert shape(tool.parameters) == "{}"
+
+
+# Small contexts
+
+
+FULL = (
+    '- weather: Current weather for a city. {city: string (A city, or a place.), units?: "metric"|"imperial"} '
+    'Example: SPECIALIST_REQUEST[weather:{"city":"…"}]'
+)
+
+
+@pytest.mark.parametrize(
+    ("context_tokens", "line"),
+    [
+        (None, FULL),
+        (500, FULL),
+        (400, '- weather: Current weather for a city. {city: string, units?: "metric"|"imperial"}'),
+        (350, "- weather: Current weather for a city. {city: string}"),
+        (300, None),
+        (1, None),
+    ],
+)
+def test_specialists_are_described_in_fewer_words_where_the_context_is_small(
+    context_tokens: int | None, line: str | None
+) -> None:
+    usable = registry_of(weather, beeps).usable()
+    for tools in ((), ("- opens (run by the user's program): Opens. {}",)):
+        lines = system_prompt(usable, Limits(), ("bracket",), "Be brief.", "", tools, context_tokens).splitlines()
+        assert [one for one in lines if "- weather" in one] == ([line] if line else [])
+        assert [one for one in lines if "- opens" in one] == list(tools)
+
+
+def test_what_a_client_says_changes_nothing_of_it() -> None:
+    usable = registry_of(weather, beeps).usable()
+    short, long = (system_prompt(usable, Limits(), ("bracket",), "", said, (), 600) for said in ("", "x" * 9000))
+    assert long == f"{short}\n\n{'x' * 9000}"
+
+
+@pytest.mark.parametrize(("context_tokens", "says", "fails"), [(None, False, False), (8192, False, False),
+                                                              (400, True, False), (10, True, True)])  # fmt: skip
+def test_the_operator_is_told_of_a_small_context(context_tokens: int | None, says: bool, fails: bool) -> None:
+    usable = registry_of(weather, beeps).usable()
+    sentence, left_out = small_context(usable, Limits(), ("bracket",), "Be brief.", context_tokens)
+    assert (sentence is not None, left_out) == (says, fails)
+    if sentence is not None:
+        assert f"{context_tokens} tokens" in sentence
+        assert "-c 8192" in sentence

@@ -16,6 +16,7 @@ from brain.memory.meaning import Meaning
 from brain.models import AnyModel, Opened, running_models, trouble_of
 from brain.models.remote import Remote
 from brain.process import DONE, FAILED, completed
+from brain.question import small_context
 from brain.registry import Entry, Registry
 from brain.running import TASK_NAME
 from brain.schema import filled, injected_of
@@ -41,7 +42,10 @@ async def _check(settings: Settings) -> int:
         models = await stack.enter_async_context(running_models(settings, registry.usable()))
         for one in models.offered:
             trouble = one.trouble or await trouble_of(one.model)
-            troubles += _line(f"model {one.model.name}", trouble, f"{one.why}; resumes by {one.model.resume}")
+            specialists, context = registry.usable(), one.model.context_tokens
+            small, fails = small_context(specialists, settings.limits, settings.syntax, settings.system, context)
+            detail = f"{one.why}; resumes by {one.model.resume}"
+            troubles += _line(f"model {one.model.name}", trouble or (small if fails else None), detail, small)
         troubles += await _check_store(settings)
         if models.embedder is not None:
             troubles += await _check_embedder(models.embedder)
