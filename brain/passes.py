@@ -34,6 +34,9 @@ log = logging.getLogger("brain")
 ADJACENT_SECONDS = 0.1
 """Time limit for the model's next chunk after a call, once all calls are answered; covers 10 tokens per second."""
 
+LATE_SECONDS = 0.02
+"""An event loop whose timer fires later than that was held up, and has not read yet what came meanwhile."""
+
 CLOSING_SECONDS = 0.1
 """How long a model's stream may take to close; one that takes longer is let go."""
 
@@ -140,7 +143,7 @@ class Pass:
         self._next_step = 0.0
         self._last_word: float | None = None  # until when a stream whose model has finished is read
         self._heard_at = 0.0  # when the last chunk after a call came, or reading on began
-        self._patience: asyncio.Timeout | None = None  # while the stream is read after a call
+        self._patience: asyncio.TimerHandle | None = None  # while the stream is read after a call
 
     async def __aenter__(self) -> Self:
         return self
@@ -369,32 +372,40 @@ class Pass:
 
     def _set_patience(self) -> None:
         """Moves the end of the wait for the next chunk, after a chunk and when all calls so far are answered."""
-        if self._patience is not None and not self._patience.expired():
-            self._patience.reschedule(self._wait_until())
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = asyncio.get_running_loop().call_at(self._wait_until(), self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        """Ends the reading on; if the event loop was held up, only after it has read what came meanwhile."""
+        assert self._reader is not None
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._wait_until() > LATE_SECONDS:
+            self._patience = loop.call_later(LATE_SECONDS, self._reader.cancel)
+        else:
+            self._reader.cancel()
 
     async def _read_on(self, stream: AsyncGenerator[Chunk, None]) -> None:
         """Reads on for adjacent calls: until something else comes, or nothing does for too long.
 
         A failure here comes after a complete call, and ends the pass as the end of the stream would.
         """
-        clock = asyncio.get_running_loop().time
-        self._heard_at = clock()
+        loop = asyncio.get_running_loop()
+        self._heard_at = loop.time()
+        self._patience = loop.call_at(self._wait_until(), self._lose_patience)
         try:
-            async with asyncio.timeout_at(self._wait_until()) as self._patience:
-                async for chunk in stream:
-                    if not all(self._taken(piece) for piece in self._scanned(chunk)):
-                        return
-                    self._heard_at = clock()
-                    self._set_patience()
-                all(self._taken(piece) for piece in self._scanned(None))
+            async for chunk in stream:
+                if not all(self._taken(piece) for piece in self._scanned(chunk)):
+                    return
+                self._heard_at = loop.time()
+                self._set_patience()
+            all(self._taken(piece) for piece in self._scanned(None))
         except ModelError as failure:
             log.info("the model's stream ended behind a call: %s", failure)
-        except TimeoutError:
-            if self.calls is not None and self.calls.open:
-                log.info("the model's stream fell silent behind a call")
         except Exception:
             log.exception("the model's stream failed behind a call")
         finally:
+            self._patience.cancel()
             self._patience = None
             self._over = True
             await _closed(stream)

@@ -33,3 +33,9 @@ def run_jumping(main: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine that needs no threads and no sockets."""
     with asyncio.Runner(loop_factory=_Loop) as runner:
         return runner.run(main)
+
+
+def advance(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Lets time pass in which the loop does nothing, as when something holds it up."""
+    assert isinstance(loop, _Loop)
+    loop.clock.now += seconds

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clock import run_jumping
+from clock import advance, run_jumping
 from playing import (
     KINDS,
     PNG,
@@ -664,6 +664,23 @@ def test_how_long_an_answered_call_waits_for_another(behind: list[Item], seconds
         return clock() - began
 
     assert run_jumping(main()) == pytest.approx(seconds)
+
+
+def test_an_adjacent_call_that_came_while_the_loop_was_held_up_is_read() -> None:
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        second = asyncio.Event()
+        model = Player([ECHO, second, 'SPECIALIST_REQUEST[add:{"a":1,"b":2}]'], "Done.")
+
+        def hold_up() -> None:
+            """The time for the next chunk passes; the chunk itself is read in the next step of the loop."""
+            advance(loop, 1.0)
+            loop.call_later(0.001, second.set)
+
+        loop.call_later(0.05, hold_up)
+        return short(await read(turn_of(model)))[-1]
+
+    assert run_jumping(main()) == {"done": "complete", "text": "Done.", "calls": 2, "passes": 2}
 
 
 def test_a_result_is_told_while_another_call_is_awaited() -> None:
