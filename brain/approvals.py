@@ -9,6 +9,12 @@ from brain.alarm import Alarm
 from brain.errors import BadRequest
 from brain.events import Approval
 
+RACE_SECONDS = 0.1
+"""Within this time, a request to stop the turn and an approval are one race, which the first of them wins.
+
+Nobody presses two buttons one after the other so fast.
+"""
+
 Decision = Literal["approved", "declined", "expired"]
 
 
@@ -36,6 +42,12 @@ class Approvals:
         self._since = 0.0  # when the first of those that are open was opened
         self.alarm: Alarm | None = None
         self.closed = False
+        self._approved_at: float | None = None
+
+    @property
+    def just_approved(self) -> bool:
+        """Whether a person approved a call a moment ago."""
+        return self._approved_at is not None and time.monotonic() - self._approved_at < RACE_SECONDS
 
     @property
     def waiting(self) -> bool:
@@ -93,6 +105,8 @@ class Approvals:
             raise stopped_before()
         if earlier == "asked" and call_id in self._open:
             self._asked[call_id].set_result(decision)
+            if approve:
+                self._approved_at = time.monotonic()
         elif earlier in ("asked", "expired"):
             raise BadRequest("The time to approve this call is over.", "call_id", code="gone", status=410)
         elif earlier != decision:

@@ -92,6 +92,17 @@ class Run:
             if self.hurry is not None:
                 self.hurry()
 
+    def cancel(self) -> None:
+        """Stops the turn for a person.
+
+        Raises:
+            BadRequest: when a call of it was approved at the same moment.
+        """
+        if self._turn is not None and self._turn.just_approved and not self._turn.stopped:
+            message = "A call of this turn was approved at the same moment. Send the request again to stop the turn."
+            raise BadRequest(message, code="decided", status=409)
+        self.stop()
+
     def steer(self, message: str) -> None:
         """As `Turn.steer`."""
         if self._turn is None:

@@ -149,6 +149,11 @@ class Turn:
         self._desk.approvals.decide(call_id, approve)
 
     @property
+    def just_approved(self) -> bool:
+        """Whether a person approved a call a moment ago."""
+        return self._desk.approvals.just_approved
+
+    @property
     def conversation_id(self) -> str:
         """The conversation that it belongs to."""
         return self._conversation.id

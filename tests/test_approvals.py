@@ -492,6 +492,29 @@ def test_an_approval_after_a_stop_is_refused() -> None:
     assert one.post.sent == []
 
 
+def test_the_first_of_an_approval_and_a_cancel_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.approvals.RACE_SECONDS", 60.0)
+    post = Post()
+    with (
+        brain_served(registry_of(sends, registry=Registry(provide=[post]))) as server,
+        httpx.Client(base_url=server.url, timeout=10) as client,
+    ):
+        for first, second, codes in (("approve", "cancel", [200, 409]), ("cancel", "approve", [202, 409])):
+            server.play(Served([SEND % first], ["Sent."]))
+            turn = client.post("/v1/turns", json={"message": "Send it."}).json()["turn_id"]
+            end = time.monotonic() + 5
+            while client.get(f"/v1/turns/{turn}").json()["state"] != "waiting":
+                assert time.monotonic() < end
+            steps = {
+                "approve": partial(client.post, f"/v1/turns/{turn}/approvals/c1", json={"approve": True}),
+                "cancel": partial(client.post, f"/v1/turns/{turn}/cancel"),
+            }
+            steps_taken = [steps[first](), steps[second]()]
+            assert [answer.status_code for answer in steps_taken] == codes
+            client.get(f"/v1/turns/{turn}/events")
+        assert post.sent == ["approve"]
+
+
 def test_an_approval_in_the_moment_of_a_stop_lets_nothing_run() -> None:
     for approve_first in (True, False):
 

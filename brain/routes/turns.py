@@ -48,7 +48,7 @@ async def show(request: Request) -> Response:
 async def cancel(request: Request) -> Response:
     """`POST /v1/turns/{id}/cancel`: stops it; nothing for one that is over."""
     run = _run(request)
-    run.stop()
+    run.cancel()
     return _told(run, 202)
 
 
