@@ -696,6 +696,30 @@ def test_health_and_readiness(server: Server) -> None:
     assert (ready.status_code, ready.json()) == (200, {"status": "ok", "model": "builtin", "specialists": 1})
 
 
+def test_on_a_full_disk_turns_stream_to_their_end_and_the_server_is_not_ready(tmp_path: Path) -> None:
+    def limit(server: Server, pages: int) -> None:
+        store = server.house.store
+        server.on_loop(store._database.outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()))
+
+    with (
+        brain_served(STORE=f"sqlite:{tmp_path / 'brain.db'}") as server,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+    ):
+        release = asyncio.Event()
+        server.play(Player(["So ", release, "x" * 100_000]))
+        turn = client.post("/v1/turns", json={"message": "hi"}).json()["turn_id"]
+        limit(server, 1)
+        assert client.post("/v1/turns", json={"message": "x" * 100_000}).status_code == 503
+        ready = client.get("/readyz")
+        assert (ready.status_code, ready.json()["reason"]) == (503, "There is no room left to keep this.")
+        server.loop.call_soon_threadsafe(release.set)
+        told = client.get(f"/v1/turns/{turn}/events").text
+        assert '"code":"unkept"' in told
+        assert "event: done" in told
+        limit(server, 1_000_000)
+        assert client.get("/readyz").status_code == 200
+
+
 def test_a_server_whose_model_does_not_answer_is_not_ready() -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"

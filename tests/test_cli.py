@@ -414,7 +414,7 @@ def test_a_port_that_is_taken_ends_the_start() -> None:
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_store_that_cannot_be_opened_ends_the_start(workers: str, tmp_path: Path) -> None:
     env = {"BRAIN_STORE": f"sqlite:{tmp_path}"}
-    sentence = f"brain: {tmp_path} cannot be opened; check the folder and its permissions.\n"
+    sentence = f"brain: {tmp_path} is a folder; name a file.\n"
     assert brain("serve", "--model", "builtin", "--port", "0", "--workers", workers, env=env) == (1, "", sentence)
 
 

@@ -123,7 +123,7 @@ def test_a_conversation_is_not_asked_twice_at_once(store: Path, tmp_path: Path) 
     ("make", "sentence"),
     [
         (lambda path: path.write_bytes(b"no database" * 200), "is no database; name another file"),
-        (lambda path: path.mkdir(), "check the folder and its permissions"),
+        (lambda path: path.mkdir(), "is a folder; name a file"),
     ],
     ids=["no database", "folder"],
 )

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -87,6 +88,79 @@ def test_what_is_damaged_is_left_out(damage: str | bytes, caplog: pytest.LogCapt
     asyncio.run(test())
     assert caplog.messages[0] == "exchange 4294967299 is damaged, and left out"
     assert "secret" not in caplog.text
+
+
+FOLDER, EMPTIED, SCHEMA, ZEROS = "is a folder", "is empty, but kept.db-wal", "is damaged", "is no database"
+
+
+@pytest.mark.parametrize("wrong", [FOLDER, EMPTIED, SCHEMA, ZEROS])
+def test_a_file_that_cannot_be_used_is_refused_and_stays_as_it_is(tmp_path: Path, wrong: str) -> None:
+    path, wal = tmp_path / "kept.db", tmp_path / "kept.db-wal"
+
+    async def fill() -> None:
+        async with kept(path) as store:
+            await turn(store, "ann", "c", "I like tea")
+
+    if wrong == FOLDER:
+        path.mkdir()
+    else:
+        asyncio.run(fill())
+    if wrong == EMPTIED:
+        wal.write_bytes(path.read_bytes())
+        path.write_bytes(b"")
+    if wrong == SCHEMA:  # in words of SQLite that are no UTF-8
+        path.write_bytes(
+            path.read_bytes().replace(b"recalls INTEGER NOT NULL DEFAULT", b"recalls INTEGER NOT NULL DEF\x84ULT")
+        )
+    if wrong == ZEROS:
+        path.write_bytes(b"\0" * 5000)
+    before = [one.read_bytes() for one in (path, wal) if one.is_file()]
+    with pytest.raises(StoreError, match=f"^{path} {wrong}"):
+        asyncio.run(fill())
+    assert [one.read_bytes() for one in (path, wal) if one.is_file()] == before
+
+
+def test_damage_that_shows_later_is_logged_once_with_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "kept.db"
+
+    async def test() -> None:
+        async with kept(path) as store:
+            await turn(store, "ann", "c", "x" * 500_000)
+        async with kept(path) as store:
+            assert await store.trouble() is None
+            with path.open("r+b") as file:  # pages that nobody has read yet
+                file.seek(path.stat().st_size // 2)
+                file.write(b"\xee" * (path.stat().st_size // 4))
+            for _ in range(3):
+                with pytest.raises(StoreError, match="damaged"):
+                    await store._database.read(read_all)
+            assert await store.trouble() == "What is kept is damaged."
+
+    def read_all(db: sqlite3.Connection) -> None:
+        db.execute("SELECT sum(length(said) + length(question)) FROM exchange").fetchall()
+
+    asyncio.run(test())
+    assert len([line for line in caplog.messages if line.startswith(f"{path} is damaged; put a copy")]) == 1
+
+
+def test_a_full_disk_is_seen_until_a_write_succeeds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def limit(pages: int) -> Callable[[sqlite3.Connection], None]:
+        return lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()
+
+    async def test() -> None:
+        async with kept(tmp_path / "kept.db") as store:
+            await store._database.outside(limit(1))  # as many as there are
+            assert await store.trouble() is None
+            with pytest.raises(StoreError, match="no room"):
+                await turn(store, "ann", "c", "x" * 500_000)
+            for _ in range(2):
+                assert await store.trouble() == "There is no room left to keep this."
+            await store._database.outside(limit(100_000))
+            assert await store.trouble() is None
+            await turn(store, "ann", "c", "x" * 500_000)
+
+    asyncio.run(test())
+    assert len([line for line in caplog.messages if "kept.db has no room on its disk" in line]) == 1
 
 
 def test_no_error_tells_what_was_kept_or_looked_for() -> None:

@@ -32,10 +32,10 @@ async def healthz(request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """`GET /readyz`: the default model can be reached, the store is there, and specialists are loaded."""
+    """`GET /readyz`: the default model can be reached, the store can be written, and specialists are loaded."""
     house = house_of(request)
     model = house.model(None)
-    trouble = house.store.trouble or await trouble_of(model)
+    trouble = await house.store.trouble() or await trouble_of(model)
     status = {
         "status": "unavailable" if trouble else "ok",
         "model": model.name,

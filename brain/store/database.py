@@ -4,8 +4,10 @@ One thread writes, one reads what turns wait for, and one what users look throug
 """
 
 import asyncio
+import logging
 import math
 import os
+import shutil
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
@@ -22,6 +24,14 @@ from brain.store.migrations import Strange
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
+
+log = logging.getLogger("brain")
+
+FREE_LEAST = 1024 * 1024
+"""Bytes: with less room on its disk, a file counts as one that cannot be written."""
+PROBE_BYTES = 65_536
+PROBE_SECONDS = 5.0
+PROBE_PERIOD_SECONDS = 1.0
 
 LOOK_SECONDS = 0.2
 """How often it looks whether it may wait on."""
@@ -46,9 +56,13 @@ _REMEDIES = {
     sqlite3.SQLITE_READONLY: "cannot be written; check its owner and permissions",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; check the folder and its permissions",
     sqlite3.SQLITE_BUSY: "is held by another process; end that, or name another file",
+    sqlite3.SQLITE_IOERR: "cannot be read or written; check its disk",
     sqlite3.SQLITE_NOTADB: "is no database; name another file",
-    sqlite3.SQLITE_CORRUPT: "is damaged; put a copy in its place that is whole, or name another file",
+    sqlite3.SQLITE_CORRUPT: "is damaged; put a copy in its place that is whole, or name another file. "
+    "Brain leaves it as it is; sqlite3's .recover saves what can be read: see What is kept in docs/operations.md",
 }
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
 class Database:
@@ -66,6 +80,9 @@ class Database:
         self._closing = ExitStack()
         self._last = math.inf
         self._file: os.stat_result | None = None
+        self._is_damaged = False
+        self._is_unwritable = False
+        self._probed = -math.inf
 
     async def open(self, alone: Work[None]) -> None:
         """Opens it, with its tables up to date.
@@ -172,6 +189,8 @@ class Database:
 
     def _open(self, alone: Work[None]) -> None:
         with ExitStack() as stack, _as_refusal(self.path):
+            if self.path is not None:
+                _check_kind(self.path)
             with presence(self.path, stack) as is_alone:
                 self._connections = [for_writing(self.path, stack, alone if is_alone else None)]
             if self.path is not None:
@@ -194,8 +213,51 @@ class Database:
         if not is_there:
             raise StoreError("What is kept was deleted or moved while it was in use; restart Brain.")
 
+    async def trouble(self) -> str | None:
+        """Find out whether the file can be read and written; what is wrong, in a sentence without its place.
+
+        A write that failed is tried again with some pages, since a small one may find room where a larger one does not.
+        """
+        if self.path is None:
+            return None
+        try:
+            self.check_place()
+            if self._is_damaged:
+                return _SENTENCES[sqlite3.SQLITE_CORRUPT]
+            if shutil.disk_usage(self.path.parent).free < FREE_LEAST:
+                return _SENTENCES[sqlite3.SQLITE_FULL]
+            if self._is_unwritable or time.monotonic() - self._probed >= PROBE_PERIOD_SECONDS:
+                self._probed = time.monotonic()
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await self.write(_write_pages if self._is_unwritable else _write_page, durable=False)
+        except StoreError as error:
+            return error.message
+        except OSError:
+            return _SENTENCES[sqlite3.SQLITE_IOERR]
+        except TimeoutError:  # other work is before it, which may succeed
+            return _SENTENCES[sqlite3.SQLITE_IOERR] if self._is_unwritable else None
+        return None
+
+    @contextmanager
+    def _noting(self, *, writes: bool) -> Iterator[None]:
+        """Log the first error that shows that the file is damaged or cannot be written, and remember it."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            code = _code(error) if self.path is not None else sqlite3.SQLITE_OK
+            if code in _DAMAGE and not self._is_damaged:
+                self._is_damaged = True
+                log.error("%s %s", self.path, _REMEDIES[sqlite3.SQLITE_CORRUPT])  # noqa: TRY400
+            elif writes and code in _UNWRITABLE and not self._is_unwritable:
+                self._is_unwritable = True
+                log.error("%s %s", self.path, _REMEDIES[code])  # noqa: TRY400
+            raise
+        if writes and self._is_unwritable:
+            self._is_unwritable = False
+            log.info("%s can be written again", self.path)
+
     def _write(self, work: Work[T], durable: bool, until: float) -> T:
-        with as_store_errors():
+        with as_store_errors(), self._noting(writes=True):
             db = self._connections[0]
             self.check_place()
             db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
@@ -216,11 +278,11 @@ class Database:
                 return
 
     def _read(self, db: sqlite3.Connection, work: Work[T]) -> T:
-        with as_store_errors(), transaction(db, "BEGIN"):
+        with as_store_errors(), self._noting(writes=False), transaction(db, "BEGIN"):
             return work(db)
 
     def _outside(self, work: Work[T]) -> T:
-        with as_store_errors():
+        with as_store_errors(), self._noting(writes=True):
             self._connections[0].execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
             return work(self._connections[0])
 
@@ -240,7 +302,7 @@ def as_store_errors() -> Iterator[None]:
         yield
     except sqlite3.ProgrammingError:
         raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         sentence = _SENTENCES.get(_code(error), "What is kept cannot be used.")
         raise StoreError(sentence, getattr(error, "sqlite_errorname", type(error).__name__)) from None
 
@@ -250,7 +312,7 @@ def _as_refusal(path: Path | None) -> Iterator[None]:
     """Errors at the start, for whoever runs the server."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise StoreError(f"{path} {_REMEDIES.get(_code(error), f'cannot be used: {error}')}.") from error
     except Strange as error:
         raise StoreError(f"{path} {error}.") from error
@@ -263,6 +325,35 @@ def _found(path: Path, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> Ge
         yield from begin(db)
 
 
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's own number of what happened, without its details; errors of Python's own side have none."""
+def _check_kind(path: Path) -> None:
+    """Look whether SQLite may have the file.
+
+    Raises:
+        Strange: when it is a folder; when it was emptied, since SQLite would delete the log beside it, too.
+    """
+    wal = Path(f"{path}-wal")
+    if path.is_dir():
+        raise Strange("is a folder; name a file")
+    if path.exists() and not path.stat().st_size and wal.exists() and wal.stat().st_size:
+        raise Strange(f"is empty, but {wal.name} beside it is not; put a copy in its place that is whole, or move both")
+
+
+def _write_page(db: sqlite3.Connection) -> None:
+    ((version,),) = db.execute("PRAGMA user_version")
+    db.execute(f"PRAGMA user_version = {version}")
+
+
+def _write_pages(db: sqlite3.Connection) -> None:
+    db.execute("CREATE TABLE probe (room BLOB)")
+    db.execute("INSERT INTO probe VALUES (zeroblob(?))", (PROBE_BYTES,))
+    db.execute("DROP TABLE probe")
+
+
+def _code(error: sqlite3.Error | UnicodeDecodeError) -> int:
+    """SQLite's own number of what happened, without its details; errors of Python's own side have none.
+
+    A message of SQLite that quotes a damaged schema may be no UTF-8, which Python raises instead.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return sqlite3.SQLITE_CORRUPT
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

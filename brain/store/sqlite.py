@@ -94,14 +94,9 @@ class SQLite:
         """Lets nothing wait any longer than so many seconds for another process that writes: this one is to end."""
         self._database.hurry(seconds)
 
-    @property
-    def trouble(self) -> str | None:
-        """Why nothing can be kept any more."""
-        try:
-            self._database.check_place()
-        except StoreError as error:
-            return error.message
-        return None
+    async def trouble(self) -> str | None:
+        """Why nothing can be read or written any more, in a sentence without the place of the file."""
+        return await self._database.trouble()
 
     # turns
 
