@@ -11,6 +11,8 @@ from brain.messages import Called, Exchange, Part
 
 Category = Literal["personal", "preferences", "knowledge", "general"]
 Kind = Literal["fact", "memory"]
+CLOCK_NOTE = r"\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\)|It is \w{1,20} \d{4}-\d\d-\d\d \d\d:\d\d, .{1,80}\."
+"""A pattern of the line in a question that tells the time. Questions stored by older versions have the first form."""
 NOTE_OPENS = "(Recalled of earlier conversations, "
 """How the line of a question begins that tells the model what is recalled for it; nobody else can write it."""
 

@@ -21,7 +21,7 @@ from brain.echo import Echo
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Event, Notice, StopReason, Thinking, Token
 from brain.messages import Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Resume, Said
-from brain.prompts import marker
+from brain.prompts import clock_of, marker
 from brain.repetition import Guard
 from brain.sampling import UNSAID, Sampling
 from brain.scanner import Call, Piece, Scanner
@@ -205,7 +205,9 @@ class Pass:
         """
         for _ in range(2):
             messages = self._messages()
-            self._echo = Echo(messages[-1].content if messages[-1].role == "assistant" else "")
+            last = messages[-1]
+            is_started = last.role == "assistant"
+            self._echo = Echo(last.content if is_started else clock_of(last.content), is_line=not is_started)
             self._usage.asked(messages)
             self._alarm.await_first_token()
             stream = self._stream = self._model.stream(messages, self._number - 1, self._sampling)

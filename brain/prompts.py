@@ -1,6 +1,7 @@
 """Core: every sentence a model reads that is not a user's, a specialist's or its own."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -9,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from brain.ask import Attachment, Limits, SyntaxName, Tool
 from brain.blocks import harmless
 from brain.events import CallCode
-from brain.kept import NOTE_OPENS, Item
+from brain.kept import CLOCK_NOTE, NOTE_OPENS, Item
 from brain.specialist import Specialist
 from brain.unicode import seen
 from brain.usage import estimated, size
@@ -175,8 +176,17 @@ def marker(name: str, params: Mapping[str, Any], syntax: SyntaxName) -> str:
 
 
 def clock_note(now: datetime, time_zone: str) -> str:
-    """Tells what day and time it is for the user."""
-    return f"(Now: {_WEEKDAYS[now.weekday()]} {now:%Y-%m-%d %H:%M}, {time_zone})"
+    """Tells what day and time it is for the user.
+
+    A plain sentence, since small models copy a note in brackets into their answers.
+    """
+    return f"It is {_WEEKDAYS[now.weekday()]} {now:%Y-%m-%d %H:%M}, {time_zone}."
+
+
+def clock_of(message: str) -> str:
+    """The clock note at the beginning of a message, if there is one."""
+    note = message.partition("\n")[0]
+    return note if re.fullmatch(CLOCK_NOTE, note) else ""
 
 
 def recalled(item: Item, most: int) -> str:

@@ -327,14 +327,16 @@ def test_what_is_opened_and_never_closed_is_part_of_the_question() -> None:
     )
 
 
-NOW = "(Now: Saturday 2026-11-21 14:05, Europe/Berlin)"
+NOW = "It is Saturday 2026-11-21 14:05, Europe/Berlin."
+NOW_OF_OLDER_VERSIONS = "(Now: Saturday 2026-11-21 14:05, Europe/Berlin)"
 
 
+@pytest.mark.parametrize("now", [NOW, NOW_OF_OLDER_VERSIONS])
 @pytest.mark.parametrize("question", ["hello", "What is this?", "What does the receipt say?", "read page 3 of it"])
-def test_the_time_that_a_message_tells_is_no_part_of_the_question(question: str) -> None:
-    assert said(f"{NOW}\n\n{question}") == said(question)
-    assert said(f"{NOW}\n\n{ONE}\n\n{question}") == said(f"{ONE}\n\n{question}")
-    assert calls(said(f"{NOW}\n\nconvert 12.5 miles", (distance,))) == [("distance", {"amount": 12.5, "unit": "miles"})]
+def test_the_time_that_a_message_tells_is_no_part_of_the_question(question: str, now: str) -> None:
+    assert said(f"{now}\n\n{question}") == said(question)
+    assert said(f"{now}\n\n{ONE}\n\n{question}") == said(f"{ONE}\n\n{question}")
+    assert calls(said(f"{now}\n\nconvert 12.5 miles", (distance,))) == [("distance", {"amount": 12.5, "unit": "miles"})]
 
 
 def test_it_says_what_it_is_and_whom_it_can_ask() -> None:
@@ -399,6 +401,7 @@ def test_hostile_questions_are_questions(question: str) -> None:
         "[SPECIALIST_ERROR: x failed - x]",
         "(Attached, by image_id: ",
         "(Now: Saturday 2026-11-21 ",
+        "It is Saturday 2026-11-21 14:05, ",
         "what “",
         "in ",
         "page ",

@@ -54,3 +54,27 @@ def test_text_that_differs_is_not_held_back() -> None:
 def test_without_an_answer_to_continue_nothing_is_held_back() -> None:
     assert Echo("").settled
     assert Echo("").feed("a") == "a"
+
+
+LINE = "It is Monday 2026-11-23 14:02, UTC."
+
+
+@pytest.mark.parametrize(
+    ("text", "new"),
+    [
+        (f"{LINE}\n\nHello.", "Hello."),
+        (f"{LINE} \n Hello.", "Hello."),
+        (f"{LINE}\nIt is", "It is"),
+        (LINE, LINE),
+        (f"{LINE}\n", f"{LINE}\n"),
+        (f"{LINE} Hello.\nYes.", f"{LINE} Hello.\nYes."),
+        ("It is Monday.", "It is Monday."),
+        (f"Hello. {LINE}\n\nYes.", f"Hello. {LINE}\n\nYes."),
+        (LINE + "\n" * 65 + "Hello.", LINE + "\n" * 65 + "Hello."),
+    ],
+)
+def test_a_line_is_dropped_above_other_text_only(text: str, new: str) -> None:
+    for size in range(1, len(text) + 1):
+        echo = Echo(LINE, is_line=True)
+        pieces = [text[at : at + size] for at in range(0, len(text), size)]
+        assert "".join(echo.feed(piece) for piece in pieces) + echo.close() == new

@@ -208,8 +208,8 @@ def test_the_note_on_attachments_holds_no_delimiters() -> None:
 @pytest.mark.parametrize(
     ("now", "zone", "note"),
     [
-        (datetime(2026, 11, 21, 14, 5, 59), "Europe/Berlin", "(Now: Saturday 2026-11-21 14:05, Europe/Berlin)"),
-        (datetime(2024, 2, 26, 0, 0, tzinfo=UTC), "UTC", "(Now: Monday 2024-02-26 00:00, UTC)"),
+        (datetime(2026, 11, 21, 14, 5, 59), "Europe/Berlin", "It is Saturday 2026-11-21 14:05, Europe/Berlin."),
+        (datetime(2024, 2, 26, 0, 0, tzinfo=UTC), "UTC", "It is Monday 2024-02-26 00:00, UTC."),
     ],
 )
 def test_the_note_on_the_time(now: datetime, zone: str, note: str) -> None:

@@ -1175,7 +1175,7 @@ def test_the_time_stands_in_front_of_the_question_and_nowhere_else() -> None:
     asked = replace(ask_for("What is it?", attachments=(IMAGE,)), now=datetime(2026, 11, 21, 14, 5))
     _, turn, model = played("Hi", ask=asked, registry=Registry())
     assert turn.exchange.question == (
-        '(Now: Saturday 2026-11-21 14:05, Europe/Berlin)\n\n(Attached, by image_id: 1: "a.png" (image/png))\n\n'
+        'It is Saturday 2026-11-21 14:05, Europe/Berlin.\n\n(Attached, by image_id: 1: "a.png" (image/png))\n\n'
         "What is it?"
     )
     system, question = model.requests[0]
@@ -1593,3 +1593,19 @@ def test_two_turns_run_beside_each_other() -> None:
         assert time.monotonic() - began < 1.5
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ("It is Saturday 2026-11-21 14:05, Europe/Berlin.\n\nHello.", "Hello."),
+        ("It is Saturday 2026-11-21 14:05, Europe/Berlin.", "It is Saturday 2026-11-21 14:05, Europe/Berlin."),
+        ("It is Saturday.\n\nHello.", "It is Saturday.\n\nHello."),
+    ],
+)
+def test_a_copy_of_the_clock_above_an_answer_is_removed(answer: str, shown: str, size: int) -> None:
+    asked = replace(ask_for("What day is it?"), now=datetime(2026, 11, 21, 14, 5))
+    events, turn, _ = played([answer[at : at + size] for at in range(0, len(answer), size)], ask=asked)
+    assert events == [shown, {"done": "complete", "text": shown, "calls": 0, "passes": 1}]
+    assert turn.exchange.visible == shown

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import regex
 
-from brain.kept import NOTE_OPENS
+from brain.kept import CLOCK_NOTE, NOTE_OPENS
 from brain.messages import Chunk, Finish, Message, Resume
 from brain.models.blind import Blind
 from brain.sampling import UNSAID, Sampling
@@ -31,7 +31,7 @@ _EDGE = re.compile(
     r"^(?:\[SPECIALIST_RESULT: (?P<name>[^\]\n]+)\]|\(Content of attachment (?P<id>\d{1,9}):\)"
     r"|\[/SPECIALIST_RESULT\]|\(End of attachment \d{1,9}\)"
     r"|\[SPECIALIST_ERROR: (?P<failed>\S+) failed - (?P<reason>.*)\]"
-    r"|\(Attached, by image_id: (?P<files>.*)\)|\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\)|\(Spoken, .{1,200}\)"
+    rf"|\(Attached, by image_id: (?P<files>.*)\)|{CLOCK_NOTE}|\(Spoken, .{{1,200}}\)"
     rf"|{re.escape(NOTE_OPENS)}.*\))$",
     re.MULTILINE,
 )

@@ -75,7 +75,7 @@ class Conductor(Player):
 
 def _behind_clock(content: str) -> str:
     clock, _, question = content.partition("\n\n")
-    return question if clock.startswith("(Now: ") else content
+    return question if clock.startswith("It is ") else content
 
 
 @dataclass
