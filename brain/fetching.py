@@ -238,15 +238,22 @@ def _parsed(url: str, params: Mapping[str, str | int] | None) -> httpx.URL:
     if len(url) > URL_LENGTH:
         raise Refused(f"an address may have at most {URL_LENGTH} characters")
     try:
-        parsed = httpx.URL(url.strip()).copy_with(fragment=None)
+        parsed = _named_well(httpx.URL(url.strip()).copy_with(fragment=None))
         return parsed.copy_merge_params(dict(params)) if params else parsed
     except (httpx.InvalidURL, ValueError):
-        raise Refused("that is no address; it must begin with https:// or http:// and name a host") from None
+        reason = "that is no address; it must begin with https:// or http:// and name a host as IDNA allows it"
+        raise Refused(reason) from None
+
+
+def _named_well(url: httpx.URL) -> httpx.URL:
+    """The same; raises `ValueError` for a host whose labels decode to nothing, as `xn--a`, which httpx finds late."""
+    _ = url.host
+    return url
 
 
 def _joined(here: httpx.URL, target: str) -> httpx.URL:
     try:
-        return here.join(target[:URL_LENGTH]).copy_with(fragment=None)
+        return _named_well(here.join(target[:URL_LENGTH]).copy_with(fragment=None))
     except (httpx.InvalidURL, ValueError):
         raise Refused(f"{named(here)} redirects to what is no address; try another source") from None
 

@@ -387,7 +387,7 @@ REFUSED = [
     "http://user@127.0.0.1:{port}/", "http://user:password@{trap}/", "http://example.org@{trap}/",
     "http://127.0.0.1.:{port}/", "http://localhost.:{port}/", "HTTP://LOCALHOST:{port}/", "http://{trap}\\@example.org/",
     "http://{trap}#@example.org/", "http://example.org#@{trap}/", "http:///{trap}/", "http:{trap}", "//{trap}/",
-    "{trap}",
+    "{trap}", "https://xn--a.example/", "https://xn--ls8h.la/", "https://xn--.com/", "https://☃.example/",
     "ftp://{trap}/", "file:///etc/passwd", "gopher://{trap}/_GET", "data:text/plain,hello", "javascript:alert(1)",
     "http+unix://%2Fvar%2Frun/", "http://①②⑦.⓪.⓪.①:{port}/", "http://127。0。0。1:{port}/", "http://{trap}:80/",
     "http://169.254.169.254/latest/meta-data/", "http://100.100.100.200/", "http://[fd00:ec2::254]/", "http://10.0.0.1/",

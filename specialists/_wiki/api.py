@@ -99,7 +99,7 @@ class Api:
             return answer, None
         if not isinstance(answer, dict):
             raise Refused(f"{self._name} did not answer with data; go on without it, or {self._instead}")
-        code = mapping(answer.get("error")).get("code")
+        code = _error(answer)
         if code in _LATER_CODES:
             return {}, pause
         if code is not None:
@@ -168,6 +168,13 @@ def _merge(found: dict[str, Any], more: Json) -> None:
     found |= {key: value for key, value in more.items() if key not in found}
     if pages:
         found["pages"] = pages
+
+
+def _error(answer: dict[str, Any]) -> Any:
+    """The code of what went wrong: in `error`, or in `errors`, as newer formats have it."""
+    several = answer.get("errors")
+    first = several[0] if isinstance(several, list) and several else answer.get("error")
+    return mapping(first).get("code")
 
 
 def _pause(said: str) -> float:

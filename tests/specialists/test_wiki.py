@@ -395,6 +395,7 @@ def test_a_wait_longer_than_the_call_is_not_begun() -> None:
         (Trouble(404, "none"), "TEST has no API where it is looked for"),
         (Trouble(403, "no"), "TEST does not let programs read it"),
         (Trouble(body='{"error":{"code":"readapidenied"}}'), "TEST could not answer that (readapidenied)"),
+        (Trouble(body='{"errors":[{"code":"readapidenied"},{}]}'), "TEST could not answer that (readapidenied)"),
         (Trouble(body='{"error":{"code":"<b>x</b>"}}'), "TEST could not answer that (unknown)"),
         (Trouble(body=b"x" * 5_000_000), "TEST could not be read"),
     ],
