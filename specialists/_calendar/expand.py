@@ -72,8 +72,9 @@ class Happening:
     def _of_series(self, events: Sequence[Event]) -> list[Occurrence]:
         try:
             return self._expanded(events)
-        except BadRule:
-            self.left_out.append(f"{_called(events)} repeats by a rule that cannot be followed, and is shown once")
+        except BadRule as error:
+            why = f"a rule that cannot be followed ({error})"
+            self.left_out.append(f"{_called(events)} repeats by {why}, and is shown once")
             return [Occurrence(event, event.start, event.end, event.instead_of) for event in events]
 
     def _expanded(self, events: Sequence[Event]) -> list[Occurrence]:

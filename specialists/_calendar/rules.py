@@ -74,6 +74,7 @@ def read(text: str, start: Moment) -> Rule:
     """
     parts = _parts(text)
     _check(parts)
+    parts = _for_dateutil(parts, start)
     if not _ever(";".join(f"{name}={parts[name]}" for name in _DAY_FILTERS if name in parts)):
         raise BadRule("no day fits it")
     count = int(parts.pop("COUNT", "0"))
@@ -114,7 +115,7 @@ def _check(parts: Mapping[str, str]) -> None:
         elif name == "COUNT":
             _number(value, name, -1, COUNT_MOST)  # some programs write -1 for no end
         elif name not in ("FREQ", "UNTIL"):
-            raise BadRule(f"{name[:20]} is no part of a rule")
+            raise BadRule(f"{re.sub('[^A-Z-]', '', name)[:20]} is no part of a rule")
     if len(parts.get("BYSETPOS", "").split(",")) > 31:
         raise BadRule("BYSETPOS has too many positions")
     most = 4 if "BYSETPOS" in parts else TIMES_A_DAY_MOST
@@ -125,6 +126,45 @@ def _check(parts: Mapping[str, str]) -> None:
         raise BadRule("BYSETPOS asks for more than a day has")
 
 
+def _for_dateutil(parts: Mapping[str, str], start: Moment) -> dict[str, str]:
+    """The same rule in parts that dateutil follows as RFC 5545 says (section 3.3.10).
+
+    It takes all days of a week for BYWEEKNO alone, where the RFC takes the start's, and counts BYSETPOS in a first week
+    that begins with the start.
+
+    Raises:
+        BadRule: for what has no such form.
+    """
+    parts = dict(parts)
+    weeks, days = parts.get("BYWEEKNO"), parts.get("BYDAY")
+    if weeks:
+        if parts["FREQ"] != "YEARLY":
+            raise BadRule("BYWEEKNO goes with FREQ=YEARLY only")
+        if days and any(len(day) > 2 for day in days.split(",")):
+            raise BadRule("BYWEEKNO takes no numbers before days")
+        if "BYSETPOS" in parts:
+            raise BadRule("BYWEEKNO and BYSETPOS together are not known")
+        numbers = {int(week) for week in weeks.split(",")}
+        if numbers & {52, 53, -52, -53}:
+            raise BadRule("weeks 52 and 53 are not known, but BYWEEKNO=-1 for the last one of a year is")
+        if int(parts.get("INTERVAL", "1")) > 1 and numbers & {1, -1}:
+            raise BadRule("the first and last weeks of a year need INTERVAL=1")
+        if not days and not {"BYMONTHDAY", "BYYEARDAY"} & parts.keys():
+            parts["BYDAY"] = _WEEK[day_of(start).weekday()]
+    if parts["FREQ"] == "WEEKLY" and (positions := parts.pop("BYSETPOS", None)):
+        if "BYMONTH" in parts or _times_a_day(parts) > 1 or {"BYMONTHDAY", "BYYEARDAY"} & parts.keys():
+            raise BadRule("BYSETPOS in a week goes with BYDAY alone")
+        first = _WEEK.index(parts.get("WKST", "MO"))
+        week = _WEEK[first:] + _WEEK[:first]
+        own = {day[-2:] for day in days.split(",")} if days else {_WEEK[day_of(start).weekday()]}
+        there = sorted(own, key=week.index)
+        chosen = {there[n - 1 if n > 0 else n] for n in map(int, positions.split(",")) if abs(n) <= len(there)}
+        if not chosen:
+            raise BadRule("no day fits it")
+        parts["BYDAY"] = ",".join(sorted(chosen, key=week.index))
+    return parts
+
+
 @lru_cache(maxsize=256)
 def _ever(filters: str) -> bool:
     """Whether any day fits; dateutil would look for one, day by day, to the end of the calendar."""
@@ -132,9 +172,9 @@ def _ever(filters: str) -> bool:
 
     try:
         rule = rrulestr(f"FREQ=YEARLY;{filters}".rstrip(";"), dtstart=datetime(2000, 1, 1))
-    except ValueError:
+        return next(iter(rule), None) is not None
+    except (ValueError, IndexError):  # the latter for the 50th Monday of a month
         return False
-    return next(iter(rule), None) is not None
 
 
 def _number(text: str, name: str, low: int, high: int) -> int:

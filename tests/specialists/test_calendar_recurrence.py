@@ -195,6 +195,13 @@ def test_the_start_counts_among_so_many(calendars: Calendars) -> None:
         ("FREQ=MONTHLY;BYMONTHDAY=-1", "20260131", ["2026-01-31", "2026-02-28", "2026-03-31"]),
         ("FREQ=WEEKLY;INTERVAL=6;BYDAY=SA;WKST=MO", "20260103", ["2026-01-03", "2026-02-14", "2026-03-28"]),
         ("FREQ=YEARLY;BYMONTH=3;BYDAY=-1SU", "20200329", ["2026-03-29"]),
+        ("FREQ=YEARLY;BYWEEKNO=10", "20250305", ["2026-03-04"]),  # of that week only the day of the start
+        ("FREQ=YEARLY;BYWEEKNO=2,-1;BYDAY=TH", "20251225", ["2026-01-08"]),
+        ("FREQ=YEARLY;BYWEEKNO=1;BYDAY=TH,SU;WKST=SU", "20250102", ["2026-01-04", "2026-01-08"]),
+        ("FREQ=WEEKLY;BYDAY=MO,WE,FR;BYSETPOS=2", "20260311", ["2026-03-11", "2026-03-18", "2026-03-25"]),
+        ("FREQ=WEEKLY;BYDAY=SU,TU,FR;BYSETPOS=-1", "20260315", ["2026-03-15", "2026-03-22", "2026-03-29"]),
+        ("FREQ=WEEKLY;BYDAY=SU,TU,FR;BYSETPOS=-1;WKST=SU", "20260313", ["2026-03-13", "2026-03-20", "2026-03-27"]),
+        ("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,TH;BYSETPOS=2;COUNT=2", "20260312", ["2026-03-12", "2026-03-26"]),
     ],
 )  # fmt: skip
 def test_rules(calendars: Calendars, rule: str, first: str, expected: list[str]) -> None:
@@ -404,6 +411,26 @@ def test_text_is_unfolded_between_the_octets_of_a_character(calendars: Calendars
     path = calendars.put("one.ics", "")
     path.write_bytes(data)
     assert calendars.times("2026-03-23", "2026-03-23")[0][2] == "Grüße, Köln; b"
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("FREQ=MONTHLY;BYWEEKNO=10", "BYWEEKNO goes with FREQ=YEARLY only"),
+        ("FREQ=YEARLY;BYWEEKNO=10;BYDAY=1MO", "BYWEEKNO takes no numbers before days"),
+        ("FREQ=YEARLY;BYWEEKNO=10;BYDAY=MO,TU;BYSETPOS=1", "BYWEEKNO and BYSETPOS together are not known"),
+        ("FREQ=YEARLY;BYWEEKNO=53", "weeks 52 and 53 are not known, but BYWEEKNO=-1 for the last one of a year is"),
+        ("FREQ=YEARLY;INTERVAL=2;BYWEEKNO=1", "the first and last weeks of a year need INTERVAL=1"),
+        ("FREQ=WEEKLY;BYDAY=MO;BYMONTH=2;BYSETPOS=1", "BYSETPOS in a week goes with BYDAY alone"),
+        ("FREQ=WEEKLY;BYDAY=MO;BYSETPOS=2", "no day fits it"),
+        ("FREQ=YEARLY;BYMONTH=2;BYDAY=50MO", "no day fits it"),
+    ],
+)
+def test_rules_that_would_come_out_wrong_are_named_with_the_reason(calendars: Calendars, rule: str, why: str) -> None:
+    calendars.put("odd.ics", ics(f"UID:2\nSUMMARY:Odd\n{MORNING}\nRRULE:{rule}"))
+    assert f"Left out: 'Odd' repeats by a rule that cannot be followed ({why}), and is shown once" in calendars.text(
+        start="2026-03-23", end="2026-03-30"
+    )
 
 
 @pytest.mark.parametrize(
