@@ -138,4 +138,6 @@ def sniff(data: bytes, claimed: str) -> str:
             return media_type
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
+    if data[4:12] in (b"ftypavif", b"ftypavis"):
+        return "image/avif"
     return claimed

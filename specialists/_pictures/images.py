@@ -20,7 +20,7 @@ from specialists._pictures.layout import RULE, Piece, joined, laid_out
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP")
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "AVIF")
 DECODED_BYTES_MOST = 150_000_000
 """A page of A4 at 600 dpi in colour takes 140 million."""
 SIDE_MOST = 4000

@@ -15,6 +15,11 @@ SHOWN_SIDE = 1568
 """Pixels a side: what vision models look at; more only costs them tokens."""
 
 
+ORIENTATION = 0x0112
+LYING = (5, 6, 7, 8)
+"""Orientations of EXIF by which width and height are exchanged."""
+
+
 def look(
     data: bytes, *, name: str, pdf: bool, page: int, region: Sequence[float] | None, show: bool, pdf_seconds: float
 ) -> tuple[dict[str, Any], bytes]:
@@ -48,9 +53,11 @@ def _picture(document: Document, page: int, region: Sequence[float] | None) -> t
     if document.pdf:
         return f"File: PDF, page {page} of {count}", [], cropped(document.image(page), region)
     with document.opened(page) as image:
-        file = f"File: {image.format}, {image.width} × {image.height} pixels, mode {image.mode}{_frames(image, page)}"
-        pixels = upright(image, region)  # first, for to read the notes of a PNG is to decode it
-        return file, facts.camera(image.getexif()), pixels
+        size, kind = image.size, f"mode {image.mode}{_frames(image, page)}"
+        pixels = upright(image, region)  # first, since it shrinks the image, and reading the notes of a PNG decodes it
+        exif = image.getexif()
+        width, height = reversed(size) if exif.get(ORIENTATION, 1) in LYING else size
+        return f"File: {image.format}, {width} × {height} pixels, {kind}", facts.camera(exif), pixels
 
 
 def _frames(image: "Image", page: int) -> str:

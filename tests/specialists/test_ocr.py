@@ -24,7 +24,7 @@ from specialists._pictures.layout import Piece
 from specialists._pictures.ocr import enhanced
 from specialists.ocr import ocr
 
-UNREADABLE = "cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP and PDF"
+UNREADABLE = "cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP, AVIF and PDF"
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_tells_how_far_it_is() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "WEBP", "TIFF", "GIF", "BMP"])
+@pytest.mark.parametrize("kind", ["JPEG", "WEBP", "TIFF", "GIF", "BMP", "AVIF"])
 def test_reads_every_format(kind: str) -> None:
     assert body(answer(ocr, {}, context(("x", file(written(INVOICE), kind))))) == INVOICE
 

@@ -116,8 +116,18 @@ def test_tells_what_the_camera_noted_but_not_where() -> None:
 
 def test_tells_what_a_png_notes_of_the_camera() -> None:
     text = answer(vision, {}, context(("p.png", file(Image.new("RGB", (4200, 30)), exif=photo_exif()))))
-    assert "\nFile: PNG, 4200 × 30 pixels, mode RGB\n" in text
+    assert "\nFile: PNG, 30 × 4200 pixels, mode RGB\n" in text
     assert "\nCamera: Canon EOS R6\n" in text
+
+
+@pytest.mark.parametrize(
+    ("orientation", "size"), [(1, "200 × 100"), (3, "200 × 100"), (5, "100 × 200"), (8, "100 × 200")]
+)
+def test_the_size_is_that_of_the_upright_image(orientation: int, size: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    text = answer(vision, {}, context(("p.jpg", file(flag(), "JPEG", exif=exif))))
+    assert f"File: JPEG, {size} pixels" in text
 
 
 def test_senseless_camera_notes_are_left_out() -> None:
@@ -263,7 +273,7 @@ def test_refuses_when_nothing_is_attached() -> None:
         (
             "cut.png",
             file(grain())[:600],
-            "'cut.png' cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP and PDF",
+            "'cut.png' cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP, AVIF and PDF",
         ),
         (
             "secret.pdf",
@@ -417,7 +427,7 @@ def test_looks_at_several_images() -> None:
     assert text == (
         "👁️ VISUAL ANALYSIS from 'a.png', image_id 1\n\nSeen.\n\nFile: PNG, 200 × 100 pixels, mode RGB\n\n"
         "👁️ VISUAL ANALYSIS from 'c.png', image_id 3\n\n(not looked at: 'c.png' cannot be read: it is damaged, or none "
-        "of PNG, JPEG, WEBP, TIFF, GIF, BMP and PDF)\n\n"
+        "of PNG, JPEG, WEBP, TIFF, GIF, BMP, AVIF and PDF)\n\n"
         "👁️ VISUAL ANALYSIS from 'd.png', image_id 4\n\nSeen.\n\nFile: PNG, 300 × 200 pixels, mode RGB"
     )
     assert [one.text for one in progress] == ["looking at image 1", "looking at image 3", "looking at image 4"]
