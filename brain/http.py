@@ -40,7 +40,7 @@ class Client(httpx.AsyncClient):
                 timeout=httpx.Timeout(None, connect=5.0, write=30.0),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
                 transport=self._short,
-                event_hooks={"response": [_require_plain]},
+                event_hooks={"response": [require_plain]},
             )
         except (httpx.InvalidURL, ValueError):
             raise SettingsError(f"{shown_url(base_url)}, or its key, cannot be used for requests.") from None
@@ -66,14 +66,14 @@ class Client(httpx.AsyncClient):
             return await self.send(request, stream=True)
         response = await self._short.handle_async_request(request)
         try:
-            await _require_plain(response)
+            await require_plain(response)
         except BaseException:
             await response.aclose()
             raise
         return response
 
 
-async def _require_plain(response: httpx.Response) -> None:
+async def require_plain(response: httpx.Response) -> None:
     """Makes sure that no body is unpacked: a small one could fill the memory, and the event loop would wait.
 
     Raises:

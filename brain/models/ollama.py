@@ -2,10 +2,10 @@
 
 import asyncio
 import base64
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -18,7 +18,10 @@ from brain.models.lines import Lines
 from brain.models.remote import Remote
 from brain.models.replies import Checks, Part, Reply, arguments_text, explained, failing, failure, read
 from brain.sampling import Sampling
-from brain.settings import OLLAMA_URL
+from brain.settings import LOOPBACK, OLLAMA_URL
+
+if TYPE_CHECKING:
+    import ollama
 
 T = TypeVar("T")
 
@@ -62,19 +65,6 @@ class _Shown(msgspec.Struct):
         return self.model_info if isinstance(self.model_info, dict) else {}
 
 
-class _Listed(msgspec.Struct):
-    model: str
-    modified_at: datetime | None = None
-
-
-class _Models(msgspec.Struct):
-    models: list[_Listed]
-
-
-class _Embedded(msgspec.Struct):
-    embeddings: list[list[float]]
-
-
 _OPTIONS = {
     "max_tokens": "num_predict",
     "temperature": "temperature",
@@ -90,8 +80,6 @@ _LEVELS: Mapping[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "
 
 _decoder = msgspec.json.Decoder(_Line)
 _show_decoder = msgspec.json.Decoder(_Shown)
-_models_decoder = msgspec.json.Decoder(_Models)
-_embedded_decoder = msgspec.json.Decoder(_Embedded)
 
 
 class Ollama(Remote):
@@ -105,13 +93,12 @@ class Ollama(Remote):
     _thinks = True
 
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
-        asked = {"model": self._embeddings, "input": list(texts)}
         try:
-            with failing():
-                response = await self._http.post("/api/embed", json=asked, timeout=ASK_SECONDS)
-            return read(response.content, _embedded_decoder).embeddings
+            async with client(self._url, self._headers) as server:
+                made = await _ask(server.embed(self._embeddings, list(texts)))
         except ModelError:
             raise Refused("the model server has no embeddings for this model") from None
+        return [list(vector) for vector in made.embeddings]
 
     async def _learn(self) -> str:
         shown = await _shown(self._http, self._model)
@@ -145,23 +132,65 @@ class Ollama(Remote):
         )
 
 
+def client(url: str, headers: Mapping[str, str] | None = None) -> "ollama.AsyncClient":
+    """The ollama package's client, for everything but the token stream.
+
+    By itself it would follow redirects, and send `OLLAMA_API_KEY` to any server.
+    """
+    import ollama  # takes half a second, which only those with an Ollama server pay
+
+    async def use_own_key(request: httpx.Request) -> None:
+        request.headers.pop("Authorization", None)
+        request.headers.update(headers or {})
+
+    return ollama.AsyncClient(
+        url,
+        headers={"Accept-Encoding": "identity"},
+        follow_redirects=False,
+        timeout=ASK_SECONDS,
+        trust_env=urlsplit(url).hostname not in LOOPBACK,  # a proxy of the machine is not on the way to itself
+        event_hooks={"request": [use_own_key], "response": [http.require_plain]},
+    )
+
+
+async def _ask(answer: Awaitable[T]) -> T:
+    """What the ollama package's client answers.
+
+    Raises:
+        ModelError: when it does not, or the server answers something else.
+    """
+    import ollama
+    import pydantic
+
+    try:
+        with failing():
+            return await answer
+    except ollama.ResponseError as error:
+        raise explained(error.status_code, error.error[:2000]) from None
+    except ConnectionError as error:
+        raise ModelError("model_unreachable", "The model server cannot be reached.", repr(error)) from None
+    except (pydantic.ValidationError, ValueError) as error:
+        raise ModelError("model_failed", "The model server sent something unreadable.", str(error)[:200]) from None
+
+
 async def installed(url: str, seconds: float, key: str | None = None) -> str | None:
     """The model that `auto` takes: one that can complete, the loaded one before the newest; None when there is none.
 
     Raises:
         ModelError: when no server answers within `seconds`, or it is no Ollama server.
     """
-    async with http.Client(url, {"Authorization": f"Bearer {key}"} if key else None) as server:
+    headers = {"Authorization": f"Bearer {key}"} if key else None
+    async with http.Client(url, headers) as server:
         try:
             with failing():
                 async with asyncio.timeout(seconds):
                     await server.get("/api/version")
         except TimeoutError:
             raise ModelError("model_unreachable", "The model server does not answer.", "the time is up") from None
-        loaded = await _answer(server, "GET", "/api/ps", _models_decoder)
-        listed = await _answer(server, "GET", "/api/tags", _models_decoder)
-        newest_first = sorted(listed.models, key=_modified, reverse=True)
-        for name in dict.fromkeys(one.model for one in (*loaded.models, *newest_first)):
+        async with client(url, headers) as known:
+            loaded = (await _ask(known.ps())).models
+            listed = sorted((await _ask(known.list())).models, key=_modified, reverse=True)
+        for name in dict.fromkeys(str(one.model) for one in (*loaded, *listed)):
             if await _can_complete(server, name):
                 return name
     return None
@@ -199,12 +228,9 @@ def _template(shown: _Shown) -> str:
     return "\n".join([shown.template, parameters, "<s></s>" if is_sentencepiece else ""])
 
 
-def _modified(model: _Listed) -> float:
-    if model.modified_at is None:
-        return 0.0
-    at = model.modified_at if model.modified_at.tzinfo else model.modified_at.replace(tzinfo=UTC)
+def _modified(model: "ollama.ListResponse.Model") -> float:
     try:
-        return at.timestamp()
+        return 0.0 if model.modified_at is None else model.modified_at.timestamp()
     except (OverflowError, ValueError):  # a year that no clock of this machine has
         return 0.0
 
