@@ -107,6 +107,12 @@ def harmless(text: str, tokens: ControlTokens = EVERY) -> str:
 
 def without_control_tokens(text: str, tokens: ControlTokens) -> str:
     """The same for a text of Brain's own around harmless ones: its delimiters stay, control tokens do not."""
+    return _remembered(text, tokens) if len(text) <= BLOCK_BYTES else _changed(text, _TOKENS, tokens)
+
+
+@lru_cache(maxsize=256)
+def _remembered(text: str, tokens: ControlTokens) -> str:
+    """The same for a short text: each turn of a conversation looks at its earlier ones again."""
     return _changed(text, _TOKENS, tokens)
 
 
