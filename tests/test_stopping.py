@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import random
 import socket
 import sys
 import threading
@@ -286,7 +287,8 @@ def rest_of(connection: socket.socket) -> list[Message]:
     return events
 
 
-LONG = "a" * 4_000
+LONG = "".join(random.Random(4).choices("abcdefgh ", k=4_000))
+"""Text that does not repeat itself within a few hundred characters, which would end the pass."""
 
 
 @pytest.mark.alone
