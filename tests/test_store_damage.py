@@ -36,7 +36,7 @@ def test_a_time_that_no_clock_tells_stops_nothing(time: int) -> None:
             await change(store, "UPDATE exchange SET asked = ?, answered = ? WHERE key >> 32 = 2", time, time)
             await change(store, "UPDATE conversation SET created = ?, updated = ? WHERE user = 2", time, min(time, 0))
             await change(store, "UPDATE item SET created = ?, updated = ? WHERE user = 2", time, time)
-            assert [one.user for one in await store.resting(LATER, 9)] == ["eve", "ann"]
+            assert [one.user for one in await store.resting(LATER, 9)] == ["ann", "eve"]
             assert sorted(user for user, _ in await store.lacking("m", 9)) == ["ann", "eve"]
             assert [one.id for one in await store.items("eve")] == ["f"]
             assert [one.id for one in await store.conversations("eve")] == ["c"]
@@ -75,7 +75,7 @@ def test_what_is_damaged_is_left_out(damage: str | bytes, caplog: pytest.LogCapt
             assert (opened.exchanges, opened.earlier) == ([], "q3")
             assert [one.id for one in await items(store, "ann")] == ["f3", "f1"]
             assert len(await store.by_words("ann", "tea", kinds=("fact",), limit=9)) == 3
-            assert [item.id for _, item in await store.lacking("m", 3)] == ["f0", "f1", "f3"]
+            assert [item.id for _, item in await store.lacking("m", 3)] == ["f3", "f1", "f0"]
             assert len((await store.told("ann", "c", 9)).exchanges) == 2
             assert [len(one.exchanges) for one in await store.resting(LATER, 9)] == [2]
             assert len(await store.recent("ann", 9)) == 4
