@@ -1,28 +1,30 @@
-"""Built in: `medical`, published calculators and scores: found by name, and what is missing is named."""
+"""Built in: `medical`: finds published calculators and scores, says what they need, and computes them."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from brain import Citation, Refused, Result, specialist
-from specialists._medical.calculator import (
-    NOT_ADVICE,
-    OTHERS_ABSENT,
-    Answer,
-    Calculator,
-    Problems,
+from specialists._medical.calculator import OTHERS_ABSENT, Calculation, Calculator, Problems, Source
+from specialists._medical.catalog import all_calculators
+from specialists._medical.inputs import ParsedInput
+from specialists._medical.open_medicine import is_installed
+from specialists._medical.parsing import format_value
+from specialists._medical.search import (
+    find_by_name,
+    find_nearest,
+    is_sentence,
+    parse_sentence,
+    search_by_words,
+    significant_words,
 )
-from specialists._medical.catalog import close_to, is_sentence, named, own, search, telling
-from specialists._medical.inputs import Input
-from specialists._medical.library import installed, library
-from specialists._medical.reading import shown
-from specialists._medical.sentences import said_whole
-from specialists._medical.showing import list_of_inputs, put_in
 
-REASON_LENGTH = 390
-INPUTS_SHOWN = 8
+NOT_ADVICE = "Not medical advice."
+MOST_REASON = 390
+MOST_INPUTS_LISTED = 8
 MORE_IN_PACKAGE = "about 50 more come with the package open-medicine: pip install 'brain-sse[medical]'"
 KNOWN_CASES = (
     ("ckd_epi_2021", {"age": 50, "sex": "female", "creatinine": "61.88 µmol/L"}, 105.3),
@@ -32,10 +34,14 @@ KNOWN_CASES = (
 """Worked cases that the health check computes."""
 
 
-def healthy() -> str | None:
-    """What is wrong: a known case that gives another value."""
+def health() -> str | None:
+    """Compute known cases.
+
+    Returns:
+        What is wrong, or None.
+    """
     for name, inputs, expected in KNOWN_CASES:
-        value = known(name).answer(inputs).worked.value
+        value = find(name).calculate(inputs).outcome.value
         if value != expected and not (isinstance(value, float) and abs(value - float(expected)) < 0.1):
             return f"{name} gives {value} for a case whose answer is {expected}"
     return None
@@ -47,7 +53,7 @@ def healthy() -> str | None:
     read_only=True,
     outside=False,
     tags=("medical", "calculator"),
-    health=healthy,
+    health=health,
     examples=[
         "calculate the creatinine clearance of a patient",
         "eGFR for a creatinine of 1.4 mg/dL",
@@ -75,214 +81,205 @@ def medical(
     if calculator is None or not calculator.strip():
         if inputs:
             raise Refused("inputs were given, but no calculator; name one, or find one with search")
-        return worked_out(search) or found_by(search) if search and search.strip() else overview()
-    if is_sentence(calculator) and (found := worked_out(calculator) or instead_of_name(calculator)):
+        if not search or not search.strip():
+            return list_all()
+        return calculate_sentence(search) or list_found(search)
+    if is_sentence(calculator) and (found := calculate_sentence(calculator) or list_instead(calculator)):
         return found
-    chosen = known(calculator)
-    if not inputs:
-        return described(chosen)
-    return calculated(chosen, inputs)
+    chosen = find(calculator)
+    return calculate(chosen, inputs) if inputs else describe(chosen)
 
 
-def calculated(chosen: Calculator, inputs: Mapping[str, Any]) -> Result:
-    """The answer of a calculator.
+def find(name: str) -> Calculator:
+    """Return the calculator with this name.
 
     Raises:
-        Refused: naming what is wrong with the inputs.
+        Refused: If there is none or several, with the nearest.
     """
-    try:
-        return answered(chosen.answer(inputs))
-    except Problems as problems:
-        raise Refused(refused(chosen, problems)) from problems
-
-
-def worked_out(sentence: str) -> Result | None:
-    """The answer where a sentence says all that the calculator needs which it names."""
-    said = said_whole(sentence, everything())
-    return None if said is None else calculated(*said)
-
-
-def everything() -> tuple[Calculator, ...]:
-    """Ours, then the package's that ours do not replace."""
-    ours = own()
-    return (*ours, *library(frozenset(name for one in ours for name in one.replaces)))
-
-
-def known(name: str) -> Calculator:
-    """The calculator of this name.
-
-    Raises:
-        Refused: when none or several go by it, with the nearest.
-    """
-    found = named(name, everything())
+    found = find_by_name(name, all_calculators())
     if len(found) == 1:
         return found[0]
     if found:
-        raise Refused(f"{_short(name)} could be {', '.join(one.name for one in found)}; ask again with one of them")
-    close = ", ".join(one.name for one in close_to(name, everything()))
+        raise Refused(f"{_quote(name)} could be {', '.join(one.name for one in found)}; ask again with one of them")
+    close = ", ".join(one.name for one in find_nearest(name, all_calculators()))
     hint = f"nearest: {close}; or find one with search" if close else "find one with search"
-    more = "" if installed() else f"; {MORE_IN_PACKAGE}"
-    raise Refused(f"no calculator is named {_short(name)}; {hint}{more}")
+    more = "" if is_installed() else f"; {MORE_IN_PACKAGE}"
+    raise Refused(f"no calculator is named {_quote(name)}; {hint}{more}")
 
 
-def _short(name: str) -> str:
+def calculate(chosen: Calculator, inputs: Mapping[str, Any]) -> Result:
+    """Compute the result.
+
+    Raises:
+        Refused: Naming all that is wrong with the inputs.
+    """
+    try:
+        return format_result(chosen.calculate(inputs))
+    except Problems as problems:
+        raise Refused(format_problems(chosen, problems)) from problems
+
+
+def calculate_sentence(sentence: str) -> Result | None:
+    """Compute the result if the sentence names one calculator and gives all of its inputs."""
+    found = parse_sentence(sentence, all_calculators())
+    return None if found is None else calculate(*found)
+
+
+# Lists
+
+
+def list_all() -> Result:
+    """List all calculators by group."""
+    groups: dict[str, list[str]] = {}
+    for one in all_calculators():
+        groups.setdefault(one.group, []).append(one.name)
+    count = sum(len(names) for names in groups.values())
+    head = f"Medical calculators: {count}. Ask with calculator to see its inputs, or with search to find one."
+    lines = [f"- {group}: {', '.join(names)}" for group, names in groups.items()]
+    return Result("\n".join([head, *lines, *_hint_at_package()]), data={"calculators": groups})
+
+
+def list_found(query: str) -> Result:
+    """List at most eight calculators for some words; all calculators if the words tell nothing."""
+    if not significant_words(query):
+        return list_all()
+    found = search_by_words(query, all_calculators())
+    if found:
+        return _list_each(found, f"Calculators for {_quote(query)}")
+    groups = ", ".join(dict.fromkeys(one.group for one in all_calculators()))
+    text = f"No calculator fits {_quote(query)}. There are ones for: {groups}. Try other words."
+    return Result("\n".join([text, *_hint_at_package()]), data={"found": []})
+
+
+def list_instead(sentence: str) -> Result | None:
+    """List what fits a sentence that was given as a name; None if it contains a name, or nothing fits."""
+    if find_by_name(sentence, all_calculators()):
+        return None
+    found = search_by_words(sentence, all_calculators())
+    return _list_each(found, f"No calculator is named {_quote(sentence)}. Calculators for it") if found else None
+
+
+def _list_each(found: Sequence[Calculator], head: str) -> Result:
+    lines = []
+    for one in found:
+        names = [each.name for each in one.inputs if not each.optional] or [each.name for each in one.inputs]
+        more = f", … ({len(names)})" if len(names) > MOST_INPUTS_LISTED else ""
+        lines.append(f"- {one.name}: {_introduce(one)}. Inputs: {', '.join(names[:MOST_INPUTS_LISTED])}{more}")
+    head += "; ask with calculator to see what one needs:"
+    return Result("\n".join([head, *lines, *_hint_at_package()]), data={"found": [one.name for one in found]})
+
+
+def _introduce(one: Calculator) -> str:
+    """Return the title and the summary, which may begin alike."""
+    return one.summary if one.summary.startswith(one.title[:12]) else f"{one.title} – {one.summary}"
+
+
+def _hint_at_package() -> list[str]:
+    return [] if is_installed() else [MORE_IN_PACKAGE.capitalize()]
+
+
+def _quote(name: str) -> str:
     line = " ".join(name.split())
     return f"'{line[:60]}{'…' if len(line) > 60 else ''}'"
 
 
-def overview() -> Result:
-    """What there is, by group, and how it is asked for."""
-    groups: dict[str, list[str]] = {}
-    for one in everything():
-        groups.setdefault(one.group, []).append(one.name)
-    lines = [f"- {group}: {', '.join(names)}" for group, names in groups.items()]
-    head = (
-        f"Medical calculators: {len(everything())}. Ask with calculator to see its inputs, or with search to find one."
-    )
-    return Result("\n".join([head, *lines, *_without_package()]), data={"calculators": groups})
+# One calculator
 
 
-def _without_package() -> list[str]:
-    return [] if installed() else [MORE_IN_PACKAGE.capitalize()]
-
-
-def found_by(query: str) -> Result:
-    """At most eight calculators for some words, one line each; all of them for words that tell nothing."""
-    if not telling(query):
-        return overview()
-    found = search(query, everything())
-    if not found:
-        groups = ", ".join(dict.fromkeys(one.group for one in everything()))
-        told = f"No calculator fits {_short(query)}. There are ones for: {groups}. Try other words."
-        return Result("\n".join([told, *_without_package()]), data={"found": []})
-    return _listed(found, f"Calculators for {_short(query)}")
-
-
-def instead_of_name(sentence: str) -> Result | None:
-    """What fits a sentence that stands where a name should; None when it has a name in it, or nothing fits."""
-    if named(sentence, everything()):
-        return None
-    found = search(sentence, everything())
-    return _listed(found, f"No calculator is named {_short(sentence)}. Calculators for it") if found else None
-
-
-def _listed(found: Sequence[Calculator], head: str) -> Result:
-    lines = [f"- {one.name}: {_told(one)}. Inputs: {_inputs_in_short(one)}" for one in found]
-    told = f"{head}; ask with calculator to see what one needs:"
-    return Result("\n".join([told, *lines, *_without_package()]), data={"found": [one.name for one in found]})
-
-
-def _told(one: Calculator) -> str:
-    """Its title and what it says, which may begin alike."""
-    return one.says if one.says.startswith(one.title[:12]) else f"{one.title} – {one.says}"
-
-
-def _inputs_in_short(one: Calculator) -> str:
-    names = [each.name for each in one.inputs if not each.optional] or [each.name for each in one.inputs]
-    more = f", … ({len(names)})" if len(names) > INPUTS_SHOWN else ""
-    return ", ".join(names[:INPUTS_SHOWN]) + more
-
-
-def described(one: Calculator) -> Result:
-    """What a calculator needs: the answer to a call without inputs."""
-    lines = [f"{one.name}: {_told(one)}. Not calculated yet: it needs these inputs."]
-    lines += list_of_inputs(one)
+def describe(one: Calculator) -> Result:
+    """Say what a calculator needs: the answer to a call without inputs."""
+    lines = [f"{one.name}: {_introduce(one)}. Not calculated yet: it needs these inputs."]
+    for each in one.inputs:
+        optional = " (optional)" if each.optional else ""
+        unmeasured = ", or not measured" if each.normal_if_unmeasured else ""
+        text = f" – {each.text}" if each.text else ""
+        lines.append(f"- {each.name}{optional}: {each.expects()}{unmeasured}{each.describe_points()}{text}")
     lines.append('Give numbers with their unit ("88 µmol/L"); alone they are taken in the unit named first.')
-    if one.criteria:
+    if one.has_criteria:
         lines.append(f'Nothing is assumed: give each, or "{OTHERS_ABSENT}": true when all that is not named is absent.')
     if one.formula:
         lines.append(f"Formula: {one.formula}")
     if one.example:
-        call = {"calculator": one.name, "inputs": dict(one.example.inputs)}
+        call = {"calculator": one.name, "inputs": one.example.inputs}
         lines.append(f"Example: {json.dumps(call, ensure_ascii=False)}")
-    lines += [_source_line(one, one.sources)] if one.sources else []
+    lines += [_cite(one.sources)] if one.sources else []
+    fields = [{"name": each.name, "expects": each.expects(), "optional": each.optional} for each in one.inputs]
     return Result(
-        "\n".join(lines),
-        citations=_citations(one, one.sources),
-        data={"calculator": one.name, "inputs": [_field(each) for each in one.inputs]},
+        "\n".join(lines), citations=_citations(one, one.sources), data={"calculator": one.name, "inputs": fields}
     )
 
 
-def _field(one: Input) -> Mapping[str, Any]:
-    return {"name": one.name, "expects": one.expects(), "optional": one.optional}
+def format_result(calculation: Calculation) -> Result:
+    """Say the value, what it means, what went in, how it was computed, and where that is published."""
+    one, outcome = calculation.calculator, calculation.outcome
+    lines = [f"{one.title}: {_format_with_unit(one, outcome.value)}"]
+    lines += [f"Meaning: {outcome.interpretation}"] if outcome.interpretation else []
+    lines.append(f"Inputs used: {'; '.join(f'{name} {parsed}' for name, parsed in calculation.inputs.items())}")
+    if outcome.formula:
+        filled = fill_in(outcome.formula, calculation.inputs, outcome.terms)
+        lines.append(f"Formula: {outcome.formula}" + (f" = {filled}" if filled != outcome.formula else ""))
+    if outcome.points:
+        scored = ", ".join(f"{name} {format_value(points)}" for name, points in outcome.points.items() if points)
+        lines.append(f"Points: {f'{scored}; all others 0' if scored else 'none'}. Sum: {format_value(outcome.value)}")
+    lines += [f"Note: {note}" for note in outcome.notes]
+    lines += [_cite(outcome.sources), NOT_ADVICE]
+    data = {
+        "calculator": one.name,
+        "value": outcome.value,
+        "unit": one.unit,
+        "inputs": {
+            name: parsed.value if isinstance(parsed.value, int | float) else format_value(parsed.value)
+            for name, parsed in calculation.inputs.items()
+        },
+        "points": dict(outcome.points),
+        "interpretation": outcome.interpretation,
+    }
+    return Result("\n".join(lines), citations=_citations(one, outcome.sources), data=data)
 
 
-def answered(answer: Answer) -> Result:
-    """A result for a reader: the value, what it means, what went in, how, and where that is published."""
-    one, worked = answer.calculator, answer.worked
-    sources = worked.sources or one.sources
-    lines = [f"{one.title}: {_value(one, worked.value)}"]
-    lines += [f"Meaning: {answer.reading}"] if answer.reading else []
-    lines.append(f"Inputs used: {'; '.join(f'{name} {read}' for name, read in answer.inputs.items())}")
-    lines += _formula(answer)
-    if worked.points:
-        scored = ", ".join(f"{name} {shown(points)}" for name, points in worked.points.items() if points)
-        others = f"{scored}; all others 0" if scored else "none"
-        lines.append(f"Points: {others}. Sum: {shown(worked.value)}")
-    lines += [f"Note: {note}" for note in (*answer.notes, *one.notes)]
-    lines += [_source_line(one, sources), NOT_ADVICE]
-    return Result("\n".join(lines), citations=_citations(one, sources), data=_data(answer))
-
-
-def _value(one: Calculator, value: float | str) -> str:
+def _format_with_unit(one: Calculator, value: float | str) -> str:
     if isinstance(value, str):
         return value
     unit = f" {one.unit}" if one.unit else ""
     if isinstance(value, int):
         return f"{value}{unit}"
-    exact = f"{value:.6g}"
-    rounded = f"{value:.{one.digits}f}"
+    exact, rounded = f"{value:.6g}", f"{value:.{one.digits}f}"
     return f"{rounded}{unit}" + (f" (unrounded {exact})" if float(rounded) != float(exact) else "")
 
 
-def _formula(answer: Answer) -> list[str]:
-    formula = answer.worked.formula or answer.calculator.formula
-    if not formula:
-        return []
-    filled = put_in(formula, answer.inputs, answer.worked.steps)
-    return [f"Formula: {formula}" + (f" = {filled}" if filled != formula else "")]
+def fill_in(formula: str, inputs: Mapping[str, ParsedInput], terms: Mapping[str, float]) -> str:
+    """Return the formula's text with the numbers in place of their names."""
+    values = {name: parsed.value for name, parsed in inputs.items()} | dict(terms)
+    numbers = {
+        name: format_value(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    return re.sub(r"[^\W\d]\w*", lambda found: numbers.get(found[0], found[0]), formula)
 
 
-def _source_line(one: Calculator, sources: Sequence[Any]) -> str:
+def _cite(sources: Sequence[Source]) -> str:
     return "Source: " + "; ".join(source.title + (f", doi:{source.doi}" if source.doi else "") for source in sources)
 
 
-def _citations(one: Calculator, sources: Sequence[Any]) -> list[Citation]:
+def _citations(one: Calculator, sources: Sequence[Source]) -> list[Citation]:
     return [Citation(source.doi or f"{one.name}-{n}", source.title, source.url) for n, source in enumerate(sources, 1)]
 
 
-def _data(answer: Answer) -> Mapping[str, Any]:
-    return {
-        "calculator": answer.calculator.name,
-        "value": answer.worked.value,
-        "unit": answer.calculator.unit,
-        "inputs": {
-            name: shown(read.value) if not isinstance(read.value, int | float) else read.value
-            for name, read in answer.inputs.items()
-        },
-        "points": dict(answer.worked.points),
-        "interpretation": answer.reading,
-    }
-
-
-def refused(one: Calculator, problems: Problems) -> str:
-    """All problems in one line, as far as it is long enough."""
-    parts = [f"{one.name}: {'; '.join(problems.wrong)}"] if problems.wrong else [f"{one.name}:"]
+def format_problems(one: Calculator, problems: Problems) -> str:
+    """Name all problems in one line, as far as there is room."""
     hint = ""
-    if problems.missing and problems.criteria:
+    if problems.missing and problems.can_be_absent:
         hint = f'; if all else is absent, add "{OTHERS_ABSENT}": true to inputs'
-    head = parts[0][: REASON_LENGTH - len(hint) - 60] + (
-        "; " if problems.wrong and problems.missing else " " if problems.missing else ""
-    )
-    return head + (_missing(problems.missing, REASON_LENGTH - len(head) - len(hint)) + hint if problems.missing else "")
-
-
-def _missing(names: Sequence[str], room: int) -> str:
-    """As many of the missing names as there is room for, and how many more there are."""
-    text = f"missing: {', '.join(names)}"
-    if len(text) <= room:
+    text = f"{one.name}: {'; '.join(problems.wrong)}" if problems.wrong else f"{one.name}:"
+    text = text[: MOST_REASON - len(hint) - 60]
+    if not problems.missing:
         return text
-    kept = list(names)
-    while kept and len(f"missing: {', '.join(kept)} and {len(names)} more (ask without inputs)") > room:
-        kept.pop()
-    return f"missing: {', '.join(kept)} and {len(names) - len(kept)} more (ask without inputs)"
+    text += "; " if problems.wrong else " "
+    names = list(problems.missing)
+    listed = f"missing: {', '.join(names)}"
+    while names and len(listed) > MOST_REASON - len(text) - len(hint):
+        names.pop()
+        left_out = len(problems.missing) - len(names)
+        listed = f"missing: {', '.join(names)} and {left_out} more (ask without inputs)"
+    return text + listed + hint

@@ -1,63 +1,31 @@
-"""Built in: what a calculator is, how it is asked, and what it answers."""
+"""Built in: a calculator: what it asks for, how it computes, and what its result means."""
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from specialists._medical.inputs import Choice, Input, Quantity, Read, YesNo, nearest
-from specialists._medical.names import KEY_LENGTH, loosely, unfolded
-from specialists._medical.reading import NOT_MEASURED, Wrong, key_of
-from specialists._medical.steps import Steps
-from specialists._medical.together import check_together
+from msgspec import Struct
 
-FEW = 7
-"""So many inputs are named to somebody who gave another."""
+from specialists._medical.inputs import Bands, Choice, Day, Input, Number, ParsedInput, YesNo
+from specialists._medical.parsing import KEY_LENGTH, NOT_MEASURED, InvalidInput, index_loosely, match_fields, to_key
+from specialists._medical.patient import check_plausible
+
 OTHERS_ABSENT = "others_absent"
-NOT_ADVICE = "Not medical advice."
-INPUTS_MOST = 200
-_HARMLESS = frozenset({"age", "sex", "gender", "race", "ethnicity", "height", "weight", "patient_id", "name", "note"})
-"""What a model likes to add to any patient; it is told that these were not used, and not refused for them."""
+MOST_INPUTS = 200
+_MOST_NAMES_LISTED = 7
+_IGNORED = frozenset(
+    {"age", "sex", "gender", "race", "ethnicity", "height", "weight", "patient_id", "name", "note"},
+)
+"""Models add these to any patient. A note says that they were not used."""
+
+Values = Mapping[str, Any]
+"""The values of the inputs by name. An input that was not given is None."""
 
 
-class Values(dict[str, Any]):
-    """The inputs of a calculation by name, `x.age` for `x["age"]`; None for what was not given and need not be.
-
-    Attributes:
-        scores: what each item scores by its own table.
-    """
-
-    scores: Mapping[str, float]
-
-    def __getattr__(self, name: str) -> Any:
-        return self[name]
-
-
-@dataclass(frozen=True)
-class Worked:
-    """What a formula gives.
-
-    Attributes:
-        steps: values on the way, by the names they have in the formula.
-        points: what each item of a score scored.
-        notes: what the reader should know: choices that were made, other conventions.
-        reading: what it means, where no band says so.
-        formula: the one that was used, where it depends on the inputs.
-        sources: where it is published, where that is known only with the result.
-    """
-
-    value: float | str
-    steps: Mapping[str, float] = field(default_factory=dict)
-    points: Mapping[str, float] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    reading: str = ""
-    formula: str = ""
-    sources: Sequence["Source"] = ()
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a rule is published; the DOI only where it is known for sure."""
+class Source(Struct, frozen=True, forbid_unknown_fields=True):
+    """A publication of a rule; `doi` only where it is certain."""
 
     title: str
     doi: str = ""
@@ -67,232 +35,266 @@ class Source:
         return f"https://doi.org/{self.doi}" if self.doi else None
 
 
-@dataclass(frozen=True)
-class Example:
-    """A worked case: inputs as a model would write them, and the value."""
+class Example(Struct, frozen=True, forbid_unknown_fields=True):
+    """A worked example: inputs as a model writes them, and the value."""
 
-    inputs: Mapping[str, Any]
-    value: float | str
+    inputs: dict[str, Any]
+    value: int | float | str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a formula returns where a number or a text alone is not enough.
+
+    Attributes:
+        terms: Intermediate values, by their names in the formula's text.
+        points: What each item of a score contributed.
+        notes: Choices that were made, and what other conventions give.
+        interpretation: What the value means, where no band says it.
+        formula: The text of the formula, where it depends on the inputs.
+        sources: Publications that are known only with the result.
+    """
+
+    value: int | float | str
+    terms: Mapping[str, float] = field(default_factory=dict)
+    points: Mapping[str, float] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    interpretation: str = ""
+    formula: str = ""
+    sources: Sequence[Source] = ()
+
+
+class Formula:
+    """A function that computes, with the names of its parameters.
+
+    The parameters are names of inputs, `points` (what each input scores by its own table) or `values` (all inputs).
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
+
+    def __call__(self, values: Values, points: Mapping[str, float]) -> Any:
+        available = {**values, "values": values, "points": points}
+        return self.function(**{name: available[name] for name in self.parameters})
+
+
+class Preparation:
+    """A function that changes the raw inputs before they are parsed. It gets them and the inputs by name."""
+
+    def __init__(self, function: Callable[[Mapping[str, Any], Mapping[str, Input]], Mapping[str, Any]]) -> None:
+        self.function = function
 
 
 class Problems(Exception):
-    """Everything that is wrong with the inputs, each in a few words."""
+    """All that is wrong with the inputs.
 
-    def __init__(self, wrong: Sequence[str], missing: Sequence[str], criteria: bool) -> None:
-        self.wrong = wrong
-        self.missing = missing
-        self.criteria = criteria
+    Attributes:
+        wrong: What cannot be used, each with its reason.
+        missing: What was not given.
+        can_be_absent: Whether `others_absent` would help.
+    """
+
+    def __init__(self, wrong: Sequence[str], missing: Sequence[str] = (), can_be_absent: bool = False) -> None:
+        super().__init__(*wrong, *missing)
+        self.wrong = list(wrong)
+        self.missing = list(missing)
+        self.can_be_absent = can_be_absent
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A calculation that was done."""
+class Calculation:
+    """A result, with the parsed inputs by name."""
 
     calculator: "Calculator"
-    inputs: Mapping[str, Read]
-    worked: Worked
-    reading: str
-    notes: Sequence[str]
+    inputs: Mapping[str, ParsedInput]
+    outcome: Outcome
 
 
-def add_points(x: Values) -> float:
-    """The work of a plain score; its points are added up by the items' own tables."""
-    raise NotImplementedError
-
-
-def nothing(x: Values) -> Sequence[str]:
-    """What a calculator lacks whose inputs do not depend on each other."""
-    return ()
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Calculator:
-    """One published formula or score.
+class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True, eq=False):
+    """One published formula or score. `calculators.toml` has one table for each.
 
     Attributes:
-        name: by which it is asked for.
-        title: its name for people.
-        says: what it computes or decides, for the list and the search.
-        also: other names, with commas between them.
-        group: the organ or occasion.
-        inputs: what it asks for, in order.
-        work: from the inputs to a number, a text, or `Worked`; without it, the items' points are added up.
-        formula: in the inputs' names, so that their values can be put in.
-        unit, digits: of the value; its decimal places when shown.
-        bands: what the value means.
-        start: points before any item scores.
-        lacks: what is missing in words, where one input stands for another or is needed beside it.
-        prepare: what is done to the raw inputs before they are read.
-        notes: what holds for every answer: limits of validity, the convention that was chosen.
-        replaces: names in open-medicine that this stands for.
+        name: Its name in calls.
+        title: Its name for people.
+        summary: What it computes or decides, for lists and the search.
+        group: The organ or occasion.
+        aliases: Other names.
+        replaces: Names in the package open-medicine that it stands for.
+        inputs: What it asks for, in this order.
+        helper_inputs: Inputs that only `prepare` reads.
+        compute: The formula. Without it the points of the inputs are added up.
+        missing: Returns in words what is missing, where one input stands for another or needs another.
+        prepare: Changes the raw inputs before they are parsed.
+        formula: The formula's text, in the names of the inputs.
+        unit: The unit of the value.
+        digits: Decimal places of the value.
+        bands: What the value means.
+        notes: What holds for every result, such as limits of validity.
+        sources: Where the rule is published.
+        example: A worked example. Tests compute it.
     """
 
     name: str
     title: str
-    says: str
+    summary: str
     group: str
-    inputs: tuple[Input, ...]
-    sources: tuple[Source, ...]
-    example: Example | None
-    also: str = ""
-    work: Callable[[Values], float | str | Worked] = add_points
+    inputs: tuple[Number | YesNo | Choice | Day, ...]
+    sources: tuple[Source, ...] = ()
+    example: Example | None = None
+    aliases: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    helper_inputs: tuple[Number | YesNo, ...] = ()
+    compute: Formula | None = None
+    missing: Formula | None = None
+    prepare: Preparation | None = None
     formula: str = ""
     unit: str = ""
     digits: int = 0
-    bands: Steps[str] | Callable[[Values, float], str] | None = None
-    start: float = 0
-    lacks: Callable[[Values], Sequence[str]] = nothing
-    prepare: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    bands: Bands[str] | None = None
     notes: tuple[str, ...] = ()
-    replaces: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.inputs]
+        if not names or len(set(names)) < len(names):
+            raise ValueError("it needs inputs with different names")
+        for function in (self.compute, self.missing):
+            if function and (unknown := set(function.parameters) - {*names, "points", "values"}):
+                raise ValueError(f"its function takes {', '.join(sorted(unknown))}, which is no input")
 
     @property
-    def criteria(self) -> bool:
+    def has_criteria(self) -> bool:
         """Whether it asks for things that can be absent."""
-        return any(_may_be_absent(one) for one in self.inputs)
-
-    @property
-    def optional(self) -> list[Input]:
-        return [one for one in self.inputs if one.optional]
+        return any(one.can_be_absent for one in self.inputs)
 
     @cached_property
-    def fields(self) -> dict[str, tuple[Input, str | None]]:
-        """Every field name it understands; the first input that claims one has it."""
-        found: dict[str, tuple[Input, str | None]] = {}
+    def fields(self) -> dict[str, tuple[Input, str]]:
+        """Each field name that it understands, with its input and the hint for it. The first input wins."""
+        found: dict[str, tuple[Input, str]] = {}
         for one in self.inputs:
-            for name, told in one.names():
-                found.setdefault(name, (one, told))
+            for name, hint in one.fields():
+                found.setdefault(name, (one, hint))
         return found
 
     @cached_property
-    def loose(self) -> dict[str, str]:
-        """The same names without the words that say nothing."""
-        return loosely((name, one.name) for name, (one, _) in self.fields.items())
+    def loose_fields(self) -> dict[str, str]:
+        """The same names by their simplified spelling."""
+        return index_loosely((name, one.name) for name, (one, _) in self.fields.items())
 
-    def answer(self, raw: Mapping[str, Any]) -> Answer:
-        """The result for these inputs.
+    def calculate(self, raw: Mapping[str, Any]) -> Calculation:
+        """Compute the result.
 
         Raises:
-            Problems: with the inputs, all of them.
+            Problems: With all that is wrong or missing.
         """
         try:
-            read, notes = self._read(raw)
-        except Wrong as wrong:
-            raise Problems([str(wrong)], [], False) from wrong
-        x = self._values(read)
-        try:
-            check_together(x)
-            x.scores = {
-                one.name: score for one in self.inputs if (score := _score(one, read.get(one.name))) is not None
+            parsed, notes = self._parse(raw)
+            values = self._values(parsed)
+            check_plausible(values)
+            points = {
+                one.name: score
+                for one in self.inputs
+                if one.name in parsed and (score := one.score(parsed[one.name])) is not None
             }
-            worked = self._worked(x)
-        except Wrong as wrong:
-            raise Problems([str(wrong)], [], False) from wrong
-        return Answer(self, read, worked, worked.reading or self._band(x, worked.value), [*worked.notes, *notes])
+            outcome = self._compute(values, points)
+        except InvalidInput as invalid:
+            raise Problems([str(invalid)]) from invalid
+        interpretation = outcome.interpretation
+        if not interpretation and self.bands and not isinstance(outcome.value, str):
+            interpretation = f"{self.bands.describe_range(outcome.value)}: {self.bands.find(outcome.value)}"
+        completed = replace(
+            outcome,
+            interpretation=interpretation,
+            notes=[*outcome.notes, *notes, *self.notes],
+            formula=outcome.formula or self.formula,
+            sources=outcome.sources or self.sources,
+        )
+        return Calculation(self, parsed, completed)
 
-    def _values(self, read: Mapping[str, Read]) -> Values:
-        return Values({one.name: read[one.name].value if one.name in read else None for one in self.inputs})
+    def _values(self, parsed: Mapping[str, ParsedInput]) -> Values:
+        return {one.name: parsed[one.name].value if one.name in parsed else None for one in self.inputs}
 
-    def _worked(self, x: Values) -> Worked:
-        if self.work is add_points:
-            return Worked(_whole(self.start + sum(x.scores.values())), points=x.scores)
-        found = self.work(x)
-        return found if isinstance(found, Worked) else Worked(found)
+    def _compute(self, values: Values, points: Mapping[str, float]) -> Outcome:
+        if self.compute is None:
+            return Outcome(add_up(points), points=points)
+        result = self.compute(values, points)
+        return result if isinstance(result, Outcome) else Outcome(result)
 
-    def _band(self, x: Values, value: float | str) -> str:
-        if self.bands is None or isinstance(value, str):
-            return ""
-        if isinstance(self.bands, Steps):
-            return f"{self.bands.range_of(value)}: {self.bands.of(value)}"
-        return self.bands(x, value)
-
-    def _read(self, raw: Mapping[str, Any]) -> tuple[dict[str, Read], list[str]]:
-        if len(raw) > INPUTS_MOST:
-            raise Wrong(f"more than {INPUTS_MOST} inputs")
-        read: dict[str, Read] = {}
+    def _parse(self, raw: Mapping[str, Any]) -> tuple[dict[str, ParsedInput], list[str]]:
+        """Return the parsed inputs and the notes about them."""
+        if len(raw) > MOST_INPUTS:
+            raise InvalidInput(f"more than {MOST_INPUTS} inputs")
+        if self.prepare:
+            raw = self.prepare.function(raw, {one.name: one for one in (*self.inputs, *self.helper_inputs)})
+        parsed: dict[str, ParsedInput] = {}
         wrong: list[str] = []
+        wrong_inputs: set[str] = set()
         unused: list[str] = []
         others_absent = False
-        for field_name, value in unfolded(self.prepare(raw), self.fields, self.loose).items():
-            key = key_of(field_name[:KEY_LENGTH])
+        for field_name, value in match_fields(raw, self.fields, self.loose_fields).items():
+            key = to_key(field_name[:KEY_LENGTH])
             if key == OTHERS_ABSENT:
                 others_absent = value is True or value in ("true", "yes", 1)
             elif value is None or value == "":
                 continue
             elif key in self.fields:
-                self._take(key, value, read, wrong)
-            elif key in _HARMLESS:
+                one, hint = self.fields[key]
+                try:
+                    self._add(parsed, one, _parse_input(one, value, hint))
+                except InvalidInput as invalid:
+                    wrong.append(f"{one.name}: {invalid}")
+                    wrong_inputs.add(one.name)
+            elif key in _IGNORED:
                 unused.append(key)
             else:
-                wrong.append(self._unknown(key) if len(wrong) < FEW else f"no input {key[:40]}")
+                wrong.append(self._describe_unknown(key) if len(wrong) < _MOST_NAMES_LISTED else f"no input {key[:40]}")
         notes = [f"Not used here: {', '.join(unused)}."] if unused else []
-        asked = [one for one in self.inputs if one.name not in read and not _named_in(one, wrong)]
+        asked = [one for one in self.inputs if one.name not in {*parsed, *wrong_inputs}]
         if others_absent:
-            notes += _taken_as_absent(asked, read)
-        missing = [one.name for one in asked if one.name not in read and not one.optional]
-        missing += self.lacks(self._values(read))
+            absent = [one for one in asked if not one.optional and one.can_be_absent]
+            parsed |= {one.name: one.parse_absent() for one in absent}
+            if absent:
+                names = ", ".join(one.name for one in absent)
+                notes.append(f"Taken as absent, because others_absent was said: {names}.")
+        missing = [one.name for one in asked if one.name not in parsed and not one.optional]
+        if self.missing:
+            missing += self.missing(self._values(parsed), {})
         if wrong or missing:
-            raise Problems(wrong, missing, self.criteria and not others_absent)
-        return {one.name: read[one.name] for one in self.inputs if one.name in read}, notes
+            raise Problems(wrong, missing, self.has_criteria and not others_absent)
+        return {one.name: parsed[one.name] for one in self.inputs if one.name in parsed}, notes
 
-    def _take(self, key: str, value: Any, read: dict[str, Read], wrong: list[str]) -> None:
-        one, told = self.fields[key]
-        if one.unmeasured and isinstance(value, str) and key_of(value[:40]) in NOT_MEASURED:
-            read[one.name] = Read(None, "not measured, counted as normal")
+    def _add(self, parsed: dict[str, ParsedInput], one: Input, found: ParsedInput) -> None:
+        """Add an input, which may have been given before under another name."""
+        before = parsed.get(one.name)
+        parsed[one.name] = found
+        if before is None:
             return
-        try:
-            found = one.read(value, told)
-        except Wrong as error:
-            wrong.append(f"{one.name}: {error}")
-            return
-        if isinstance(one, YesNo) and one.joins and one.name in read:
-            found = max(found, read[one.name], key=lambda each: bool(each.value))
-        elif one.name in read and read[one.name].value != found.value:
-            wrong.append(f"{one.name}: given twice, as {read[one.name]} and {found}")
-        read[one.name] = found
+        if isinstance(one, YesNo) and one.any_alias:
+            parsed[one.name] = before if before.value and not found.value else found
+        elif before.value != found.value:
+            raise InvalidInput(f"given twice, as {before} and {found}")
 
-    def _unknown(self, key: str) -> str:
+    def _describe_unknown(self, key: str) -> str:
         close = nearest(key, list(self.fields))
         names = list(dict.fromkeys(self.fields[name][0].name for name in close))
         if names:
             return f"no input {key[:40]} (nearest: {', '.join(names)})"
-        has = ", ".join(one.name for one in self.inputs)
-        return f"no input {key[:40]}" + (f" (it has {has})" if len(self.inputs) <= FEW else "")
+        listed = ", ".join(one.name for one in self.inputs)
+        return f"no input {key[:40]}" + (f" (it has {listed})" if len(self.inputs) <= _MOST_NAMES_LISTED else "")
 
 
-def _named_in(one: Input, wrong: Sequence[str]) -> bool:
-    return any(problem.startswith(f"{one.name}: ") for problem in wrong)
+def _parse_input(one: Input, value: Any, hint: str) -> ParsedInput:
+    if one.normal_if_unmeasured and isinstance(value, str) and to_key(value[:40]) in NOT_MEASURED:
+        return ParsedInput(None, "not measured, counted as normal")
+    return one.parse(value, hint)
 
 
-def _whole(value: float) -> float:
-    return int(value) if value == int(value) else value
+def add_up(points: Mapping[str, float]) -> int | float:
+    """Return the sum of the points, as an integer where it is whole."""
+    total = sum(points.values())
+    return int(total) if total == int(total) else total
 
 
-def _may_be_absent(one: Input) -> bool:
-    return (isinstance(one, YesNo) and one.absent) or (isinstance(one, Choice) and bool(one.absent)) or one.unmeasured
-
-
-def _taken_as_absent(asked: Sequence[Input], read: dict[str, Read]) -> list[str]:
-    """Fills in what the caller said is absent; the note that names it."""
-    absent = [one for one in asked if not one.optional and _may_be_absent(one)]
-    for one in absent:
-        if one.unmeasured:
-            read[one.name] = Read(None, "not given, counted as normal")
-        else:
-            read[one.name] = Read(one.absent if isinstance(one, Choice) else False)
-    return (
-        [f"Taken as absent, because others_absent was said: {', '.join(one.name for one in absent)}."] if absent else []
-    )
-
-
-def _score(one: Input, read: Read | None) -> float | None:
-    """What an item scores; None for what is no item, or was not given."""
-    if read is None:
-        return None
-    if isinstance(one, YesNo) and one.points is not None:
-        return one.points if read.value else 0
-    if isinstance(one, Choice) and one.scores:
-        return one.options[read.value]
-    if isinstance(one, Quantity) and one.points is not None:
-        return one.score(read)
-    return None
+def nearest(name: str, known: list[str], most: int = 2) -> list[str]:
+    """Return the known names most like a name."""
+    return difflib.get_close_matches(name[:60], known, most, 0.6)

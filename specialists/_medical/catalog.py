@@ -1,190 +1,152 @@
-"""Built in: all calculators, and how one is found among them."""
+"""Built in: reads and checks `calculators.toml`, and lists all calculators."""
 
-import re
-import unicodedata
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
-from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args, get_origin
 
-from specialists._medical.calculator import Calculator
-from specialists._medical.inputs import nearest
+import msgspec
+from msgspec import Struct
 
-GROUPS = (
-    *("kidney", "body", "fluids", "metabolism", "heart", "fibrillation", "coronary", "framingham"),
-    *("clots", "liver", "meld", "lungs", "emergency", "burns", "sofa", "apache"),
-    *("infection", "comorbidity", "pregnancy", "dosing"),
-)
-"""The files of our own calculators, by organ or occasion."""
-FOUND_MOST = 8
+from specialists._medical import open_medicine
+from specialists._medical.calculator import Calculator, Formula, Preparation
+from specialists._medical.inputs import Bands, Choice, Day, Number, YesNo
+from specialists._medical.units import Measure
 
-
-@cache
-def own() -> tuple[Calculator, ...]:
-    """Brain's own calculators."""
-    found: list[Calculator] = []
-    for group in GROUPS:
-        found += import_module(f"specialists._medical.{group}").CALCULATORS
-    return tuple(found)
+_KINDS = ("number", "yes_no", "choice", "day")
 
 
-def words_of(text: str) -> list[str]:
-    """Words and numbers, in lower case: `CHA₂DS₂-VASc` is `cha2ds2 vasc`."""
-    signs = unicodedata.normalize("NFKD", text.lower().replace("'s", "").replace("δ", "delta "))
-    text = "".join(sign for sign in signs if not unicodedata.combining(sign))
-    return re.findall(r"[a-z0-9μß]+", text)
+class Table(Struct, frozen=True):
+    """The content of `calculators.toml`, in which no row refers to another any more."""
+
+    calculators: tuple[Calculator, ...]
+    open_medicine: open_medicine.Adaptation
 
 
-_FILLERS = frozenset(
-    words_of(
-        "a an and the of for in to with from by is it me my what which how i on or at as do does s "
-        "calculate calculator calculation calculated compute computed estimate estimated score scale index equation "
-        "formula rule criteria criterion patient risk value medical calculators are there list all available show "
-        "year years old man woman male female patients have has can you this his her please my about"
-    )
-)
-_VAGUE = frozenset(words_of("severity severe mortality chance outcome prognosis prediction acute blood leg"))
-"""Words that tell little of what a calculator is for; they count a quarter."""
-_MEANINGS = {
-    "sepsis": "septic septicaemia septicemia",
-    "heart": "cardiac",
-    "kidney": "renal",
-    "liver": "hepatic",
-    "cirrhosis": "cirrhotic",
-    "lung": "pulmonary",
-    "clot": "thrombosis thrombus thrombotic thromboembolism thromboembolic embolism embolus dvt vte",
-    "bleed": "bleeding haemorrhage hemorrhage haemorrhagic hemorrhagic",
-    "anticoagulation": "anticoagulant anticoagulated",
-    "gastrointestinal": "gi gastric stomach gut",
-    "diabetes": "diabetic",
-    "glucose": "sugar",
-    "hypertension": "hypertensive",
-    "obesity": "obese overweight",
-    "pregnancy": "pregnant",
-    "burn": "burned burnt",
-    "depression": "depressed depressive",
-    "anxiety": "anxious",
-    "alcohol": "alcoholic",
-}
-"""Words for which the search takes another."""
-SENTENCE_WORDS = 4
+class _Sections(Struct, frozen=True, forbid_unknown_fields=True):
+    """The sections of the file, as they are written."""
 
-
-def squeezed(text: str) -> str:
-    """A name without what people write differently: `Wells' Criteria for DVT` is `wellsdvt`."""
-    words = words_of(text)
-    return "".join([word for word in words if word not in _FILLERS] or words)
-
-
-def named(name: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
-    """Those that go by this name, or both by what stands before its brackets and in them."""
-    name = name[:200]
-    before, _, inside = name.partition("(")
-    return _named(name, all_of_them) or [
-        one for one in _named(inside, all_of_them) if one in _named(before, all_of_them)
-    ]
-
-
-def _named(name: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
-    """By their own names, else by other ones, else by their titles."""
-    wanted, words = squeezed(name), frozenset(words_of(name))
-    for names in (lambda one: [one.name], _other_names, _titles):
-        found = [one for one in all_of_them if any(_goes_by(other, wanted, words) for other in names(one))]
-        if found:
-            return found
-    return []
-
-
-def _goes_by(other: str, wanted: str, words: frozenset[str]) -> bool:
-    """Whether a name is meant. All of its words must be among several: a stroke risk is no stroke scale."""
-    return bool(wanted) and squeezed(other) == wanted and (len(words) == 1 or words.issuperset(words_of(other)))
-
-
-def is_sentence(name: str) -> bool:
-    """Whether it is longer than names are."""
-    return len(words_of(name[:500])) >= SENTENCE_WORDS
-
-
-def _other_names(one: Calculator) -> list[str]:
-    return [*one.also.split(","), *one.replaces]
-
-
-def _titles(one: Calculator) -> list[str]:
-    title, _, inside = one.title.partition("(")
-    return [title, f"{title} {inside}"]
-
-
-def _names(one: Calculator) -> list[str]:
-    return [*_other_names(one), *_titles(one)]
-
-
-def names_of(one: Calculator) -> list[str]:
-    """All names that it goes by."""
-    return [name for name in (one.name, *_names(one)) if words_of(name)]
-
-
-def search(query: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
-    """The calculators that fit a question best, at most eight."""
-    words = telling(query)
-    exact = named(query, all_of_them)
-    scored = [(_fit(words, one), one) for one in all_of_them if one not in exact]
-    ranked = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])
-    return [*exact, *(one for score, one in ranked if score * 2 >= ranked[0][0])][:FOUND_MOST]
-
-
-def telling(query: str) -> list[str]:
-    """The words of a question that tell calculators apart."""
-    return [word for word in words_of(query[:500]) if word not in _FILLERS and not word.isdecimal()]
-
-
-def _fit(words: Iterable[str], one: Calculator) -> float:
-    """Words count most in a name, then in what it says, then among the inputs; the start of a word counts half."""
-    fields = ((6.0, _words_in_names(one)), (3.0, _stems(f"{one.says} {one.group}")), (1.0, _input_words(one)))
-    return sum(
-        max(weight * _likeness(_stem(word), known) for weight, known in fields) * (0.25 if word in _VAGUE else 1)
-        for word in words
-    )
-
-
-def _likeness(stem: str, known: frozenset[str]) -> float:
-    """Whole words count whole, beginnings of words half."""
-    if stem in known:
-        return 1
-    return (
-        0.5
-        if len(stem) > 3 and any(word.startswith(stem) or (len(word) > 4 and stem.startswith(word)) for word in known)
-        else 0
-    )
+    measures: dict[str, dict[str, Any]]
+    inputs: dict[str, dict[str, Any]]
+    calculators: dict[str, dict[str, Any]]
+    open_medicine: dict[str, Any]
 
 
 @cache
-def _words_in_names(one: Calculator) -> frozenset[str]:
-    return _stems(" ".join((one.name.replace("_", " "), *_names(one))))
+def all_calculators() -> tuple[Calculator, ...]:
+    """Return Brain's own calculators, then those of open-medicine that none of them replaces."""
+    table = load()
+    replaced = frozenset(name for one in table.calculators for name in one.replaces)
+    return (*table.calculators, *open_medicine.adapt(table.open_medicine, replaced))
 
 
 @cache
-def _input_words(one: Calculator) -> frozenset[str]:
-    return _stems(" ".join(f"{field.name} {field.text}" for field in one.inputs).replace("_", " "))
+def load() -> Table:
+    """Read `calculators.toml` and check it.
+
+    Raises:
+        msgspec.ValidationError: Naming the place and the fault.
+    """
+    return resolve(tomllib.loads(Path(__file__).with_name("calculators.toml").read_text(encoding="utf-8")))
 
 
-@cache
-def _stems(text: str) -> frozenset[str]:
-    return frozenset(_stem(word) for word in words_of(text))
+def resolve(raw: Mapping[str, Any]) -> Table:
+    """Make the table from the content of a TOML file.
+
+    Raises:
+        msgspec.ValidationError: Naming the place and the fault.
+    """
+    sections = msgspec.convert(raw, _Sections)
+    measures: dict[str, Measure] = {}
+    for name, row in sections.measures.items():
+        with _place(f"measures.{name}"):
+            measures[name] = msgspec.convert(_inherit(row, sections.measures), Measure)
+    rows = _InputRows(sections.inputs, measures)
+    for name in sections.inputs:
+        with _place(f"inputs.{name}"):
+            msgspec.convert(rows.resolve(name), Number | YesNo | Choice | Day, dec_hook=_decode)
+    calculators = []
+    for name, row in sections.calculators.items():
+        with _place(f"calculators.{name}"):
+            calculators.append(_make_calculator(name, dict(row), rows))
+    with _place("open_medicine"):
+        fields = {name: rows.resolve(row) for name, row in sections.open_medicine["fields"].items()}
+        library = {**sections.open_medicine, "fields": fields}
+        return Table(tuple(calculators), msgspec.convert(library, open_medicine.Adaptation, dec_hook=_decode))
 
 
-def _stem(word: str) -> str:
-    return _SAME.get(_singular(word), _singular(word))
+@contextmanager
+def _place(name: str) -> Iterator[None]:
+    """Name the TOML table in which a fault is."""
+    try:
+        yield
+    except msgspec.ValidationError as error:
+        raise msgspec.ValidationError(f"[{name}]: {error}") from error
 
 
-def _singular(word: str) -> str:
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+def _make_calculator(name: str, row: dict[str, Any], rows: "_InputRows") -> Calculator:
+    row["name"] = name
+    row["inputs"] = [rows.resolve(one) for one in row.get("inputs", ())]
+    row["helper_inputs"] = [rows.resolve(one) for one in row.get("helper_inputs", ())]
+    for key, apart in (("aliases", "input_aliases"), ("option_aliases", "option_aliases")):
+        for input_name, value in row.pop(apart, {}).items():
+            found = [one for one in row["inputs"] if one.get("name") == input_name]
+            if not found:
+                raise msgspec.ValidationError(f"`{apart}` names '{input_name}', which is no input")
+            found[0][key] = value
+    return msgspec.convert(row, Calculator, dec_hook=_decode)
 
 
-_SAME = {_singular(word): _singular(one) for one, others in _MEANINGS.items() for word in others.split()}
+def _decode(kind: type, value: Any) -> Any:
+    """Make the values that msgspec does not know."""
+    from specialists._medical.formulas import FORMULAS, PREPARATIONS  # only a call needs them, not the import
+
+    named: Mapping[type, Mapping[str, Any]] = {Formula: FORMULAS, Preparation: PREPARATIONS}
+    if kind in named:
+        if value not in named[kind]:
+            raise ValueError(f"formulas.py has no {kind.__name__.lower()} '{value}'")
+        return named[kind][value]
+    if get_origin(kind) is Bands:
+        return Bands(msgspec.convert(value, dict[str, get_args(kind)[0]]))  # type: ignore[misc]
+    return kind(value)
 
 
-def close_to(name: str, all_of_them: Sequence[Calculator]) -> list[Calculator]:
-    """The calculators whose names are most like one that is none; by its spelling, then by its words."""
-    spelled = {squeezed(other): one for one in reversed(all_of_them) for other in (*_names(one), one.name)}
-    by_spelling = [spelled[other] for other in nearest(squeezed(name[:200]), list(spelled), 5)]
-    found = [*by_spelling, *search(name, all_of_them)]
-    return list({one.name: one for one in found}.values())[:5]
+class _InputRows:
+    """Resolves the rows of inputs, which refer to shared inputs and to measures."""
+
+    def __init__(self, shared: Mapping[str, Mapping[str, Any]], measures: Mapping[str, Measure]) -> None:
+        self._shared = {name: {"name": name, **row} for name, row in shared.items()}
+        self._measures = measures
+
+    def resolve(self, row: str | Mapping[str, Any]) -> dict[str, Any]:
+        """Return an input with all of its fields: `"age"`, `{ use = "age", … }` or `{ yes_no = "fever", … }`."""
+        found = dict(_inherit({"use": row} if isinstance(row, str) else row, self._shared))
+        for kind in _KINDS:
+            if kind in found:
+                found |= {"kind": kind, "name": found.pop(kind)}
+        if "when" in found:  # `heart_rate > 100`: the heart rate may be given instead
+            name, _, limit = str(found.pop("when")).partition(" ")
+            measured = self.resolve(name)
+            measured["aliases"] = [*measured.get("aliases", ()), *found.pop("when_aliases", ())]
+            found |= {"measured": measured, "limit": limit, "limit_in": found.pop("when_in", {})}
+        if "measure" in found:
+            found["measure"] = self._find_measure(found["measure"])
+        if "forms" in found:
+            found["forms"] = {name: self._find_measure(measure) for name, measure in found["forms"].items()}
+        return found
+
+    def _find_measure(self, name: str) -> Measure:
+        if name not in self._measures:
+            raise msgspec.ValidationError(f"there is no measure '{name}'")
+        return self._measures[name]
+
+
+def _inherit(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return a row with the fields of the row that it uses."""
+    if "use" not in row:
+        return row
+    if row["use"] not in rows:
+        raise msgspec.ValidationError(f"there is no '{row['use']}' to use")
+    return {**rows[row["use"]], **{key: value for key, value in row.items() if key != "use"}}

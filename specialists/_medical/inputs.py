@@ -1,323 +1,439 @@
-"""Built in: what a calculator asks for, and how it reads what a model wrote."""
+"""Built in: the kinds of inputs: numbers, yes/no items, choices and days. How each is parsed, and what it scores."""
 
-import difflib
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import fsum
+from operator import ge, gt, le, lt
+from typing import Any, Generic, TypeVar
 
-from specialists._medical.days import day_of
-from specialists._medical.reading import (
+from msgspec import Struct
+
+from specialists._medical.parsing import (
     LARGEST,
     NO,
-    Wrong,
-    converted,
+    InvalidInput,
+    convert_number,
+    find_yes_no,
+    format_value,
     in_units,
-    key_of,
-    parts_of,
-    quoted,
-    shown,
-    truth,
-    truth_or_none,
+    parse_day,
+    parse_parts,
+    parse_yes_no,
+    quote,
+    to_key,
 )
-from specialists._medical.steps import Limit, Steps
-from specialists._medical.units import COUNT, Measure, plain, tidy
+from specialists._medical.units import Measure, normalize_unit, round_noise
 
-Self = TypeVar("Self", bound="Input")
+T = TypeVar("T")
+
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<": lt, "≤": le, ">": gt, "≥": ge}
+
+
+class Limit:
+    """A condition on a number, written as `> 100`."""
+
+    def __init__(self, text: str) -> None:
+        found = re.fullmatch(r"([<≤>≥]) (-?\d+(?:\.\d+)?)", text)
+        if not found:
+            raise ValueError(f"expected a limit such as '> 100', not '{text}'")
+        self.sign, self.edge = found[1], float(found[2])
+
+    def holds(self, value: float) -> bool:
+        """Whether the value fulfils the condition."""
+        return _COMPARE[self.sign](value, self.edge)
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.edge:g}"
+
+
+class Bands(Generic[T]):
+    """Results for ranges of a number, written as `{"< 18.5" = "thin", "< 25" = "normal", "≥ 25" = "overweight"}`.
+
+    A value gets the result of the first row whose limit it keeps. The last row is the opposite of the row before it.
+    """
+
+    def __init__(self, rows: Mapping[str, T]) -> None:
+        pairs = [(Limit(text), result) for text, result in rows.items()]
+        if len(pairs) < 2:
+            raise ValueError("expected at least two rows")
+        *self.rows, (last, self.rest) = pairs
+        for limit, _ in self.rows:
+            if limit.sign not in "<≤":
+                raise ValueError(f"'{limit}' must begin with < or ≤; only the last row is above an edge")
+        order = [(limit.edge, limit.sign == "≤") for limit, _ in self.rows]
+        if order != sorted(set(order)):
+            raise ValueError("its rows must rise")
+        before = self.rows[-1][0]
+        opposite = "≥" if before.sign == "<" else ">"
+        if (last.sign, last.edge) != (opposite, before.edge):
+            raise ValueError(f"its last row must be '{opposite} {before.edge:g}', not '{last}'")
+
+    def find(self, value: float) -> T:
+        """Return the result for a value."""
+        return next((result for limit, result in self.rows if limit.holds(value)), self.rest)
+
+    def describe_range(self, value: float) -> str:
+        """Return the range in which a value lies, such as `25 to < 30`."""
+        limits = [limit for limit, _ in self.rows]
+        at = next((n for n, limit in enumerate(limits) if limit.holds(value)), len(limits))
+        if at == 0:
+            return str(limits[0])
+        lower = limits[at - 1]
+        if at == len(limits):
+            return f"{'≥' if lower.sign == '<' else '>'} {lower.edge:g}"
+        if lower.sign == limits[at].sign == "≤" and isinstance(value, int):
+            first, last = lower.edge + 1, limits[at].edge
+            return f"{last:g}" if first == last else f"{first:g} to {last:g}"
+        return f"{'' if lower.sign == '<' else '> '}{lower.edge:g} to {str(limits[at]).removeprefix('≤ ')}"
+
+    def __str__(self) -> str:
+        rows = [f"{limit}: {format_value(result)}" for limit, result in self.rows]
+        return ", ".join([*rows, f"above: {format_value(self.rest)}"])
 
 
 @dataclass(frozen=True)
-class Read:
-    """A value as it goes into the formula.
+class ParsedInput:
+    """A value as a formula gets it.
 
     Attributes:
-        value: a number in the canonical unit, a whole number, a truth value, an option, or a day.
-        said: how it came about, when it is not just what was written.
-        unit: of the value, as shown.
-        given: the number and the unit (as `plain` spells it) before conversion.
+        value: A number in the canonical unit, True or False, the name of an option, a day, or None for a test
+            that was not done.
+        origin: How the value came about, where it differs from what was written.
+        unit: The unit of the value.
+        given: The number and the normalized unit before conversion.
     """
 
     value: Any
-    said: str = ""
+    origin: str = ""
     unit: str = ""
     given: tuple[float, str] | None = None
 
     def __str__(self) -> str:
         if self.value is None:
-            return f"({self.said})"
-        value = shown(self.value)
+            return f"({self.origin})"
+        value = format_value(self.value)
         text = f"{value} {self.unit}" if self.unit not in ("", "pH", "ratio", "fraction") else value
-        return f"{text} ({self.said})" if self.said else text
+        return f"{text} ({self.origin})" if self.origin else text
 
 
-@dataclass(frozen=True, kw_only=True)
-class Input:
-    """One thing a calculator asks for.
+class Input(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", dict=True, eq=False):
+    """One thing that a calculator asks for.
 
     Attributes:
-        name: the field's name, without a unit.
-        text: what it is, where the name does not say it.
-        also: other names of the field, with spaces between them.
-        optional: the formula does without it, and says so.
-        unmeasured: the published rule counts it as normal when it was not measured.
+        name: The field's name, without a unit.
+        text: What it is, where the name does not say it.
+        aliases: Other names of the field.
+        optional: Whether the formula works without it.
+        normal_if_unmeasured: Whether the published rule counts a test that was not done as normal.
     """
 
     name: str
     text: str = ""
-    also: str = ""
+    aliases: tuple[str, ...] = ()
     optional: bool = False
-    unmeasured: bool = False
+    normal_if_unmeasured: bool = False
 
-    def names(self) -> Iterator[tuple[str, str | None]]:
-        """Every field name it answers to, each with what else the name says, such as a unit."""
-        yield from ((key_of(name), None) for name in (self.name, *self.also.split()))
+    def fields(self) -> Iterator[tuple[str, str]]:
+        """Yield each field name that means this input, with a hint for `parse`: what else the name says."""
+        yield from ((to_key(name), "") for name in (self.name, *self.aliases))
 
-    def read(self, raw: Any, told: str | None) -> Read:
-        """The value of what was written; `told` is what the field's name said.
+    def parse(self, raw: Any, hint: str = "") -> ParsedInput:
+        """Parse what was written.
 
         Raises:
-            Wrong: saying what is expected.
+            InvalidInput: Saying what is expected.
         """
         raise NotImplementedError
 
+    def score(self, parsed: ParsedInput) -> float | None:
+        """Return the points for a parsed value, or None for an input that scores nothing by itself."""
+        return None
+
+    @property
+    def can_be_absent(self) -> bool:
+        """Whether `others_absent` stands for it."""
+        return self.normal_if_unmeasured
+
+    def parse_absent(self) -> ParsedInput:
+        """Return the value that `others_absent` stands for."""
+        return ParsedInput(None, "not given, counted as normal")
+
     def expects(self) -> str:
-        """What may be given, for the list of a calculator's inputs."""
+        """Say what is accepted, for the list of a calculator's inputs."""
         raise NotImplementedError
 
-    def maybe(self: Self, text: str = "") -> Self:
-        """The same, optional."""
-        return replace(self, optional=True, text=text or self.text)
-
-    def if_measured(self: Self) -> Self:
-        """The same where the rule counts what was not measured as normal."""
-        return replace(self, unmeasured=True)
+    def describe_points(self) -> str:
+        """Say what it scores, for the same list."""
+        return ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quantity(Input):
+class Number(Input, tag="number", frozen=True, kw_only=True):
     """A measured number.
 
     Attributes:
-        measure: its units.
-        least, most: beyond these, in the canonical unit, it is a mistake, or outside what the formula was made for.
-        usual: within these a number without a unit is taken in the canonical one; beyond, it is likelier in another.
-        points: what it scores.
-        published: what it scores by the cut-offs that the paper gives in another unit, which are rounded there.
-        whole: only whole numbers make sense.
-        words: what stands for a number.
-        otherwise: the unit in which a bare number is taken that is impossible in the first one, and possible in this.
-        forms: other fields from which it follows, by name, such as urea for urea nitrogen.
+        measure: Its units.
+        bounds: A value outside is a mistake, or outside what the formula was made for. In the canonical unit.
+        usual: A number without a unit outside this range is refused if another unit makes it possible.
+        whole: Whether only whole numbers make sense.
+        fallback_unit: The unit of a number without one that is impossible in the canonical unit.
+        words: Words for numbers, such as `room air` for 0.21.
+        forms: Other fields from which it follows, with their measures, such as urea for urea nitrogen.
+        points: What it scores.
+        points_in: What it scores in another unit for which the paper prints rounded cut-offs.
     """
 
-    measure: Measure = COUNT
-    least: float
-    most: float
+    measure: Measure = Measure(unit="")
+    bounds: tuple[float, float]
     usual: tuple[float, float] | None = None
-    points: Steps[int] | None = None
-    published: Mapping[str, Steps[int]] = field(default_factory=dict)
     whole: bool = False
-    otherwise: str = ""
-    words: Mapping[str, float] = field(default_factory=dict)
-    forms: Mapping[str, Measure] = field(default_factory=dict)
+    fallback_unit: str = ""
+    words: dict[str, float] = {}
+    forms: dict[str, Measure] = {}
+    points: Bands[int | float] | None = None
+    points_in: dict[str, Bands[int | float]] = {}
 
-    def within(self, least: float, most: float) -> "Quantity":
-        """The same with other bounds."""
-        return replace(self, least=least, most=most)
+    def fields(self) -> Iterator[tuple[str, str]]:
+        yield from super().fields()
+        for name in (self.name, *self.aliases):
+            for unit in self.measure.factors:
+                if to_key(unit):
+                    yield f"{to_key(name)}_{to_key(unit)}", unit
+        for form, measure in self.forms.items():
+            yield to_key(form), f"{form}:"
+            yield from ((f"{to_key(form)}_{to_key(unit)}", f"{form}:{unit}") for unit in measure.factors)
 
-    def scoring(self, points: Steps[int], **published: Steps[int]) -> "Quantity":
-        """The same as an item of a score; `umol_l=…` are cut-offs published in µmol/L."""
-        return replace(
-            self, points=points, published={unit.replace("_", "/"): steps for unit, steps in published.items()}
+    def parse(self, raw: Any, hint: str = "") -> ParsedInput:
+        form, _, unit_hint = hint.rpartition(":")
+        measure = self.forms[form] if form else self.measure
+        word = to_key(raw[:40]) if isinstance(raw, str) else "no" if raw is False else ""
+        parts = parse_parts(self._numbers_of_words.get(word, raw), measure)
+        if len(parts) > 1 and not measure.adds_up:
+            raise InvalidInput(f"expected one number{in_units(measure)}, not {quote(raw)}")
+        number, unit = parts[0]
+        fallback = ""
+        if not (form or unit_hint or unit):
+            fallback = self._fallback(number)
+            if not fallback:
+                self._check_usual(number)
+        values = [convert_number(part, part_unit, unit_hint or fallback, measure) for part, part_unit in parts]
+        value = round_noise(fsum(values)) if len(values) > 1 else values[0]
+        self._check_bounds(value, measure)
+        given = (number, normalize_unit(unit or unit_hint or fallback)) if len(parts) == 1 else (0, "")
+        return ParsedInput(
+            int(value) if self.whole else value,
+            f"from {number:g}, taken as {fallback}" if fallback else self._origin(value, parts, unit_hint, form),
+            measure.unit,
+            given if given[1] else None,
         )
 
-    def score(self, read: Read) -> float:
-        """What a value scores; what was not measured scores nothing."""
-        if read.value is None or self.points is None:
-            return 0
-        number, unit = read.given or (read.value, "")
-        return self.published[unit].of(number) if unit in self.published else self.points.of(read.value)
+    @cached_property
+    def _numbers_of_words(self) -> Mapping[str, float]:
+        return {to_key(word): number for word, number in self.words.items()}
 
-    def names(self) -> Iterator[tuple[str, str | None]]:
-        yield from super().names()
-        for name in (self.name, *self.also.split()):
-            for unit in self.measure.factors:
-                if key_of(unit):
-                    yield f"{key_of(name)}_{key_of(unit)}", unit
-        for form, measure in self.forms.items():
-            yield key_of(form), f"{form}:"
-            yield from ((f"{key_of(form)}_{key_of(unit)}", f"{form}:{unit}") for unit in measure.factors)
-
-    def read(self, raw: Any, told: str | None) -> Read:
-        form, _, unit_told = (told or "").rpartition(":")
-        measure = self.forms[form] if form else self.measure
-        word = key_of(raw[:40]) if self.words and isinstance(raw, str) else "no" if raw is False else ""
-        parts = list(parts_of(self.words.get(word, raw), measure))
-        if len(parts) > 1 and not measure.adds_up:
-            raise Wrong(f"expected one number{in_units(measure)}, not {quoted(raw)}")
-        meant = "" if form or unit_told else self._meant(parts)
-        if not (form or unit_told or meant or parts[0][1]):
-            self._check_bare(parts[0][0])
-        values = [converted(number, unit, unit_told or meant, measure) for number, unit in parts]
-        value = tidy(math.fsum(values)) if len(values) > 1 else values[0]
-        self._check(value, measure)
-        unit = plain(parts[0][1] or unit_told or meant)
-        given = (parts[0][0], unit) if len(parts) == 1 and unit else None
-        said = f"from {parts[0][0]:g}, taken as {meant}" if meant else self._origin(value, parts, unit_told, form)
-        return Read(int(value) if self.whole else value, said, measure.unit, given)
-
-    def _meant(self, parts: list[tuple[float, str]]) -> str:
-        """The other unit, where a number alone can only be in that one: a temperature of 101."""
-        number, unit = parts[0]
-        if unit or not self.otherwise or self.least <= number <= self.most:
+    def _fallback(self, number: float) -> str:
+        """Return the fallback unit if a number can only be in it, such as °F for a temperature of 101."""
+        if not self.fallback_unit or self._is_possible(number):
             return ""
-        return self.otherwise if self._allows(self.measure.converted(number, self.otherwise)) else ""
+        return self.fallback_unit if self._is_possible(self.measure.convert(number, self.fallback_unit)) else ""
 
-    def _check_bare(self, number: float) -> None:
-        """Refuses a number alone that is unusual in the first unit and possible in one: bilirubin of 34."""
+    def _check_usual(self, number: float) -> None:
+        """Refuse a number without a unit that is likelier in another one, such as a bilirubin of 34."""
         if self.usual is None or self.usual[0] <= number <= self.usual[1]:
             return
         possible: dict[float, str] = {}
-        for unit in (*self.measure.shown[1:], self.measure.unit):
-            value = self.measure.converted(number, unit)
-            if value is not None and self._allows(value):
+        for unit in (*self.measure.named[1:], self.measure.unit):
+            value = self.measure.convert(number, unit)
+            if value is not None and self._is_possible(value):
                 possible.setdefault(value, unit)
         if possible:
-            named = " or ".join(f'"{number:g} {unit}"' for unit in list(possible.values())[:2])
-            raise Wrong(f"{number:g} has no unit; give it, such as {named}")
+            suggested = " or ".join(f'"{number:g} {unit}"' for unit in list(possible.values())[:2])
+            raise InvalidInput(f"{number:g} has no unit; give it, such as {suggested}")
 
-    def _allows(self, value: float | None) -> bool:
-        return value is not None and self.least <= value <= self.most
+    def _is_possible(self, value: float | None) -> bool:
+        return value is not None and self.bounds[0] <= value <= self.bounds[1]
 
-    def _check(self, value: float, measure: Measure) -> None:
-        if not self.least <= value <= self.most:
+    def _check_bounds(self, value: float, measure: Measure) -> None:
+        if not self._is_possible(value):
             unit = f" {measure.unit}" if measure.unit else ""
-            others = f"; give it{in_units(measure)}" if len(measure.shown) > 1 else ""
-            raise Wrong(f"{value:g}{unit} is outside {self.least:g} to {self.most:g}{unit}{others}")
+            units = f"; give it{in_units(measure)}" if len(measure.named) > 1 else ""
+            raise InvalidInput(f"{value:g}{unit} is outside {self.bounds[0]:g} to {self.bounds[1]:g}{unit}{units}")
         if self.whole and value != int(value):
-            raise Wrong(f"{value:g} is not a whole number")
+            raise InvalidInput(f"{value:g} is not a whole number")
 
-    def _origin(self, value: float, parts: list[tuple[float, str]], unit_told: str, form: str) -> str:
-        unit = parts[0][1] or unit_told
+    def _origin(self, value: float, parts: list[tuple[float, str]], unit_hint: str, form: str) -> str:
+        unit = parts[0][1] or unit_hint
         if not unit:
-            return "unit assumed" if len(self.measure.shown) > 1 else ""
+            return "unit assumed" if len(self.measure.named) > 1 else ""
         if form or len(parts) > 1 or parts[0][0] != value:
-            given = " ".join(f"{number:g} {unit or unit_told}" for number, unit in parts)
+            given = " ".join(f"{number:g} {unit or unit_hint}" for number, unit in parts)
             return f"from {form + ' ' if form else ''}{given}"
         return ""
 
+    def score(self, parsed: ParsedInput) -> float | None:
+        if self.points is None:
+            return None
+        if parsed.value is None:
+            return 0
+        number, unit = parsed.given or (parsed.value, "")
+        published = self._published_points.get(unit)
+        return published.find(number) if published else self.points.find(parsed.value)
+
+    @cached_property
+    def _published_points(self) -> Mapping[str, Bands[int | float]]:
+        return {normalize_unit(unit): bands for unit, bands in self.points_in.items()}
+
     def expects(self) -> str:
-        units = " or ".join((self.measure.unit, *self.measure.shown[1:4])) if self.measure.unit else ""
+        units = " or ".join((self.measure.unit, *self.measure.named[1:4])) if self.measure.unit else ""
         kind = "whole number" if self.whole else "number"
-        bounds = f"{self.least:g} to {self.most:g}"
+        bounds = f"{self.bounds[0]:g} to {self.bounds[1]:g}"
         return f"{kind} in {units}, {bounds} {self.measure.unit}" if units else f"{kind}, {bounds}"
 
+    def describe_points(self) -> str:
+        return "" if self.points is None else f" [points: {self.points}]"
 
-@dataclass(frozen=True, kw_only=True)
-class YesNo(Input):
+
+class YesNo(Input, tag="yes_no", frozen=True, kw_only=True):
     """A criterion that is fulfilled or not.
 
     Attributes:
-        points: what it scores when it is fulfilled.
-        measured: a quantity and the limit by which it follows, so that a number will do as well.
-        published: the limit in another unit, as the paper rounds it there.
-        absent: it may be taken as absent when the caller says that the others are.
-        joins: its names are facts of their own, of which one is enough.
+        points: What it scores when it is fulfilled.
+        measured: A number from which it follows, so that the number can be given instead.
+        limit: The condition on that number.
+        limit_in: The condition in another unit for which the paper prints a rounded one.
+        any_alias: Whether the aliases are facts of their own, of which one is enough.
+        assume_absent: Whether `others_absent` stands for it.
     """
 
-    joins: bool = False
-    points: float | None = None
-    measured: tuple[Quantity, Limit] | None = None
-    published: Mapping[str, Limit] = field(default_factory=dict)
-    absent: bool = True
+    points: int | float | None = None
+    measured: Number | None = None
+    limit: Limit | None = None
+    limit_in: dict[str, Limit] = {}
+    any_alias: bool = False
+    assume_absent: bool = True
 
-    def names(self) -> Iterator[tuple[str, str | None]]:
-        yield from super().names()
+    def fields(self) -> Iterator[tuple[str, str]]:
+        yield from super().fields()
         if self.measured:
-            yield from ((name, f"measured:{told or ''}") for name, told in self.measured[0].names())
+            yield from ((name, f"measured:{hint}") for name, hint in self.measured.fields())
 
-    def read(self, raw: Any, told: str | None) -> Read:
-        if self.measured and (told is not None or truth_or_none(raw) is None):
-            return self._measured(raw, told, *self.measured)
-        return Read(truth(raw))
-
-    def _measured(self, raw: Any, told: str | None, quantity: Quantity, limit: Limit) -> Read:
-        found = quantity.read(raw, (told or "").removeprefix("measured:") or None)
+    def parse(self, raw: Any, hint: str = "") -> ParsedInput:
+        if self.measured is None or self.limit is None or (not hint and find_yes_no(raw) is not None):
+            return ParsedInput(parse_yes_no(raw))
+        found = self.measured.parse(raw, hint.removeprefix("measured:"))
         number, unit = found.given or (found.value, "")
-        holds = self.published[unit].holds(number) if unit in self.published else limit.holds(found.value)
-        return Read(holds, f"{quantity.name.replace('_', ' ')} {found}; asked: {limit}")
+        published = {normalize_unit(unit): limit for unit, limit in self.limit_in.items()}.get(unit)
+        holds = published.holds(number) if published else self.limit.holds(found.value)
+        return ParsedInput(holds, f"{self.measured.name.replace('_', ' ')} {found}; asked: {self.limit}")
+
+    def score(self, parsed: ParsedInput) -> float | None:
+        return None if self.points is None else self.points if parsed.value else 0
+
+    @property
+    def can_be_absent(self) -> bool:
+        return self.assume_absent
+
+    def parse_absent(self) -> ParsedInput:
+        return ParsedInput(False)
 
     def expects(self) -> str:
-        by = f", or {self.measured[0].name} ({self.measured[0].expects()})" if self.measured else ""
-        return f"yes or no{by}"
+        return f"yes or no, or {self.measured.name} ({self.measured.expects()})" if self.measured else "yes or no"
+
+    def describe_points(self) -> str:
+        return "" if self.points is None else f" [{self.points:+g}]"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice(Input):
+class Choice(Input, tag="choice", frozen=True, kw_only=True):
     """One of several options.
 
     Attributes:
-        options: their names, each with what it scores (0 where nothing does).
-        words: other words for them.
-        flags: yes/no fields that say the same: the name, the option for yes, the option for no.
-        absent: the option that stands for absence, if one does.
-        lead: words in front of an option that do not matter.
+        options: Their names, with underscores. The default is the names in `points`.
+        points: What each option scores.
+        option_aliases: Other words for the options.
+        yes_fields: Yes/no fields that mean an option if they are true, and the absent or the other option if not.
+        absent: The option that `others_absent` stands for.
+        default: The option that the formula takes without the input, for the list of inputs.
     """
 
-    options: Mapping[str, float]
-    words: Mapping[str, str] = field(default_factory=dict)
-    flags: tuple[tuple[str, str, str], ...] = ()
+    options: tuple[str, ...] = ()
+    points: dict[str, int | float] | None = None
+    option_aliases: dict[str, tuple[str, ...]] = {}
+    yes_fields: dict[str, str] = {}
     absent: str = ""
     default: str = ""
-    scores: bool = False
 
-    def names(self) -> Iterator[tuple[str, str | None]]:
-        yield from super().names()
-        yield from ((key_of(name), name) for name, _, _ in self.flags)
+    def __post_init__(self) -> None:
+        named = {self.absent, self.default, *self.yes_fields.values(), *self.option_aliases} - {""}
+        if unknown := named - set(self.names):
+            raise ValueError(f"{self.name} has no option {', '.join(sorted(unknown))}")
+        words = [to_key(word) for words in self.option_aliases.values() for word in words]
+        if doubled := {word for word in words if words.count(word) > 1 or word in self.names}:
+            raise ValueError(f"{self.name} has words with two meanings: {', '.join(sorted(doubled))}")
 
-    def read(self, raw: Any, told: str | None) -> Read:
-        for name, yes, no in self.flags:
-            if name == told and not (isinstance(raw, str) and key_of(raw[:40]) in self.options):
-                return Read(yes if truth(raw) else no)
-        word = self._word(raw)
-        if word not in self.options:
-            raise Wrong(f"expected {self._listed()}, not {quoted(raw)}")
-        return Read(word)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the options."""
+        return self.options or tuple(self.points or ())
 
-    def _word(self, raw: Any) -> str:
+    def fields(self) -> Iterator[tuple[str, str]]:
+        yield from super().fields()
+        yield from ((to_key(field), option) for field, option in self.yes_fields.items())
+
+    def parse(self, raw: Any, hint: str = "") -> ParsedInput:
+        if hint and not (isinstance(raw, str) and to_key(raw[:40]) in self.names):
+            no = self.absent or next(name for name in self.names if name != hint)
+            return ParsedInput(hint if parse_yes_no(raw) else no)
+        name = self.find_option(raw)
+        if name not in self.names:
+            raise InvalidInput(f"expected {self._list_options()}, not {quote(raw)}")
+        return ParsedInput(name)
+
+    def find_option(self, raw: Any) -> str:
+        """Return the option that was meant, or an empty text."""
         if isinstance(raw, bool):
-            return self.words.get("yes" if raw else "no", self.absent if not raw else "")
+            return self._options_of_words.get("yes", "") if raw else self._options_of_words.get("no", self.absent)
         if isinstance(raw, int | float) and abs(raw) < LARGEST:
             raw = f"{raw:g}"
         if not isinstance(raw, str) or len(raw) > 80:
-            raise Wrong(f"expected {self._listed()}, not {quoted(raw)}")
-        word = key_of(raw)
-        if word in self.options:
-            return word
-        return self.words.get(word, self.absent if self.absent and word in NO else "")
+            return ""
+        word = to_key(raw)
+        return self._options_of_words.get(word, self.absent if word in NO else "")
 
-    def _listed(self) -> str:
-        names = [name.replace("_", " ") for name in self.options]
+    @cached_property
+    def _options_of_words(self) -> Mapping[str, str]:
+        words = {to_key(word): option for option, words in self.option_aliases.items() for word in words}
+        return words | {option: option for option in self.names}
+
+    def _list_options(self) -> str:
+        names = [option.replace("_", " ") for option in self.names]
         return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) < 13 else f"one of {', '.join(names[:12])}, …"
+
+    def score(self, parsed: ParsedInput) -> float | None:
+        return None if self.points is None else self.points[parsed.value]
+
+    @property
+    def can_be_absent(self) -> bool:
+        return bool(self.absent)
+
+    def parse_absent(self) -> ParsedInput:
+        return ParsedInput(self.absent)
 
     def expects(self) -> str:
         default = f"; without it {self.default.replace('_', ' ')}" if self.default else ""
-        return " | ".join(name.replace("_", " ") for name in self.options) + default
+        return " | ".join(option.replace("_", " ") for option in self.names) + default
+
+    def describe_points(self) -> str:
+        if self.points is None:
+            return ""
+        return f" [points: {', '.join(f'{points:g}' for points in self.points.values())}]"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Day(Input):
+class Day(Input, tag="day", frozen=True, kw_only=True):
     """A calendar day."""
 
-    def read(self, raw: Any, told: str | None) -> Read:
-        try:
-            return Read(day_of(raw))
-        except ValueError as error:
-            raise Wrong(str(error)) from error
+    def parse(self, raw: Any, hint: str = "") -> ParsedInput:
+        return ParsedInput(parse_day(raw))
 
     def expects(self) -> str:
         return "a day as YYYY-MM-DD"
-
-
-def nearest(name: str, known: list[str], most: int = 2) -> list[str]:
-    """The known names most like one."""
-    return difflib.get_close_matches(name[:60], known, most, 0.6)

@@ -1,0 +1,324 @@
+"""Built in: parses what people and models write: numbers with units, yes and no, days, and names of fields."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from datetime import date
+from typing import Any
+
+from specialists._medical.units import Measure, normalize_unit
+
+LARGEST = 1e12
+KEY_LENGTH = 120
+
+YES = frozenset(
+    {"yes", "y", "true", "t", "1", "present", "positive", "+", "on", "confirmed", "documented", "ja", "oui", "si"}
+)
+NO = frozenset(
+    {"no", "n", "false", "f", "0", "absent", "negative", "-", "none", "not_present", "never", "off"}
+    | {"denied", "denies", "no_history", "nein", "non"}
+)
+NOT_MEASURED = frozenset(
+    {"not_measured", "unmeasured", "not_done", "not_available", "unavailable", "unknown", "n_a", "na", "none", "no"}
+)
+
+_NUMBER = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:[.,]\d+)?|\.\d+)(?:e[-+]?\d{1,3})?"
+_NUMBER_AND_UNIT = re.compile(rf"({_NUMBER})\s*(.*)", re.IGNORECASE | re.DOTALL)
+_APPROXIMATELY = re.compile(r"(?:aged|about|approx(?:imately|\.)?|ca\.?|~|≈)\s*", re.IGNORECASE)
+_THOUSANDS_POINT = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+_SUMMAND = re.compile(rf"({_NUMBER})\s*([^\d\s,.]+)(?:\s*,\s*|\s+and\s+|\s*)", re.IGNORECASE)
+_FEET_AND_INCHES = re.compile(r"(.*(?:'|′|’|ft|feet|foot)\s*\d+(?:\.\d+)?)", re.IGNORECASE)
+
+
+class InvalidInput(Exception):
+    """An input cannot be used. The message says why, to the model."""
+
+
+# Names and short texts
+
+
+def to_key(name: str) -> str:
+    """Return one spelling of a name: `Heart Rate`, `heartRate` and `heart-rate` are `heart_rate`."""
+    text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).lower()
+    text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
+    text = text.replace("μ", "u")  # NFKD maps both signs for micro to this one
+    return re.sub(r"[^a-z0-9]+", "_", text).strip("_")
+
+
+def format_value(value: Any) -> str:
+    """Format a value for a reader: up to six digits, yes or no, ISO days, names without underscores."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.0f}"
+    return value.isoformat() if isinstance(value, date) else str(value).replace("_", " ")
+
+
+def quote(raw: Any) -> str:
+    """Repeat an input in at most 43 characters."""
+    if isinstance(raw, str):
+        return f"'{raw[:40]}{'…' if len(raw) > 40 else ''}'"
+    small = isinstance(raw, bool) or (isinstance(raw, int | float) and abs(raw) <= LARGEST)
+    return str(raw) if small else type(raw).__name__
+
+
+# Numbers with units
+
+
+def parse_parts(raw: Any, measure: Measure) -> list[tuple[float, str]]:
+    """Parse a number, `"88 µmol/L"`, `{"value": 88, "unit": "µmol/L"}`, `[88, "µmol/L"]` or `"5 ft 11 in"`.
+
+    Returns:
+        Numbers, each with its unit as written, or with an empty text. Several numbers add up.
+
+    Raises:
+        InvalidInput: If this is no number, or its unit is no text.
+    """
+    if isinstance(raw, Mapping):
+        if set(raw) - {"value", "unit", "units"} or "value" not in raw:
+            raise InvalidInput('expected a number, a text such as "88 µmol/L", or {"value": 88, "unit": "µmol/L"}')
+        return [(_parse_number(raw["value"]), _parse_unit_text(raw.get("unit", raw.get("units")) or ""))]
+    if isinstance(raw, list | tuple) and len(raw) == 1 and not isinstance(raw[0], list | tuple):
+        return parse_parts(raw[0], measure)
+    if isinstance(raw, list | tuple) and raw and len(raw) % 2 == 0 and len(raw) <= 6:
+        return [(_parse_number(raw[n]), _parse_unit_text(raw[n + 1])) for n in range(0, len(raw), 2)]
+    if isinstance(raw, str):
+        return _parse_text(raw.strip(), measure)
+    return [(_parse_number(raw), "")]
+
+
+def _parse_text(text: str, measure: Measure) -> list[tuple[float, str]]:
+    prefix = _APPROXIMATELY.match(text)
+    found = _NUMBER_AND_UNIT.fullmatch(text[prefix.end() if prefix else 0 :][:81])
+    if found is None or len(text) > 80:
+        raise InvalidInput(f"expected a number{in_units(measure)}, not {quote(text)}")
+    if measure.adds_up and normalize_unit(found[2]) not in measure.factors:
+        summands = text + '"' if _FEET_AND_INCHES.fullmatch(text) else text
+        parts = list(_SUMMAND.finditer(summands))
+        if parts and "".join(part[0] for part in parts) == summands:
+            return [(_parse_number(part[1]), part[2]) for part in parts]
+    unit = _strip_remark(found[2], measure)
+    if measure.counts and measure.factors.get(normalize_unit(unit), 1) < 1 and _THOUSANDS_POINT.fullmatch(found[1]):
+        raise InvalidInput(f"{quote(text)} could have a point for thousands; write it without")
+    return [(_parse_number(found[1]), unit)]
+
+
+def _strip_remark(text: str, measure: Measure) -> str:
+    """Remove the brackets around a unit, or a remark in brackets after it, unless the remark names a unit."""
+    unit = _parse_unit_text(text)
+    inside = unit.removeprefix("(").removesuffix(")").strip()
+    remark = re.search(r"\s*\([^()/%°]*\)$", unit)
+    before = unit
+    if remark and not any(
+        normalize_unit(word) in measure.factors for word in re.split(r"[\s,;()]+", remark[0]) if word
+    ):
+        before = unit[: remark.start()]
+    return next((one for one in (unit, inside, before) if not one or normalize_unit(one) in measure.factors), unit)
+
+
+def _parse_number(raw: Any) -> float:
+    if isinstance(raw, str) and len(raw) <= 80 and re.fullmatch(_NUMBER, raw.strip(), re.IGNORECASE):
+        text = raw.strip().replace("−", "-")
+        thousands = re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", text)
+        raw = float(text.replace(",", "" if thousands else "."))
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        raise InvalidInput(f"expected a number, not {quote(raw)}")
+    if not abs(raw) <= LARGEST:  # also refuses NaN
+        raise InvalidInput("expected a finite number of a possible size")
+    return float(raw)
+
+
+def _parse_unit_text(raw: Any) -> str:
+    if not isinstance(raw, str) or len(raw) > 40:
+        raise InvalidInput(f"its unit must be a short text, not {quote(raw)}")
+    return raw.strip()
+
+
+def convert_number(number: float, unit: str, hint: str, measure: Measure) -> float:
+    """Convert into the unit of `measure`; `hint` is the unit that the field's name gives.
+
+    Raises:
+        InvalidInput: If the unit is unknown, is missing where it is needed, or differs from `hint`.
+    """
+    if unit and hint and normalize_unit(unit) != normalize_unit(hint):
+        raise InvalidInput(f"its name says {hint}, its value {unit}")
+    unit = unit or hint
+    if not unit:
+        if not measure.bare:
+            raise InvalidInput(f"needs its unit: {', '.join(measure.named)}")
+        return number
+    value = measure.convert(number, unit)
+    if value is None:
+        raise InvalidInput(f"unknown unit {quote(unit)}; accepted: {', '.join(measure.named) or 'a number alone'}")
+    return value
+
+
+def in_units(measure: Measure) -> str:
+    """Return ` in mg/dL or µmol/L`, or an empty text for a plain count."""
+    return f" in {' or '.join(measure.named)}" if measure.unit else ""
+
+
+# Yes and no
+
+
+def parse_yes_no(raw: Any) -> bool:
+    """Parse yes, no, true, absent, 1 and similar words.
+
+    Raises:
+        InvalidInput: For anything else.
+    """
+    found = find_yes_no(raw)
+    if found is None:
+        raise InvalidInput(f"expected yes or no, not {quote(raw)}")
+    return found
+
+
+def find_yes_no(raw: Any) -> bool | None:
+    """Parse as `parse_yes_no` does, but return None for anything else."""
+    if isinstance(raw, bool) or (isinstance(raw, int | float) and raw in (0, 1)):
+        return bool(raw)
+    word = raw.strip().lower()[:20] if isinstance(raw, str) else ""
+    word = word if word in ("+", "-") else to_key(word)
+    return word in YES if word in YES | NO else None
+
+
+# Days
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_YEAR_FIRST = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[t ]\d\d:\d\d.{0,20})?")
+_YEAR_LAST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})")
+_MONTH_FIRST = re.compile(r"([a-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})")
+_DAY_FIRST = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?\.?[\s-]+(?:of\s+)?([a-z]{3,9})\.?,?[\s-]+(\d{4})")
+_EXPECTED_DAY = "expected a day as YYYY-MM-DD"
+
+
+def parse_day(raw: Any) -> date:
+    """Parse a calendar day, also as `March 5, 2024` or `25.12.2023`.
+
+    Raises:
+        InvalidInput: If this is no day, or if two of its numbers could be the month.
+    """
+    text = raw.strip().lower() if isinstance(raw, str) and len(raw) <= 40 else ""
+    if found := _YEAR_FIRST.fullmatch(text):
+        return _make_day(int(found[1]), int(found[2]), int(found[3]))
+    if found := _YEAR_LAST.fullmatch(text):
+        first, second, year = int(found[1]), int(found[2]), int(found[3])
+        if first != second and first <= 12 and second <= 12:
+            either, other = _make_day(year, first, second), _make_day(year, second, first)
+            raise InvalidInput(f"could be {either} or {other}; write it as YYYY-MM-DD")
+        return _make_day(year, second, first) if first > 12 else _make_day(year, first, second)
+    if found := _MONTH_FIRST.fullmatch(text):
+        return _make_day(int(found[3]), _parse_month(found[1]), int(found[2]))
+    if found := _DAY_FIRST.fullmatch(text):
+        return _make_day(int(found[3]), _parse_month(found[2]), int(found[1]))
+    raise InvalidInput(_EXPECTED_DAY)
+
+
+def _parse_month(name: str) -> int:
+    found = [number for number, month in enumerate(_MONTHS, 1) if month.startswith(name) or name == month[:3] + "t"]
+    if len(found) != 1:
+        raise InvalidInput(_EXPECTED_DAY)
+    return found[0]
+
+
+def _make_day(year: int, month: int, day: int) -> date:
+    try:
+        found = date(year, month, day)
+    except ValueError:
+        raise InvalidInput(f"there is no such day; {_EXPECTED_DAY}") from None
+    if not 1900 <= year <= 2200:
+        raise InvalidInput("its year is outside 1900 to 2200")
+    return found
+
+
+# Names of fields
+
+_PRESSURES = re.compile(r"\s*(\d{2,3})\s*/\s*(\d{2,3})\s*(?:mm\s?Hg)?\s*", re.IGNORECASE)
+_PRESSURE_KEYS = frozenset({"blood_pressure", "bp", "blood_pressure_mmhg", "bp_mmhg"})
+_BRACKETS = re.compile(r"\(([^()]*)\)")
+_UNIMPORTANT = re.compile(r"\([^()]*\)| criteri(?:a|on) for .*|\bpresence of | present$", re.IGNORECASE)
+_SMALLER_UNITS = {"ft": "in", "feet": "inches", "st": "lb"}
+_STOP_WORDS = frozenset(
+    {"a", "an", "and", "any", "as", "at", "documented", "for", "had", "has", "have", "in", "is", "of", "on", "or"}
+    | {"patient", "patients", "reported", "s", "the", "to", "was", "with"}
+)
+_AMERICAN_SPELLINGS = (("aem", "em"), ("oed", "ed"), ("oest", "est"), ("tumour", "tumor"), ("isation", "ization"))
+
+
+def match_fields(raw: Mapping[str, Any], fields: Mapping[str, Any], loose: Mapping[str, str]) -> dict[str, Any]:
+    """Rename the inputs to the names in `fields`, and split a blood pressure of `120/80` into its two numbers.
+
+    Args:
+        raw: Inputs by the names that the caller used.
+        fields: The known keys.
+        loose: The known keys by their simplified spelling, from `index_loosely`.
+
+    Raises:
+        InvalidInput: If the two numbers of a blood pressure are the wrong way round.
+    """
+    found: dict[str, Any] = {}
+    for name, value in raw.items():
+        key = match_field(name[:KEY_LENGTH], fields, loose)
+        pair = _parse_pressures(value) if key in _PRESSURE_KEYS and "systolic_bp" in fields else None
+        if pair:
+            found["systolic_bp"] = f"{pair[0]} mmHg"
+            if "diastolic_bp" in fields:
+                found["diastolic_bp"] = f"{pair[1]} mmHg"
+        else:
+            found[key if key not in found else name] = value
+    for name in list(found):  # joins `height_ft` and `height_in` into one height
+        base, _, large = name.rpartition("_")
+        small = _SMALLER_UNITS.get(large)
+        if base and f"{base}_{small}" in found and base not in found:
+            found[base] = f"{found.pop(name)} {large} {found.pop(f'{base}_{small}')} {small}"
+    return found
+
+
+def _parse_pressures(value: Any) -> tuple[str, str] | None:
+    """Parse `120/80`, `[120, 80]` or `{"systolic": 120, "diastolic": 80}`; None for anything else."""
+    if isinstance(value, Mapping) and set(value) == {"systolic", "diastolic"}:
+        value = [value["systolic"], value["diastolic"]]
+    if isinstance(value, list | tuple) and len(value) == 2 and all(type(one) is int for one in value):
+        value = f"{value[0]}/{value[1]}"
+    pair = _PRESSURES.fullmatch(value) if isinstance(value, str) else None
+    if pair and int(pair[1]) <= int(pair[2]):
+        raise InvalidInput(f"blood_pressure: the systolic {pair[1]} must be above the diastolic {pair[2]}")
+    return (pair[1], pair[2]) if pair else None
+
+
+def match_field(name: str, fields: Mapping[str, Any], loose: Mapping[str, str]) -> str:
+    """Return the key in `fields` that a name means, without remarks such as `(BUN)`; else the name's own key."""
+    key, short = to_key(name), to_key(_UNIMPORTANT.sub("", name))
+    lower = to_key(name.lower())  # kPa is one word, although it looks like camel case
+    candidates = [key, lower, loose.get(simplify_key(key), ""), loose.get(simplify_key(lower), "")]
+    words = [word for inside in _BRACKETS.findall(name) for word in re.split(r"[\s,;]+", inside)]
+    candidates += [f"{short}_{to_key(word.lower())}" for word in words if word and word.lower() not in _STOP_WORDS]
+    if not re.search(r"\([^()]*[/%°][^()]*\)", name):  # brackets with a unit must not be ignored
+        candidates += [short, loose.get(simplify_key(short), "")]
+    return next((one for one in candidates if one in fields), key)
+
+
+def simplify_key(key: str) -> str:
+    """Return the key without stop words, in American spelling."""
+    text = "_".join(word for word in key.split("_") if word not in _STOP_WORDS)
+    for british, american in _AMERICAN_SPELLINGS:
+        text = text.replace(british, american)
+    return text
+
+
+def index_loosely(names: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the fields by their simplified keys, without keys that two inputs share.
+
+    Args:
+        names: Pairs of a field and the name of its input.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    shared: set[str] = set()
+    for field, owner in names:
+        text = simplify_key(field)
+        if found.setdefault(text, (field, owner))[1] != owner:
+            shared.add(text)
+    return {text: field for text, (field, _) in found.items() if text and text not in shared}

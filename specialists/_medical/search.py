@@ -1,0 +1,204 @@
+"""Built in: finds a calculator by its name, by words, or in a sentence that also gives its inputs."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+
+from specialists._medical.calculator import Calculator, nearest
+from specialists._medical.inputs import Number
+from specialists._medical.units import normalize_unit
+
+MOST_FOUND = 8
+_SENTENCE_WORDS = 4
+_SENTENCE_LENGTH = 200
+
+
+def split_words(text: str) -> list[str]:
+    """Return words and numbers in lower case: `CHA₂DS₂-VASc` is `cha2ds2`, `vasc`."""
+    signs = unicodedata.normalize("NFKD", text.lower().replace("'s", "").replace("δ", "delta "))
+    text = "".join(sign for sign in signs if not unicodedata.combining(sign))
+    return re.findall(r"[a-z0-9μß]+", text)
+
+
+_STOP_WORDS = frozenset(
+    split_words(
+        "a an and the of for in to with from by is it me my what which how i on or at as do does s "
+        "calculate calculator calculation calculated compute computed estimate estimated score scale index equation "
+        "formula rule criteria criterion patient risk value medical calculators are there list all available show "
+        "year years old man woman male female patients have has can you this his her please my about"
+    )
+)
+_VAGUE_WORDS = frozenset(split_words("severity severe mortality chance outcome prognosis prediction acute blood leg"))
+"""They say little about a calculator, and count a quarter."""
+_SYNONYMS = {
+    "sepsis": "septic septicaemia septicemia",
+    "heart": "cardiac",
+    "kidney": "renal",
+    "liver": "hepatic",
+    "cirrhosis": "cirrhotic",
+    "lung": "pulmonary",
+    "clot": "thrombosis thrombus thrombotic thromboembolism thromboembolic embolism embolus dvt vte",
+    "bleed": "bleeding haemorrhage hemorrhage haemorrhagic hemorrhagic",
+    "anticoagulation": "anticoagulant anticoagulated",
+    "gastrointestinal": "gi gastric stomach gut",
+    "diabetes": "diabetic",
+    "glucose": "sugar",
+    "hypertension": "hypertensive",
+    "obesity": "obese overweight",
+    "pregnancy": "pregnant",
+    "burn": "burned burnt",
+    "depression": "depressed depressive",
+    "anxiety": "anxious",
+    "alcohol": "alcoholic",
+}
+
+# By name
+
+
+def find_by_name(name: str, calculators: Sequence[Calculator]) -> list[Calculator]:
+    """Return the calculators with this name, or whose names stand both before the brackets and in them."""
+    name = name[:200]
+    before, _, inside = name.partition("(")
+    found = _find_exact(name, calculators)
+    return found or [one for one in _find_exact(inside, calculators) if one in _find_exact(before, calculators)]
+
+
+def _find_exact(name: str, calculators: Sequence[Calculator]) -> list[Calculator]:
+    """Look among the names, then among the aliases, then among the titles."""
+    wanted, words = _squeeze(name), frozenset(split_words(name))
+
+    def is_meant(other: str) -> bool:
+        """All words of a longer name must match: a stroke risk is no stroke scale."""
+        return bool(wanted) and _squeeze(other) == wanted and (len(words) == 1 or words.issuperset(split_words(other)))
+
+    for names in (lambda one: [one.name], _aliases, _titles):
+        if found := [one for one in calculators if any(is_meant(other) for other in names(one))]:
+            return found
+    return []
+
+
+@lru_cache(maxsize=4096)
+def _squeeze(name: str) -> str:
+    """Return a name without what people write differently: `Wells' Criteria for DVT` is `wellsdvt`."""
+    words = split_words(name)
+    return "".join([word for word in words if word not in _STOP_WORDS] or words)
+
+
+def _aliases(one: Calculator) -> list[str]:
+    return [*one.aliases, *one.replaces]
+
+
+def _titles(one: Calculator) -> list[str]:
+    title, _, inside = one.title.partition("(")
+    return [title, f"{title} {inside}"]
+
+
+def is_sentence(name: str) -> bool:
+    """Whether a text is longer than names are."""
+    return len(split_words(name[:500])) >= _SENTENCE_WORDS
+
+
+def find_nearest(name: str, calculators: Sequence[Calculator]) -> list[Calculator]:
+    """Return up to five calculators with a similar spelling or similar words."""
+    names = {_squeeze(other): one for one in reversed(calculators) for other in _all_names(one)}
+    by_spelling = [names[other] for other in nearest(_squeeze(name[:200]), list(names), 5)]
+    found = [*by_spelling, *search_by_words(name, calculators)]
+    return list({one.name: one for one in found}.values())[:5]
+
+
+def _all_names(one: Calculator) -> list[str]:
+    return [*_aliases(one), *_titles(one), one.name]
+
+
+# By words
+
+
+def search_by_words(query: str, calculators: Sequence[Calculator]) -> list[Calculator]:
+    """Return the calculators that fit a question best, at most eight."""
+    words = significant_words(query)
+    exact = find_by_name(query, calculators)
+    scored = [(_score(words, one), one) for one in calculators if one not in exact]
+    ranked = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])
+    return [*exact, *(one for score, one in ranked if score * 2 >= ranked[0][0])][:MOST_FOUND]
+
+
+def significant_words(query: str) -> list[str]:
+    """Return the words of a question that tell calculators apart."""
+    return [word for word in split_words(query[:500]) if word not in _STOP_WORDS and not word.isdecimal()]
+
+
+def _score(words: Iterable[str], one: Calculator) -> float:
+    """Words count most in a name, less in the summary, least among the inputs. The start of a word counts half."""
+    names, summary, inputs = _stems_of(one)
+    return sum(
+        max(6 * _similarity(stem, names), 3 * _similarity(stem, summary), _similarity(stem, inputs))
+        * (0.25 if word in _VAGUE_WORDS else 1)
+        for word in words
+        for stem in (_stem(word),)
+    )
+
+
+@cache
+def _stems_of(one: Calculator) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    texts = (
+        " ".join((one.name.replace("_", " "), *_aliases(one), *_titles(one))),
+        f"{one.summary} {one.group}",
+        " ".join(f"{each.name} {each.text}" for each in one.inputs).replace("_", " "),
+    )
+    names, summary, inputs = (frozenset(_stem(word) for word in split_words(text)) for text in texts)
+    return names, summary, inputs
+
+
+def _similarity(stem: str, known: frozenset[str]) -> float:
+    if stem in known:
+        return 1
+    if len(stem) <= 3:
+        return 0
+    return 0.5 if any(word.startswith(stem) or (len(word) > 4 and stem.startswith(word)) for word in known) else 0
+
+
+def _stem(word: str) -> str:
+    return _MAIN_WORDS.get(_singular(word), _singular(word))
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+_MAIN_WORDS = {_singular(word): _singular(main) for main, others in _SYNONYMS.items() for word in others.split()}
+
+# In a sentence
+
+_SENTENCE_NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)?")
+_SENTENCE_UNIT = re.compile(r"\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,4})?)(?![\w/²³^])")
+
+
+def parse_sentence(sentence: str, calculators: Sequence[Calculator]) -> tuple[Calculator, Mapping[str, str]] | None:
+    """Return the one calculator that a sentence names and its inputs, as in `BMI of 80 kg and 180 cm`.
+
+    Returns:
+        None unless the units show for each number which input it is, and no input is missing.
+    """
+    if len(sentence) > _SENTENCE_LENGTH or not _SENTENCE_NUMBER.search(sentence):
+        return None
+    text = f" {' '.join(split_words(sentence))} "
+    named = [
+        one
+        for one in calculators
+        if any((words := split_words(name)) and f" {' '.join(words)} " in text for name in _all_names(one))
+    ]
+    if len(named) != 1:
+        return None
+    inputs: dict[str, str] = {}
+    for number in _SENTENCE_NUMBER.finditer(sentence):
+        unit = _SENTENCE_UNIT.match(sentence, number.end())
+        fitting = [one.name for one in named[0].inputs if unit and _takes_unit(one, unit[1])]
+        if unit is None or len(fitting) != 1 or fitting[0] in inputs:
+            return None
+        inputs[fitting[0]] = f"{number[0]} {unit[1]}"
+    return (named[0], inputs) if inputs.keys() == {one.name for one in named[0].inputs} else None
+
+
+def _takes_unit(one: object, unit: str) -> bool:
+    return isinstance(one, Number) and normalize_unit(unit) in one.measure.factors
