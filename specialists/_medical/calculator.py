@@ -15,9 +15,7 @@ from specialists._medical.patient import check_plausible
 OTHERS_ABSENT = "others_absent"
 MOST_INPUTS = 200
 _MOST_NAMES_LISTED = 7
-_IGNORED = frozenset(
-    {"age", "sex", "gender", "race", "ethnicity", "height", "weight", "patient_id", "name", "note"},
-)
+_IGNORED = frozenset({"age", "sex", "gender", "race", "ethnicity", "height", "weight", "patient_id", "name", "note"})
 """Models add these to any patient. A note says that they were not used."""
 
 Values = Mapping[str, Any]
@@ -196,9 +194,10 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
                 for one in self.inputs
                 if one.name in parsed and (score := one.score(parsed[one.name])) is not None
             }
-            outcome = self._compute(values, points)
+            result = add_up(points) if self.compute is None else self.compute(values, points)
         except InvalidInput as invalid:
             raise Problems([str(invalid)]) from invalid
+        outcome = result if isinstance(result, Outcome) else Outcome(result, points=points)
         interpretation = outcome.interpretation
         if not interpretation and self.bands and not isinstance(outcome.value, str):
             interpretation = f"{self.bands.describe_range(outcome.value)}: {self.bands.find(outcome.value)}"
@@ -213,12 +212,6 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
     def _values(self, parsed: Mapping[str, ParsedInput]) -> Values:
         return {one.name: parsed[one.name].value if one.name in parsed else None for one in self.inputs}
-
-    def _compute(self, values: Values, points: Mapping[str, float]) -> Outcome:
-        if self.compute is None:
-            return Outcome(add_up(points), points=points)
-        result = self.compute(values, points)
-        return result if isinstance(result, Outcome) else Outcome(result)
 
     def _parse(self, raw: Mapping[str, Any]) -> tuple[dict[str, ParsedInput], list[str]]:
         """Return the parsed inputs and the notes about them."""
@@ -240,7 +233,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             elif key in self.fields:
                 one, hint = self.fields[key]
                 try:
-                    self._add(parsed, one, _parse_input(one, value, hint))
+                    _add_input(parsed, one, value, hint)
                 except InvalidInput as invalid:
                     wrong.append(f"{one.name}: {invalid}")
                     wrong_inputs.add(one.name)
@@ -263,17 +256,6 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             raise Problems(wrong, missing, self.has_criteria and not others_absent)
         return {one.name: parsed[one.name] for one in self.inputs if one.name in parsed}, notes
 
-    def _add(self, parsed: dict[str, ParsedInput], one: Input, found: ParsedInput) -> None:
-        """Add an input, which may have been given before under another name."""
-        before = parsed.get(one.name)
-        parsed[one.name] = found
-        if before is None:
-            return
-        if isinstance(one, YesNo) and one.any_alias:
-            parsed[one.name] = before if before.value and not found.value else found
-        elif before.value != found.value:
-            raise InvalidInput(f"given twice, as {before} and {found}")
-
     def _describe_unknown(self, key: str) -> str:
         close = nearest(key, list(self.fields))
         names = list(dict.fromkeys(self.fields[name][0].name for name in close))
@@ -283,10 +265,18 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return f"no input {key[:40]}" + (f" (it has {listed})" if len(self.inputs) <= _MOST_NAMES_LISTED else "")
 
 
-def _parse_input(one: Input, value: Any, hint: str) -> ParsedInput:
+def _add_input(parsed: dict[str, ParsedInput], one: Input, value: Any, hint: str) -> None:
+    """Parse an input, which may have been given before under another name, and add it to `parsed`."""
     if one.normal_if_unmeasured and isinstance(value, str) and to_key(value[:40]) in NOT_MEASURED:
-        return ParsedInput(None, "not measured, counted as normal")
-    return one.parse(value, hint)
+        found = ParsedInput(None, "not measured, counted as normal")
+    else:
+        found = one.parse(value, hint)
+    before = parsed.get(one.name)
+    parsed[one.name] = found
+    if before and isinstance(one, YesNo) and one.any_alias:
+        parsed[one.name] = before if before.value and not found.value else found
+    elif before and before.value != found.value:
+        raise InvalidInput(f"given twice, as {before} and {found}")
 
 
 def add_up(points: Mapping[str, float]) -> int | float:

@@ -194,6 +194,13 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
     points: Bands[int | float] | None = None
     points_in: dict[str, Bands[int | float]] = {}
 
+    def __post_init__(self) -> None:
+        if self.bounds[0] >= self.bounds[1]:
+            raise ValueError(f"the bounds of {self.name} must rise")
+        for unit in (self.fallback_unit, *self.points_in):
+            if unit and self.measure.convert(1, unit) is None:
+                raise ValueError(f"the measure of {self.name} has no unit '{unit}'")
+
     def fields(self) -> Iterator[tuple[str, str]]:
         yield from super().fields()
         for name in (self.name, *self.aliases):
@@ -208,29 +215,34 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
         form, _, unit_hint = hint.rpartition(":")
         measure = self.forms[form] if form else self.measure
         word = to_key(raw[:40]) if isinstance(raw, str) else "no" if raw is False else ""
-        parts = parse_parts(self._numbers_of_words.get(word, raw), measure)
+        words = {to_key(word): number for word, number in self.words.items()}
+        parts = parse_parts(words.get(word, raw), measure)
         if len(parts) > 1 and not measure.adds_up:
             raise InvalidInput(f"expected one number{in_units(measure)}, not {quote(raw)}")
         number, unit = parts[0]
+        unit = unit or unit_hint
         fallback = ""
-        if not (form or unit_hint or unit):
+        if not (form or unit):
             fallback = self._fallback(number)
             if not fallback:
                 self._check_usual(number)
         values = [convert_number(part, part_unit, unit_hint or fallback, measure) for part, part_unit in parts]
         value = round_noise(fsum(values)) if len(values) > 1 else values[0]
         self._check_bounds(value, measure)
-        given = (number, normalize_unit(unit or unit_hint or fallback)) if len(parts) == 1 else (0, "")
+        origin = ""
+        if fallback:
+            unit, origin = fallback, f"from {number:g}, taken as {fallback}"
+        elif not unit:
+            origin = "unit assumed" if len(self.measure.named) > 1 else ""
+        elif form or len(parts) > 1 or number != value:
+            written = " ".join(f"{part:g} {part_unit or unit_hint}" for part, part_unit in parts)
+            origin = f"from {form} {written}" if form else f"from {written}"
         return ParsedInput(
             int(value) if self.whole else value,
-            f"from {number:g}, taken as {fallback}" if fallback else self._origin(value, parts, unit_hint, form),
+            origin,
             measure.unit,
-            given if given[1] else None,
+            (number, normalize_unit(unit)) if unit and len(parts) == 1 else None,
         )
-
-    @cached_property
-    def _numbers_of_words(self) -> Mapping[str, float]:
-        return {to_key(word): number for word, number in self.words.items()}
 
     def _fallback(self, number: float) -> str:
         """Return the fallback unit if a number can only be in it, such as °F for a temperature of 101."""
@@ -262,27 +274,14 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
         if self.whole and value != int(value):
             raise InvalidInput(f"{value:g} is not a whole number")
 
-    def _origin(self, value: float, parts: list[tuple[float, str]], unit_hint: str, form: str) -> str:
-        unit = parts[0][1] or unit_hint
-        if not unit:
-            return "unit assumed" if len(self.measure.named) > 1 else ""
-        if form or len(parts) > 1 or parts[0][0] != value:
-            given = " ".join(f"{number:g} {unit or unit_hint}" for number, unit in parts)
-            return f"from {form + ' ' if form else ''}{given}"
-        return ""
-
     def score(self, parsed: ParsedInput) -> float | None:
         if self.points is None:
             return None
         if parsed.value is None:
             return 0
         number, unit = parsed.given or (parsed.value, "")
-        published = self._published_points.get(unit)
+        published = {normalize_unit(unit): bands for unit, bands in self.points_in.items()}.get(unit)
         return published.find(number) if published else self.points.find(parsed.value)
-
-    @cached_property
-    def _published_points(self) -> Mapping[str, Bands[int | float]]:
-        return {normalize_unit(unit): bands for unit, bands in self.points_in.items()}
 
     def expects(self) -> str:
         units = " or ".join((self.measure.unit, *self.measure.named[1:4])) if self.measure.unit else ""

@@ -493,6 +493,8 @@ RAW = tomllib.loads((Path(catalog.__file__).with_name("calculators.toml")).read_
         ("calculators perc input_aliases", {"nose": ["beak"]}, "`input_aliases` names 'nose', which is no input"),
         ("calculators child_pugh option_aliases ascites", {"none": ["no"], "slight": ["no"]}, "two meanings: no"),
         ("inputs weight bounds", ["0.3 kg", "650 kg"], "[inputs.weight]: Expected `float`, got `str`"),
+        ("inputs weight bounds", [650, 0.3], "[inputs.weight]: the bounds of weight must rise"),
+        ("inputs weight fallback_unit", "m", "[inputs.weight]: the measure of weight has no unit 'm'"),
         ("measures mass shown", ["stone", "parsec"], "[measures.mass]: it has no factor for 'parsec'"),
         ("medicines", {}, "unknown field `medicines`"),
     ],
