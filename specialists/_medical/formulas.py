@@ -137,7 +137,7 @@ def _du_bois(height: float, weight: float) -> float:
 def ideal_body_weight(sex: Sex, height: float) -> Outcome:
     notes = []
     if height < FIVE_FEET * CM_PER_INCH:
-        notes = ["Below 5 feet the formula was not made; it is continued downwards."]
+        notes = ["The formula was not made for heights below 5 feet; it is extrapolated."]
     terms = {"base": 50 if sex == "male" else 45.5, "inches": round(height / CM_PER_INCH, 2)}
     return Outcome(ideal_weight(sex, height), terms, notes=notes)
 
@@ -687,7 +687,7 @@ def aa_gradient(
     notes = [] if atmospheric_pressure else ["Atmospheric pressure not given: 760 mmHg, sea level."]
     meaning = ""
     if gradient < 0:
-        notes.append("A gradient just below 0 comes of rounding and of measuring.")
+        notes.append("A gradient just below 0 comes from rounding and measurement error.")
     if age is None:
         notes.append("Without the age no expected value is given (age / 4 + 4).")
     else:
@@ -714,23 +714,16 @@ def curb_65(points: Points, systolic_bp: float, diastolic_bp: float) -> Outcome:
 @formula
 def psi(points: Points, age: float) -> Outcome:
     points = {"age": int(age), **points}
-    total = add_up(points)
-    classes = Bands(
-        {
-            "≤ 70": "class II (0.6 to 0.7 % mortality): outpatient",
-            "≤ 90": "class III (0.9 to 2.8 %): outpatient or short stay",
-            "≤ 130": "class IV (8.2 to 9.3 %): hospital",
-            "> 130": "class V (27 to 31 %): hospital",
-        }
-    )
     excluding = (
         *("neoplastic_disease", "liver_disease", "congestive_heart_failure", "cerebrovascular_disease"),
         *("renal_disease", "altered_mental_status", "respiratory_rate", "systolic_bp", "temperature", "heart_rate"),
     )
-    meaning = f"{classes.describe_range(total)}: {classes.find(total)}"
+    first_class = ""
     if age <= 50 and not any(points[name] for name in excluding):
-        meaning = "class I (0.1 to 0.4 % mortality): outpatient; age at most 50, no comorbidity, no abnormal vital sign"
-    return Outcome(total, points=points, interpretation=meaning)
+        first_class = (
+            "class I (0.1 to 0.4 % mortality): outpatient; age at most 50, no comorbidity, no abnormal vital sign"
+        )
+    return Outcome(add_up(points), points=points, interpretation=first_class)
 
 
 # Emergency and intensive care

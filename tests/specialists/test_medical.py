@@ -157,7 +157,7 @@ def test_an_answer_has_its_value_meaning_inputs_formula_source_and_its_limits() 
         "Inputs used: age 50 years (unit assumed); sex female; creatinine 0.699987 mg/dL (from 61.88 µmol/L)",
         "Formula: 142 × min(creatinine / κ, 1)^α × max(creatinine / κ, 1)^−1.2 × 0.9938^age × sex_factor"
         " = 142 × min(0.699987 / 0.7, 1)^-0.241 × max(0.699987 / 0.7, 1)^−1.2 × 0.9938^50 × 1.012",
-        "Note: G1 and G2 alone are no chronic kidney disease; it needs 3 months, or another marker of damage.",
+        "Note: G1 and G2 alone are not chronic kidney disease, which needs 3 months or another marker of damage.",
         "Source: Inker LA et al. N Engl J Med 2021;385:1737-1749, doi:10.1056/NEJMoa2102953",
         "Not medical advice.",
     ]
