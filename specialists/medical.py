@@ -100,8 +100,10 @@ def find(name: str) -> Calculator:
     if len(found) == 1:
         return found[0]
     if found:
-        raise Refused(f"{_quote(name)} could be {', '.join(one.name for one in found)}; ask again with one of them")
-    close = ", ".join(one.name for one in find_nearest(name, all_calculators()))
+        raise Refused(
+            f"{_quote(name)} could be {', '.join(calculator.name for calculator in found)}; ask again with one of them"
+        )
+    close = ", ".join(calculator.name for calculator in find_nearest(name, all_calculators()))
     hint = f"nearest: {close}; or find one with search" if close else "find one with search"
     more = "" if is_installed() else f"; {MORE_IN_PACKAGE}"
     raise Refused(f"no calculator is named {_quote(name)}; {hint}{more}")
@@ -131,8 +133,8 @@ def calculate_sentence(sentence: str) -> Result | None:
 def list_all() -> Result:
     """List all calculators by group."""
     groups: dict[str, list[str]] = {}
-    for one in all_calculators():
-        groups.setdefault(one.group, []).append(one.name)
+    for calculator in all_calculators():
+        groups.setdefault(calculator.group, []).append(calculator.name)
     count = sum(len(names) for names in groups.values())
     head = f"Medical calculators: {count}. Ask with calculator to see its inputs, or with search to find one."
     lines = [f"- {group}: {', '.join(names)}" for group, names in groups.items()]
@@ -146,7 +148,7 @@ def list_found(query: str) -> Result:
     found = search_by_words(query, all_calculators())
     if found:
         return _list_each(found, f"Calculators for {_quote(query)}")
-    groups = ", ".join(dict.fromkeys(one.group for one in all_calculators()))
+    groups = ", ".join(dict.fromkeys(calculator.group for calculator in all_calculators()))
     text = f"No calculator fits {_quote(query)}. There are ones for: {groups}. Try other words."
     return Result("\n".join([text, *_hint_at_package()]), data={"found": []})
 
@@ -161,17 +163,26 @@ def list_instead(sentence: str) -> Result | None:
 
 def _list_each(found: Sequence[Calculator], head: str) -> Result:
     lines = []
-    for one in found:
-        names = [each.name for each in one.inputs if not each.optional] or [each.name for each in one.inputs]
+    for calculator in found:
+        needed = [item for item in calculator.inputs if not item.optional] or calculator.inputs
+        names = [item.name for item in needed]
         more = f", … ({len(names)})" if len(names) > MOST_INPUTS_LISTED else ""
-        lines.append(f"- {one.name}: {_introduce(one)}. Inputs: {', '.join(names[:MOST_INPUTS_LISTED])}{more}")
+        lines.append(
+            f"- {calculator.name}: {_introduce(calculator)}. Inputs: {', '.join(names[:MOST_INPUTS_LISTED])}{more}"
+        )
     head += "; ask with calculator to see what one needs:"
-    return Result("\n".join([head, *lines, *_hint_at_package()]), data={"found": [one.name for one in found]})
+    return Result(
+        "\n".join([head, *lines, *_hint_at_package()]), data={"found": [calculator.name for calculator in found]}
+    )
 
 
-def _introduce(one: Calculator) -> str:
+def _introduce(calculator: Calculator) -> str:
     """Return the title and the summary, which may begin alike."""
-    return one.summary if one.summary.startswith(one.title[:12]) else f"{one.title} – {one.summary}"
+    return (
+        calculator.summary
+        if calculator.summary.startswith(calculator.title[:12])
+        else f"{calculator.title} – {calculator.summary}"
+    )
 
 
 def _hint_at_package() -> list[str]:
@@ -186,33 +197,35 @@ def _quote(name: str) -> str:
 # One calculator
 
 
-def describe(one: Calculator) -> Result:
+def describe(calculator: Calculator) -> Result:
     """Say what a calculator needs: the answer to a call without inputs."""
-    lines = [f"{one.name}: {_introduce(one)}. Not calculated yet: it needs these inputs."]
-    for each in one.inputs:
-        optional = " (optional)" if each.optional else ""
-        unmeasured = ", or not measured" if each.normal_if_unmeasured else ""
-        text = f" – {each.text}" if each.text else ""
-        lines.append(f"- {each.name}{optional}: {each.expects()}{unmeasured}{each.describe_points()}{text}")
+    lines = [f"{calculator.name}: {_introduce(calculator)}. Not calculated yet: it needs these inputs."]
+    for item in calculator.inputs:
+        optional = " (optional)" if item.optional else ""
+        unmeasured = ", or not measured" if item.normal_if_unmeasured else ""
+        text = f" – {item.text}" if item.text else ""
+        lines.append(f"- {item.name}{optional}: {item.expects()}{unmeasured}{item.describe_points()}{text}")
     lines.append('Give numbers with their unit ("88 µmol/L"); alone they are taken in the unit named first.')
-    if one.has_criteria:
+    if calculator.has_criteria:
         lines.append(f'Nothing is assumed: give each, or "{OTHERS_ABSENT}": true when all that is not named is absent.')
-    if one.formula:
-        lines.append(f"Formula: {one.formula}")
-    if one.example:
-        call = {"calculator": one.name, "inputs": one.example.inputs}
+    if calculator.formula:
+        lines.append(f"Formula: {calculator.formula}")
+    if calculator.example:
+        call = {"calculator": calculator.name, "inputs": calculator.example.inputs}
         lines.append(f"Example: {json.dumps(call, ensure_ascii=False)}")
-    lines += [_cite(one.sources)] if one.sources else []
-    fields = [{"name": each.name, "expects": each.expects(), "optional": each.optional} for each in one.inputs]
+    lines += [_cite(calculator.sources)] if calculator.sources else []
+    fields = [{"name": item.name, "expects": item.expects(), "optional": item.optional} for item in calculator.inputs]
     return Result(
-        "\n".join(lines), citations=_citations(one, one.sources), data={"calculator": one.name, "inputs": fields}
+        "\n".join(lines),
+        citations=_citations(calculator, calculator.sources),
+        data={"calculator": calculator.name, "inputs": fields},
     )
 
 
 def format_result(calculation: Calculation) -> Result:
     """Say the value, what it means, what went in, how it was computed, and where that is published."""
-    one, outcome = calculation.calculator, calculation.outcome
-    lines = [f"{one.title}: {_format_with_unit(one, outcome.value)}"]
+    calculator, outcome = calculation.calculator, calculation.outcome
+    lines = [f"{calculator.title}: {_format_with_unit(calculator, outcome.value)}"]
     lines += [f"Meaning: {outcome.interpretation}"] if outcome.interpretation else []
     lines.append(f"Inputs used: {'; '.join(f'{name} {parsed}' for name, parsed in calculation.inputs.items())}")
     if outcome.formula:
@@ -224,9 +237,9 @@ def format_result(calculation: Calculation) -> Result:
     lines += [f"Note: {note}" for note in outcome.notes]
     lines += [_cite(outcome.sources), NOT_ADVICE]
     data = {
-        "calculator": one.name,
+        "calculator": calculator.name,
         "value": outcome.value,
-        "unit": one.unit,
+        "unit": calculator.unit,
         "inputs": {
             name: parsed.value if isinstance(parsed.value, int | float) else format_value(parsed.value)
             for name, parsed in calculation.inputs.items()
@@ -234,16 +247,16 @@ def format_result(calculation: Calculation) -> Result:
         "points": dict(outcome.points),
         "interpretation": outcome.interpretation,
     }
-    return Result("\n".join(lines), citations=_citations(one, outcome.sources), data=data)
+    return Result("\n".join(lines), citations=_citations(calculator, outcome.sources), data=data)
 
 
-def _format_with_unit(one: Calculator, value: float | str) -> str:
+def _format_with_unit(calculator: Calculator, value: float | str) -> str:
     if isinstance(value, str):
         return value
-    unit = f" {one.unit}" if one.unit else ""
+    unit = f" {calculator.unit}" if calculator.unit else ""
     if isinstance(value, int):
         return f"{value}{unit}"
-    exact, rounded = f"{value:.6g}", f"{value:.{one.digits}f}"
+    exact, rounded = f"{value:.6g}", f"{value:.{calculator.digits}f}"
     return f"{rounded}{unit}" + (f" (unrounded {exact})" if float(rounded) != float(exact) else "")
 
 
@@ -262,16 +275,19 @@ def _cite(sources: Sequence[Source]) -> str:
     return "Source: " + "; ".join(source.title + (f", doi:{source.doi}" if source.doi else "") for source in sources)
 
 
-def _citations(one: Calculator, sources: Sequence[Source]) -> list[Citation]:
-    return [Citation(source.doi or f"{one.name}-{n}", source.title, source.url) for n, source in enumerate(sources, 1)]
+def _citations(calculator: Calculator, sources: Sequence[Source]) -> list[Citation]:
+    return [
+        Citation(source.doi or f"{calculator.name}-{n}", source.title, source.url)
+        for n, source in enumerate(sources, 1)
+    ]
 
 
-def format_problems(one: Calculator, problems: Problems) -> str:
+def format_problems(calculator: Calculator, problems: Problems) -> str:
     """Name all problems in one line, as far as there is room."""
     hint = ""
     if problems.missing and problems.can_be_absent:
         hint = f'; if all else is absent, add "{OTHERS_ABSENT}": true to inputs'
-    text = f"{one.name}: {'; '.join(problems.wrong)}" if problems.wrong else f"{one.name}:"
+    text = f"{calculator.name}: {'; '.join(problems.wrong)}" if problems.wrong else f"{calculator.name}:"
     text = text[: MOST_REASON - len(hint) - 60]
     if not problems.missing:
         return text

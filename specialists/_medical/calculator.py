@@ -153,7 +153,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        names = [one.name for one in self.inputs]
+        names = [item.name for item in self.inputs]
         if not names or len(set(names)) < len(names):
             raise ValueError("it needs inputs with different names")
         for function in (self.compute, self.missing):
@@ -163,21 +163,21 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     @property
     def has_criteria(self) -> bool:
         """Whether it asks for things that can be absent."""
-        return any(one.can_be_absent for one in self.inputs)
+        return any(item.can_be_absent for item in self.inputs)
 
     @cached_property
     def fields(self) -> dict[str, tuple[Input, str]]:
         """Each field name that it understands, with its input and the hint for it. The first input wins."""
         found: dict[str, tuple[Input, str]] = {}
-        for one in self.inputs:
-            for name, hint in one.fields():
-                found.setdefault(name, (one, hint))
+        for item in self.inputs:
+            for name, hint in item.fields():
+                found.setdefault(name, (item, hint))
         return found
 
     @cached_property
     def loose_fields(self) -> dict[str, str]:
         """The same names by their simplified spelling."""
-        return index_loosely((name, one.name) for name, (one, _) in self.fields.items())
+        return index_loosely((name, item.name) for name, (item, _) in self.fields.items())
 
     def calculate(self, raw: Mapping[str, Any]) -> Calculation:
         """Compute the result.
@@ -190,9 +190,9 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             values = self._values(parsed)
             check_plausible(values)
             points = {
-                one.name: score
-                for one in self.inputs
-                if one.name in parsed and (score := one.score(parsed[one.name])) is not None
+                item.name: score
+                for item in self.inputs
+                if item.name in parsed and (score := item.score(parsed[item.name])) is not None
             }
             result = add_up(points) if self.compute is None else self.compute(values, points)
         except InvalidInput as invalid:
@@ -211,14 +211,14 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return Calculation(self, parsed, completed)
 
     def _values(self, parsed: Mapping[str, ParsedInput]) -> Values:
-        return {one.name: parsed[one.name].value if one.name in parsed else None for one in self.inputs}
+        return {item.name: parsed[item.name].value if item.name in parsed else None for item in self.inputs}
 
     def _parse(self, raw: Mapping[str, Any]) -> tuple[dict[str, ParsedInput], list[str]]:
         """Return the parsed inputs and the notes about them."""
         if len(raw) > MOST_INPUTS:
             raise InvalidInput(f"more than {MOST_INPUTS} inputs")
         if self.prepare:
-            raw = self.prepare.function(raw, {one.name: one for one in (*self.inputs, *self.helper_inputs)})
+            raw = self.prepare.function(raw, {item.name: item for item in (*self.inputs, *self.helper_inputs)})
         parsed: dict[str, ParsedInput] = {}
         wrong: list[str] = []
         wrong_inputs: set[str] = set()
@@ -231,50 +231,50 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             elif value is None or value == "":
                 continue
             elif key in self.fields:
-                one, hint = self.fields[key]
+                item, hint = self.fields[key]
                 try:
-                    _add_input(parsed, one, value, hint)
+                    _add_input(parsed, item, value, hint)
                 except InvalidInput as invalid:
-                    wrong.append(f"{one.name}: {invalid}")
-                    wrong_inputs.add(one.name)
+                    wrong.append(f"{item.name}: {invalid}")
+                    wrong_inputs.add(item.name)
             elif key in _IGNORED:
                 unused.append(key)
             else:
                 wrong.append(self._describe_unknown(key) if len(wrong) < _MOST_NAMES_LISTED else f"no input {key[:40]}")
         notes = [f"Not used here: {', '.join(unused)}."] if unused else []
-        asked = [one for one in self.inputs if one.name not in {*parsed, *wrong_inputs}]
+        asked = [item for item in self.inputs if item.name not in {*parsed, *wrong_inputs}]
         if others_absent:
-            absent = [one for one in asked if not one.optional and one.can_be_absent]
-            parsed |= {one.name: one.parse_absent() for one in absent}
+            absent = [item for item in asked if not item.optional and item.can_be_absent]
+            parsed |= {item.name: item.parse_absent() for item in absent}
             if absent:
-                names = ", ".join(one.name for one in absent)
+                names = ", ".join(item.name for item in absent)
                 notes.append(f"Taken as absent, because others_absent was said: {names}.")
-        missing = [one.name for one in asked if one.name not in parsed and not one.optional]
+        missing = [item.name for item in asked if item.name not in parsed and not item.optional]
         if self.missing:
             missing += self.missing(self._values(parsed), {})
         if wrong or missing:
             raise Problems(wrong, missing, self.has_criteria and not others_absent)
-        return {one.name: parsed[one.name] for one in self.inputs if one.name in parsed}, notes
+        return {item.name: parsed[item.name] for item in self.inputs if item.name in parsed}, notes
 
     def _describe_unknown(self, key: str) -> str:
         close = nearest(key, list(self.fields))
         names = list(dict.fromkeys(self.fields[name][0].name for name in close))
         if names:
             return f"no input {key[:40]} (nearest: {', '.join(names)})"
-        listed = ", ".join(one.name for one in self.inputs)
+        listed = ", ".join(item.name for item in self.inputs)
         return f"no input {key[:40]}" + (f" (it has {listed})" if len(self.inputs) <= _MOST_NAMES_LISTED else "")
 
 
-def _add_input(parsed: dict[str, ParsedInput], one: Input, value: Any, hint: str) -> None:
+def _add_input(parsed: dict[str, ParsedInput], item: Input, value: Any, hint: str) -> None:
     """Parse an input, which may have been given before under another name, and add it to `parsed`."""
-    if one.normal_if_unmeasured and isinstance(value, str) and to_key(value[:40]) in NOT_MEASURED:
+    if item.normal_if_unmeasured and isinstance(value, str) and to_key(value[:40]) in NOT_MEASURED:
         found = ParsedInput(None, "not measured, counted as normal")
     else:
-        found = one.parse(value, hint)
-    before = parsed.get(one.name)
-    parsed[one.name] = found
-    if before and isinstance(one, YesNo) and one.any_alias:
-        parsed[one.name] = before if before.value and not found.value else found
+        found = item.parse(value, hint)
+    before = parsed.get(item.name)
+    parsed[item.name] = found
+    if before and isinstance(item, YesNo) and item.any_alias:
+        parsed[item.name] = before if before.value and not found.value else found
     elif before and before.value != found.value:
         raise InvalidInput(f"given twice, as {before} and {found}")
 

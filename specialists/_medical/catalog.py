@@ -38,7 +38,7 @@ class _Sections(Struct, frozen=True, forbid_unknown_fields=True):
 def all_calculators() -> tuple[Calculator, ...]:
     """Return Brain's own calculators, then those of open-medicine that none of them replaces."""
     table = load()
-    replaced = frozenset(name for one in table.calculators for name in one.replaces)
+    replaced = frozenset(name for calculator in table.calculators for name in calculator.replaces)
     return (*table.calculators, *open_medicine.adapt(table.open_medicine, replaced))
 
 
@@ -88,11 +88,11 @@ def _place(name: str) -> Iterator[None]:
 
 def _make_calculator(name: str, row: dict[str, Any], rows: "_InputRows") -> Calculator:
     row["name"] = name
-    row["inputs"] = [rows.resolve(one) for one in row.get("inputs", ())]
-    row["helper_inputs"] = [rows.resolve(one) for one in row.get("helper_inputs", ())]
+    row["inputs"] = [rows.resolve(item) for item in row.get("inputs", ())]
+    row["helper_inputs"] = [rows.resolve(item) for item in row.get("helper_inputs", ())]
     for key, apart in (("aliases", "input_aliases"), ("option_aliases", "option_aliases")):
         for input_name, value in row.pop(apart, {}).items():
-            found = [one for one in row["inputs"] if one.get("name") == input_name]
+            found = [item for item in row["inputs"] if item.get("name") == input_name]
             if not found:
                 raise msgspec.ValidationError(f"`{apart}` names '{input_name}', which is no input")
             found[0][key] = value

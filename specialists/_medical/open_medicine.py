@@ -149,7 +149,7 @@ def _make_formula(
     def compute(values: Values) -> Outcome:
         from pydantic import ValidationError
 
-        given = {field: values[one.name] for field, one in inputs.items() if values[one.name] is not None}
+        given = {field: values[item.name] for field, item in inputs.items() if values[item.name] is not None}
         arguments = {field: _convert(field, value, fields[field], adaptation) for field, value in given.items()}
         try:
             result = tool.execute_function(tool.pydantic_model(**arguments))
@@ -186,7 +186,7 @@ def _plain_value(value: Any) -> int | float | str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return value
-    return "; ".join(f"{key}: {one}" for key, one in value.items()) if isinstance(value, Mapping) else str(value)
+    return "; ".join(f"{key}: {item}" for key, item in value.items()) if isinstance(value, Mapping) else str(value)
 
 
 def _shorten(text: str, most: int = 160) -> str:

@@ -61,7 +61,10 @@ def find_by_name(name: str, calculators: Sequence[Calculator]) -> list[Calculato
     name = name[:200]
     before, _, inside = name.partition("(")
     found = _find_exact(name, calculators)
-    return found or [one for one in _find_exact(inside, calculators) if one in _find_exact(before, calculators)]
+    if found:
+        return found
+    by_start = _find_exact(before, calculators)
+    return [calculator for calculator in _find_exact(inside, calculators) if calculator in by_start]
 
 
 def _find_exact(name: str, calculators: Sequence[Calculator]) -> list[Calculator]:
@@ -72,8 +75,8 @@ def _find_exact(name: str, calculators: Sequence[Calculator]) -> list[Calculator
         """All words of a longer name must match: a stroke risk is no stroke scale."""
         return bool(wanted) and _squeeze(other) == wanted and (len(words) == 1 or words.issuperset(split_words(other)))
 
-    for names in (lambda one: [one.name], _aliases, _titles):
-        if found := [one for one in calculators if any(is_meant(other) for other in names(one))]:
+    for names in (_name, _aliases, _titles):
+        if found := [calculator for calculator in calculators if any(is_meant(other) for other in names(calculator))]:
             return found
     return []
 
@@ -85,12 +88,16 @@ def _squeeze(name: str) -> str:
     return "".join([word for word in words if word not in _STOP_WORDS] or words)
 
 
-def _aliases(one: Calculator) -> list[str]:
-    return [*one.aliases, *one.replaces]
+def _name(calculator: Calculator) -> list[str]:
+    return [calculator.name]
 
 
-def _titles(one: Calculator) -> list[str]:
-    title, _, inside = one.title.partition("(")
+def _aliases(calculator: Calculator) -> list[str]:
+    return [*calculator.aliases, *calculator.replaces]
+
+
+def _titles(calculator: Calculator) -> list[str]:
+    title, _, inside = calculator.title.partition("(")
     return [title, f"{title} {inside}"]
 
 
@@ -101,14 +108,14 @@ def is_sentence(name: str) -> bool:
 
 def find_nearest(name: str, calculators: Sequence[Calculator]) -> list[Calculator]:
     """Return up to five calculators with a similar spelling or similar words."""
-    names = {_squeeze(other): one for one in reversed(calculators) for other in _all_names(one)}
+    names = {_squeeze(other): calculator for calculator in reversed(calculators) for other in _all_names(calculator)}
     by_spelling = [names[other] for other in nearest(_squeeze(name[:200]), list(names), 5)]
     found = [*by_spelling, *search_by_words(name, calculators)]
-    return list({one.name: one for one in found}.values())[:5]
+    return list({calculator.name: calculator for calculator in found}.values())[:5]
 
 
-def _all_names(one: Calculator) -> list[str]:
-    return [*_aliases(one), *_titles(one), one.name]
+def _all_names(calculator: Calculator) -> list[str]:
+    return [*_aliases(calculator), *_titles(calculator), calculator.name]
 
 
 # By words
@@ -118,9 +125,9 @@ def search_by_words(query: str, calculators: Sequence[Calculator]) -> list[Calcu
     """Return the calculators that fit a question best, at most eight."""
     words = significant_words(query)
     exact = find_by_name(query, calculators)
-    scored = [(_score(words, one), one) for one in calculators if one not in exact]
+    scored = [(_score(words, calculator), calculator) for calculator in calculators if calculator not in exact]
     ranked = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: -pair[0])
-    return [*exact, *(one for score, one in ranked if score * 2 >= ranked[0][0])][:MOST_FOUND]
+    return [*exact, *(calculator for score, calculator in ranked if score * 2 >= ranked[0][0])][:MOST_FOUND]
 
 
 def significant_words(query: str) -> list[str]:
@@ -128,9 +135,9 @@ def significant_words(query: str) -> list[str]:
     return [word for word in split_words(query[:500]) if word not in _STOP_WORDS and not word.isdecimal()]
 
 
-def _score(words: Iterable[str], one: Calculator) -> float:
+def _score(words: Iterable[str], calculator: Calculator) -> float:
     """Words count most in a name, less in the summary, least among the inputs. The start of a word counts half."""
-    names, summary, inputs = _stems_of(one)
+    names, summary, inputs = _stems_of(calculator)
     return sum(
         max(6 * _similarity(stem, names), 3 * _similarity(stem, summary), _similarity(stem, inputs))
         * (0.25 if word in _VAGUE_WORDS else 1)
@@ -140,11 +147,11 @@ def _score(words: Iterable[str], one: Calculator) -> float:
 
 
 @cache
-def _stems_of(one: Calculator) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+def _stems_of(calculator: Calculator) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     texts = (
-        " ".join((one.name.replace("_", " "), *_aliases(one), *_titles(one))),
-        f"{one.summary} {one.group}",
-        " ".join(f"{each.name} {each.text}" for each in one.inputs).replace("_", " "),
+        " ".join((calculator.name.replace("_", " "), *_aliases(calculator), *_titles(calculator))),
+        f"{calculator.summary} {calculator.group}",
+        " ".join(f"{each.name} {each.text}" for each in calculator.inputs).replace("_", " "),
     )
     names, summary, inputs = (frozenset(_stem(word) for word in split_words(text)) for text in texts)
     return names, summary, inputs
@@ -184,21 +191,21 @@ def parse_sentence(sentence: str, calculators: Sequence[Calculator]) -> tuple[Ca
         return None
     text = f" {' '.join(split_words(sentence))} "
     named = [
-        one
-        for one in calculators
-        if any((words := split_words(name)) and f" {' '.join(words)} " in text for name in _all_names(one))
+        calculator
+        for calculator in calculators
+        if any((words := split_words(name)) and f" {' '.join(words)} " in text for name in _all_names(calculator))
     ]
     if len(named) != 1:
         return None
     inputs: dict[str, str] = {}
     for number in _SENTENCE_NUMBER.finditer(sentence):
         unit = _SENTENCE_UNIT.match(sentence, number.end())
-        fitting = [one.name for one in named[0].inputs if unit and _takes_unit(one, unit[1])]
+        fitting = [calculator.name for calculator in named[0].inputs if unit and _takes_unit(calculator, unit[1])]
         if unit is None or len(fitting) != 1 or fitting[0] in inputs:
             return None
         inputs[fitting[0]] = f"{number[0]} {unit[1]}"
-    return (named[0], inputs) if inputs.keys() == {one.name for one in named[0].inputs} else None
+    return (named[0], inputs) if inputs.keys() == {calculator.name for calculator in named[0].inputs} else None
 
 
-def _takes_unit(one: object, unit: str) -> bool:
-    return isinstance(one, Number) and normalize_unit(unit) in one.measure.factors
+def _takes_unit(calculator: object, unit: str) -> bool:
+    return isinstance(calculator, Number) and normalize_unit(unit) in calculator.measure.factors
