@@ -84,6 +84,7 @@ def test_a_case_has_its_result(case: Mapping[str, Any]) -> None:
         else:
             assert result.inputs[name].value == pytest.approx(expected, rel=0.002)
     assert found.interpretation.startswith(case.get("meaning", ""))
+    assert case.get("contains", "") in found.interpretation
     assert any(note.startswith(case.get("note", "")) for note in (*found.notes, ""))
     assert "doi" not in case or found.sources[0].doi == case["doi"]
 
