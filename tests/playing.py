@@ -314,3 +314,8 @@ def outcome(turn: Turn) -> str:
     report = turn.report("native")
     calls = sum(call.by == "model" for call in report.calls)
     return f"{report.stop_reason or report.error or 'cut'}, {calls} calls, {len(report.passes)} passes"
+
+
+def words(count: int) -> list[str]:
+    """Different words, for long texts: a model that repeats itself is stopped."""
+    return ["word" + "".join("abcdefghij"[int(digit)] for digit in str(n)) for n in range(count)]

@@ -162,7 +162,7 @@ def test_what_was_said_before_hanging_up_is_remembered(server: Server) -> None:
     player = Player(["And on."])
     server.play(player)
     post(server.url, json={"message": "go on", "conversation_id": "c"})
-    said = [message.content.rpartition(")\n\n")[2] for message in player.asked[0][1:]]  # without the clock
+    said = [message.content.rpartition(".\n\n")[2] for message in player.asked[0][1:]]  # without the clock
     assert said == ["hi", "So far. ", "go on"]
 
 

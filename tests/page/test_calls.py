@@ -1,6 +1,7 @@
 """A specialist's work, as a card in the answer where it happened."""
 
 import pytest
+from playing import words
 from playwright.sync_api import expect
 
 from page.chat import Chat
@@ -153,7 +154,7 @@ def test_a_result_is_markdown_that_runs_nothing(chat: Chat, stage: Stage) -> Non
 
 def test_what_is_opened_stays_where_it_is(chat: Chat, stage: Stage) -> None:
     answer = chat.ask()
-    stage.model.says("line\n\n" * 60, request("hostile", text="\n\nmore" * 60), " x")
+    stage.model.says("\n\n".join(words(60)), request("hostile", text="\n\nmore" * 60), " x")
     expect(chat.call("hostile")).to_contain_text("3 sources")
     stage.model.says("end")
     stage.model.ends()

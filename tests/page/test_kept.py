@@ -116,7 +116,9 @@ def test_what_is_kept_is_rendered_when_the_server_is_back(chat: Chat, stage: Sta
 def test_what_is_kept_and_too_large_for_one_request_is_rendered(chat: Chat, stage: Stage) -> None:
     """Its characters are fewer than the bytes that a request may have; their bytes are not."""
     chat.ask("count")
-    stage.model.says("**\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c**\n\n" * 5000)
+    stage.model.says(
+        "".join(f"**{chr(0x4E00 + n)}\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c**\n\n" for n in range(5000))
+    )
     stage.model.ends()
     chat.is_idle()
     chat.reload()

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from playing import words
 from playwright.sync_api import Request, expect
 
 from page.chat import Chat
@@ -70,7 +71,7 @@ def size_of(request: Request) -> int:
 
 def test_what_is_selected_and_read_stays(chat: Chat, stage: Stage) -> None:
     answer = chat.ask()
-    stage.model.says("One **two** three.\n\n" + "line\n\n" * 60 + "Four fi")
+    stage.model.says("One **two** three.\n\n" + "".join(f"{word}\n\n" for word in words(60)) + "Four fi")
     expect(answer.get_by_role("paragraph").last).to_have_text("Four fi")
     chat.log.hover()
     chat.page.mouse.wheel(0, -100_000)

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from playing import words
 from playwright.sync_api import Locator, expect
 
 from brain.events import Thinking
@@ -51,18 +52,19 @@ def test_no_part_of_a_marker_is_ever_seen(chat: Chat, stage: Stage, marker: tupl
     assert [state for state in states if LEAKS.search(state)] == []
 
 
-@pytest.mark.parametrize("token", ["word ", " word"], ids=["space behind", "space before"])
+@pytest.mark.parametrize("token", ["{} ", " {}"], ids=["space behind", "space before"])
 def test_words_never_stick_together(chat: Chat, stage: Stage, token: str) -> None:
+    said = words(300)
     answer = chat.ask()
-    stage.model.says(token)
-    expect(answer).to_contain_text("word")
+    stage.model.says(token.format(said[0]))
+    expect(answer).to_contain_text(said[0])
     with recorded(chat.log) as states:
-        for count in range(10, 310, 10):
-            stage.model.says(*[token] * 10)
-            expect(answer).to_contain_text(" ".join(["word"] * count), use_inner_text=True)
+        for count in range(1, 300, 13):
+            stage.model.says(*[token.format(word) for word in said[count : count + 13]])
+            expect(answer).to_contain_text(" ".join(said[: count + 13]), use_inner_text=True)
         stage.model.ends()
         chat.is_idle()
-    assert [state for state in states if "wordword" in state] == []
+    assert [state for state in states if re.search(r"word[a-j]+word", state)] == []
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_a_long_answer_is_read_from_its_start(chat: Chat, stage: Stage, earlier:
     stage.model.says("short")
     expect(answer).to_contain_text("short")
     assert 0 <= top_of(chat, chat.question) < 30
-    stage.model.says("\n\nline" * 100, " end")
+    stage.model.says("".join(f"\n\n{word}" for word in words(100)), " end")
     expect(answer).to_contain_text("end")
     assert 0 <= top_of(chat, chat.question) < 30
     assert from_end(chat) > 500
@@ -155,13 +157,13 @@ def test_the_end_of_an_answer_that_is_a_little_too_long_is_one_click_away(chat: 
 
 def test_what_has_to_be_approved_is_in_sight(chat: Chat, stage: Stage) -> None:
     chat.ask()
-    stage.model.says("line\n\n" * 100, request("burns", title="Emma"), " x")
+    stage.model.says("\n\n".join(words(100)), "\n\n", request("burns", title="Emma"), " x")
     expect(chat.button("Approve")).to_be_in_viewport(ratio=1)
 
 
 def test_the_log_follows_only_from_its_end(chat: Chat, stage: Stage) -> None:
     answer = chat.ask()
-    stage.model.says("line\n\n" * 100, "end")
+    stage.model.says("\n\n".join(words(100)), "\n\n", "end")
     expect(answer).to_contain_text("end")
     chat.button("Newest").click()
     expect(chat.button("Newest")).to_be_hidden()
@@ -177,7 +179,7 @@ def test_the_log_follows_only_from_its_end(chat: Chat, stage: Stage) -> None:
     assert from_end(chat) > 500
     chat.page.mouse.wheel(0, 100_000)
     expect(chat.button("Newest")).to_be_hidden()
-    stage.model.says("\n\nagain" * 50, " lasting")
+    stage.model.says("".join(f"\n\n{word}" for word in words(50)), " lasting")
     expect(answer).to_contain_text("lasting")
     assert from_end(chat) < 4
 
@@ -191,13 +193,19 @@ LARGEST = """() => {
 
 
 @pytest.mark.parametrize(
-    "line", ["word " * 20 + "\n\n", "- item of a list\n", "word "], ids=["text", "list", "paragraph"]
+    "lines",
+    [
+        "\n\n".join(" ".join(words(4000)[n : n + 20]) for n in range(0, 4000, 20)) + "\n\n",
+        "".join(f"- item {word}\n" for word in words(2200)),
+        " ".join(words(4300)),
+    ],
+    ids=["text", "list", "paragraph"],
 )
-def test_of_what_comes_at_once_little_is_put_in_at_once(chat: Chat, stage: Stage, line: str) -> None:
+def test_of_what_comes_at_once_little_is_put_in_at_once(chat: Chat, stage: Stage, lines: str) -> None:
     answer = chat.ask()
     chat.page.evaluate(LARGEST)
     stage.line.seconds = 1.6  # so that it is shown before its HTML is there
-    text = line * (36_000 // len(line))
+    text = lines[:36_000].rpartition("word")[0]
     stage.model.says(text + "the end")
     expect(answer.locator(".fresh")).not_to_be_empty()
     stage.line.seconds = 0.0

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from playing import words
 from playwright.sync_api import expect
 
 from brain.routes import page as routes
@@ -19,7 +20,7 @@ BEGINS = """(paragraph) => {
 }"""
 """How far from the left the words of a paragraph are."""
 WORDS = [f"w{n}" for n in range(1000)]
-LINES = [f"line {n} of `some` code" for n in range(400)]
+LINES = [f"line {word} of `some` code" for word in words(400)]
 
 
 @pytest.fixture
