@@ -68,7 +68,7 @@ def is_there(pid: int) -> bool:
         return False
 
 
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> float:
+async def until(condition: Callable[[], object], seconds: float = 30.0) -> float:
     """How long it took to come true."""
     started = time.monotonic()
     while not condition():
@@ -241,6 +241,25 @@ def test_a_page_that_waits_says_so(engine: Engine, monkeypatch: pytest.MonkeyPat
         engine.be_quick()
         first.cancel()
         assert isinstance(await second, Answer)
+
+    within(main)
+
+
+def test_a_page_that_takes_long_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine, so that its call is not taken for idle."""
+
+    async def main() -> None:
+        monkeypatch.setattr("specialists.ocr.TOLD_SECONDS", 0.02)
+        engine.be_slow()
+        told: list[Progress] = []
+        arguments = prepare(ocr, {})
+        assert not isinstance(arguments, Failure)
+        call = asyncio.create_task(run(ocr, arguments, {Context: context(("a.png", PAGE))}, told.append, timeout=50))
+        await until(engine.pid)
+        await until(lambda: Progress("page 1 is being read, for 0 s now", 0.0) in told)
+        engine.be_quick()
+        os.kill(engine.pid(), signal.SIGKILL)  # as its own limit does; then the page is tried in other ways
+        assert isinstance(await call, Answer)
 
     within(main)
 
