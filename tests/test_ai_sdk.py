@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from playing import prose
 from serving import Player, Server, brain_served
 
 from brain import Registry, specialist
@@ -335,7 +336,7 @@ def test_a_turn_of_another_protocol_is_not_come_back_to(server: Server) -> None:
 
 
 def test_a_turn_that_told_more_than_is_kept_is_not_come_back_to(server: Server) -> None:
-    server.play(Player(["x" * (JOURNAL_BYTES // 4)] * 6, ["two."]))
+    server.play(Player([prose(JOURNAL_BYTES // 4, n) for n in range(6)], ["two."]))
     with begun(server, "xxx", id="long", resumable=True):
         pass
     while server.house.turns.running:

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from eventsource import EventSource, Message, read
+from playing import prose
 from serving import Player, Server, brain_served, served, settings
 from starlette.applications import Starlette
 
@@ -351,7 +352,7 @@ def test_an_answer_can_be_asked_for_again_or_its_question_changed(server: Server
     _, place = begun(client, message="Changed?", conversation_id="edit", replace_from=second["message_id"])
     third = json.loads(events(client, place)[-1].data)
     ended(client, begun(client, message="Third?", conversation_id="edit")[1])
-    spoken = [message.content.rpartition(")\n\n")[2] for message in player.asked[-1] if message.role == "user"]
+    spoken = [message.content.rpartition("\n\n")[2] for message in player.asked[-1] if message.role == "user"]
     assert spoken == ["First?", "Changed?", "Third?"]
     for gone in (second["message_id"], "m0123456789abcdef"):
         again = client.post("/v1/turns", json={"message": "hi", "conversation_id": "edit", "replace_from": gone})
@@ -530,7 +531,8 @@ def test_what_is_too_long_to_be_kept_is_gone_from_its_beginning(
     server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brain.journal.JOURNAL_BYTES", 20_000)
-    server.play(Player(["a" * 1_000] * 100))
+    text = prose(100_000)
+    server.play(Player([text[n : n + 1_000] for n in range(0, 100_000, 1_000)]))
     turn_id, place = begun(client)
     ended(client, place)
     gone = client.get(f"{place}/events")
@@ -539,7 +541,7 @@ def test_what_is_too_long_to_be_kept_is_gone_from_its_beginning(
     assert kept is not None
     assert events(client, place, after=kept[1])[-1].type == "done"
     last = json.loads(events(client, place, f"{turn_id}.102")[-1].data)
-    assert last["text"] == "a" * 100_000
+    assert last["text"] == text
 
 
 # Whose turns they are

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from playing import WAIT, Item, Player, ask_for, registry_of, short, turn_of
+from playing import WAIT, Item, Player, ask_for, prose, registry_of, short, turn_of
 
 from brain import turns
 from brain.ask import Ask
@@ -501,9 +501,9 @@ def test_all_journals_together_have_a_limit(house: House, monkeypatch: pytest.Mo
     monkeypatch.setattr("brain.turns.BYTES_MOST", 60_000)
 
     async def main() -> None:
-        old = house.begin(["a" * 10_000])
-        small = house.begin(["b" * 1_000, WAIT])
-        large = house.begin([*["c" * 10_000] * 5, WAIT])
+        old = house.begin([prose(10_000)])
+        small = house.begin([prose(1_000, 1), WAIT])
+        large = house.begin([*(prose(10_000, n) for n in range(5)), WAIT])
         await led(old)
         small.alone()
         large.alone()
@@ -514,7 +514,7 @@ def test_all_journals_together_have_a_limit(house: House, monkeypatch: pytest.Mo
         assert large.journal is not None
         assert small.journal is not None
         large.journal.check(0)
-        more = house.begin([*["d" * 10_000] * 2, WAIT])
+        more = house.begin([*(prose(10_000, n) for n in range(2)), WAIT])
         more.alone()
         await heard(more, 3)
         await asyncio.sleep(0.05)
