@@ -70,7 +70,7 @@ class Server(uvicorn.Server):
     def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(5)
 
-    def left(self, seconds: float = 0.3) -> list[str]:
+    def left(self, seconds: float = 30) -> list[str]:
         """The tasks of turns and requests that still run after so long."""
         end = time.monotonic() + seconds
         while (names := self._running()) and time.monotonic() < end:

@@ -52,7 +52,7 @@ def running() -> Iterator[Server]:
 def server(running: Server) -> Iterator[Server]:
     written.clear()
     yield running
-    assert running.left(3) == []
+    assert running.left() == []
 
 
 def user(text: str = "Hi") -> dict[str, Any]:

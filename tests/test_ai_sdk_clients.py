@@ -94,7 +94,7 @@ def running() -> Iterator[Server]:
 @pytest.fixture
 def server(running: Server) -> Iterator[Server]:
     yield running
-    assert running.left(2) == []
+    assert running.left() == []
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

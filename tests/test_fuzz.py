@@ -163,7 +163,7 @@ def server() -> Iterator[Server]:
         yield server
         for run in server.house.turns.running:
             server.loop.call_soon_threadsafe(run.stop)
-        assert server.left(2.0) == []
+        assert server.left() == []
 
 
 @pytest.fixture(scope="module")

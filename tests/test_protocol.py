@@ -311,7 +311,7 @@ def test_too_much_behind_a_turn_ends_its_connection_and_the_turn(server: Server,
         begun(connection, model)
         connection.sendall(more)
         assert b"HTTP/1.1" not in rest(connection)
-    assert server.left(1) == []
+    assert server.left() == []
 
 
 def test_a_body_that_waits_for_its_turn_is_bounded(server: Server) -> None:
@@ -322,7 +322,7 @@ def test_a_body_that_waits_for_its_turn_is_bounded(server: Server) -> None:
         begun(connection, model)
         connection.sendall(b"POST /v1/turns HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n")
         assert pushed(connection, b"a" * 16384, 4 * HEAD_BYTES + 1_000_000)
-    assert server.left(1) == []
+    assert server.left() == []
 
 
 @pytest.mark.parametrize("resets", [False, True])
@@ -337,7 +337,7 @@ def test_a_hang_up_is_seen_whatever_waits_behind_the_turn(server: Server, behind
         time.sleep(0.05)
         if resets:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    assert server.left(1) == []
+    assert server.left() == []
     assert len(model.asked) == 1
 
 

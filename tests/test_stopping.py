@@ -100,7 +100,7 @@ def staged(*passes: Pass, **values: object) -> Iterator[Stage]:
         brain = stack.enter_context(brain_served(everyone(told), MODEL="openai:m", MODEL_URL=server.url, **values))
         client = stack.enter_context(httpx.Client(base_url=brain.url, timeout=10, trust_env=False))
         yield Stage(brain, server, told, client)
-        assert brain.left(1.5) == []
+        assert brain.left() == []
 
 
 @contextmanager

@@ -90,7 +90,7 @@ def test_who_slept_until_the_turn_was_no_longer_kept_reads_what_was_stored(
     stage.line.cut()
     says(stage, "two", "three")
     stage.model.ends()
-    assert stage.brain.left(5) == []
+    assert stage.brain.left() == []
     stage.forgets_turns()
     stage.line.restore()
     expect(chat.button("Send")).to_be_visible(timeout=RECONNECTS)
