@@ -6,18 +6,18 @@ These are its public names. Importing them opens nothing, reads no environment a
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from brain.ask import Attachment
-from brain.context import Context, Progress, Result
 from brain.errors import Refused, RegistrationError
 from brain.events import Citation
-from brain.library import list_specialists, register, stream_with_specialists
-from brain.registry import Registry
-from brain.specialist import Specialist, specialist
-from brain.webpage import Page
+from brain.library.stream import list_specialists, register, stream_with_specialists
+from brain.messages import Attachment
+from brain.net.page import Page
+from brain.plugins.context import Context, Progress, Result
+from brain.plugins.registry import Registry
+from brain.plugins.specialist import Specialist, specialist
 
 if TYPE_CHECKING:
-    from brain.app import mount
-    from brain.thinker import Thinker
+    from brain.library.thinker import Thinker
+    from brain.server.app import mount
 
 __all__ = [
     "Attachment",
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-_LAZY = {"mount": "brain.app", "Thinker": "brain.thinker"}
+_LAZY = {"mount": "brain.server.app", "Thinker": "brain.library.thinker"}
 """They come with all that a turn needs, and the app with sse_starlette, which patches uvicorn: only who asks pays."""
 
 

@@ -1,7 +1,7 @@
-"""Roof: `python -m brain`."""
+"""`python -m brain`."""
 
 import sys
 
-from brain.cli import main
+from brain.cli.main import main
 
 sys.exit(main())

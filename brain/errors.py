@@ -1,4 +1,4 @@
-"""Ground: every error of Brain, drawn as one tree.
+"""Every error of Brain, drawn as one tree.
 
 BrainError
 ├── SettingsError        a setting is unknown or has a bad value: the start stops

@@ -1,4 +1,4 @@
-"""Ground: what can happen in a turn. Every wire is a translation of these.
+"""What can happen in a turn. Every wire is a translation of these.
 
 Order: `TurnStart` first, exactly one `Done` or `Error` last, `Usage` right before it.
 """
@@ -8,7 +8,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from brain.ask import Limits
+Resume = Literal["prefill", "message"]
+
+
+SyntaxName = Literal["bracket", "function_call", "mention"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one turn may use at most; times in seconds."""
+
+    calls: int = 5
+    calls_per_specialist: int = 3
+    turn_seconds: float = 600.0
+    call_seconds: float = 5.0
+
 
 CallCode = Literal[
     "unknown",

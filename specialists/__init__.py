@@ -1,1 +1,1 @@
-"""Built in: the specialists that come with Brain. They use its public names only, and never each other."""
+"""The specialists that come with Brain. They use its public names only, and never each other."""

@@ -1,4 +1,4 @@
-"""Built in: the likeliest encoding of a text that is not UTF-8 and names none. Imports nothing of Brain."""
+"""The likeliest encoding of a text that is not UTF-8 and names none. Imports nothing of Brain."""
 
 import codecs
 import re

@@ -1,4 +1,4 @@
-"""Built in: a whole page of HTML as Markdown, by selectolax. Imports nothing of Brain.
+"""A whole page of HTML as Markdown, by selectolax. Imports nothing of Brain.
 
 It walks the tree in a loop, however deep it is.
 """

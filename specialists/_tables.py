@@ -1,4 +1,4 @@
-"""Built in: the tables of HTML, row by row as Markdown. Imports nothing of Brain."""
+"""The tables of HTML, row by row as Markdown. Imports nothing of Brain."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Built in: `calendar`, the user's events: listed, made, changed, removed, and the free time between them.
+"""`calendar`, the user's events: listed, made, changed, removed, and the free time between them.
 
 They are `.ics` files in a folder, as khal and vdirsyncer keep them, or on a CalDAV server.
 """
@@ -16,14 +16,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import Meta
 
 from brain import Context, Refused, Result, specialist
-from specialists._calendar import answers, slots
-from specialists._calendar.asked import Asked
-from specialists._calendar.desk import Desk
+from specialists._calendar import answers, free_time
+from specialists._calendar.actions import Desk
+from specialists._calendar.caldav import Server
+from specialists._calendar.calendars import Store
+from specialists._calendar.draft import Wish
 from specialists._calendar.folder import Folder, folder_name, writable
 from specialists._calendar.plan import Plan
-from specialists._calendar.server import Server
-from specialists._calendar.store import Store
-from specialists._calendar.wishes import Wish
+from specialists._calendar.request import Asked
 
 Short = Annotated[str, Meta(max_length=500)]
 Long = Annotated[str, Meta(max_length=8000)]
@@ -63,7 +63,7 @@ def missing(*, settings: CalendarSettings) -> str | None:
 async def health(*, settings: CalendarSettings) -> str | None:
     """Whether the calendars can be reached, and the settings be understood."""
     try:
-        slots.hours_of(settings.hours)
+        free_time.hours_of(settings.hours)
     except ValueError as problem:
         return f"hours {settings.hours!r}: {problem}"
     if settings.caldav_url:

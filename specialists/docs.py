@@ -1,4 +1,4 @@
-"""Built in: `docs`, Brain's own handbook: a question goes in, the passages that answer it best come out."""
+"""`docs`, Brain's own handbook: a question goes in, the passages that answer it best come out."""
 
 import threading
 import weakref
@@ -11,8 +11,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Result, specialist
-from specialists._asking import telling
-from specialists._passages import anchor, pieces, sections
+from specialists._kit.passages import anchor, pieces, sections
+from specialists._kit.terms import telling
 
 PASSAGES_GIVEN = 3
 _WEIGHTS = "12.0, 4.0, 1.0"
@@ -136,7 +136,7 @@ def answered(handbook: Handbook, query: str, section: str | None) -> Result:
 
 def passages(page: str, text: str) -> Iterator[Passage]:
     """The sections of a Markdown page, long ones in pieces, their paragraphs one line each."""
-    from specialists._unwrapped import unwrapped  # with a parser of Markdown: who asks nothing does not pay for it
+    from specialists._kit.passages import unwrapped  # with a parser of Markdown: who asks nothing does not pay for it
 
     for heading, body in sections(text):
         for piece in pieces(unwrapped(body)):

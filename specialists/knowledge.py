@@ -1,4 +1,4 @@
-"""Built in: `knowledge`, the user's own folders and uploads: a question goes in, the passages that answer it come out.
+"""`knowledge`, the user's own folders and uploads: a question goes in, the passages that answer it come out.
 
 Each user has an index of their own, a SQLite file. Searching never reads a document: it looks into that index, which a
 worker keeps up to date, see `_knowledge`.
@@ -17,14 +17,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Context, Progress, Refused, Result, specialist
-from specialists._knowledge import keeping, vectors
+from specialists._kit.passages import anchor
+from specialists._knowledge import uploads, vectors
 from specialists._knowledge.command import indexed as index
-from specialists._knowledge.database import Damaged, Unreachable
-from specialists._knowledge.forgetting import forgotten
-from specialists._knowledge.index import Index, Root, on_index, path_for
-from specialists._knowledge.searching import Found, Scope, fetched, ranked
+from specialists._knowledge.index import Damaged, Index, Root, Unreachable, on_index, path_for
+from specialists._knowledge.search import Found, Scope, fetched, ranked
+from specialists._knowledge.uploads import forgotten
 from specialists._knowledge.worker import Job
-from specialists._passages import anchor
 
 __all__ = ["KnowledgeSettings", "index", "knowledge"]
 
@@ -112,7 +111,7 @@ async def forget(user: str, conversation_id: str | None, *, settings: KnowledgeS
 async def lifespan() -> AsyncIterator[None]:
     """Ends what is read in the background with the server."""
     yield
-    await keeping.stopped()
+    await uploads.stopped()
 
 
 @specialist(
@@ -152,10 +151,10 @@ async def knowledge(
     path = path_for(settings.home, context.user)
     job, seconds = settings.job(path), min(WAITING_SECONDS, context.seconds_left - ANSWERING_SECONDS)
     try:
-        async for progress in keeping.folders_read(path, job, settings.folders_of(context.user), seconds):
+        async for progress in uploads.folders_read(path, job, settings.folders_of(context.user), seconds):
             yield progress
         seconds = min(seconds, context.seconds_left - ANSWERING_SECONDS)
-        async for progress in keeping.uploads_read(path, job, context.conversation_id, context.attachments, seconds):
+        async for progress in uploads.uploads_read(path, job, context.conversation_id, context.attachments, seconds):
             yield progress
         yield await _answered(path, query, (source or "").strip() or None, offset, context)
     except (Unreachable, OSError) as error:
@@ -182,8 +181,8 @@ async def _answered(path: Path, query: str, source: str | None, offset: int, con
     asked = await _as_vector(path, query, context)
     conversation = context.conversation_id
     result = await on_index(path, _searched, query, source, offset, conversation, asked)
-    keeping.vectors_made(path, context.model, matched=asked is not None)
-    reading = keeping.still_reading(path, conversation)
+    uploads.vectors_made(path, context.model, matched=asked is not None)
+    reading = uploads.still_reading(path, conversation)
     if result is None:
         raise Refused(FIRST if reading else NOTHING)
     if reading is None:

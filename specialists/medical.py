@@ -1,4 +1,4 @@
-"""Built in: `medical`: finds published calculators and scores, says what they need, and computes them."""
+"""`medical`: finds published calculators and scores, says what they need, and computes them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Built in: `memory`, what is kept of the user: what was said lately, earlier conversations, and facts they stated."""
+"""`memory`, what is kept of the user: what was said lately, earlier conversations, and facts they stated."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

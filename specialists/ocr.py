@@ -1,4 +1,4 @@
-"""Built in: `ocr`, the text in attached images, scans and PDFs, page by page."""
+"""`ocr`, the text in attached images, scans and PDFs, page by page."""
 
 import re
 import time
@@ -11,10 +11,10 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Attachment, Context, Progress, Refused, Result, specialist
-from specialists import _reading
-from specialists._pictures.attached import picked, shown
-from specialists._pictures.kept import keep, kept
-from specialists._pictures.reading import Reading
+from specialists._pictures import reader
+from specialists._pictures.attachments import picked, shown
+from specialists._pictures.reader import keep, kept
+from specialists._pictures.result import Reading
 
 PAGES_MOST = 50
 """In one call."""
@@ -49,8 +49,8 @@ class PageText:
     private=True,
     timeout=300,
     idle_timeout=60,
-    health=_reading.missing,
-    lifespan=_reading.lifespan,
+    health=reader.missing,
+    lifespan=reader.lifespan,
     tags=("image", "pdf", "text", "documents"),
     examples=(
         "what does the scan say",
@@ -92,7 +92,7 @@ async def ocr(
     asked = pages_asked(page) or range(1, PAGES_NAMED + 1)
     seconds = context.seconds_left - ANSWERING_SECONDS
     wanted_layers = () if enhance else asked[:PAGES_MOST]
-    found = await _reading.pages(scan.data, name=scan.name, wanted=wanted_layers, seconds=seconds)
+    found = await reader.pages(scan.data, name=scan.name, wanted=wanted_layers, seconds=seconds)
     there = [number for number in asked if 1 <= number <= found.count]
     wanted = there[:PAGES_MOST]
     if not wanted:
@@ -130,15 +130,13 @@ class _Scan:
         """Whether another page would take too long, or the ones before have."""
         return self.context.seconds_left < 2 * self.slowest or (self.took > SECONDS_ENOUGH and not asked)
 
-    async def page(
-        self, number: int, found: _reading.Pages, *, alone: bool
-    ) -> AsyncGenerator[Progress | PageText, None]:
+    async def page(self, number: int, found: reader.Pages, *, alone: bool) -> AsyncGenerator[Progress | PageText, None]:
         """One page, after words about a wait; one that cannot be read is said to be so when there are others."""
         try:
             if layer := found.layer(number):
                 yield PageText(number, layer, TEXT_LAYER)
                 return
-            key = (found.digest, number, self.language, self.enhance, _reading.engines())
+            key = (found.digest, number, self.language, self.enhance, reader.engines())
             if reading := kept(key):
                 yield _recognised(number, reading)
                 return
@@ -151,19 +149,19 @@ class _Scan:
             yield PageText(number, f"(not read: {refusal.reason})", "")
 
     async def _recognised(self, number: int, key: Hashable) -> AsyncGenerator[Progress | PageText, None]:
-        async with _reading.reading(
+        async with reader.reading(
             self.data, name=self.name, page=number, language=self.language, enhance=self.enhance, region=None
         ) as job:
             while not await job.begins(min(TOLD_SECONDS, self.context.seconds_left)):
                 if self.context.seconds_left < TOLD_SECONDS:
-                    raise Refused(_reading.BUSY)
+                    raise Refused(reader.BUSY)
                 yield Progress(f"page {number} waits for the OCR engine, which reads other documents")
             started = time.monotonic()
             while not await job.ends(min(TOLD_SECONDS, self.context.seconds_left - ANSWERING_SECONDS)):
                 if self.context.seconds_left < TOLD_SECONDS:
                     break
                 yield Progress(f"page {number} is being read, for {time.monotonic() - started:.0f} s now")
-            reading = await _reading.read(job, self.name, self.context.seconds_left - ANSWERING_SECONDS)
+            reading = await reader.read(job, self.name, self.context.seconds_left - ANSWERING_SECONDS)
         seconds = time.monotonic() - started
         self.slowest, self.took = max(self.slowest, seconds), self.took + seconds
         keep(key, reading)

@@ -1,4 +1,4 @@
-"""Built in: `pubmed`, the biomedical literature: a query goes in, articles with their abstracts come out."""
+"""`pubmed`, the biomedical literature: a query goes in, articles with their abstracts come out."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,11 +10,9 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta
 
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
-from specialists._pubmed.articles import Article, articles
-from specialists._pubmed.asking import MESSAGE_LENGTH, named, pmids_of, query_of, telling
-from specialists._pubmed.dates import Period, period
+from specialists._pubmed.articles import Article, articles, cut, listed, whole
 from specialists._pubmed.eutils import UNREADABLE, Eutils, Found, PubmedSettings
-from specialists._pubmed.text import cut, listed, whole
+from specialists._pubmed.query import MESSAGE_LENGTH, Period, named, period, pmids_of, query_of, telling
 
 TEXT_LENGTH = 200_000
 _SHOWN_QUERY = 200

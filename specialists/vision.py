@@ -1,4 +1,4 @@
-"""Built in: `vision`, what an attached image shows: by the model's own eyes where it has some, else by measurement."""
+"""`vision`, what an attached image shows: by the model's own eyes where it has some, else by measurement."""
 
 import base64
 import re
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from brain import Attachment, Context, Progress, Refused, Result, specialist
-from specialists import _reading
-from specialists._pictures.attached import picked, shown
+from specialists._pictures import reader
+from specialists._pictures.attachments import picked, shown
 
 IMAGES_MOST = 4
 ANSWERING_SECONDS = 0.5
@@ -44,7 +44,7 @@ _WHITE = base64.b64decode(
 
 async def health() -> None:
     """Has a picture looked at; raises `Refused`, or what was raised there, when that cannot be done."""
-    await _reading.looked(_WHITE, {"do": "look", "name": "a test", "page": 1, "region": None, "show": False})
+    await reader.looked(_WHITE, {"do": "look", "name": "a test", "page": 1, "region": None, "show": False})
 
 
 @specialist(
@@ -53,7 +53,7 @@ async def health() -> None:
     timeout=120,
     idle_timeout=60,
     health=health,
-    lifespan=_reading.lifespan,
+    lifespan=reader.lifespan,
     tags=("image", "vision"),
     examples=(
         "what is in this image",
@@ -110,7 +110,7 @@ async def _looked(
 ) -> list[str]:
     name, seeing = shown(attachment.name), context.model.sees_images
     words: dict[str, Any] = {"do": "look", "name": name, "page": page, "region": region, "show": seeing}
-    found, image = await _reading.looked(attachment.data, words, context.seconds_left - ANSWERING_SECONDS)
+    found, image = await reader.looked(attachment.data, words, context.seconds_left - ANSWERING_SECONDS)
     lines = [found["lines"][0] + _part(region), *found["lines"][1:]]
     if not seeing:
         return [*lines, *await _text(context, attachment, name, page, region), "", ONLY_FACTS]
@@ -173,7 +173,7 @@ async def _text(
 ) -> list[str]:
     seconds = context.seconds_left - ANSWERING_SECONDS
     try:
-        reading = await _reading.page_text(attachment.data, name=name, page=page, region=region, seconds=seconds)
+        reading = await reader.page_text(attachment.data, name=name, page=page, region=region, seconds=seconds)
     except Refused as refusal:
         return [f"Text: not read, {refusal.reason}"]
     if not reading.text:

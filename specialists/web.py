@@ -1,4 +1,4 @@
-"""Built in: `web`, searches the web by SearXNG, Brave or ddgs, and reads single pages as Markdown."""
+"""`web`, searches the web by SearXNG, Brave or ddgs, and reads single pages as Markdown."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -7,11 +7,11 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Context, Progress, Refused, Result, specialist
-from specialists._web import searching
+from specialists._web import search
 from specialists._web.article import Article
 from specialists._web.cleaning import one_line
-from specialists._web.reading import read
-from specialists._web.searching import Found, Query, Since, WebSettings
+from specialists._web.page import read
+from specialists._web.search import Found, Query, Since, WebSettings
 
 TEXT_MOST = 200_000
 """Characters of a page in one result, of which the block shows a part."""
@@ -21,11 +21,11 @@ _ADDRESS = re.compile(r"https?://[^\s<>\"'`]{4,2000}")
 
 
 def _misconfigured(*, settings: WebSettings) -> str | None:
-    return searching.misconfigured(settings)
+    return search.misconfigured(settings)
 
 
 async def _health(*, settings: WebSettings, context: Context) -> str | None:
-    return await searching.health(settings, context)
+    return await search.health(settings, context)
 
 
 @specialist(
@@ -79,7 +79,7 @@ async def web(
     else:
         wanted = Query(query[:QUERY_LENGTH], max_results, since)
         yield Progress("searching the web")
-        yield _results(wanted.text, *await searching.search(wanted, settings, context))
+        yield _results(wanted.text, *await search.search(wanted, settings, context))
 
 
 def _of_message(message: str) -> tuple[str, str]:

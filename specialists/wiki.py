@@ -1,4 +1,4 @@
-"""Built in: `wiki`, pages of Wikipedia, other MediaWikis and offline files: found, introduced, read by section."""
+"""`wiki`, pages of Wikipedia, other MediaWikis and offline files: found, introduced, read by section."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from msgspec import Meta
 
 from brain import Context, Progress, Refused, Result, specialist
-from specialists._asking import telling
+from specialists._kit.terms import telling
 from specialists._wiki import answer, zim
 from specialists._wiki.api import Api, ApiError
 from specialists._wiki.article import Article, Section

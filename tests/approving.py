@@ -8,11 +8,11 @@ from typing import Any
 from playing import WAIT, Item, Player, ask_for, echo, read, registry_of, short, turn_of
 
 from brain import Specialist, specialist
-from brain.ask import Ask
 from brain.events import ApprovalRequired, Event
 from brain.messages import Called
-from brain.registry import Registry
-from brain.turn import Turn
+from brain.plugins.registry import Registry
+from brain.turn.turn import Turn
+from brain.turn_request import Ask
 
 Say = Callable[[Turn, ApprovalRequired], None]
 

@@ -5,8 +5,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import aclosing
 from typing import Any
 
-from brain.ask import Ask, Attachment, Limits, SyntaxName
-from brain.context import Progress, Result
 from brain.errors import Refused
 from brain.events import (
     ApprovalRequired,
@@ -14,23 +12,26 @@ from brain.events import (
     Done,
     Error,
     Event,
+    Limits,
     Notice,
+    Resume,
     SpecialistError,
     SpecialistProgress,
     SpecialistResult,
     SpecialistStart,
+    SyntaxName,
     Thinking,
     Token,
     ToolCall,
     TurnStart,
     Usage,
 )
-from brain.kept import Conversation
-from brain.messages import Chunk, Finish, Message, Resume
-from brain.registry import Registry
-from brain.sampling import UNSAID, Sampling
-from brain.specialist import Specialist, specialist
-from brain.turn import Turn
+from brain.messages import Attachment, Chunk, Conversation, Finish, Message
+from brain.plugins.context import Progress, Result
+from brain.plugins.registry import Registry
+from brain.plugins.specialist import Specialist, specialist
+from brain.turn.turn import Turn
+from brain.turn_request import UNSAID, Ask, Sampling
 
 PNG = b"\x89PNG\r\n\x1a\n"
 WAIT = 30.0
@@ -314,11 +315,6 @@ def outcome(turn: Turn) -> str:
     report = turn.report("native")
     calls = sum(call.by == "model" for call in report.calls)
     return f"{report.stop_reason or report.error or 'cut'}, {calls} calls, {len(report.passes)} passes"
-
-
-def prose(length: int, seed: int = 0) -> str:
-    """Text of so many characters that does not repeat itself; nor does it that of another seed."""
-    return " ".join(f"{seed:x}x{n:x}" for n in range(length // 4 + 1))[:length]
 
 
 def words(count: int) -> list[str]:

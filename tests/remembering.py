@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 from stores import Clock, opened
 
 from brain.errors import Refused, StoreError
-from brain.kept import Interaction, Item, Resting
 from brain.memory import Memory
-from brain.memory.view import UserMemory
-from brain.messages import Exchange, Part, Said
+from brain.memory.user_view import UserMemory
+from brain.messages import Exchange, Interaction, Item, Part, Resting, Said
 from brain.store.sqlite import SQLite
 
 GROUPS = (

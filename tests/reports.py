@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from brain.events import Usage
-from brain.report import CallReport, PassReport, TurnReport
+from brain.messages import CallReport, PassReport, TurnReport
 
 BEGAN = datetime(2026, 3, 4, 5, 6, 7, 250_000, UTC)
 

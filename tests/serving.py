@@ -20,16 +20,17 @@ import httpx
 import uvicorn
 from starlette.applications import Starlette
 
-from brain.app import create_app
 from brain.errors import Refused
-from brain.house import House
-from brain.messages import Chunk, Finish, Message, Resume
+from brain.events import Resume
+from brain.messages import Chunk, Finish, Message
 from brain.models import Opened
-from brain.protocol import Protocol
-from brain.registry import Registry
-from brain.sampling import UNSAID, Sampling
+from brain.plugins.registry import Registry
+from brain.server.app import create_app
+from brain.server.state import House
+from brain.server.uvicorn_protocol import Protocol
 from brain.settings import Settings, read
 from brain.settings.models import STANDARD
+from brain.turn_request import UNSAID, Sampling
 
 T = TypeVar("T")
 ITS_OWN = (
@@ -70,7 +71,7 @@ class Server(uvicorn.Server):
     def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(5)
 
-    def left(self, seconds: float = 30) -> list[str]:
+    def left(self, seconds: float = 0.3) -> list[str]:
         """The tasks of turns and requests that still run after so long."""
         end = time.monotonic() + seconds
         while (names := self._running()) and time.monotonic() < end:

@@ -6,10 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from brain.ask import Attachment
 from brain.events import Error, Notice, Thinking, Usage
-from brain.kept import Item, Record
-from brain.messages import About, Aside, Exchange, Part, Said
+from brain.messages import About, Aside, Attachment, Exchange, Item, Part, Record, Said
 from brain.store.sqlite import SQLite
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

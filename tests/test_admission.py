@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from brain.accepting import ANSWERED_MOST, HELD_SECONDS, Acceptor
-from brain.admission import BURST, CALM, Admission
+from brain.server.accepting import ANSWERED_MOST, HELD_SECONDS, Acceptor
+from brain.server.admission import BURST, CALM, Admission
 
 TICK = 0.1
 

@@ -13,41 +13,37 @@ import brain
 
 ROOT = Path(__file__).parent.parent
 
-FLOORS = {
-    "Ground": "addresses alarm ask errors events http iterating kept logs messages page_files receiving report "
-    "sampling settings spelling threads transport unicode webpage",
-    "Wing": "fetching metrics models rendering traces wire store",
-    "Core": "admission "
-    "account asides blocks context copied discovery echo forgetting limits notices outgoing own_settings "
-    "preview prompts question rates registry repetition running scanner schema sessions specialist stops syntax "
-    "template_tokens tools transcript usage",
-    "Rooms": "approvals calls conversation desk engine filing held inquiries journal leading library memory open_call "
-    "passes thinker thought turn turns",
-    "Roof": "accepting app cli commands door house process protocol response routes serving terminal watch watchdog "
-    "__main__",
-}
-"""From the ground up. A file imports from its own floor and from those below; wings know only themselves."""
+LAYERS = (
+    "errors events text concurrency",
+    "settings markers messages",
+    "net turn_request",
+    "plugins models store protocols rendering",
+    "prompts telemetry",
+    "turn memory",
+    "runtime",
+    "server library",
+    "cli",
+)
+"""From the bottom up. A module imports only from its own folder and from lower layers."""
 
-FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.split()}
-ORDER = list(FLOORS)
+LAYER_OF = {folder: number for number, folders in enumerate(LAYERS) for folder in folders.split()}
 
 OWNERS = {
-    "starlette": {"brain.app", "brain.door", "brain.response", "brain.routes"},
-    "sse_starlette": {"brain.response"},
-    "uvicorn": {"brain.protocol", "brain.serving"},
+    "starlette": {"brain.server.app", "brain.server.middleware", "brain.server.event_stream", "brain.server.routes"},
+    "sse_starlette": {"brain.server.event_stream"},
+    "uvicorn": {"brain.server.uvicorn_protocol", "brain.cli.serve"},
     "httpx": {
-        "brain.fetching",
-        "brain.receiving",
-        "brain.http",
-        "brain.transport",
+        "brain.net.fetch",
+        "brain.net.response_body",
+        "brain.net.client",
+        "brain.net.transport",
         "brain.models.ollama",
-        "brain.models.replies",
+        "brain.models.reply",
     },
-    "jsonschema": {"brain.schema", "brain.specialist"},
-    "prometheus_client": {"brain.metrics"},
-    "opentelemetry": {"brain.traces"},
-    "multiprocessing": {"brain.serving"},
-    "subprocess": {"specialists._kit.isolated"},
+    "ollama": {"brain.models.ollama"},
+    "jsonschema": {"brain.plugins.schema", "brain.plugins.specialist"},
+    "prometheus_client": {"brain.telemetry.metrics"},
+    "opentelemetry": {"brain.telemetry.tracing"},
     "markdown_it": {
         "brain.rendering",
         "brain.rendering.code",
@@ -56,20 +52,20 @@ OWNERS = {
         "brain.rendering.links",
         "brain.rendering.parsing",
         "brain.rendering.unfinished",
-        "brain.terminal.markdown",
-        "specialists._unwrapped",
+        "brain.cli.terminal.markdown",
+        "specialists._kit.passages",
     },
     "latex2mathml": {"brain.rendering.formulas"},
     "nh3": {"brain.rendering.html"},
     "pygments": {"brain.rendering.code"},
-    "prompt_toolkit": {"brain.terminal.prompt"},
-    "shtab": {"brain.commands.completion"},
+    "prompt_toolkit": {"brain.cli.terminal.prompt"},
+    "shtab": {"brain.cli.commands.specialists"},
     "rich": {
-        "brain.terminal.approval",
-        "brain.terminal.calls",
-        "brain.terminal.drawing",
-        "brain.terminal.live",
-        "brain.terminal.markdown",
+        "brain.cli.terminal.approval",
+        "brain.cli.terminal.calls",
+        "brain.cli.terminal.drawing",
+        "brain.cli.terminal.live",
+        "brain.cli.terminal.markdown",
     },
 }
 """Packages that only these modules, and the routes together, may import, so that each is a change of few files."""
@@ -127,52 +123,46 @@ def imports(found: ast.AST) -> Iterator[str]:
                 yield name if path_of(name) else str(node.module)
 
 
-def floor_of(module: str) -> str:
-    """The floor of a module of `brain`."""
-    room = module.split(".")[1]
-    assert room in FLOOR_OF, f"{module}: tests/test_architecture.py does not know on which floor it is"
-    return FLOOR_OF[room]
+def folder_of(module: str) -> str:
+    """The folder, or the file, of `brain` that a module is in."""
+    return module.split(".")[1]
 
 
 def ours(module: str) -> list[str]:
     return [name for name in imports(tree(module)) if name.split(".")[0] in ("brain", "specialists")]
 
 
-COMMAND = ("brain.commands.index", "specialists.knowledge")
-"""Of the one specialist with a command of its own: `brain index` must do without a turn what only it can do."""
+INDEX_COMMAND = ("brain.cli.commands.index", "specialists.knowledge")
+"""`brain index` belongs to one specialist, and does without a turn what only that one can do."""
 
-ROOMS = [module for module in modules("brain") if module != "brain"]
+MODULES = [module for module in modules("brain") if module not in ("brain", "brain.__main__")]
 
 
-def test_a_room_imports_only_from_its_floor_and_below() -> None:
+def test_a_module_imports_only_from_its_folder_and_lower_layers() -> None:
     wrong = []
-    for module in ROOMS:
-        floor = floor_of(module)
+    for module in MODULES:
+        folder = folder_of(module)
         for name in ours(module):
-            if (module, name) == COMMAND:
+            if (module, name) == INDEX_COMMAND:
                 continue
             if name == "brain" or name.startswith("specialists"):
-                wrong.append(f"{module} imports {name}; rooms of brain import each other's modules")
-            elif ORDER.index(floor_of(name)) > ORDER.index(floor):
-                wrong.append(f"{module} ({floor}) imports {name} ({floor_of(name)}), which is above it")
-            elif floor == floor_of(name) == "Wing" and module.split(".")[1] != name.split(".")[1]:
-                wrong.append(f"{module} imports {name}; wings never see each other")
+                wrong.append(f"{module} imports {name}")
+            elif folder_of(name) != folder and LAYER_OF[folder_of(name)] >= LAYER_OF[folder]:
+                wrong.append(f"{module} imports {name}, which is not below it")
     assert wrong == []
 
 
-def test_every_room_that_has_a_floor_is_there() -> None:
-    assert sorted(FLOOR_OF) == sorted({module.split(".")[1] for module in ROOMS})
+def test_every_folder_has_a_layer() -> None:
+    assert sorted(LAYER_OF) == sorted({folder_of(module) for module in MODULES})
 
 
-def test_nobody_imports_the_roof_but_the_roof() -> None:
-    under = [module for module in ROOMS if floor_of(module) != "Roof"]
-    assert [module for module in under if {"brain.app", "brain.cli"} & set(ours(module))] == []
+def test_the_heavy_public_names_are_loaded_only_when_asked_for() -> None:
     at_import = {name for node in tree("brain").body if is_import(node) for name in imports(node)}
-    assert not {"brain.app", "brain.thinker"} & at_import, "brain/__init__ reaches them only when asked"
+    assert not {"brain.server.app", "brain.library.thinker"} & at_import
 
 
 def test_there_is_no_cycle() -> None:
-    graph = {module: {name for name in ours(module) if name != module} for module in ROOMS}
+    graph = {module: {name for name in ours(module) if name != module} for module in MODULES}
     walked: set[str] = set()
 
     def walk(module: str, path: list[str]) -> None:
@@ -182,7 +172,7 @@ def test_there_is_no_cycle() -> None:
                 walk(name, [*path, module])
             walked.add(module)
 
-    for module in ROOMS:
+    for module in MODULES:
         walk(module, [])
 
 
@@ -190,7 +180,7 @@ def test_there_is_no_cycle() -> None:
 def test_a_package_is_imported_only_where_it_belongs(package: str) -> None:
     everybody = (*modules("brain"), *modules("specialists"))
     users = {module for module in everybody if any(name.split(".")[0] == package for name in imports(tree(module)))}
-    assert {re.sub(r"^brain\.routes\..*", "brain.routes", user) for user in users} == OWNERS[package]
+    assert {re.sub(r"^brain\.server\.routes\..*", "brain.server.routes", user) for user in users} == OWNERS[package]
 
 
 def test_specialists_use_public_names_and_never_each_other() -> None:
@@ -210,14 +200,9 @@ def is_import(node: ast.AST) -> bool:
     return isinstance(node, ast.Import | ast.ImportFrom)
 
 
-@pytest.mark.parametrize("module", ROOMS)
-def test_a_file_says_on_which_floor_it_is(module: str) -> None:
-    told = (ast.get_docstring(tree(module)) or "").partition(":")[0]
-    assert told == floor_of(module), f"{module}: its docstring begins with {floor_of(module)}:"
-
-
-def test_specialists_say_that_they_are_built_in() -> None:
-    assert [m for m in modules("specialists") if not (ast.get_docstring(tree(m)) or "").startswith("Built in: ")] == []
+@pytest.mark.parametrize("module", [*MODULES, *modules("specialists")])
+def test_a_module_says_what_it_is(module: str) -> None:
+    assert ast.get_docstring(tree(module)), f"{module} has no docstring"
 
 
 def test_the_public_names_are_these() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_architecture import FLOORS
+from test_architecture import LAYERS
 
 from brain import Registry, settings
 
@@ -42,17 +42,15 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
-def test_the_map_shows_every_room_on_its_floor() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("\n## Floors\n")[2]
-    rows = re.findall(r"^\| (roof|rooms|core|wings|ground) \| (.*) \|$", page, re.MULTILINE)
-    shown = {floor: set(re.findall(r"`(\w+)(?:\.py|/)`", row)) for floor, row in rows}
-    for floor, rooms in FLOORS.items():
-        row = "wings" if floor == "Wing" else floor.lower()
-        assert set(rooms.split()) - shown[row] <= {"__main__"}
+def test_the_table_of_layers_is_that_of_the_code() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("\n## Layers\n")[2]
+    rows = re.findall(r"^\| [a-z ]+ \| (`.*) \|$", page, re.MULTILINE)
+    shown = [set(re.findall(r"`(\w+)(?:\.py|/)`", row)) for row in rows]
+    assert shown == [set(layer.split()) for layer in reversed(LAYERS)]
 
 
-def test_the_way_of_a_token_goes_through_what_is_there() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("\n## Floors\n")[0]
+def test_the_paths_name_functions_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     steps = re.findall(r"`([\w/]+\.(?:py|js))`\s\(`(#?\w+)`", page)
     assert len(steps) > 20
     assert [step for step in steps if not defines(*step)] == []

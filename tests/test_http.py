@@ -1,4 +1,4 @@
-"""The client for model servers: what it refuses to unpack."""
+"""The opened for model servers: what it refuses to unpack."""
 
 import asyncio
 import gzip
@@ -8,10 +8,10 @@ import httpx
 import pytest
 from test_transport import serving, writes
 
-from brain import http
 from brain.errors import ModelError
+from brain.net import client
 
-Asking = Callable[[http.Client], Awaitable[httpx.Response]]
+Asking = Callable[[client.Client], Awaitable[httpx.Response]]
 BOMB = gzip.compress(bytes(64_000_000))
 
 
@@ -20,13 +20,13 @@ def answered(status: int, body: bytes, *headers: bytes) -> bytes:
     return b"\r\n".join([*head, b"", body])
 
 
-async def got(client: http.Client) -> httpx.Response:
-    return await client.get("/models")
+async def got(opened: client.Client) -> httpx.Response:
+    return await opened.get("/models")
 
 
-async def streamed(client: http.Client) -> httpx.Response:
-    response = await client.ask(client.question("/chat"), b"{}")
-    body = b"".join([data async for data in http.reads(response)])
+async def streamed(opened: client.Client) -> httpx.Response:
+    response = await opened.ask(opened.question("/chat"), b"{}")
+    body = b"".join([data async for data in client.reads(response)])
     return httpx.Response(response.status_code, content=body)
 
 
@@ -36,13 +36,13 @@ async def streamed(client: http.Client) -> httpx.Response:
 def test_a_compressed_answer_is_refused(
     ask: Asking, proxied: bool, encoding: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "_proxied", lambda url: proxied)
+    monkeypatch.setattr(client, "_proxied", lambda url: proxied)
 
     async def main() -> None:
         answer = answered(200, BOMB, b"Content-Encoding: " + encoding)
-        async with serving(writes(answer)) as url, http.Client(url) as client:
+        async with serving(writes(answer)) as url, client.Client(url) as opened:
             with pytest.raises(ModelError) as raised:
-                await ask(client)
+                await ask(opened)
             assert (raised.value.code, raised.value.recoverable) == ("model_failed", False)
 
     asyncio.run(main())
@@ -59,8 +59,8 @@ def test_a_compressed_answer_is_refused(
 )
 def test_nothing_is_unpacked(ask: Asking, answer: bytes, status: int, body: bytes) -> None:
     async def main() -> None:
-        async with serving(writes(answer)) as url, http.Client(url) as client:
-            response = await ask(client)
+        async with serving(writes(answer)) as url, client.Client(url) as opened:
+            response = await ask(opened)
             assert (response.status_code, response.content) == (status, body)
 
     asyncio.run(main())

@@ -10,7 +10,7 @@ import pytest
 from brain.events import Thinking
 from brain.messages import Chunk
 from brain.models import ollama, openai
-from brain.models.replies import STEP_BYTES, STEP_LENGTH, Answer, Reply, chunks
+from brain.models.reply import STEP_BYTES, STEP_LENGTH, Answer, Reply, chunks
 
 LENGTH = 1_000_000
 

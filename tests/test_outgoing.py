@@ -12,12 +12,10 @@ from approving import Asked, no, yes
 from playing import PNG, ask_for, played, registry_of
 
 from brain import Result, specialist
-from brain.ask import Attachment, Limits
-from brain.events import ApprovalRequired, Citation
-from brain.held import Held
-from brain.kept import Conversation, Item, Recalled
-from brain.messages import Called, Exchange, Handed, Said, Spoken
-from brain.outgoing import check
+from brain.events import ApprovalRequired, Citation, Limits
+from brain.messages import Attachment, Called, Conversation, Exchange, Handed, Item, Recalled, Said, Spoken
+from brain.prompts.client_history import Held
+from brain.turn.outgoing import check
 
 PAGE = "Welcome. [More](https://site.example/more) or (https://site.example/a_(b)) and https://site.example/c?d=e."
 SECRET = "allergic to penicillin"

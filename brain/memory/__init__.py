@@ -1,4 +1,4 @@
-"""Rooms: the memory of users, in three layers: what was said lately, conversations that rested, and facts.
+"""The memory of users, in three layers: what was said lately, conversations that rested, and facts.
 
 Each user's is their own: nothing here is done without saying whose.
 """
@@ -13,20 +13,17 @@ from datetime import datetime
 import anyio
 
 from brain.errors import StoreError
-from brain.kept import Category, Interaction, Item, Recalled
 from brain.memory import recall
 from brain.memory.background import Background
-from brain.memory.by_hand import ByHand
-from brain.memory.hot import Hot, Others
-from brain.memory.items import ALL, QUESTION_LENGTH, Items
-from brain.memory.meaning import Meaning
+from brain.memory.cache import Hot, Others, Recent
+from brain.memory.edits import ByHand
+from brain.memory.items import ALL, QUESTION_LENGTH, Items, Shelf
 from brain.memory.recall import Asked
-from brain.memory.recent import Recent
-from brain.memory.resting import Writer
-from brain.memory.shelf import Shelf
-from brain.memory.view import UserMemory
-from brain.messages import Exchange
-from brain.models.blind import Embedder
+from brain.memory.summaries import Writer
+from brain.memory.user_view import UserMemory
+from brain.messages import Category, Exchange, Interaction, Item, Recalled
+from brain.models.embedder import Meaning
+from brain.models.script import Embedder
 
 log = logging.getLogger("brain")
 

@@ -1,18 +1,20 @@
-"""Rooms: what the memory does while nobody waits: vectors for what lacks one, summaries of conversations that rest."""
+"""What the memory does while nobody waits: vectors for what lacks one, summaries of conversations that rest."""
 
 import asyncio
 import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
+from typing import ParamSpec, TypeVar
 
 from brain.errors import BadRequest, ModelError, StoreError
-from brain.kept import Item, Resting
-from brain.memory.meaning import Meaning
-from brain.memory.resting import Pauses, Writer, memory_of, says_enough
-from brain.memory.shelf import Shelf
+from brain.memory.items import Shelf
+from brain.memory.summaries import Pauses, Writer, memory_of, says_enough
+from brain.messages import Item, Resting
+from brain.models.embedder import Meaning
 
 log = logging.getLogger("brain")
 
@@ -192,3 +194,13 @@ class Background:
 
 class _Busy(Exception):
     """A turn began."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_THREAD = ThreadPoolExecutor(1, "memory")
+
+
+async def aside(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a pure function returns."""
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, partial(work, *args, **kwargs))

@@ -1,4 +1,4 @@
-"""Rooms: facts and memories, found and written; those of one user by one at a time."""
+"""What the memory needs of a store: each method is about one user, or says whose things it returns."""
 
 import asyncio
 import secrets
@@ -6,15 +6,52 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from brain.kept import Former, Item, Kind
 from brain.memory import recall
-from brain.memory.meaning import Meaning
 from brain.memory.recall import Found
-from brain.memory.shelf import Shelf
 from brain.memory.statements import queries
+from brain.messages import Category, Former, Interaction, Item, Kind, Near, Resting
+from brain.models.embedder import Meaning
+
+
+class Shelf(Protocol):
+    """Where facts, memories and conversations are kept. Its errors are `StoreError`s."""
+
+    async def others_wrote(self) -> int:
+        """A number that is another one as soon as another process has written anything."""
+
+    async def recent(self, user: str, limit: int) -> list[Interaction]: ...
+    async def items(
+        self,
+        user: str,
+        *,
+        kind: Kind | None = None,
+        category: Category | None = None,
+        words: str = "",
+        before: str | None = None,
+        limit: int = 50,
+    ) -> list[Item]: ...
+    async def item(self, user: str, item_id: str) -> Item | None: ...
+    async def memory_of(self, user: str, conversation_id: str) -> Item | None: ...
+    async def put(self, user: str, item: Item) -> None: ...
+    async def erase(self, user: str, item_id: str) -> bool: ...
+    async def by_words(
+        self, user: str, words: str, *, kinds: Sequence[Kind], limit: int
+    ) -> list[tuple[Item, float]]: ...
+    async def by_meaning(
+        self, user: str, near: Near, *, kinds: Sequence[Kind], limit: int
+    ) -> list[tuple[Item, float]]: ...
+    async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]: ...
+    async def embed(self, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None: ...
+    async def exam(self, name: str) -> str | None: ...
+    async def set_exam(self, name: str, result: str) -> None: ...
+    async def recalls(self, user: str) -> bool: ...
+    async def set_recalls(self, user: str, on: bool) -> None: ...
+    async def resting(self, before: datetime, limit: int, *, alone: bool = False) -> list[Resting]: ...
+    async def rested(self, resting: Resting, item: Item | None) -> None: ...
+
 
 FACTS: Sequence[Kind] = ("fact",)
 MEMORIES: Sequence[Kind] = ("memory",)

@@ -1,9 +1,9 @@
-"""Rooms: whether words stand in the same order in two texts, as far as it tells who does what to whom. Pure."""
+"""Whether words stand in the same order in two texts, as far as it tells who does what to whom. Pure."""
 
 from collections.abc import Sequence
 
 from brain.memory.tables import COMPARING, COPULAS, NEGATIONS, OPPOSITES, POSSESSIVES, STOP, TIMES, USER
-from brain.memory.words import Known, Wanted, content, negated, union, words
+from brain.memory.terms import Known, Wanted, content, negated, union, words
 
 TURNED_MOST = 40
 """Words of a sentence that may be told the other way round."""

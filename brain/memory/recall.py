@@ -1,14 +1,14 @@
-"""Rooms: which facts and memories belong to a question. Pure; nothing that is not to the point comes."""
+"""Which facts and memories belong to a question. Pure; nothing that is not to the point comes."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from brain import prompts
-from brain.kept import Item
 from brain.memory.tables import COUNTING, ONESELF
+from brain.memory.terms import Wanted, content, telling, union, words
 from brain.memory.texts import MEMORY_LENGTH
-from brain.memory.words import Wanted, content, telling, union, words
-from brain.usage import BYTES_A_TOKEN, size
+from brain.messages import Item
+from brain.prompts import templates
+from brain.text import BYTES_A_TOKEN, size
 
 WORDS_MOST = 40
 """Of a question, the longest."""
@@ -107,12 +107,12 @@ class Asked:
 
 def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:
     """Those that fit into the budget: what belongs to the question, then facts about the user, newest first."""
-    room = tokens * BYTES_A_TOKEN - size(prompts.recall_note([]))
-    between = size(prompts.recall_note(["", ""])) - size(prompts.recall_note([]))
+    room = tokens * BYTES_A_TOKEN - size(templates.recall_note([]))
+    between = size(templates.recall_note(["", ""])) - size(templates.recall_note([]))
     fill = int(room * FILL_SHARE)
     taken: dict[str, Item] = {}
     for item, of_fill in (*((item, False) for item in relevant), *((item, True) for item in about_user)):
-        cost = size(prompts.recalled(item, _most(tokens))) + (between if taken else 0)
+        cost = size(templates.recalled(item, _most(tokens))) + (between if taken else 0)
         known = item.id in taken or item.id in present or item.message_id in present
         if known or cost > (min(room, fill) if of_fill else room):
             continue
@@ -124,7 +124,7 @@ def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, pr
 
 def note(items: Sequence[Item], tokens: int) -> str:
     """What the model reads of them."""
-    return prompts.recall_note([prompts.recalled(item, _most(tokens)) for item in items]) if items else ""
+    return templates.recall_note([templates.recalled(item, _most(tokens)) for item in items]) if items else ""
 
 
 def sentence(items: Sequence[Item]) -> str:

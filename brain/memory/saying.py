@@ -1,4 +1,4 @@
-"""Rooms: whether a user said what is to be kept of them. Pure; only their own words count, whoever repeats them."""
+"""Whether a user said what is to be kept of them. Pure; only their own words count, whoever repeats them."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import regex
 
 from brain.memory.order import in_order
 from brain.memory.tables import COMMANDS, COPULAS, HEDGES, LISTING, NEGATIONS, ONESELF, OTHERS, PAST, STOP, UNREAL
-from brain.memory.words import Wanted, content, union, words
+from brain.memory.terms import Wanted, content, union, words
 
 MESSAGES_READ = 100
 LETTERS_READ = 8_000

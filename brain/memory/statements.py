@@ -1,16 +1,16 @@
-"""Rooms: what a new fact does to those that are known: it says the same, corrects one, or may contradict some. Pure."""
+"""What a new fact does to those that are known: it says the same, corrects one, or may contradict some. Pure."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import regex
 
-from brain.kept import Category, Item
 from brain.memory.order import same
 from brain.memory.saying import plain
 from brain.memory.tables import ARTICLES, NEGATIONS, PEOPLE, PERSONAL, PREFERRING, STOP, USER, VALUES
+from brain.memory.terms import Known, content, negated, telling, words
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH
-from brain.memory.words import Known, content, negated, telling, words
+from brain.messages import Category, Item
 
 NEAR = 0.6
 """The part of the telling words of the shorter of two facts that both have, from which on they may contradict."""

@@ -1,4 +1,4 @@
-"""Rooms: words of English, some German and a little of CJK, by what they do to a sentence. Data."""
+"""Words of English, some German and a little of CJK, by what they do to a sentence. Data."""
 
 
 def _set(text: str) -> frozenset[str]:

@@ -1,7 +1,7 @@
-"""Rooms: how a fact or a memory is written: one harmless line."""
+"""How a fact or a memory is written: one harmless line."""
 
-from brain.blocks import harmless
-from brain.unicode import seen
+from brain.markers.neutralize import harmless
+from brain.text import seen
 
 FACT_LENGTH = 500
 MEMORY_LENGTH = 1000

@@ -1,4 +1,4 @@
-"""Wing: language models. Each module is one kind; this one opens what the settings name."""
+"""Language models. Each module is one kind; this one opens what the settings name."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

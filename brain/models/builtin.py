@@ -1,4 +1,4 @@
-"""Wing: a stand-in that needs nothing. It is no language model, and says so.
+"""A stand-in that needs nothing. It is no language model, and says so.
 
 It picks specialists by comparing the message with the questions they say they answer (SQLite FTS5, bm25), fills their
 parameters from the text, speaks the same markers as any model, and words its answer from the blocks.
@@ -14,10 +14,10 @@ from typing import Any, Protocol
 
 import regex
 
-from brain.kept import CLOCK_NOTE, NOTE_OPENS
-from brain.messages import Chunk, Finish, Message, Resume
-from brain.models.blind import Blind
-from brain.sampling import UNSAID, Sampling
+from brain.events import Resume
+from brain.messages import CLOCK_NOTE, NOTE_OPENS, Chunk, Finish, Message
+from brain.models.script import Blind
+from brain.turn_request import UNSAID, Sampling
 
 VOTERS = 3
 WORDS_MOST = 40

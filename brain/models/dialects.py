@@ -1,4 +1,4 @@
-"""Wing: how servers of one API differ in what they want to be asked, and what they would refuse."""
+"""How servers of one API differ in what they want to be asked, and what they would refuse."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from brain.messages import Resume
-from brain.sampling import Sampling
+from brain.events import Resume
+from brain.turn_request import Sampling
 
 
 class Dialect(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Wing: reads items of JSON that differ in one text only, without decoding the rest of them again."""
+"""Reads items of JSON that differ in one text only, without decoding the rest of them again."""
 
 import re
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Wing: splits a byte stream into lines and SSE events. Bytes in, pieces out; no I/O.
+"""Splits a byte stream into lines and SSE events. Bytes in, pieces out; no I/O.
 
 Lines are whole before they are decoded, so a character that was cut between two reads is never seen in halves.
 """

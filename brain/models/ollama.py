@@ -1,4 +1,4 @@
-"""Wing: Ollama, over its own API."""
+"""Ollama, over its own API."""
 
 import asyncio
 import base64
@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from brain import http
 from brain.errors import ModelError, Refused
 from brain.events import Thinking
 from brain.messages import Finish, Message, NativeCall, PassUsage
 from brain.models.lines import Lines
 from brain.models.remote import Remote
-from brain.models.replies import Checks, Part, Reply, arguments_text, explained, failing, failure, read
-from brain.sampling import Sampling
+from brain.models.reply import Checks, Part, Reply, arguments_text, explained, failing, failure, read
+from brain.net import client
 from brain.settings import LOOPBACK, OLLAMA_URL
+from brain.turn_request import Sampling
 
 if TYPE_CHECKING:
     import ollama
@@ -94,7 +94,7 @@ class Ollama(Remote):
 
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         try:
-            async with client(self._url, self._headers) as server:
+            async with ollama_client(self._url, self._headers) as server:
                 made = await _ask(server.embed(self._embeddings, list(texts)))
         except ModelError:
             raise Refused("the model server has no embeddings for this model") from None
@@ -132,8 +132,8 @@ class Ollama(Remote):
         )
 
 
-def client(url: str, headers: Mapping[str, str] | None = None) -> "ollama.AsyncClient":
-    """The ollama package's client, for everything but the token stream.
+def ollama_client(url: str, headers: Mapping[str, str] | None = None) -> "ollama.AsyncClient":
+    """The ollama package's ollama_client, for everything but the token stream.
 
     By itself it would follow redirects, and send `OLLAMA_API_KEY` to any server.
     """
@@ -149,12 +149,12 @@ def client(url: str, headers: Mapping[str, str] | None = None) -> "ollama.AsyncC
         follow_redirects=False,
         timeout=ASK_SECONDS,
         trust_env=urlsplit(url).hostname not in LOOPBACK,  # a proxy of the machine is not on the way to itself
-        event_hooks={"request": [use_own_key], "response": [http.require_plain]},
+        event_hooks={"request": [use_own_key], "response": [client.require_plain]},
     )
 
 
 async def _ask(answer: Awaitable[T]) -> T:
-    """What the ollama package's client answers.
+    """What the ollama package's ollama_client answers.
 
     Raises:
         ModelError: when it does not, or the server answers something else.
@@ -180,14 +180,14 @@ async def installed(url: str, seconds: float, key: str | None = None) -> str | N
         ModelError: when no server answers within `seconds`, or it is no Ollama server.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else None
-    async with http.Client(url, headers) as server:
+    async with client.Client(url, headers) as server:
         try:
             with failing():
                 async with asyncio.timeout(seconds):
                     await server.get("/api/version")
         except TimeoutError:
             raise ModelError("model_unreachable", "The model server does not answer.", "the time is up") from None
-        async with client(url, headers) as known:
+        async with ollama_client(url, headers) as known:
             loaded = (await _ask(known.ps())).models
             listed = sorted((await _ask(known.list())).models, key=_modified, reverse=True)
         for name in dict.fromkeys(str(one.model) for one in (*loaded, *listed)):

@@ -1,4 +1,4 @@
-"""Wing: any server that speaks OpenAI's chat completions: vLLM, llama.cpp, SGLang, LM Studio, hosted ones."""
+"""Any server that speaks OpenAI's chat completions: vLLM, llama.cpp, SGLang, LM Studio, hosted ones."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -7,30 +7,18 @@ from typing import Any
 
 import msgspec
 
-from brain.ask import sniff
 from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import Finish, Message, PassUsage, PromptProgress
+from brain.messages import Finish, Message, PassUsage, PromptProgress, sniff
 from brain.models import dialects
 from brain.models.dialects import LLAMA_CPP, UNKNOWN
 from brain.models.frames import Frame
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
-from brain.models.replies import (
-    Checks,
-    Over,
-    Part,
-    Reply,
-    ToolDelta,
-    arguments_text,
-    explained,
-    failing,
-    failure,
-    read,
-)
-from brain.sampling import Sampling
+from brain.models.reply import Checks, Over, Part, Reply, ToolDelta, arguments_text, explained, failing, failure, read
 from brain.settings import OPENAI_URL
-from brain.unicode import escaped
+from brain.text import escaped
+from brain.turn_request import Sampling
 
 DEFAULT_URL = OPENAI_URL
 IDENTIFY_SECONDS = 2.0

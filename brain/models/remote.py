@@ -1,4 +1,4 @@
-"""Wing: what the models share that a server has: to ask what it is, to ask whether it answers, and one pass."""
+"""What the models share that a server has: to ask what it is, to ask whether it answers, and one pass."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -7,13 +7,14 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Self
 
-from brain import http
 from brain.errors import ModelError, PrefillRefused
-from brain.messages import Chunk, Message, Resume
-from brain.models.blind import Embedder
-from brain.models.replies import Answer, Reply, answered, chunks
-from brain.sampling import UNSAID, Sampling
+from brain.events import Resume
+from brain.messages import Chunk, Message
+from brain.models.reply import Answer, Reply, answered, chunks
+from brain.models.script import Embedder
+from brain.net import client
 from brain.settings import ModelRow
+from brain.turn_request import UNSAID, Sampling
 
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
@@ -74,7 +75,7 @@ class Remote(ABC):
         self._missed = False
         self._url = (url or self._default_url).rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"} if key else None
-        self._http = http.Client(self._url, self._headers)
+        self._http = client.Client(self._url, self._headers)
         self._question = self._http.question(self._path)
         self._probing = asyncio.Lock()
         self._probed: tuple[float, str | None] | None = None

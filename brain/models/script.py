@@ -1,16 +1,50 @@
-"""Wing: plays recorded chunks, for tests and demonstrations. Every turn starts at the first line of the file."""
+"""What the models share that are no server's: they see nothing, and have neither vectors nor a known room."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import msgspec
 
-from brain.errors import ModelError, SettingsError
-from brain.messages import Chunk, Finish, Message, Resume
-from brain.models.blind import Blind
-from brain.sampling import UNSAID, Sampling
+from brain.errors import ModelError, Refused, SettingsError
+from brain.events import Resume
+from brain.messages import Chunk, Finish, Message
+from brain.turn_request import UNSAID, Sampling
+
+
+class Embedder(Protocol):
+    """What makes vectors."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
+
+
+class Blind:
+    """A model that takes text, and nothing else.
+
+    Attributes:
+        embedder: what embeddings are asked of, if anything.
+    """
+
+    embedder: Embedder | None = None
+    context_tokens = None
+    template = ""
+    sees_images = False
+    writes = False
+    """No language model is behind it, that could be asked to write something for Brain itself."""
+
+    async def describe(self, image: bytes, question: str) -> str:
+        """It sees nothing."""
+        raise Refused("no model that sees images is connected")
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """It has no vectors of its own."""
+        if self.embedder is None:
+            raise Refused("no model with embeddings is connected")
+        return await self.embedder.embed(texts)
 
 
 class Pass(msgspec.Struct, forbid_unknown_fields=True):

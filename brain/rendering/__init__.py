@@ -1,4 +1,4 @@
-"""Wing: Markdown as HTML that a page may show, block by block. What it is given is untrusted, its HTML is sanitised.
+"""Markdown as HTML that a page may show, block by block. What it is given is untrusted, its HTML is sanitised.
 
 A text that grows is rendered in pieces: all blocks but the last stay as they are, whatever comes behind them, so that
 whoever shows it sends only what lies behind the last one that is settled.
@@ -16,7 +16,7 @@ from markdown_it.utils import EnvType
 from brain.rendering.code import CODE_LENGTH, read
 from brain.rendering.html import clean, preformatted
 from brain.rendering.parsing import NESTING, Markdown
-from brain.unicode import well_formed
+from brain.text import well_formed
 
 __all__ = ["CODE_LENGTH", "TEXT_LENGTH", "Block", "blocks", "read"]
 

@@ -1,4 +1,4 @@
-"""Wing: code with a class for each kind of token; the only importer of pygments."""
+"""Code with a class for each kind of token; the only importer of pygments."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Wing: formulas in LaTeX as MathML, which browsers draw by themselves; the only importer of latex2mathml."""
+"""Formulas in LaTeX as MathML, which browsers draw by themselves; the only importer of latex2mathml."""
 
 import re
 from html import unescape

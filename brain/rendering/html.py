@@ -1,4 +1,4 @@
-"""Wing: tokens as HTML, and the sanitiser behind it; the only importer of nh3."""
+"""Tokens as HTML, and the sanitiser behind it; the only importer of nh3."""
 
 import re
 from collections.abc import Sequence

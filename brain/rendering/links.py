@@ -1,4 +1,4 @@
-"""Wing: links that say where they lead. Whoever writes them is not trusted: a model repeats what strangers wrote."""
+"""Links that say where they lead. Whoever writes them is not trusted: a model repeats what strangers wrote."""
 
 import re
 import unicodedata
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from linkify_it.tlds import TLDS
 from markdown_it.token import Token
 
-from brain.unicode import seen
+from brain.text import seen
 
 ADDRESS_LENGTH = 2_000
 LABEL_LENGTH = 300

@@ -1,4 +1,4 @@
-"""Wing: Markdown in tokens: CommonMark, with tables, strikethrough, task lists and bare links; raw HTML is text."""
+"""Markdown in tokens: CommonMark, with tables, strikethrough, task lists and bare links; raw HTML is text."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Wing: the end of a text that is still written, as it will be: marks that are not closed yet are no words."""
+"""The end of a text that is still written, as it will be: marks that are not closed yet are no words."""
 
 import re
 

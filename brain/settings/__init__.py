@@ -1,6 +1,6 @@
-"""Ground: what the operator sets, in one frozen object. What there is (`known`), and how it is read (`reading`)."""
+"""What the operator sets, in one frozen object. What there is (`known`), and how it is read (`reading`)."""
 
-from brain.settings.known import (
+from brain.settings.fields import (
     KEYS,
     LOCAL_USER,
     LOOPBACK,
@@ -12,9 +12,9 @@ from brain.settings.known import (
     environ_name,
     table,
 )
+from brain.settings.loading import machine_time_zone, read
 from brain.settings.models import OLLAMA_URL, OPENAI_URL, ModelRow
-from brain.settings.reading import machine_time_zone, read
-from brain.spelling import shown_url
+from brain.settings.parsers import shown_url
 
 __all__ = [
     "KEYS",

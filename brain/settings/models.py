@@ -1,4 +1,4 @@
-"""Ground: models as the operator names them: rows of the table MODELS, and short forms such as `ollama:llama3.2`."""
+"""Models as the operator names them: rows of the table MODELS, and short forms such as `ollama:llama3.2`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from brain import spelling
 from brain.errors import SettingsError
-from brain.messages import Resume
-from brain.spelling import Field
+from brain.events import Resume
+from brain.settings import parsers
+from brain.settings.parsers import Field
 
 OLLAMA_URL = "http://127.0.0.1:11434"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -52,7 +52,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         """All fields but the key, and without a password in the URL."""
         values = {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}
         return [
-            (name, spelling.shown_url(value) if name == "url" and value else value) for name, value in values.items()
+            (name, parsers.shown_url(value) if name == "url" and value else value) for name, value in values.items()
         ]
 
     def __repr__(self) -> str:
@@ -66,20 +66,20 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def described(self) -> str:
         """Where it comes from, for the lines of the start; without the key."""
-        place = f" at {spelling.shown_url(self.url)}" if self.url else ""
+        place = f" at {parsers.shown_url(self.url)}" if self.url else ""
         asked = "it was asked for" if self.name == self.form else f"{self.form}{place}"
         return "; ".join((asked, *self.notes))
 
 
 _FIELDS: Mapping[str, Field] = {
-    "is": Field(spelling.model, "`builtin`, `ollama:NAME`, `openai:NAME` or `script:FILE`"),
-    "url": Field(spelling.url, "an http:// or https:// address"),
-    "key": Field(spelling.key, "printable ASCII characters without spaces", secret=True),
-    "key_env": Field(spelling.variable, "the name of an environment variable", secret=True),  # it may hold the key
-    "resume": Field(spelling.one_of("prefill", "message"), "`prefill` or `message`"),
-    "sees_images": Field(spelling.sees, "true, false or `auto`"),
-    "context": Field(spelling.count(1, 99_999_999), "a whole number of tokens from 1 to 99999999"),
-    "embeddings": Field(spelling.name, "a name"),
+    "is": Field(parsers.model, "`builtin`, `ollama:NAME`, `openai:NAME` or `script:FILE`"),
+    "url": Field(parsers.url, "an http:// or https:// address"),
+    "key": Field(parsers.key, "printable ASCII characters without spaces", secret=True),
+    "key_env": Field(parsers.variable, "the name of an environment variable", secret=True),  # it may hold the key
+    "resume": Field(parsers.one_of("prefill", "message"), "`prefill` or `message`"),
+    "sees_images": Field(parsers.sees, "true, false or `auto`"),
+    "context": Field(parsers.count(1, 99_999_999), "a whole number of tokens from 1 to 99999999"),
+    "embeddings": Field(parsers.name, "a name"),
 }
 OPTIONAL_FIELDS = ", ".join(f"`{name}`" for name in _FIELDS if name != "is")
 _OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings")
@@ -96,16 +96,16 @@ def rows(value: Any, variables: Mapping[str, str]) -> tuple[ModelRow, ...]:
         SettingsError: naming the row, the field, the value and what is allowed.
         ValueError, TypeError: when it is no table of tables.
     """
-    return tuple(_row(name, fields, variables) for name, fields in spelling.table(value).items())
+    return tuple(_row(name, fields, variables) for name, fields in parsers.table(value).items())
 
 
 def _row(name: str, fields: Any, variables: Mapping[str, str]) -> ModelRow:
     place = f"models.{name}"
-    if not spelling.MODEL_NAME.fullmatch(name) or name in spelling.RESERVED_MODEL_NAMES:
-        reserved = ", ".join(sorted(spelling.RESERVED_MODEL_NAMES))
+    if not parsers.MODEL_NAME.fullmatch(name) or name in parsers.RESERVED_MODEL_NAMES:
+        reserved = ", ".join(sorted(parsers.RESERVED_MODEL_NAMES))
         message = f"1 to 64 ASCII letters, digits, `.`, `_` and `-`, a letter or digit first, and none of: {reserved}"
         raise SettingsError(f"models: the name {name!r} is not allowed. Allowed: {message}.")
-    found = spelling.fields(place, fields, _FIELDS)
+    found = parsers.fields(place, fields, _FIELDS)
     if "is" not in found:
         raise SettingsError(f"{place}.is is missing. Allowed: {_FIELDS['is'].allowed}.")
     kind, _, model = found.pop("is").partition(":")
@@ -150,7 +150,7 @@ def _with_url(
     if variable not in standard:
         return replace(row, url=default)
     url = parse(variable, standard[variable])
-    return replace(row, url=url, notes=(*row.notes, f"{variable} names its server, {spelling.shown_url(url)}"))
+    return replace(row, url=url, notes=(*row.notes, f"{variable} names its server, {parsers.shown_url(url)}"))
 
 
 def _with_key(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
@@ -163,17 +163,17 @@ def _with_key(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
 
 def _key(place: str, value: str) -> str:
     try:
-        return spelling.key(value)
+        return parsers.key(value)
     except ValueError:
         raise SettingsError(f"{place}=(not shown) is not allowed. Allowed: {_FIELDS['key'].allowed}.") from None
 
 
 def _url(variable: str, value: str) -> str:
     try:
-        return spelling.url(value)
+        return parsers.url(value)
     except ValueError:
         allowed = _FIELDS["url"].allowed
-        raise SettingsError(f"{variable}={spelling.shown(value)} is not allowed. Allowed: {allowed}.") from None
+        raise SettingsError(f"{variable}={parsers.shown(value)} is not allowed. Allowed: {allowed}.") from None
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None] | None:
@@ -197,9 +197,7 @@ def _ollama_url(variable: str, host: str) -> str:
     if found is None and place.count(":") > 1:  # an address of IPv6 without brackets
         found = re.fullmatch(r"(?P<name>.*)(?P<port>)", f"[{place}]")
     if found is None:
-        raise SettingsError(
-            f"OLLAMA_HOST={spelling.shown(host)} is not allowed. Allowed: a host, `host:port` or a URL."
-        )
+        raise SettingsError(f"OLLAMA_HOST={parsers.shown(host)} is not allowed. Allowed: a host, `host:port` or a URL.")
     name = _ANY_ADDRESS.get(found["name"], found["name"])
     port = found["port"] or ("11434" if not given else "")
     return _url(variable, f"{scheme}://{name}{':' if port else ''}{port}{slash}{path}")

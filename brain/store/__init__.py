@@ -1,4 +1,4 @@
-"""Wing: what is kept of conversations, facts and memories, and where."""
+"""What is kept of conversations, facts and memories, and where."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Wing: answers as they are kept, and given away: their parts, and how they came to be."""
+"""Answers as they are kept, and given away: their parts, and how they came to be."""
 
 from collections.abc import Iterable
 from dataclasses import astuple

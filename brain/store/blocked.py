@@ -1,4 +1,4 @@
-"""Wing: which specialists blocked the event loop of a server, for who runs it. Of no user."""
+"""Which specialists blocked the event loop of a server, for who runs it. Of no user."""
 
 import sqlite3
 from collections.abc import Sequence

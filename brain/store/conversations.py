@@ -1,16 +1,14 @@
-"""Wing: conversations as their user sees them: the list, one of them, what was said last in any."""
+"""Conversations as their user sees them: the list, one of them, what was said last in any."""
 
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from brain.ask import Attachment, Source
 from brain.errors import BadRequest
-from brain.kept import File, Heading, History, Interaction
-from brain.messages import Exchange
-from brain.store import answers, exchanges, hidden, rows, turns, words
-from brain.store.migrations import EXCHANGES
+from brain.messages import Attachment, Exchange, File, Heading, History, Interaction, Source
+from brain.store import answers, exchanges, hidden, rows, search_terms, turns
+from brain.store.schema import EXCHANGES
 
 PAGE_BYTES = 4 * 1024 * 1024
 """About how much of a conversation is read at once; its exchanges are whole."""
@@ -44,7 +42,7 @@ def headings(db: sqlite3.Connection, user: str, text: str, before: str | None, l
     page = FIRST_PAGE
     if before is not None:
         page = _place(db, number, before)
-    wanted = words.searched(text)
+    wanted = search_terms.searched(text)
     if not wanted:
         found = db.execute(
             f"SELECT {_HEADING}, 0 FROM conversation c WHERE c.user = ? AND instr(c.title, ?) "
@@ -65,8 +63,8 @@ def _with_words(
     them stands before it returns the first.
     """
     owner = exchanges.owner(user)
-    whole = [words.query((owner,), word) for word in wanted]
-    begun = [*whole[:-1], words.query((owner,), wanted[-1], begun=True)]
+    whole = [search_terms.query((owner,), word) for word in wanted]
+    begun = [*whole[:-1], search_terms.query((owner,), wanted[-1], begun=True)]
     for operator in (" AND ", " OR ")[: len(wanted)]:
         match = operator.join(begun)
         found = _newest_with(db, user, operator.join(whole), page, limit) or _all_with(db, user, match, page, limit)
@@ -252,7 +250,7 @@ def _heading(db: sqlite3.Connection, row: Sequence[Any], now: int, wanted: Seque
 
 def _found(db: sqlite3.Connection, at: int, title: str, wanted: Sequence[str]) -> str:
     row = db.execute("SELECT said, parts FROM exchange WHERE key = ?", (at,)).fetchone()
-    return words.found(title if row is None else f"{row[0]}\n{answers.visible(row[1])}", wanted)
+    return search_terms.found(title if row is None else f"{row[0]}\n{answers.visible(row[1])}", wanted)
 
 
 def _seen(row: Sequence[Any]) -> Exchange:

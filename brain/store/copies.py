@@ -1,4 +1,4 @@
-"""Wing: all of a user as records for a file, a JSON object each, and back.
+"""All of a user as records for a file, a JSON object each, and back.
 
 First comes a head, then each conversation with its files and its exchanges, then facts and memories, then preferences.
 """
@@ -11,9 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from brain.ask import Source
-from brain.kept import Category, Former, Kind
-from brain.messages import Exchange, Message
+from brain.messages import Category, Exchange, Former, Kind, Message, Source
 from brain.store import answers, rows, users
 from brain.store.answers import AboutRow, Number, PartRow
 from brain.store.conversations import known

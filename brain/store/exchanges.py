@@ -1,16 +1,14 @@
-"""Wing: exchanges, and what fits them of the conversation in which they stand: counts, index, title."""
+"""Exchanges, and what fits them of the conversation in which they stand: counts, index, title."""
 
 import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from brain.ask import Attachment
-from brain.kept import NOTE_OPENS
-from brain.messages import Exchange
-from brain.store import answers, rows, words
-from brain.store.migrations import EXCHANGES
-from brain.unicode import seen
+from brain.messages import NOTE_OPENS, Attachment, Exchange
+from brain.store import answers, rows, search_terms
+from brain.store.schema import EXCHANGES
+from brain.text import seen
 
 TITLE_LENGTH = 60
 TITLE_LENGTH_MOST = 200
@@ -92,7 +90,7 @@ def index(db: sqlite3.Connection, key: int, user: int | None = None) -> None:
     """
     ((said, parts),) = db.execute("SELECT said, parts FROM exchange WHERE key = ?", (key,))
     user = user_of(db, key >> EXCHANGES) if user is None else user
-    terms = " ".join(words.indexed(owner(user), text) for text in (said, answers.visible(parts)))
+    terms = " ".join(search_terms.indexed(owner(user), text) for text in (said, answers.visible(parts)))
     db.execute("DELETE FROM said WHERE rowid = ?", (key,))
     db.execute("INSERT INTO said (rowid, words) VALUES (?, ?)", (key, terms))
 
@@ -181,7 +179,7 @@ def name(db: sqlite3.Connection, conversation: int, title: str, user: int | None
         user: as for `index`.
     """
     line = " ".join(seen(title).split())[:TITLE_LENGTH_MOST]
-    terms = words.indexed(owner(user_of(db, conversation) if user is None else user), line)
+    terms = search_terms.indexed(owner(user_of(db, conversation) if user is None else user), line)
     db.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
     db.execute("DELETE FROM said WHERE rowid = ?", (conversation << EXCHANGES,))
     db.execute("INSERT INTO said (rowid, words) VALUES (?, ?)", (conversation << EXCHANGES, terms))

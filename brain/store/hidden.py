@@ -1,4 +1,4 @@
-"""Wing: rows that nobody sees: those of an import that is not complete, and of what was deleted but not yet removed.
+"""Rows that nobody sees: those of an import that is not complete, and of what was deleted but not yet removed.
 
 They belong to users that no name finds. So they come and go in small transactions, between which others write, and what
 becomes visible or vanishes does so at once. An import says again and again until when it is alive. The rows of one that

@@ -1,4 +1,4 @@
-"""Wing: facts and memories: written, read, and found by words."""
+"""Facts and memories: written, read, and found by words."""
 
 import math
 import sqlite3
@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.kept import Category, Item, Kind
-from brain.store import exchanges, room, rows, turns, words
+from brain.messages import Category, Item, Kind
+from brain.store import exchanges, quota, rows, search_terms, turns
 from brain.store.conversations import known
 
 KINDS: Sequence[Kind] = ("fact", "memory")
@@ -91,7 +91,7 @@ def put(db: sqlite3.Connection, user: str, item: Item) -> int:
     """
     number = turns.user_key(db, user)
     key, conversation = write(db, number, number, item)
-    room.claim(db, number, "text", conversation=conversation)
+    quota.claim(db, number, "text", conversation=conversation)
     return key
 
 
@@ -115,7 +115,7 @@ def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[i
         f"ON CONFLICT (user, id) DO UPDATE SET {assigned} RETURNING key",
         tuple(columns.values()),
     ).fetchall()
-    terms = words.indexed(owner(target, item.kind), item.text)
+    terms = search_terms.indexed(owner(target, item.kind), item.text)
     db.execute("DELETE FROM stated WHERE rowid = ?", (key,))
     db.execute("INSERT INTO stated (rowid, words) VALUES (?, ?)", (key, terms))
     return int(key), conversation
@@ -156,7 +156,7 @@ def by_words(
     counted = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?)"
     ((count,),) = db.execute(counted, (number, COUNTED_MOST))
     owners = [owner(number, kind) for kind in kinds]
-    found = words.searched(text)
+    found = search_terms.searched(text)
     if len(found) > WORDS_MOST:
         found = _rarest(db, owners, found)
     hidden = db.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (number,)).fetchone()
@@ -179,18 +179,20 @@ def _hits_of(
     db: sqlite3.Connection, visible_to: int | None, owners: Sequence[str], word: str
 ) -> Iterator[tuple[frozenset[int], float]]:
     """The items in which a word stands, and those in which one only begins like it; each with what that counts."""
-    exact = _hits(db, visible_to, words.query(owners, word))
+    exact = _hits(db, visible_to, search_terms.query(owners, word))
     yield exact, 1.0
-    begun = words.stem(word)
+    begun = search_terms.stem(word)
     if begun != word and len(exact) < HITS_MOST:
-        yield _hits(db, visible_to, words.query(owners, begun, begun=True)) - exact, ALIKE_SHARE
+        yield _hits(db, visible_to, search_terms.query(owners, begun, begun=True)) - exact, ALIKE_SHARE
 
 
 def _rarest(db: sqlite3.Connection, owners: Sequence[str], found: Sequence[str]) -> list[str]:
     """The words that tell most, in a question of many: those that stand in the fewest items, but in one at least."""
     counts = {}
     for word in found:
-        there = _count(db, words.query(owners, word)) or _count(db, words.query(owners, words.stem(word), begun=True))
+        there = _count(db, search_terms.query(owners, word)) or _count(
+            db, search_terms.query(owners, search_terms.stem(word), begun=True)
+        )
         if there:
             counts[word] = there
     return nsmallest(WORDS_MOST, counts, key=counts.__getitem__)

@@ -1,4 +1,4 @@
-"""Wing: the turns of this process that run: it says so every few seconds, and how far their answers are."""
+"""The turns of this process that run: it says so every few seconds, and how far their answers are."""
 
 import asyncio
 import logging
@@ -7,10 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 from brain.errors import StoreError
-from brain.kept import Record
-from brain.messages import Exchange
+from brain.messages import Exchange, Record
 from brain.store import turns
-from brain.store.database import Database
+from brain.store.connection import Database
 from brain.store.turns import Lease
 
 PROLONG_SECONDS = 2.0

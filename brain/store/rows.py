@@ -1,4 +1,4 @@
-"""Wing: exchanges and items as rows, and back. Times are whole microseconds since 1970, in UTC.
+"""Exchanges and items as rows, and back. Times are whole microseconds since 1970, in UTC.
 
 A row that is damaged is an error for who asks for it alone; where others stand beside it, they are read without it.
 """
@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from brain.errors import StoreError
-from brain.kept import Former, Item
-from brain.messages import Exchange, Message
+from brain.messages import Exchange, Former, Item, Message
 from brain.store import answers
 
 log = logging.getLogger("brain")

@@ -1,4 +1,4 @@
-"""Wing: the store in SQLite: a file, or memory for tests and for those who want nothing kept."""
+"""The store in SQLite: a file, or memory for tests and for those who want nothing kept."""
 
 import asyncio
 import logging
@@ -13,31 +13,29 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
-from brain.ask import Attachment, TakenAlong
 from brain.errors import BadRequest, StoreError
-from brain.kept import Category, Counts, Heading, History, Interaction, Item, Kind, Near, Record, Resting
-from brain.messages import Exchange
-from brain.store import (
-    blocked,
-    conversations,
-    copies,
-    exams,
-    exchanges,
-    hidden,
-    items,
-    meaning,
-    resting,
-    spooling,
-    taking,
-    turns,
-    users,
+from brain.messages import (
+    Attachment,
+    Category,
+    Counts,
+    Exchange,
+    Heading,
+    History,
+    Interaction,
+    Item,
+    Kind,
+    Near,
+    Record,
+    Resting,
+    TakenAlong,
 )
-from brain.store.database import Database
+from brain.store import blocked, conversations, copies, exchanges, hidden, idle, items, transfer, turns, users, vectors
+from brain.store.connection import Database
 from brain.store.leases import Leases
-from brain.store.leftovers import Leftovers
-from brain.store.meaning import Sketches
 from brain.store.rows import SECOND, micros, moment
 from brain.store.turns import Begun
+from brain.store.vacuum import Leftovers
+from brain.store.vectors import Sketches
 
 log = logging.getLogger("brain")
 
@@ -237,12 +235,12 @@ class SQLite:
             alone: whether there are none while a turn runs, in whatever process.
         """
         return await self._database.write(
-            lambda db: resting.resting(db, micros(before), limit, self._now(), alone=alone), durable=False
+            lambda db: idle.resting(db, micros(before), limit, self._now(), alone=alone), durable=False
         )
 
     async def rested(self, one: Resting, item: Item | None) -> None:
         """Notes what was made of one of them: a memory in the place of the earlier one, or nothing worth keeping."""
-        await self._database.write(lambda db: resting.rested(db, one, item))
+        await self._database.write(lambda db: idle.rested(db, one, item))
 
     # facts and memories
 
@@ -288,24 +286,24 @@ class SQLite:
     async def by_meaning(self, user: str, near: Near, *, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
         """Those whose vectors are nearest, best first, with their cosines."""
         return await self._database.read(
-            lambda db: meaning.by_meaning(db, self._sketches, user, near, kinds, limit), user=user
+            lambda db: vectors.by_meaning(db, self._sketches, user, near, kinds, limit), user=user
         )
 
     async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]:
         """Some of any user that have no vector of this model, each with its user."""
-        return await self._database.read(lambda db: meaning.lacking(db, model, limit), aside=True)
+        return await self._database.read(lambda db: vectors.lacking(db, model, limit), aside=True)
 
-    async def embed(self, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
+    async def embed(self, model: str, embedded: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
         """Gives them their vectors: user, id, the text that was embedded, vector; not if the text changed meanwhile."""
-        await self._database.write(lambda db: meaning.embed(db, model, vectors), durable=False)
+        await self._database.write(lambda db: vectors.embed(db, model, embedded), durable=False)
 
     async def exam(self, name: str) -> str | None:
         """How the vectors of a model did in an exam, as `set_exam` kept it."""
-        return await self._database.read(lambda db: exams.exam(db, name))
+        return await self._database.read(lambda db: vectors.exam(db, name))
 
     async def set_exam(self, name: str, result: str) -> None:
         """Keeps it; of no user."""
-        await self._database.write(lambda db: exams.set_exam(db, name, result), durable=False)
+        await self._database.write(lambda db: vectors.set_exam(db, name, result), durable=False)
 
     async def blocked(self) -> Sequence[tuple[str, datetime, int, str]]:
         """Specialists that blocked the event loop lately: name, last time, number of times, place in the code."""
@@ -343,17 +341,17 @@ class SQLite:
                     yield record
 
     async def take_in(
-        self, user: str, records: AsyncIterable[Any] | Iterable[Any], harmless: taking.Harmless
+        self, user: str, records: AsyncIterable[Any] | Iterable[Any], harmless: transfer.Harmless
     ) -> Counts:
         """Takes in the records of an export, all or none; what is there already, by its id, is left as it is.
 
         Raises:
             BadRequest: naming the record and its field.
         """
-        with SpooledTemporaryFile(spooling.IN_MEMORY_MOST) as spooled:
-            await spooling.spool(records, spooled)
+        with SpooledTemporaryFile(transfer.IN_MEMORY_MOST) as spooled:
+            await transfer.spool(records, spooled)
             spooled.seek(0)
-            incoming = taking.Import(user, spooled, harmless)
+            incoming = transfer.Import(user, spooled, harmless)
             staged = await self._database.write(lambda db: incoming.begin(db, self._now()), durable=False)
             try:
                 await self._database.in_turns(lambda db: incoming.take(db, self._now()))

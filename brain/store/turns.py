@@ -1,4 +1,4 @@
-"""Wing: what a turn puts into the store: the question as it begins, the answer as it ends.
+"""What a turn puts into the store: the question as it begins, the answer as it ends.
 
 An exchange that runs is the lease of its conversation. Its process prolongs it; when that is gone, the exchange counts
 as interrupted. One that takes the place of others stands behind them until it ends well.
@@ -11,13 +11,11 @@ import sqlite3
 from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
-from brain.ask import Attachment, TakenAlong, renumbered
 from brain.errors import BadRequest
-from brain.kept import Record
-from brain.messages import Exchange
-from brain.store import exchanges, room, rows
-from brain.store.migrations import EXCHANGES
+from brain.messages import Attachment, Exchange, Record, TakenAlong, renumbered
+from brain.store import exchanges, quota, rows
 from brain.store.rows import SECOND
+from brain.store.schema import EXCHANGES
 
 LEASE = 15 * SECOND
 SO_FAR_LENGTH = 256 * 1024
@@ -74,8 +72,8 @@ def begin(
     if is_first:
         exchanges.entitle(db, conversation)
     field = "attachments" if files else "conversation_id"
-    room.claim(db, exchanges.user_of(db, conversation), field, conversation=conversation)
-    room.check_conversation(db, conversation, field)
+    quota.claim(db, exchanges.user_of(db, conversation), field, conversation=conversation)
+    quota.check_conversation(db, conversation, field)
     if is_first:
         return Begun(Record(key, user, conversation_id, files=attached), ())
     before = key if replaced is None else replaced
@@ -125,8 +123,8 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
     exchanges.use(db, conversation)
     if replaced is not None:
         exchanges.entitle(db, conversation)
-    if room.in_memory(db):
-        room.make(db, exchanges.user_of(db, conversation), conversation)
+    if quota.in_memory(db):
+        quota.make(db, exchanges.user_of(db, conversation), conversation)
 
 
 def prolong(db: sqlite3.Connection, lease: Lease, written: Mapping[int, Exchange]) -> None:

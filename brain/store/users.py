@@ -1,8 +1,8 @@
-"""Wing: what is kept of a user as a whole."""
+"""What is kept of a user as a whole."""
 
 import sqlite3
 
-from brain.kept import Counts
+from brain.messages import Counts
 from brain.store import hidden, turns
 from brain.store.conversations import known
 

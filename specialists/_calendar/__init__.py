@@ -1,4 +1,4 @@
-"""Built in: the rooms of `calendar`.
+"""The rooms of `calendar`.
 
 `lines` finds the parts of an iCalendar file and changes single ones, `zones` knows the time zones it names, `rules` its
 repeat rules, `events` reads it, `readings` keeps what was read, and `expand` says when things happen. `folder` and

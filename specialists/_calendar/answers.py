@@ -1,14 +1,14 @@
-"""Built in: what `calendar` answers: the events of a window, one of them, what was done, free time."""
+"""What `calendar` answers: the events of a window, one of them, what was done, free time."""
 
 from datetime import datetime, timedelta
 
 from brain import Citation, Refused, Result
-from specialists._calendar import slots
-from specialists._calendar.desk import Desk
+from specialists._calendar import free_time
+from specialists._calendar.actions import Desk
+from specialists._calendar.draft import Wish
 from specialists._calendar.expand import Window
 from specialists._calendar.listing import Entry, iso, listed, one_line
-from specialists._calendar.wishes import Wish
-from specialists._calendar.zones import Moment, at
+from specialists._calendar.times import Moment, at
 
 DAYS = 7
 DAYS_SEARCHED = 365
@@ -117,7 +117,7 @@ def free(desk: Desk, wish: Wish, hours: str, most: int) -> Result:
     if window.start.timestamp() < desk.now.timestamp() < window.end.timestamp():
         window = Window(desk.now, window.end, desk.zone)
     try:
-        working = slots.working(window, slots.hours_of(hours))
+        working = free_time.working(window, free_time.hours_of(hours))
     except ValueError as problem:
         raise Refused(
             "the setting hours cannot be read; tell the user that the operator has to look at it"
@@ -126,7 +126,7 @@ def free(desk: Desk, wish: Wish, hours: str, most: int) -> Result:
     exact = timed and window.start.date() == window.end.date()
     spans = [(window.start, window.end)] if exact else list(working)
     busy = [entry.span for entry in desk.busy(desk.entries(window))]
-    found = list(slots.free(spans, busy, least))
+    found = list(free_time.free(spans, busy, least))
     within = "" if exact else f" within {hours}"
     minutes = int(least.total_seconds() // 60)
     head = f"Calendar: free for at least {minutes} minutes{within}, times in {desk.zone.key}"

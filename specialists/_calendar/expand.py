@@ -1,4 +1,4 @@
-"""Built in: when events happen. Series are expanded by recurring-ical-events, each as far as it is bound to end."""
+"""When events happen. Series are expanded by recurring-ical-events, each as far as it is bound to end."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,9 +7,9 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from specialists._calendar.events import Event, File
+from specialists._calendar.ics_read import Event, File
 from specialists._calendar.rules import OCCURRENCES_MOST, WORK_MOST, BadRule, Rule, read
-from specialists._calendar.zones import Moment, at, day_of, end_of
+from specialists._calendar.times import Moment, at, day_of, end_of
 
 _ONWARD_MOST = 100
 """Changes of all later occurrences; each is compared with each occurrence."""

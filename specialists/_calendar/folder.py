@@ -1,11 +1,9 @@
-"""Built in: calendars as folders of `.ics` files, one a folder (a "vdir", as khal and vdirsyncer keep them).
+"""Keeps the files that were read last, so that a calendar is listed again without reading it again."""
 
-A file is replaced in one step, and only while it holds what was read: writers of Brain take turns by a lock, and those
-of other programs are noticed by the content.
-"""
-
+import hashlib
 import os
 import re
+import threading
 import time
 import uuid
 from collections import OrderedDict
@@ -15,10 +13,57 @@ from pathlib import Path
 from stat import S_ISREG
 
 from brain import Refused
-from specialists._calendar.events import FILE_MOST, Unreadable
+from specialists._calendar.calendars import Calendar, Changed, Resource, file_id, in_order, looks_like
 from specialists._calendar.expand import Window
-from specialists._calendar.readings import Readings, digest
-from specialists._calendar.store import Calendar, Changed, Resource, file_id, in_order, looks_like
+from specialists._calendar.ics_read import FILE_MOST, File, Unreadable, read
+
+
+class Readings:
+    """The files read last, by their content; bounded by their size.
+
+    Args:
+        most: bytes of files to keep.
+        files: how many of them.
+    """
+
+    def __init__(self, most: int = 48_000_000, files: int = 10_000) -> None:
+        self._most = most
+        self._count = files
+        self._size = 0
+        self._files: OrderedDict[bytes, File] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def file(self, data: bytes) -> File:
+        """The file with this content, read at most once.
+
+        Raises:
+            Unreadable: when it is too large, or no calendar.
+        """
+        key = digest(data)
+        found = self.known(key)
+        return found or self._keep(key, read(data))
+
+    def known(self, key: bytes) -> File | None:
+        """A file that was read lately, by the digest of its content."""
+        with self._lock:
+            if key in self._files:
+                self._files.move_to_end(key)
+            return self._files.get(key)
+
+    def _keep(self, key: bytes, file: File) -> File:
+        with self._lock:
+            if key not in self._files:
+                self._size += len(file.data)
+            self._files[key] = file
+            while len(self._files) > 1 and (self._size > self._most or len(self._files) > self._count):
+                self._size -= len(self._files.popitem(last=False)[1].data)
+        return file
+
+
+def digest(data: bytes) -> bytes:
+    """What tells one content from another."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
 
 FILES_MOST = 20_000
 CALENDARS_MOST = 100
@@ -116,9 +161,9 @@ class Folder:
         entries = [e for e in self._entries(self._root / calendar.id) if e.name.endswith(".ics") and wanted(e.name)]
         if len(entries) > FILES_MOST:
             self.unread.append(f"{len(entries) - FILES_MOST} files of {calendar.name}, which has too many")
-        for read, entry in enumerate(sorted(entries, key=lambda entry: entry.name)[:FILES_MOST]):
+        for count, entry in enumerate(sorted(entries, key=lambda entry: entry.name)[:FILES_MOST]):
             if self._seconds_left() <= 0:
-                self.unread.append(f"{len(entries) - read} files of {calendar.name}, for lack of time: ask again")
+                self.unread.append(f"{len(entries) - count} files of {calendar.name}, for lack of time: ask again")
                 return
             try:
                 resource = self._resource(calendar, entry)

@@ -1,4 +1,4 @@
-"""Built in: events as lines for a model. Titles and places are a stranger's words: one line each, cut to size."""
+"""Events as lines for a model. Titles and places are a stranger's words: one line each, cut to size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from specialists._calendar.calendars import Resource
 from specialists._calendar.expand import Occurrence, main_of
-from specialists._calendar.store import Resource
-from specialists._calendar.zones import Moment, at
+from specialists._calendar.times import Moment, at
 
 TITLE_MOST = 120
 PLACE_MOST = 80

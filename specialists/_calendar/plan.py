@@ -1,4 +1,4 @@
-"""Built in: a change to a calendar before it is made, and how a person is told of it who is to approve it."""
+"""A change to a calendar before it is made, and how a person is told of it who is to approve it."""
 
 import json
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from brain import Refused, Result
-from specialists._calendar.events import Event
+from specialists._calendar.calendars import CHANGED, Resource
 from specialists._calendar.expand import Happening, Window, main_of
+from specialists._calendar.ics_read import Event
 from specialists._calendar.listing import PLACE_MOST, Entry, one_line, title, when
 from specialists._calendar.rules import LAST_YEAR, BadRule, read
-from specialists._calendar.store import CHANGED, Resource
-from specialists._calendar.zones import Moment, at
+from specialists._calendar.times import Moment, at
 
 COUNTED_MOST = 10_000
 """Steps that it may take to count the occurrences of a series; far less than a second."""

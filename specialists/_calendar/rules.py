@@ -1,4 +1,4 @@
-"""Built in: repeat rules (RRULE). What comes in is a stranger's; what goes out ends, and is as much work as it says."""
+"""Repeat rules (RRULE). What comes in is a stranger's; what goes out ends, and is as much work as it says."""
 
 import re
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import islice
 
-from specialists._calendar.zones import FIRST_YEAR, Moment, day_of
+from specialists._calendar.times import FIRST_YEAR, Moment, day_of
 
 LAST_YEAR = 2150
 """Where rules without an end stop."""

@@ -1,1 +1,1 @@
-"""Built in: what several specialists share."""
+"""What several specialists share."""

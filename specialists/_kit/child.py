@@ -1,4 +1,4 @@
-"""Built in: the program that every child process runs: it limits itself, then answers messages. It imports nothing of
+"""The program that every child process runs: it limits itself, then answers messages. It imports nothing of
 Brain, and nothing that takes long.
 
     python -m specialists._kit.child MODULE LIMITS

@@ -1,4 +1,4 @@
-"""Built in: the one way to start a child process, for whatever may hang, swell or crash on a stranger's bytes.
+"""The one way to start a child process, for whatever may hang, swell or crash on a stranger's bytes.
 
 A child knows nothing of the environment but what a program needs, so no key and no proxy. It gets limits of memory and
 CPU time, no network unless it must have one, and ends with all that it runs: when its call is given up, or the server

@@ -1,1 +1,1 @@
-"""Built in: the parts of `knowledge`: reading files, the index, and the search in it."""
+"""The parts of `knowledge`: reading files, the index, and the search in it."""

@@ -1,4 +1,4 @@
-"""Built in: what `brain index` does: remembers folders and files for a user, reads them, and says how it went."""
+"""What `brain index` does: remembers folders and files for a user, reads them, and says how it went."""
 
 import asyncio
 import sqlite3
@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from brain import Refused
-from specialists._knowledge import keeping, vectors
-from specialists._knowledge.database import Damaged, Unreachable
-from specialists._knowledge.index import Index, path_for
+from specialists._knowledge import uploads, vectors
+from specialists._knowledge.index import Damaged, Index, Unreachable, path_for
 from specialists._knowledge.reading import kind_of
 from specialists._knowledge.supervising import Failed, supervised
 from specialists._knowledge.worker import CLOSED, Job, Step
@@ -125,7 +124,7 @@ async def indexed(
 
 def _remember(index: Index, paths: Sequence[Path], folders: Sequence[Path], progress: Say) -> None:
     wanted = [_real(path) for path in paths]
-    roots = keeping.synced(index, folders)
+    roots = uploads.synced(index, folders)
     if not wanted and not roots:
         raise Wrong("nothing is indexed yet; name a folder or a file")
     for path in wanted:
@@ -138,7 +137,7 @@ def _remember(index: Index, paths: Sequence[Path], folders: Sequence[Path], prog
             if Path(root.place).is_relative_to(path):
                 index.forget(root)
         index.remember("folder", str(path))
-    keeping.synced(index, folders)
+    uploads.synced(index, folders)
 
 
 def _real(path: Path) -> Path:
@@ -180,7 +179,7 @@ async def _read(job: Job, say: Say, progress: Say) -> None:
     summary = Summary()
     while not await _worked(job, summary, progress):
         progress("another process is reading into this index; waiting for it")
-        await asyncio.sleep(keeping.BUSY_AGAIN_SECONDS)
+        await asyncio.sleep(uploads.BUSY_AGAIN_SECONDS)
     for line in summary.lines:
         say(line)
 

@@ -1,4 +1,4 @@
-"""Built in: the files below a folder that may be read, and their bytes. Nothing outside the folder is ever opened."""
+"""The files below a folder that may be read, and their bytes. Nothing outside the folder is ever opened."""
 
 import os
 import stat

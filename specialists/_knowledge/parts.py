@@ -1,4 +1,4 @@
-"""Built in: what readers of files are given and what they give: a source, its parts, and tables in them."""
+"""What readers of files are given and what they give: a source, its parts, and tables in them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

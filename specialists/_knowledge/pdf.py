@@ -1,13 +1,13 @@
-"""Built in: the pages of a PDF: its text layer, and for pages that have none, what an OCR engine reads."""
+"""The pages of a PDF: its text layer, and for pages that have none, what an OCR engine reads."""
 
 import asyncio
 import re
 from collections.abc import Iterator, Sequence
 
 from brain import Refused
-from specialists import _reading
+from specialists._kit.passages import Headings
 from specialists._knowledge.parts import Part, Source, Trouble, Unreadable
-from specialists._passages import Headings
+from specialists._pictures import reader
 
 PAGES_MOST = 3_000
 SCANNED_MOST = 300
@@ -66,25 +66,25 @@ class _Unread:
         return f"{which} could be read: page {self.pages[0]}: {self._reason}"
 
 
-def _layer(source: Source, wanted: Sequence[int]) -> _reading.Pages:
+def _layer(source: Source, wanted: Sequence[int]) -> reader.Pages:
     """The number of pages, and the text layers of those that are wanted.
 
     Raises:
         Unreadable: for a file that cannot be opened.
     """
     try:
-        return asyncio.run(_reading.pages(source.data, name=source.name, wanted=wanted))
+        return asyncio.run(reader.pages(source.data, name=source.name, wanted=wanted))
     except Refused as refusal:
         raise Unreadable(refusal.reason) from refusal
 
 
 def _recognised(source: Source, page: int, unread: "_Unread") -> str:
     """What OCR reads on a page; nothing when there is no engine, or it cannot read the page."""
-    lacking = _reading.missing()
+    lacking = reader.missing()
     if lacking:
         unread.add(page, f"it is scanned, and {lacking}")
         return ""
-    read = _reading.page_text(source.data, name=source.name, page=page, language=source.language, seconds=PAGE_SECONDS)
+    read = reader.page_text(source.data, name=source.name, page=page, language=source.language, seconds=PAGE_SECONDS)
     try:
         return asyncio.run(read).text
     except Refused as refusal:

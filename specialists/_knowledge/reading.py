@@ -1,4 +1,4 @@
-"""Built in: what a file says, as parts with the headings they stand under. Which reader, by the kind of file.
+"""What a file says, as parts with the headings they stand under. Which reader, by the kind of file.
 
 The bytes are a stranger's, so all this runs in a process that can be killed: see `worker`.
 """
@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 
 from specialists._charsets import likeliest
+from specialists._kit.passages import sections
 from specialists._knowledge.office import office_parts
 from specialists._knowledge.parts import COLUMNS_MOST, ROWS_MOST, Part, Source, Trouble, Unreadable, table
 from specialists._knowledge.pdf import pdf_parts
 from specialists._markdown import markdown
-from specialists._passages import sections
 
 KINDS = {
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),

@@ -1,4 +1,4 @@
-"""Built in: has a worker bring an index up to date. A file that ends the worker, or holds it up, is left out."""
+"""Has a worker bring an index up to date. A file that ends the worker, or holds it up, is left out."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence

@@ -1,4 +1,4 @@
-"""Built in: passages as vectors, made by the model server and compared with numpy, exactly.
+"""Passages as vectors, made by the model server and compared with numpy, exactly.
 
 Before the first one, the server's vectors sit an exam: short questions whose answers share no word with them. A chat
 model that hands out vectors of no meaning fails it, and its vectors then count for less than the words do.

@@ -1,4 +1,4 @@
-"""Built in: reads files into an index, in a child process that can be killed at any time."""
+"""Reads files into an index, in a child process that can be killed at any time."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -9,15 +9,14 @@ from typing import IO, Any, Literal
 
 import msgspec
 
-from specialists import _reading
 from specialists._kit.child import Tell, limit_cpu
+from specialists._kit.passages import pieces
 from specialists._knowledge import office
-from specialists._knowledge.database import Damaged, Unreachable, alone
 from specialists._knowledge.folders import Outside, Passed, Seen, content, walked
-from specialists._knowledge.index import Chunk, Index, Known, Root, hash_of
+from specialists._knowledge.index import Chunk, Damaged, Index, Known, Root, Unreachable, alone, hash_of
 from specialists._knowledge.parts import Part, Source, Trouble, Unreadable
 from specialists._knowledge.reading import kind_of, parts
-from specialists._passages import pieces
+from specialists._pictures import reader
 
 READER = 2
 """Counted up when files are read in another way, so that they are read again."""
@@ -197,7 +196,7 @@ class Worker:
 def abilities(job: Job) -> str:
     """What can be read here; when that changes, files that could not be read are tried again."""
     limits = f"{job.bytes_most} {job.passages_most} {job.language}"
-    lacking = [name for name, there in (("ocr", not _reading.missing()), ("office", office.installed())) if not there]
+    lacking = [name for name, there in (("ocr", not reader.missing()), ("office", office.installed())) if not there]
     return f"{limits} {' '.join(lacking)}"
 
 

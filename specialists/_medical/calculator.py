@@ -1,4 +1,4 @@
-"""Built in: a calculator: what it asks for, how it computes, and what its result means."""
+"""A calculator: what it asks for, how it computes, and what its result means."""
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence

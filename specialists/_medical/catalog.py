@@ -1,4 +1,4 @@
-"""Built in: reads and checks `calculators.toml`, and lists all calculators."""
+"""Reads and checks `calculators.toml`, and lists all calculators."""
 
 import tomllib
 from collections.abc import Iterator, Mapping

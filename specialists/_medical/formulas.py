@@ -1,4 +1,4 @@
-"""Built in: the formulas that `calculators.toml` names. Scores that only add up points need none.
+"""The formulas that `calculators.toml` names. Scores that only add up points need none.
 
 Each function takes inputs by name, in the canonical units of `calculators.toml`; an optional input that was not given
 is None. `points` holds what each input scores by its own table. The sources are in `calculators.toml`.

@@ -1,4 +1,4 @@
-"""Built in: the kinds of inputs: numbers, yes/no items, choices and days. How each is parsed, and what it scores."""
+"""The kinds of inputs: numbers, yes/no items, choices and days. How each is parsed, and what it scores."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

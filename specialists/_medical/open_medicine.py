@@ -1,4 +1,4 @@
-"""Built in: adapts the calculators of the package open-medicine, which are called in the same way as Brain's own."""
+"""Adapts the calculators of the package open-medicine, which are called in the same way as Brain's own."""
 
 import importlib.util
 import re

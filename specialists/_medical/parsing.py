@@ -1,4 +1,4 @@
-"""Built in: parses what people and models write: numbers with units, yes and no, days, and names of fields."""
+"""Parses what people and models write: numbers with units, yes and no, days, and names of fields."""
 
 import re
 import unicodedata

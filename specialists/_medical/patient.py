@@ -1,4 +1,4 @@
-"""Built in: what is derived from several values of one patient, and values that cannot be true together."""
+"""What is derived from several values of one patient, and values that cannot be true together."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Built in: finds a calculator by its name, by words, or in a sentence that also gives its inputs."""
+"""Finds a calculator by its name, by words, or in a sentence that also gives its inputs."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Built in: units of measurement: their spellings, and conversion to the unit that a formula needs."""
+"""Units of measurement: their spellings, and conversion to the unit that a formula needs."""
 
 import re
 from collections.abc import Callable, Mapping

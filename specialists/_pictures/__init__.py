@@ -1,1 +1,1 @@
-"""Built in: pictures and PDFs: opened, read and looked at in a process of their own."""
+"""Pictures and PDFs: opened, read and looked at in a process of their own."""

@@ -1,4 +1,4 @@
-"""Built in: opens images and PDFs. The bytes are a stranger's: every decoder here is fenced in, PDFium in a process of
+"""Opens images and PDFs. The bytes are a stranger's: every decoder here is fenced in, PDFium in a process of
 its own. It runs in the process of `engine`, one file after the other.
 
 What comes out is an upright RGB image on a ground its text can be seen on, or `Unreadable` with a reason that names the

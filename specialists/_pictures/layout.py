@@ -1,4 +1,4 @@
-"""Built in: the order in which the pieces of a page are read: rows, paragraphs, columns, and tables as Markdown.
+"""The order in which the pieces of a page are read: rows, paragraphs, columns, and tables as Markdown.
 
 What makes a column is a gutter: a strip that stays free of text through several rows. Columns of whole lines are prose
 and read one after the other; columns of words and numbers are a table.

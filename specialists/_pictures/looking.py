@@ -1,11 +1,11 @@
-"""Built in: looks at one picture: its measures, its codes, and a copy for a model that sees. It runs in the process of
+"""Looks at one picture: its measures, its codes, and a copy for a model that sees. It runs in the process of
 `engine`.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from specialists._pictures import facts
+from specialists._pictures import describe
 from specialists._pictures.images import Document, cropped, encoded, upright
 
 if TYPE_CHECKING:
@@ -32,16 +32,16 @@ def look(
     """
     document = Document(data, name, pdf, pdf_seconds)
     file, camera, pixels = _picture(document, page, region)
-    codes = facts.codes(pixels)
+    codes = describe.codes(pixels)
     if show:
         return {"lines": [file, *codes]}, encoded(_reduced(pixels))
     from_camera = any(line.startswith("Camera: ") for line in camera)
     measures = [
         file,
-        f"Kind: {facts.kind(pixels, from_camera=from_camera)} (a guess)",
-        facts.colours(pixels),
-        facts.brightness(pixels),
-        facts.sharpness(pixels),
+        f"Kind: {describe.kind(pixels, from_camera=from_camera)} (a guess)",
+        describe.colours(pixels),
+        describe.brightness(pixels),
+        describe.sharpness(pixels),
     ]
     return {"lines": [*measures, *camera, *(codes or ["Codes: none found"])]}, b""
 
@@ -57,7 +57,7 @@ def _picture(document: Document, page: int, region: Sequence[float] | None) -> t
         pixels = upright(image, region)  # first, since it shrinks the image, and reading the notes of a PNG decodes it
         exif = image.getexif()
         width, height = reversed(size) if exif.get(ORIENTATION, 1) in LYING else size
-        return f"File: {image.format}, {width} × {height} pixels, {kind}", facts.camera(exif), pixels
+        return f"File: {image.format}, {width} × {height} pixels, {kind}", describe.camera(exif), pixels
 
 
 def _frames(image: "Image", page: int) -> str:

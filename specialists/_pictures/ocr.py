@@ -1,4 +1,4 @@
-"""Built in: reads one page with the engines that are installed. It runs in the process of `engine`.
+"""Reads one page with the engines that are installed. It runs in the process of `engine`.
 
 RapidOCR goes first where it is installed: it is as fast as Tesseract, reads tables, photographs and accents that
 Tesseract loses without a doubt, and needs no language named. Tesseract reads the languages that RapidOCR does not know,
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from specialists._pictures import by_rapidocr, by_tesseract
+from specialists._pictures import rapidocr, tesseract
 from specialists._pictures.images import Document, Region, Unreadable
-from specialists._pictures.languages import RAPIDOCR, TESSERACT_CODES, language_of, tesseract_code, two_letters
-from specialists._pictures.reading import Engines, Reading
+from specialists._pictures.result import Engines, Reading
+from specialists._pictures.tesseract import RAPIDOCR, TESSERACT_CODES, language_of, tesseract_code, two_letters
 from specialists._pictures.turning import pose, turned
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ def read(
 
 def _able(language: str, installed: Engines) -> list[Engine]:
     """The engines that read a language, best first."""
-    of_tesseract = by_tesseract.languages(installed.tesseract) - {"osd"}
+    of_tesseract = tesseract.languages(installed.tesseract) - {"osd"}
     of_rapidocr = RAPIDOCR if installed.rapidocr else frozenset[str]()
     auto = language == "auto"
     found: list[Engine] = []
     if of_rapidocr and (auto or two_letters(language) in of_rapidocr):
-        found.append(by_rapidocr.read)
+        found.append(rapidocr.read)
     if of_tesseract and (auto or tesseract_code(language) in of_tesseract):
-        found.append(by_tesseract.read)
+        found.append(tesseract.read)
     if not found:
         known = {two_letters(one) for one in of_tesseract} | of_rapidocr
         there = ", ".join(sorted(known)) or "none"
@@ -75,9 +75,9 @@ def _read(image: "Image", language: str, able: list[Engine], installed: Engines)
     for engine in able:
         reading = engine(image, language, installed)
         foreign = _foreign(reading, language, installed)
-        if foreign and engine is by_tesseract.read:
-            if TESSERACT_CODES[foreign] in by_tesseract.languages(installed.tesseract):
-                reading = by_tesseract.read(image, foreign, installed)
+        if foreign and engine is tesseract.read:
+            if TESSERACT_CODES[foreign] in tesseract.languages(installed.tesseract):
+                reading = tesseract.read(image, foreign, installed)
             else:
                 reading = replace(reading, confidence=min(reading.confidence, CLEAN - 0.01), note=_accents(foreign))
         readings.append(reading)
@@ -89,7 +89,7 @@ def _read(image: "Image", language: str, able: list[Engine], installed: Engines)
 def _foreign(reading: Reading, language: str, installed: Engines) -> str | None:
     """The language of a text that was read for others, so that it may lack its accents."""
     found = language_of(reading.text) if language == "auto" else None
-    read_for = by_tesseract.codes(language, by_tesseract.languages(installed.tesseract))
+    read_for = tesseract.codes(language, tesseract.languages(installed.tesseract))
     return found if found and TESSERACT_CODES[found] not in read_for else None
 
 
@@ -102,7 +102,7 @@ def _level(image: "Image", installed: Engines) -> "Image":
     """With its lines level, as far as that can be told, and with a margin if it is narrow."""
     lean, sideways = pose(image)
     if sideways and installed.rapidocr:
-        sideways = by_rapidocr.lies_on_its_side(image)
+        sideways = rapidocr.lies_on_its_side(image)
     return _padded(turned(turned(image, -90 if sideways else 0), lean))
 
 

@@ -1,4 +1,4 @@
-"""Built in: how a page lies: by what angle its lines lean, and whether they run from top to bottom."""
+"""How a page lies: by what angle its lines lean, and whether they run from top to bottom."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple

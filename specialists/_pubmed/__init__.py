@@ -1,1 +1,1 @@
-"""Built in: the parts of `pubmed`: what is asked, how often, of whom, and articles as text."""
+"""The parts of `pubmed`: what is asked, how often, of whom, and articles as text."""

@@ -1,14 +1,91 @@
-"""Built in: articles out of PubMed's XML. Bytes go in, articles with title, authors, source and abstract come out."""
+"""The records of PubMed's XML, one by one. Bytes go in, an element for each record comes out.
 
+Nothing in the XML is trusted: it may declare no entities, nest no deeper than PubMed does, and break off anywhere.
+"""
+
+import html.entities
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from xml.etree.ElementTree import Element
+from itertools import groupby
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from brain import Refused
 from specialists._pubmed.eutils import UNREADABLE
-from specialists._pubmed.records import Reading
+
+DEPTH_MOST = 200
+ELEMENTS_MOST = 60_000
+"""Of one article, where each author takes four. They are freed in one go, in which nothing else runs."""
+_PIECE = 64 * 1024
+_UNREAD = frozenset({"AffiliationInfo", "ChemicalList", "GrantList", "History", "InvestigatorList", "ReferenceList"})
+_KINDS = ("PubmedArticle", "PubmedBookArticle")
+
+
+class Reading:
+    """Builds one record at a time, so that an answer of many never stands in memory as a whole.
+
+    Args:
+        take: is given each record that is complete.
+    """
+
+    def __init__(self, take: Callable[[Element], None]) -> None:
+        self._take = take
+        self._builder: TreeBuilder | None = None
+        self._depth = self._begun_at = self._elements = self._unread_at = 0
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._text
+        self._parser.SkippedEntityHandler = self._skipped
+        self._parser.EntityDeclHandler = _refuse
+
+    def read(self, data: bytes) -> None:
+        """Reads an answer; raises ExpatError, ValueError or LookupError where it is none any more."""
+        for start in range(0, len(data), _PIECE):
+            self._parser.Parse(data[start : start + _PIECE])
+            if start - self._parser.CurrentByteIndex > _PIECE:
+                raise ValueError("a tag without end")
+        self._parser.Parse(b"", True)
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth > DEPTH_MOST:
+            raise Refused(UNREADABLE)
+        if self._builder is None and tag in _KINDS:
+            self._builder, self._begun_at, self._elements = TreeBuilder(), self._depth, 0
+        if self._builder is not None and not self._unread_at and tag in _UNREAD:
+            self._unread_at = self._depth
+        if self._builder is not None and not self._unread_at:
+            self._elements += 1
+            if self._elements > ELEMENTS_MOST:
+                raise ValueError("more than an article has")
+            self._builder.start(tag, attributes)
+
+    def _end(self, tag: str) -> None:
+        if self._unread_at:
+            self._unread_at = self._unread_at if self._depth > self._unread_at else 0
+        elif self._builder is not None:
+            self._builder.end(tag)
+            if self._depth == self._begun_at:
+                record, self._builder = self._builder.close(), None
+                self._take(record)
+        self._depth -= 1
+
+    def _text(self, text: str) -> None:
+        if self._builder is not None and not self._unread_at:
+            self._builder.data(text)
+
+    def _skipped(self, name: str, is_parameter: bool) -> None:
+        """An entity of the document type, which is never fetched; those of HTML are known anyway."""
+        self._text(html.entities.html5.get(f"{name};", ""))
+
+
+def _refuse(*_: object) -> None:
+    """Declared entities can grow without end, or name files."""
+    raise Refused(UNREADABLE)
+
 
 ARTICLES_MOST = 100
 TEXT_MOST = 100_000
@@ -269,3 +346,114 @@ def _heading(heading: Element) -> str:
     """A subject with its aspects; an asterisk marks what the article is mainly about."""
     parts = [(text_of(part), part.get("MajorTopicYN") == "Y") for part in heading]
     return "/".join(text for text, _ in parts if text) + ("*" if any(major for _, major in parts) else "")
+
+
+AUTHORS_SHOWN = 3
+AUTHORS_SHOWN_WHOLE = 50
+ABSTRACT_LENGTH = 600
+_CONCLUSION_LENGTH = 300
+_TITLE_LENGTH = 400
+_LINE_LENGTH = 300
+_SECTION_LENGTH = 20_000
+_NOTICES_SHOWN = 4
+_TERMS_SHOWN = 40
+_CUT = "[…]"
+_SENTENCE = re.compile(r"[.!?][)\]\"'”’]*(?=\s+[^a-z\s])|[。！？]")
+_ORDINARY = re.compile(r"journal article|research support.*|english abstract", re.IGNORECASE)
+"""Kinds of publication that tell a reader nothing."""
+_LANGUAGES = {
+    "chi": "Chinese", "cze": "Czech", "dan": "Danish", "dut": "Dutch", "fin": "Finnish", "fre": "French",
+    "ger": "German", "gre": "Greek", "heb": "Hebrew", "hun": "Hungarian", "ita": "Italian", "jpn": "Japanese",
+    "kor": "Korean", "nor": "Norwegian", "per": "Persian", "pol": "Polish", "por": "Portuguese", "rum": "Romanian",
+    "rus": "Russian", "spa": "Spanish", "swe": "Swedish", "tur": "Turkish", "ukr": "Ukrainian",
+}  # fmt: skip
+
+
+def listed(article: Article, number: int) -> str:
+    """An article in a list: what it is, and the sentences of its abstract that tell most."""
+    abstract = _short(article.abstract) or "No abstract."
+    return "\n".join([f"[{number}] {_titled(article)}", *_about(article, AUTHORS_SHOWN), abstract])
+
+
+def whole(article: Article) -> str:
+    """All of an article that PubMed has for readers."""
+    sections = [_section(label, text[:_SECTION_LENGTH]) for label, text in article.abstract] or ["No abstract."]
+    others = [_section(f"Other abstract, {label}", text[:_SECTION_LENGTH]) for label, text in article.other_abstracts]
+    terms = (("Keywords", article.keywords), ("MeSH, * main topics", article.mesh))
+    tail = [f"{name}: {'; '.join(words[:_TERMS_SHOWN])}"[:2000] for name, words in terms if words]
+    return "\n".join([_titled(article), *_about(article, AUTHORS_SHOWN_WHOLE), "", *sections, *others, *tail])
+
+
+def cut(text: str, most: int) -> str:
+    """The same, ended behind a sentence if there is one, else behind a word."""
+    if len(text) <= most:
+        return text
+    ends = [match.end() for match in _SENTENCE.finditer(text, 0, most + 2)]
+    return f"{text[: ends[-1]] if ends else text[:most].rpartition(' ')[0] or text[:most]} {_CUT}"
+
+
+def _titled(article: Article) -> str:
+    mark = "⚠ RETRACTED, not to be relied on: " if article.retracted else ""
+    return mark + cut(article.plain_title, _TITLE_LENGTH)
+
+
+def _about(article: Article, authors: int) -> list[str]:
+    """Title in its language, authors, source, numbers and warnings, a line each."""
+    lines = [
+        _foreign(article),
+        _authors(article, authors),
+        " · ".join(filter(None, (_source(article), "; ".join(t for t in article.types if not _ORDINARY.fullmatch(t))))),
+        " · ".join(filter(None, (f"PMID {article.pmid}", article.doi and f"doi:{article.doi}", article.pmcid))),
+    ]
+    warnings = [_notice(notice) for notice in article.notices[:_NOTICES_SHOWN]]
+    return [line if authors > AUTHORS_SHOWN else line[:_LINE_LENGTH] for line in (*lines, *warnings) if line]
+
+
+def _foreign(article: Article) -> str:
+    names = ", ".join(_LANGUAGES.get(code, code) for code in article.languages if code != "eng")
+    if article.original_title:
+        return f"In {names or 'another language'}: {article.original_title}"
+    return f"In {names}" if names and "eng" not in article.languages else ""
+
+
+def _authors(article: Article, most: int) -> str:
+    more = len(article.authors) > most or article.more_authors
+    shown = ", ".join(article.authors[:most]) + (", et al." if more and article.authors else "")
+    return f"{shown} ({len(article.authors)} authors)" if len(article.authors) > AUTHORS_SHOWN_WHOLE else shown
+
+
+def _source(article: Article) -> str:
+    source = " ".join(filter(None, (article.journal, article.date)))
+    return f"{source};{article.volume}" if article.volume else source
+
+
+def _notice(notice: Notice) -> str:
+    said = ", ".join(filter(None, (notice.source, notice.pmid and f"PMID {notice.pmid}")))
+    return f"⚠ {notice.kind}: {said}" if said else f"⚠ {notice.kind}"
+
+
+def _section(label: str, text: str) -> str:
+    return f"{label}: {text}" if label else text
+
+
+def _short(sections: Sequence[tuple[str, str]]) -> str:
+    """About `ABSTRACT_LENGTH` characters: what was concluded, then what goes in from the beginning, in order."""
+    if len(sections) < 2:
+        return "".join(_section(label, cut(text, ABSTRACT_LENGTH)) for label, text in sections)
+    last = next((n for n, (label, _) in enumerate(sections) if "CONCLUSION" in label.upper()), len(sections) - 1)
+    shown = {last: cut(sections[last][1], _CONCLUSION_LENGTH)}
+    left = ABSTRACT_LENGTH - len(shown[last])
+    for n, (_, text) in enumerate(sections):
+        if n == last:
+            continue
+        if n and len(text) > left and not _SENTENCE.search(text[: max(0, left)]):
+            break
+        shown[n] = cut(text, left)
+        left -= len(shown[n])
+    lines = list[str]()
+    for is_shown, numbers in groupby(range(len(sections)), key=shown.__contains__):
+        if is_shown:
+            lines += [_section(sections[n][0], shown[n]) for n in numbers]
+        else:
+            lines.append(_section(", ".join(label for n in numbers if (label := sections[n][0])), _CUT))
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Built in: what was read of a page. Imports nothing of Brain."""
+"""What was read of a page. Imports nothing of Brain."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Built in: makes foreign text fit to be read: no invisible characters, no endless lines of nothing."""
+"""Makes foreign text fit to be read: no invisible characters, no endless lines of nothing."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Built in: makes Markdown of one page in a child process: a hostile page can keep a parser for minutes."""
+"""Makes Markdown of one page in a child process: a hostile page can keep a parser for minutes."""
 
 import re
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Built in: title, author and date of a page, by what it says of itself; a date that stands in its text is none.
+"""Title, author and date of a page, by what it says of itself; a date that stands in its text is none.
 
 Imports nothing of Brain.
 """

@@ -1,4 +1,4 @@
-"""Built in: makes Markdown of an RSS or Atom feed, newest first as the feed has it. Imports nothing of Brain."""
+"""Makes Markdown of an RSS or Atom feed, newest first as the feed has it. Imports nothing of Brain."""
 
 import re
 from collections.abc import Iterator

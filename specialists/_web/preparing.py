@@ -1,4 +1,4 @@
-"""Built in: changes a page's tree so that trafilatura keeps what it would lose: code, captions, columns, links.
+"""Changes a page's tree so that trafilatura keeps what it would lose: code, captions, columns, links.
 
 Imports nothing of Brain.
 """

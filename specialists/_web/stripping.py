@@ -1,4 +1,4 @@
-"""Built in: takes the tags out of HTML in one pass, for pages that would keep a parser for minutes."""
+"""Takes the tags out of HTML in one pass, for pages that would keep a parser for minutes."""
 
 import re
 from html import unescape

@@ -1,1 +1,1 @@
-"""Built in: the parts of `wiki`: names of wikis, the Action API, ZIM files, and pages as text."""
+"""The parts of `wiki`: names of wikis, the Action API, ZIM files, and pages as text."""

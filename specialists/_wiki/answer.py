@@ -1,4 +1,4 @@
-"""Built in: how a page, its beginning, one of its sections or a choice of pages is told to a model."""
+"""How a page, its beginning, one of its sections or a choice of pages is told to a model."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Built in: one MediaWiki through its Action API, https://www.mediawiki.org/wiki/API:Action_API.
+"""One MediaWiki through its Action API, https://www.mediawiki.org/wiki/API:Action_API.
 
 What comes from it is a stranger's: any of it may be missing, or of the older of the API's two formats.
 """

@@ -1,4 +1,4 @@
-"""Built in: one wiki page as text: its introduction, its facts, its sections by number and name."""
+"""One wiki page as text: its introduction, its facts, its sections by number and name."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Built in: reads one wiki page in a child process, which can be killed: some HTML takes for ever, or all memory."""
+"""Reads one wiki page in a child process, which can be killed: some HTML takes for ever, or all memory."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Built in: the text within a paragraph, a cell or a list item of a wiki page, and what of it is not for reading."""
+"""The text within a paragraph, a cell or a list item of a wiki page, and what of it is not for reading."""
 
 import re
 from collections.abc import Iterator

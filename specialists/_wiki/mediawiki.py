@@ -1,4 +1,4 @@
-"""Built in: pages and searches of one MediaWiki, with or without the extensions that Wikipedia has."""
+"""Pages and searches of one MediaWiki, with or without the extensions that Wikipedia has."""
 
 import difflib
 import html

@@ -1,4 +1,4 @@
-"""Built in: which wikis there are: Wikipedia in its languages, the operator's by name, offline files."""
+"""Which wikis there are: Wikipedia in its languages, the operator's by name, offline files."""
 
 import re
 from collections.abc import Mapping

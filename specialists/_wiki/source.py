@@ -1,4 +1,4 @@
-"""Built in: what a wiki is asked and answers, be it one of the web or a file."""
+"""What a wiki is asked and answers, be it one of the web or a file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

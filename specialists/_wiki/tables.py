@@ -1,4 +1,4 @@
-"""Built in: the tables of a wiki page: boxes of facts as a list, data as Markdown."""
+"""The tables of a wiki page: boxes of facts as a list, data as Markdown."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

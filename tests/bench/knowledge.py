@@ -14,7 +14,7 @@ from pathlib import Path
 
 from specialists._knowledge import vectors
 from specialists._knowledge.index import Chunk, Index
-from specialists._knowledge.searching import Scope, fetched, ranked
+from specialists._knowledge.search import Scope, fetched, ranked
 
 WORDS = 30_000
 WORDS_A_PASSAGE = 150

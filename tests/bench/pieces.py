@@ -20,16 +20,14 @@ from targets import TARGET_CORE
 from upstream import TOKENS, ollama_line, openai_event
 from whole import Run, say
 
-from brain.ask import Ask, Limits
 from brain.errors import Refused
-from brain.events import Token
-from brain.kept import Conversation
-from brain.messages import Chunk, Finish, Message, Resume
+from brain.events import Limits, Resume, Token
+from brain.messages import Chunk, Conversation, Finish, Message
 from brain.models.openai import reply
-from brain.registry import Registry
-from brain.sampling import UNSAID, Sampling
-from brain.turn import Turn
-from brain.wire.native import Encoder
+from brain.plugins.registry import Registry
+from brain.protocols.native import Encoder
+from brain.turn.turn import Turn
+from brain.turn_request import UNSAID, Ask, Sampling
 
 T = TypeVar("T")
 ONE, SIXTEEN = "a token a read", "16 tokens a read"

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "specialists"))
 from specialist_calls import Eyes, context, file, written
 
 from brain import Context, Specialist
-from brain.running import Failure, prepare, run
-from specialists import _reading
+from brain.plugins.executor import Failure, prepare, run
+from specialists._pictures import reader
 from specialists.ocr import ocr
 from specialists.vision import vision
 
@@ -84,7 +84,7 @@ async def main() -> None:
         seconds, late = await lateness(work)
         p99, most = late[len(late) * 99 // 100], late[-1]
         show(f"{name}: {seconds:.1f} s; the loop was late by {p99:.1f} ms (p99), {most:.1f} ms at most\n")
-    show(f"process that reads: {memory(_reading.reader.pid)}\nprocess that looks: {memory(_reading.looker.pid)}\n")
+    show(f"process that reads: {memory(reader.reader.pid)}\nprocess that looks: {memory(reader.looker.pid)}\n")
 
 
 if __name__ == "__main__":

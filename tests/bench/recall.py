@@ -22,14 +22,13 @@ from typing import Any
 
 from tables import Table, quantile
 
-from brain.kept import Item, Kind
-from brain.memory import Memory, meaning
-from brain.memory.meaning import Grade, Meaning
-from brain.messages import Chunk, Message
-from brain.models import AnyModel, open_models
-from brain.sampling import UNSAID, Sampling
+from brain.memory import Memory
+from brain.messages import Chunk, Item, Kind, Message
+from brain.models import AnyModel, embedder, open_models
+from brain.models.embedder import Grade, Meaning
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
+from brain.turn_request import UNSAID, Sampling
 
 HERE = Path(__file__).parent
 SETS = {"english": "English", "english-second": "English, another person", "german": "German"}
@@ -107,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", metavar="KIND:NAME", help="whose embeddings are measured: ollama:… or openai:…")
     parser.add_argument("--model-url", metavar="URL", help="its server, as in BRAIN_MODEL_URL")
     parser.add_argument("--unexamined", action="store_true", help="also when its vectors fail the memory's exam")
-    parser.add_argument("--floor", type=float, default=meaning.FLOOR_SHARE, help="another share than the memory's own")
+    parser.add_argument("--floor", type=float, default=embedder.FLOOR_SHARE, help="another share than the memory's own")
     parser.add_argument("--others", type=int, default=10_000, metavar="N", help="facts beside them, once more (10,000)")
     parser.add_argument("--only", nargs="+", choices=SETS, default=list(SETS), metavar="SET", help=", ".join(SETS))
     return parser
@@ -117,7 +116,7 @@ async def measured(given: argparse.Namespace) -> Tables:
     tables = _empty(given.only)
     model = None
     if given.model:
-        meaning.FLOOR_SHARE = given.floor
+        embedder.FLOOR_SHARE = given.floor
         model = await _model(given.model, given.model_url)
         grade = await _graded(model, unexamined=given.unexamined)
         tables.first.notes.append(f"The memory's exam: {model.name} answers {grade.right} of 8 questions.  ")
@@ -136,7 +135,7 @@ async def _model(name: str, url: str | None) -> Prepared:
 
 async def _graded(model: Prepared, *, unexamined: bool) -> Grade:
     if unexamined:
-        meaning.PASSED = 0
+        embedder.PASSED = 0
     exam = Meaning(model)
     passed = await exam.examined()
     if exam.grade is None:

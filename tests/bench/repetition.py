@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from brain.repetition import Guard
+from brain.turn.repetition import Guard
 
 LENGTH = 6000
 SAMPLES_MOST = 20_000

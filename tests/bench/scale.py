@@ -24,8 +24,9 @@ import httpx
 from store import START, begun, text
 from tables import Table, quantile
 
-from brain import copied, sessions
-from brain.sessions import Keyring
+from brain.runtime import import_sanitizer
+from brain.server import auth
+from brain.server.auth import Keyring
 from brain.store.sqlite import SQLite
 
 FACTS = (10, 1_000, 30_000)
@@ -164,7 +165,7 @@ def cookies(folder: Path) -> Table:
 
 def _by_cookie(keyring: Keyring, token: str) -> Callable[[], str | None]:
     def ask() -> str | None:
-        session = sessions.read(token, 1_001)
+        session = auth.read(token, 1_001)
         return None if session is None else keyring.user_in(session)
 
     return ask
@@ -191,7 +192,7 @@ def recall(folder: Path) -> Table:
 async def _filled(folder: Path, records: Iterable[dict[str, Any]]) -> SQLite:
     store = SQLite(folder / "brain.db")
     await store.open()
-    await store.take_in("ada", records, copied)
+    await store.take_in("ada", records, import_sanitizer)
     return store
 
 

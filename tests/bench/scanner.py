@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import regex
 
-from brain.scanner import Scanner
+from brain.markers.scanner import Scanner
 
 SEED = re.compile(r"SPECIALIST_REQUEST\[(\w+):(.*?)\]", re.DOTALL)
 PARTIAL = regex.compile(r"SPECIALIST_REQUEST\[\s*[A-Za-z][\w-]{0,63}\s*:(.*?)\]", regex.DOTALL)

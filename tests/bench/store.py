@@ -16,9 +16,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from brain import copied
-from brain.kept import Kind, Near
-from brain.messages import Exchange, Said
+from brain.messages import Exchange, Kind, Near, Said
+from brain.runtime import import_sanitizer
 from brain.store.sqlite import SQLite
 
 WORDS = 30_000
@@ -60,7 +59,7 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
         await store.open()
         began = time.perf_counter()
         for user in ("ada", "eve"):
-            await store.take_in(user, records(messages, facts), copied)
+            await store.take_in(user, records(messages, facts), import_sanitizer)
         say(
             f"{messages} messages and {facts} facts of each of two users, taken in: {time.perf_counter() - began:.1f} s"
         )

@@ -12,7 +12,7 @@ from serving import Player, Server, brain_served
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
 from brain.messages import Chunk, Finish, Message
-from brain.sampling import UNSAID, Sampling
+from brain.turn_request import UNSAID, Sampling
 from page.line import Line, line_to
 
 HOSTILE = "<img src=x onerror=hacked=1><b>bold</b>"

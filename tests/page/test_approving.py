@@ -84,7 +84,7 @@ def test_stop_ends_the_wait(chat: Chat, stage: Stage) -> None:
     chat.stop()
     chat.is_idle()
     expect(chat.button("Approve")).to_have_count(0)
-    assert stage.brain.left() == []
+    assert stage.brain.left(2) == []
     assert stage.burnt == []
 
 

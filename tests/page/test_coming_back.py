@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from brain import journal
 from brain.messages import Exchange, Said
+from brain.runtime import event_log
 from page.chat import Chat
 from page.counting import CUT, RECONNECTS, says, text_of
 from page.stage import Stage, request, staged
@@ -90,7 +90,7 @@ def test_who_slept_until_the_turn_was_no_longer_kept_reads_what_was_stored(
     stage.line.cut()
     says(stage, "two", "three")
     stage.model.ends()
-    assert stage.brain.left() == []
+    assert stage.brain.left(5) == []
     stage.forgets_turns()
     stage.line.restore()
     expect(chat.button("Send")).to_be_visible(timeout=RECONNECTS)
@@ -106,7 +106,7 @@ def test_an_answer_whose_beginning_is_no_longer_told_comes_when_it_is_whole(
     chat: Chat, stage: Stage, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visitor.expects("410")
-    monkeypatch.setattr(journal, "JOURNAL_BYTES", 1500)
+    monkeypatch.setattr(event_log, "JOURNAL_BYTES", 1500)
     chat.ask("count")
     says(stage, "one")
     for count in range(10):

@@ -3,8 +3,8 @@
 import re
 from typing import get_args
 
+from brain.cli.terminal.messages import FAILURES, OUTCOMES
 from brain.events import CallCode, ErrorCode
-from brain.terminal.words import FAILURES, OUTCOMES
 from page.test_sources import ENGLISH, PAGE, TEXTS
 
 SAID_BY_THEMSELVES = {"refused"}

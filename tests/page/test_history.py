@@ -4,7 +4,6 @@ import re
 
 import httpx
 import pytest
-from playing import words
 from playwright.sync_api import Route, expect
 
 from page.chat import Chat
@@ -238,15 +237,15 @@ def test_earlier_messages_come_when_one_scrolls_to_them(chat: Chat, stage: Stage
 
 def test_what_is_written_later_is_not_searched(chat: Chat, stage: Stage) -> None:
     """Nor does it scroll back to the words."""
-    ask_elsewhere(stage, "How do I make tea?", "\n\n".join(f"Boil fresh water. {word}" for word in words(60)))
+    ask_elsewhere(stage, "How do I make tea?", "\n\n".join(["Boil fresh water."] * 60))
     chat.page.clock.install()
     chat.reload()
     chat.search("fresh")
     expect(chat.history).to_contain_text("Boil fresh water.")
     chat.conversation("How do I make tea?").click()
     expect(chat.answer.get_by_text("fresh").first).to_be_in_viewport()
-    chat.page.wait_for_function(f"{MARKED}.length === 60")
     marked = chat.page.evaluate(MARKED)
+    assert len(marked) == 60
     chat.page.clock.fast_forward(3000)
     chat.ask("And then?")
     stage.model.says("Fresh milk.")

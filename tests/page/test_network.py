@@ -52,7 +52,7 @@ def test_an_answer_that_ended_while_the_network_was_cut(chat: Chat, stage: Stage
     stage.line.cut()
     says(stage, "two")
     stage.model.ends()
-    assert stage.brain.left() == []
+    assert stage.brain.left(5) == []
     stage.line.restore()
     expect(chat.button("Send")).to_be_visible(timeout=RECONNECTS)
     assert text_of(chat) == "one two"

@@ -29,7 +29,7 @@ def test_stop_keeps_what_was_said_and_lets_the_model_go(chat: Chat, stage: Stage
     chat.is_idle()
     expect(answer).to_contain_text("so far")
     expect(answer).to_contain_text("Stopped.")
-    assert stage.brain.left() == []
+    assert stage.brain.left(2) == []
     assert len(stage.model.closed) == 1
     stage.model.open.clear()
     again = chat.ask("go on")
@@ -44,7 +44,7 @@ def test_stop_before_the_first_token(chat: Chat, stage: Stage) -> None:
     chat.stop()
     chat.is_idle()
     expect(answer).to_contain_text("Stopped.")
-    assert stage.brain.left() == []
+    assert stage.brain.left(2) == []
 
 
 def test_stop_during_a_call(chat: Chat, stage: Stage) -> None:
@@ -55,7 +55,7 @@ def test_stop_during_a_call(chat: Chat, stage: Stage) -> None:
     chat.is_idle()
     expect(chat.call("wiki").get_by_role("progressbar")).to_be_hidden()
     stage.library.set()
-    assert stage.brain.left() == []
+    assert stage.brain.left(2) == []
 
 
 def test_what_was_stopped_is_shown_so_when_it_is_opened_again(chat: Chat, stage: Stage) -> None:
@@ -281,7 +281,7 @@ def test_what_is_stopped_on_its_way_is_shown_as_stopped(chat: Chat, stage: Stage
     chat.is_idle()
     expect(chat.answer).to_contain_text("Stopped.")
     expect(chat.box).to_have_value("")
-    assert stage.brain.left() == []
+    assert stage.brain.left(2) == []
     stage.line.seconds = 0
     chat.reload()
     expect(chat.questions).to_have_count(before + 1)
@@ -298,7 +298,7 @@ def test_what_is_stopped_and_left_on_its_way_is_stopped(chat: Chat, stage: Stage
     stage.line.seconds = 0
     chat.conversation("hello").click()
     expect(chat.answer).to_contain_text("Stopped.")
-    assert stage.brain.left() == []
+    assert stage.brain.left(2) == []
 
 
 def test_what_is_stopped_while_the_server_is_away_is_given_back(chat: Chat, stage: Stage, visitor: Visitor) -> None:

@@ -20,7 +20,7 @@ def test_a_tab_that_nobody_sees_goes_on_when_it_is_seen(chat: Chat, stage: Stage
     chat.hide()
     says(stage, "two")
     stage.model.ends()
-    assert stage.brain.left() == []
+    assert stage.brain.left(5) == []
     chat.look_again()
     chat.is_idle()
     assert text_of(chat) == "one two"
@@ -40,7 +40,7 @@ def test_tabs_in_which_answers_are_written_do_not_hold_up_another(chat: Chat, st
         one.look_again()
         one.stop()
         one.is_idle()
-    assert stage.brain.left() == []
+    assert stage.brain.left(5) == []
 
 
 def test_windows_side_by_side_let_a_request_go_first(chat: Chat, stage: Stage, visitor: Visitor) -> None:

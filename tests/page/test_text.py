@@ -6,7 +6,7 @@ import pytest
 from playing import words
 from playwright.sync_api import expect
 
-from brain.routes import page as routes
+from brain.server.routes import page as routes
 from page.chat import Chat
 from page.stage import Stage, staged
 from page.visitor import Visitor

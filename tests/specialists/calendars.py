@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from specialist_calls import context, outcome
 
 from brain import Context, Result
-from brain.running import Answer, Failure, Outcome
+from brain.plugins.executor import Answer, Failure, Outcome
 from specialists.calendar import CalendarSettings, calendar
 
 NOW = datetime(2026, 3, 20, 10, 30, tzinfo=ZoneInfo("Europe/Berlin"))

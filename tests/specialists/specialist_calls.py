@@ -13,8 +13,8 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 
 from brain import Attachment, Context, Progress, Specialist
-from brain.fetching import Fetch
-from brain.running import Answer, Failure, Outcome, prepare, run
+from brain.net.fetch import Fetch
+from brain.plugins.executor import Answer, Failure, Outcome, prepare, run
 
 INVOICE = "Invoice 4711\nTotal 129.50 EUR"
 

@@ -16,9 +16,9 @@ import pytest
 from calendars import NOW, Calendars, ics, id_in
 
 from brain import Refused, Registry
-from brain.prompts import example_marker, shape
-from brain.running import Failure
-from specialists._calendar.store import Calendar, chosen
+from brain.plugins.executor import Failure
+from brain.prompts.templates import example_marker, shape
+from specialists._calendar.calendars import Calendar, chosen
 from specialists.calendar import CalendarSettings, calendar, health, missing
 
 MORNING = "DTSTART;TZID=Europe/Berlin:20260323T090000\nDTEND;TZID=Europe/Berlin:20260323T100000"

@@ -14,10 +14,10 @@ from calendar_servers import PASSWORD, USER, Fake, Radicale, Told, fake, radical
 from calendars import Calendars, ics, id_in, starts
 
 from brain import Refused
-from brain.running import Answer
-from specialists._calendar import server as caldav
+from brain.plugins.executor import Answer
+from specialists._calendar import caldav
+from specialists._calendar.calendars import Changed
 from specialists._calendar.expand import Window
-from specialists._calendar.store import Changed
 from specialists.calendar import calendar, health, preview
 
 MORNING = "DTSTART;TZID=Europe/Berlin:20260323T090000\nDTEND;TZID=Europe/Berlin:20260323T100000"

@@ -12,19 +12,18 @@ import pytest
 from calendars import Calendars, ics, id_in
 
 from brain import Refused
-from brain.running import Answer
-from specialists._calendar.folder import Folder
-from specialists._calendar.readings import digest
-from specialists._calendar.store import Changed
+from brain.plugins.executor import Answer
+from specialists._calendar.calendars import Changed
+from specialists._calendar.folder import Folder, digest
 
 EVENT = ics("UID:1\nSUMMARY:Old\nDTSTART;TZID=Europe/Berlin:20260323T090000\nDESCRIPTION:0")
 CHANGED = "the event was changed meanwhile: list it again, then ask again if it is still right"
 COUNTER = """
 import sys
 from pathlib import Path
-from specialists._calendar.readings import digest
+from specialists._calendar.folder import digest
 from specialists._calendar.folder import Folder
-from specialists._calendar.store import Calendar, Changed
+from specialists._calendar.calendars import Calendar, Changed
 
 root, times = Path(sys.argv[1]), int(sys.argv[2])
 folder, home = Folder(root, lambda: 60), Calendar("home", "home")

@@ -10,11 +10,11 @@ import pytest
 from specialist_calls import INVOICE, file, text_pdf, written
 
 from brain import Refused
-from specialists import _reading
 from specialists._kit.isolated import ALLOWED, Ended, IsolatedProcess, Limits, OutOfTime, run_isolated
 from specialists._knowledge.index import Index
 from specialists._knowledge.supervising import supervised
 from specialists._knowledge.worker import Job
+from specialists._pictures import reader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -43,15 +43,15 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(_reading, "reader", IsolatedProcess("_pictures.engine", Limits(memory=None)))
-    monkeypatch.setattr(_reading, "looker", IsolatedProcess("_pictures.engine", Limits(memory=None)))
+    monkeypatch.setattr(reader, "reader", IsolatedProcess("_pictures.engine", Limits(memory=None)))
+    monkeypatch.setattr(reader, "looker", IsolatedProcess("_pictures.engine", Limits(memory=None)))
     page = {"way": "html", "url": "http://x.example", "links": False}
 
     async def main() -> None:
-        async with _reading.lifespan():
-            await _reading.pages(text_pdf("one"), name="a.pdf", wanted=[1])
+        async with reader.lifespan():
+            await reader.pages(text_pdf("one"), name="a.pdf", wanted=[1])
             with pytest.raises(Refused):  # that Tesseract reads no language
-                await _reading.page_text(file(written(INVOICE)))
+                await reader.page_text(file(written(INVOICE)))
         await run_isolated("_web.extract", page, b"<p>one</p>", limits=Limits(), seconds=50)
         await run_isolated("_wiki.html", None, b"<p>one</p>", limits=Limits(), seconds=50)
         with pytest.raises(Ended):
@@ -67,12 +67,12 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(main())
     assert {path.name.split()[0] for path in seen.iterdir()} == {
         "tesseract",
-        "specialists._pictures.engine",
-        "specialists._pictures.pdf_page",
+        "specialists._pictures.worker",
+        "specialists._pictures.pdf",
         "specialists._knowledge.worker",
         "specialists._web.extract",
-        "specialists._web.ddgs_search",
-        "specialists._wiki.archive",
+        "specialists._web.search",
+        "specialists._wiki.zim",
         "specialists._wiki.html",
     }
     for path in seen.iterdir():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from page.chromium import CHROMIUM_ARGS
 
-from specialists._pictures import pdf_page
+from specialists._pictures import pdf
 from specialists._pictures.images import _layer
 
 pytestmark = pytest.mark.chromium
@@ -68,7 +68,7 @@ def words(text: str) -> list[str]:
 @pytest.mark.parametrize("body", PAGES.values(), ids=PAGES)
 def test_the_words_of_a_page_are_those_of_its_pdf(body: str, tmp_path: Path) -> None:
     told: list[Any] = []
-    pdf_page.answer(["text", 1], printed(body, tmp_path), told.append)
+    pdf.answer(["text", 1], printed(body, tmp_path), told.append)
     expected = words(re.sub(r"<[^>]*>", " ", re.sub(r"</?(?:b|i|span|sup|sub)\b[^>]*>", "", body)))
     assert words(told[1]["text"]) == expected
     assert Counter(words(_layer(told[1], stamps=True) or "")) == Counter(expected)

@@ -7,7 +7,7 @@ import pytest
 from specialist_calls import answer, context
 
 from brain import Citation
-from specialists._passages import pieces
+from specialists._kit.passages import pieces
 from specialists.docs import Handbook, Passage, answered, docs, health, pages_of, passages
 
 GUIDE = """# Guide

@@ -19,11 +19,10 @@ from handbook_questions import PARAGRAPHS, QUESTIONS
 from specialist_calls import answer, context, full_disk, outcome, refusal, text_pdf
 
 from brain import Citation, Context, Progress
-from brain.running import Answer, prepare, run
-from specialists._knowledge import keeping
-from specialists._knowledge.database import Damaged, Unreachable, alone
-from specialists._knowledge.index import Chunk, Index, path_for
-from specialists._knowledge.searching import Scope, fetched, ranked
+from brain.plugins.executor import Answer, prepare, run
+from specialists._knowledge import uploads
+from specialists._knowledge.index import Chunk, Damaged, Index, Unreachable, alone, path_for
+from specialists._knowledge.search import Scope, fetched, ranked
 from specialists._knowledge.supervising import supervised
 from specialists.knowledge import (
     ANSWERING_SECONDS,
@@ -103,7 +102,7 @@ def test_a_call_does_not_wait_for_all_the_reading(settings: KnowledgeSettings) -
 
     async def while_reading() -> str:
         path = path_for(settings.home, "local")
-        keeping.keeper().read((path, ""), settings.job(path))
+        uploads.keeper().read((path, ""), settings.job(path))
         call = replace(of(settings), deadline=time.monotonic() + 3)
         async for item in knowledge("notice", context=call, settings=settings):
             found = item
@@ -388,7 +387,7 @@ def reading(settings: KnowledgeSettings, docs: Path, *, kill: bool) -> dict[str,
     (docs / "deep.html").write_bytes(b"<div>" * 40_000 + b"zebra")
     path = path_for(settings.home, "local")
     with closing(Index(path)) as index:
-        keeping.synced(index, [docs])
+        uploads.synced(index, [docs])
 
     job = msgspec.structs.replace(settings.job(path), file_seconds=30 if kill else 0.5)
 
@@ -487,13 +486,13 @@ def test_a_call_that_is_given_up_is_gone_at_once_and_reading_goes_on(settings: K
         arguments = prepare(knowledge, {"query": "notice"})
         provided = {KnowledgeSettings: settings, Context: of(settings)}
         call = asyncio.create_task(run(knowledge, arguments, provided, lambda progress: None, timeout=20))  # type: ignore[arg-type]
-        while not keeping.keeper().works:  # noqa: ASYNC110 - it tells nobody
+        while not uploads.keeper().works:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.005)
         began = time.monotonic()
         call.cancel()
         await asyncio.wait({call})
         took = time.monotonic() - began
-        (work,) = keeping.keeper().works.values()
+        (work,) = uploads.keeper().works.values()
         await asyncio.wait_for(work.task, 10)
         return took
 
@@ -506,10 +505,10 @@ def test_a_call_that_is_given_up_is_gone_at_once_and_reading_goes_on(settings: K
 def test_the_end_of_the_server_ends_the_reading(settings: KnowledgeSettings) -> None:
     async def stopped() -> float:
         path = path_for(settings.home, "local")
-        work = keeping.keeper().read((path, ""), settings.job(path))
+        work = uploads.keeper().read((path, ""), settings.job(path))
         await asyncio.sleep(0.05)
         began = time.monotonic()
-        await keeping.stopped()
+        await uploads.stopped()
         assert work.task.done()
         return time.monotonic() - began
 

@@ -14,9 +14,8 @@ from embedding_server import embedding
 from serving import Process, script
 from specialist_calls import full_disk
 
-from brain.cli import main
-from specialists._knowledge.database import alone
-from specialists._knowledge.index import Index, path_for
+from brain.cli.main import main
+from specialists._knowledge.index import Index, alone, path_for
 
 
 @pytest.fixture

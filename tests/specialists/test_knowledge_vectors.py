@@ -15,10 +15,10 @@ from specialist_calls import context
 
 from brain import Context, Refused
 from brain.models.openai import OpenAI
-from brain.running import Answer, prepare, run
-from specialists._knowledge import keeping, vectors
+from brain.plugins.executor import Answer, prepare, run
+from specialists._knowledge import uploads, vectors
 from specialists._knowledge.index import Chunk, Index, Root, path_for
-from specialists._knowledge.searching import Scope, fetched, ranked
+from specialists._knowledge.search import Scope, fetched, ranked
 from specialists.knowledge import KnowledgeSettings, knowledge
 
 
@@ -262,7 +262,7 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, ser
             return outcome.text
 
         words = await ask()
-        making = keeping.keeper().works.get((path_for(settings.home, "local"), keeping.VECTORS))
+        making = uploads.keeper().works.get((path_for(settings.home, "local"), uploads.VECTORS))
         if making is not None:
             await making.task
         both = await ask()
@@ -279,9 +279,9 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, ser
 
 def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: Embedding) -> None:
     async def made(model: OpenAI, *, matched: bool) -> bool:
-        keeping.keeper().vectors_from.clear()
-        keeping.vectors_made(index.path, model, matched=matched)
-        work = keeping.keeper().works.get((index.path, keeping.VECTORS))
+        uploads.keeper().vectors_from.clear()
+        uploads.vectors_made(index.path, model, matched=matched)
+        work = uploads.keeper().works.get((index.path, uploads.VECTORS))
         if work is not None:
             await work.task
         return work is not None

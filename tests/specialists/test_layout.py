@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from specialists._pictures.languages import language_of, tesseract_code, two_letters
 from specialists._pictures.layout import Piece, joined, laid_out
+from specialists._pictures.tesseract import language_of, tesseract_code, two_letters
 
 WIDTH, HEIGHT, STEP = 12, 24, 40
 

@@ -17,7 +17,7 @@ import pytest
 from specialist_calls import answer, context, outcome, refusal
 
 from brain import Citation, Refused
-from brain.running import Failure
+from brain.plugins.executor import Failure
 from specialists._medical import catalog, open_medicine
 from specialists._medical.calculator import Calculator, Problems
 from specialists._medical.inputs import Choice, Number, YesNo

@@ -12,14 +12,14 @@ from specialist_calls import Eyes
 from stores import NOON
 
 from brain import Context, Refused, Result
-from brain.ask import Limits
-from brain.fetching import Fetch
-from brain.kept import Item
+from brain.events import Limits
 from brain.memory import Memory
+from brain.messages import Item
 from brain.models.builtin import Builtin
-from brain.prompts import example_marker, system_prompt
-from brain.registry import Registry
-from brain.running import Answer, Failure, prepare, run
+from brain.net.fetch import Fetch
+from brain.plugins.executor import Answer, Failure, prepare, run
+from brain.plugins.registry import Registry
+from brain.prompts.templates import example_marker, system_prompt
 from specialists.calendar import calendar
 from specialists.docs import docs
 from specialists.knowledge import knowledge

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome, pdf, refusal, text_pdf, written
+from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome, refusal, text_pdf, written
+from specialist_calls import pdf as make_pdf
 
 from brain import Progress, Registry
-from brain.running import Answer, Failure
-from specialists import _reading
-from specialists._pictures import by_rapidocr, images, kept, pdf_page, turning
+from brain.plugins.executor import Answer, Failure
+from specialists._pictures import images, pdf, rapidocr, reader, turning
 from specialists._pictures.layout import Piece
 from specialists._pictures.ocr import enhanced
 from specialists.ocr import ocr
@@ -168,7 +168,7 @@ def test_tesseract_alone_will_do() -> None:
 
 def test_greek_is_not_taken_for_what_rapidocr_knows() -> None:
     formula, letter = ("2πr = 6.28, tan α = 1.5", "λλνι κεμενα γφνται ε")
-    sure = [by_rapidocr.known([Piece(text, 0, 300, 0, 30)]) for text in (formula, letter)]
+    sure = [rapidocr.known([Piece(text, 0, 300, 0, 30)]) for text in (formula, letter)]
     assert sure == [1.0, 0.0]
 
 
@@ -185,7 +185,7 @@ def test_a_tesseract_that_computes_for_ever_is_killed(tmp_path: Path, monkeypatc
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(_reading, "TESSERACT_SECONDS", 1.0)
+    monkeypatch.setattr(reader, "TESSERACT_SECONDS", 1.0)
     text = answer(ocr, {}, context(("x.png", file(written(INVOICE)))))
     assert body(text) == "(no text was found)"
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
@@ -344,7 +344,7 @@ def stamped(scan: Image.Image, text: str) -> bytes:
         f"/BitsPerComponent 8 /Filter /ASCIIHexDecode /Length {len(pixels) + 1} >>\nstream\n{pixels}>\nendstream"
     )
     drawing = f"q 400 0 0 100 0 0 cm /X0 Do Q BT /F1 6 Tf 5 5 Td ({text}) Tj ET"
-    return pdf([drawing], "<< /Font << /F1 3 0 R >> /XObject << /X0 6 0 R >> >>", "", [picture])
+    return make_pdf([drawing], "<< /Font << /F1 3 0 R >> /XObject << /X0 6 0 R >> >>", "", [picture])
 
 
 def test_a_stamp_on_a_scan_is_not_all_its_text() -> None:
@@ -443,7 +443,7 @@ def test_a_layer_of_codes_without_letters_is_no_text() -> None:
 
 def test_a_hyphen_at_the_end_of_a_line_of_a_layer_stays() -> None:
     drawing = "BT /F1 12 Tf 14 TL 20 80 Td (some infor-) Tj T* (mation) Tj ET"
-    data = pdf([drawing], "<< /Font << /F1 3 0 R >> >>", "")
+    data = make_pdf([drawing], "<< /Font << /F1 3 0 R >> >>", "")
     assert body(answer(ocr, {}, context(("a.pdf", data)))) == "some infor-\nmation"
 
 
@@ -463,7 +463,7 @@ def test_a_page_that_was_just_read_is_not_read_again(says: Says) -> None:
 
 
 def test_what_was_read_long_ago_is_forgotten(says: Says, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "SECONDS", -1)
+    monkeypatch.setattr(reader, "SECONDS", -1)
     ctx = context(("scan.pdf", file(written(INVOICE), "PDF")))
     for word in ("one", "two"):
         says(word, 95)
@@ -630,7 +630,7 @@ def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypa
     late = "'hostile.pdf' takes too long to be read; ask the user for a simpler or smaller copy, or for single pages"
     started = time.monotonic()
     with monkeypatch.context() as hurried:
-        hurried.setattr(_reading, "PDF_SECONDS", 0.5)
+        hurried.setattr(reader, "PDF_SECONDS", 0.5)
         assert refusal(ocr, {}, context(*files)) == late
         assert refusal(ocr, {"enhance": True}, context(*files)) == late
     assert time.monotonic() - started < 15
@@ -639,7 +639,7 @@ def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypa
 
 @pytest.mark.alone
 def test_what_comes_before_the_page_that_takes_for_ever_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_reading, "PDF_SECONDS", 1.0)  # enough for two pages, and too little to take all memory
+    monkeypatch.setattr(reader, "PDF_SECONDS", 1.0)  # enough for two pages, and too little to take all memory
     text = answer(ocr, {}, context(("hostile.pdf", nested_pdf(12, "one", "two"))))
     assert body(text) == (
         "## Page 1 of 3\n\none\n\n## Page 2 of 3\n\ntwo\n\n## Page 3 of 3\n\n"
@@ -657,9 +657,9 @@ def test_what_comes_before_the_page_that_takes_all_memory_is_read() -> None:
 
 
 def test_the_text_of_a_pdf_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pdf_page, "TEXT_MOST", 5)
+    monkeypatch.setattr(pdf, "TEXT_MOST", 5)
     told: list[Any] = []
-    pdf_page.answer(["text", 1, 2, 3], text_pdf("one page", "another"), told.append)
+    pdf.answer(["text", 1, 2, 3], text_pdf("one page", "another"), told.append)
     assert told == [
         2,
         {"text": "one p", "pieces": [], "scanned": False},
@@ -669,7 +669,7 @@ def test_the_text_of_a_pdf_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_page_of_any_size_becomes_a_picture_of_bounded_size() -> None:
     data = text_pdf("a").replace(b"[0 0 400 100]", b"[0 0 9999 999]")
-    size, pixels = pdf_page.answer(["image", 1], data, lambda step: None)
+    size, pixels = pdf.answer(["image", 1], data, lambda step: None)
     assert (size["width"], size["height"]) == (4000, 400)
     assert len(pixels) == size["height"] * size["stride"]
 

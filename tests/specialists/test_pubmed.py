@@ -15,9 +15,9 @@ from eutils import BUSY, HTML, XML, Asked, Eutils, Reply, article_set, record, s
 from specialist_calls import answer, context, outcome, refusal
 
 from brain import Citation, Context, Page, Progress, Refused, Registry, Result
-from brain.blocks import result_text
-from brain.fetching import Fetch
-from brain.running import Answer
+from brain.net.fetch import Fetch
+from brain.plugins.executor import Answer
+from brain.prompts.blocks import result_text
 from specialists._pubmed.eutils import BASE, PubmedSettings, found_in
 from specialists.pubmed import health, pubmed
 

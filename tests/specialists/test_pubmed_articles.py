@@ -10,8 +10,7 @@ import pytest
 from eutils import DOCTYPE, article_set, record
 
 from brain import Refused
-from specialists._pubmed.articles import Article, Notice, articles
-from specialists._pubmed.text import cut, listed, whole
+from specialists._pubmed.articles import Article, Notice, articles, cut, listed, whole
 
 BOOK = """<PubmedBookArticle><BookDocument><PMID Version="1">28613779</PMID><ArticleIdList>
 <ArticleId IdType="bookaccession">NBK430685</ArticleId></ArticleIdList><Book><Publisher>

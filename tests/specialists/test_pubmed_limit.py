@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from specialists._pubmed.limit import RateLimit, shared
+from specialists._pubmed.eutils import RateLimit, shared
 
 
 def most_within(times: list[float], seconds: float) -> int:

@@ -14,10 +14,10 @@ from PIL import Image
 from specialist_calls import INVOICE, context, file, nested_pdf, written
 
 from brain import Context, Progress, Refused
-from brain.running import Answer, Failure, prepare, run
-from specialists import _reading
+from brain.plugins.executor import Answer, Failure, prepare, run
 from specialists._kit import isolated
 from specialists._kit.child import read, write
+from specialists._pictures import reader
 from specialists.ocr import ocr
 from specialists.vision import vision
 
@@ -88,7 +88,7 @@ def within(main: Callable[[], Awaitable[None]]) -> None:
 
 
 def reading_pid() -> int:
-    pid = _reading.reader.pid
+    pid = reader.reader.pid
     assert pid
     return pid
 
@@ -121,9 +121,9 @@ def test_a_turn_that_is_cancelled_while_a_picture_is_looked_at_leaves_nothing_ru
         arguments = prepare(vision, {})
         assert not isinstance(arguments, Failure)
         turn = asyncio.create_task(run(vision, arguments, {Context: context(("a.jpg", photo))}, print, timeout=50))
-        await until(lambda: _reading.looker.pid)
+        await until(lambda: reader.looker.pid)
         await asyncio.sleep(0.2)
-        pid = _reading.looker.pid
+        pid = reader.looker.pid
         assert pid
         turn.cancel()
         assert await until(lambda: not is_there(pid)) < 0.1
@@ -135,12 +135,12 @@ def test_a_turn_that_is_cancelled_while_a_picture_is_looked_at_leaves_nothing_ru
 def test_the_next_call_after_a_cancelled_one_is_answered(engine: Engine) -> None:
     async def main() -> None:
         engine.be_slow()
-        call = asyncio.create_task(_reading.page_text(PAGE))
+        call = asyncio.create_task(reader.page_text(PAGE))
         await until(engine.pid)
         first = reading_pid()
         call.cancel()
         engine.be_quick()
-        assert (await _reading.page_text(PAGE)).text == "Done"
+        assert (await reader.page_text(PAGE)).text == "Done"
         assert reading_pid() != first
 
     within(main)
@@ -149,8 +149,8 @@ def test_the_next_call_after_a_cancelled_one_is_answered(engine: Engine) -> None
 def test_a_call_that_is_cancelled_in_the_queue_does_not_disturb_the_one_before(engine: Engine) -> None:
     async def main() -> None:
         engine.be_slow()
-        first = asyncio.create_task(_reading.page_text(PAGE))
-        second = asyncio.create_task(_reading.page_text(PAGE))
+        first = asyncio.create_task(reader.page_text(PAGE))
+        second = asyncio.create_task(reader.page_text(PAGE))
         await until(engine.pid)
         pids = [reading_pid(), engine.pid()]
         second.cancel()
@@ -166,7 +166,7 @@ def test_a_call_that_is_cancelled_in_the_queue_does_not_disturb_the_one_before(e
 def test_a_page_whose_process_is_killed_is_read_by_another(engine: Engine, how: signal.Signals) -> None:
     async def main() -> None:
         engine.be_slow()
-        call = asyncio.create_task(_reading.page_text(PAGE))
+        call = asyncio.create_task(reader.page_text(PAGE))
         await until(engine.pid)
         engine.be_quick()
         os.kill(reading_pid(), how)
@@ -177,9 +177,9 @@ def test_a_page_whose_process_is_killed_is_read_by_another(engine: Engine, how: 
 
 def test_a_process_that_was_killed_between_two_pages_is_replaced() -> None:
     async def main() -> None:
-        await _reading.page_text(PAGE)
+        await reader.page_text(PAGE)
         os.kill(reading_pid(), signal.SIGKILL)
-        assert (await _reading.page_text(PAGE)).text == "Done"
+        assert (await reader.page_text(PAGE)).text == "Done"
 
     within(main)
 
@@ -187,7 +187,7 @@ def test_a_process_that_was_killed_between_two_pages_is_replaced() -> None:
 def test_a_page_that_kills_two_processes_is_refused(engine: Engine) -> None:
     async def main() -> None:
         engine.be_slow()
-        call = asyncio.create_task(_reading.page_text(PAGE, name="a.png"))
+        call = asyncio.create_task(reader.page_text(PAGE, name="a.png"))
         for _ in range(2):
             await until(engine.pid)
             engine.forget()
@@ -202,13 +202,13 @@ def test_a_page_that_kills_two_processes_is_refused(engine: Engine) -> None:
 
 def test_a_process_that_hangs_is_ended() -> None:
     async def main() -> None:
-        await _reading.page_text(PAGE)
+        await reader.page_text(PAGE)
         pid = reading_pid()
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(Refused, match=r"^'a\.png' could not be read in time, because the server is busy"):
-            await _reading.page_text(PAGE, name="a.png", seconds=0.3)
+            await reader.page_text(PAGE, name="a.png", seconds=0.3)
         await until(lambda: not is_there(pid))
-        assert (await _reading.page_text(PAGE)).text == "Done"
+        assert (await reader.page_text(PAGE)).text == "Done"
 
     within(main)
 
@@ -216,10 +216,10 @@ def test_a_process_that_hangs_is_ended() -> None:
 def test_refuses_while_other_pages_are_read(engine: Engine) -> None:
     async def main() -> None:
         engine.be_slow()
-        first = asyncio.create_task(_reading.page_text(PAGE))
+        first = asyncio.create_task(reader.page_text(PAGE))
         await until(engine.pid)
         with pytest.raises(Refused, match=r"^the OCR engine is busy with other documents; ask again in a minute$"):
-            await _reading.page_text(PAGE, seconds=0.05)
+            await reader.page_text(PAGE, seconds=0.05)
         first.cancel()
 
     within(main)
@@ -229,7 +229,7 @@ def test_a_page_that_waits_says_so(engine: Engine, monkeypatch: pytest.MonkeyPat
     async def main() -> None:
         monkeypatch.setattr("specialists.ocr.TOLD_SECONDS", 0.02)
         engine.be_slow()
-        first = asyncio.create_task(_reading.page_text(PAGE))
+        first = asyncio.create_task(reader.page_text(PAGE))
         await until(engine.pid)
         told: list[Progress] = []
         arguments = prepare(ocr, {})
@@ -266,7 +266,7 @@ def test_a_page_that_takes_long_says_so(engine: Engine, monkeypatch: pytest.Monk
 
 def test_ten_users_share_one_process() -> None:
     async def main() -> None:
-        readings = await asyncio.gather(*(_reading.page_text(PAGE) for _ in range(10)))
+        readings = await asyncio.gather(*(reader.page_text(PAGE) for _ in range(10)))
         assert [reading.text for reading in readings] == ["Done"] * 10
         assert len(children_of(os.getpid(), "_pictures.engine")) <= 2
 
@@ -274,9 +274,9 @@ def test_ten_users_share_one_process() -> None:
 
 
 def test_one_process_serves_one_loop_after_the_other() -> None:
-    asyncio.run(_reading.page_text(PAGE))
+    asyncio.run(reader.page_text(PAGE))
     pid = reading_pid()
-    assert asyncio.run(_reading.page_text(PAGE)).text == "Done"
+    assert asyncio.run(reader.page_text(PAGE)).text == "Done"
     assert reading_pid() == pid
 
 
@@ -299,8 +299,8 @@ def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_processes_end_with_the_server() -> None:
     async def main() -> None:
-        async with _reading.lifespan():
-            await _reading.page_text(PAGE)
+        async with reader.lifespan():
+            await reader.page_text(PAGE)
             pid = reading_pid()
         await until(lambda: not is_there(pid))
 
@@ -342,11 +342,11 @@ def test_what_opens_foreign_files_is_not_in_the_server() -> None:
 
 def test_a_hostile_pdf_takes_no_process_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        monkeypatch.setattr(_reading, "PDF_SECONDS", 0.3)
-        await _reading.page_text(PAGE)
+        monkeypatch.setattr(reader, "PDF_SECONDS", 0.3)
+        await reader.page_text(PAGE)
         pid = reading_pid()
         with pytest.raises(Refused, match="takes too long to be read"):
-            await _reading.page_text(nested_pdf(12))
+            await reader.page_text(nested_pdf(12))
         assert reading_pid() == pid
 
     within(main)
@@ -360,7 +360,7 @@ def test_a_process_that_is_asked_to_leave_ends_what_it_runs() -> None:
         "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid, flush=True)\n"
         "main()"
     )
-    command = [sys.executable, "-c", code, "specialists._pictures.engine", LIMITS]
+    command = [sys.executable, "-c", code, "specialists._pictures.worker", LIMITS]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0) as program:
         assert program.stdin
         assert program.stdout
@@ -387,7 +387,7 @@ def test_a_process_that_waits_for_work_leaves_whichever_thread_the_signal_comes_
     )
     told, tell = os.pipe()
     pipe = subprocess.PIPE
-    command = [sys.executable, "-c", code, "specialists._pictures.engine", LIMITS, str(told)]
+    command = [sys.executable, "-c", code, "specialists._pictures.worker", LIMITS, str(told)]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, process_group=0, pass_fds=[told]) as program:
         assert program.stdin
         assert program.stdout
@@ -402,8 +402,8 @@ def test_a_process_that_waits_for_work_leaves_whichever_thread_the_signal_comes_
 
 def test_an_error_of_ours_is_told_and_the_process_goes_on() -> None:
     async def main() -> None:
-        with _reading.looker.job({"do": "nothing"}) as job, pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
-            await _reading.answered(job, "a.png", 5)
-        assert (await _reading.pages(PAGE, name="a.png")).count == 1
+        with reader.looker.job({"do": "nothing"}) as job, pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
+            await reader.answered(job, "a.png", 5)
+        assert (await reader.pages(PAGE, name="a.png")).count == 1
 
     within(main)

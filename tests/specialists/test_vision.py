@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from specialist_calls import INVOICE, Eyes, answer, context, file, outcome, refusal, text_pdf, written
 
 from brain import Progress, Refused
-from brain.running import Failure
+from brain.plugins.executor import Failure
 from specialists._kit.isolated import IsolatedProcess, Limits
 from specialists.vision import health, parted, vision
 
@@ -454,7 +454,7 @@ def test_where_a_picture_was_taken_is_told_nobody() -> None:
 
 def test_its_health_is_that_of_the_process_that_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(health())
-    monkeypatch.setattr("specialists._reading.looker", IsolatedProcess("_pictures.no_such_program", Limits()))
+    monkeypatch.setattr("specialists._pictures.reader.looker", IsolatedProcess("_pictures.no_such_program", Limits()))
     with pytest.raises(Refused, match="broke the process that reads files"):
         asyncio.run(health())
 

@@ -14,11 +14,11 @@ from specialist_calls import answer, context, last, outcome, refusal, text_pdf
 from web_site import Said, Site, site
 
 from brain import Page, Progress, Refused
-from brain.blocks import result_block, result_text
-from brain.running import Answer, Failure
-from specialists._web import reading
-from specialists._web.reading import decoded
-from specialists._web.searching import WebSettings
+from brain.plugins.executor import Answer, Failure
+from brain.prompts.blocks import result_block, result_text
+from specialists._web import page
+from specialists._web.page import decoded
+from specialists._web.search import WebSettings
 from specialists.web import web
 
 PAGES = Path(__file__).parent / "pages"
@@ -393,11 +393,11 @@ def test_hostile_pages_are_read_in_time(page: str) -> None:
 
 
 def test_a_page_that_breaks_one_way_of_reading_is_read_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "WAYS", {"html": 0.001, "plain": 10.0, "stripped": 2.0})
+    monkeypatch.setattr(page, "WAYS", {"html": 0.001, "plain": 10.0, "stripped": 2.0})
     assert read(html(f"<p>{LONG}</p>")).endswith(LONG.strip())
-    monkeypatch.setattr(reading, "WAYS", {"html": 0.001, "plain": 0.001, "stripped": 10.0})
+    monkeypatch.setattr(page, "WAYS", {"html": 0.001, "plain": 0.001, "stripped": 10.0})
     assert read(html(f"<p>{LONG}</p>")).endswith(LONG.strip())
-    monkeypatch.setattr(reading, "WAYS", {"html": 0.001, "stripped": 0.001})
+    monkeypatch.setattr(page, "WAYS", {"html": 0.001, "stripped": 0.001})
     large = html(f"<p>{LONG * 4000}</p>")  # for the limit to be noticed: systems count in steps of some milliseconds
     assert refused(large) == "the page at 127.0.0.1:PORT could not be read in time; try another source"
 

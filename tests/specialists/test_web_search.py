@@ -15,8 +15,8 @@ from specialist_calls import answer, context, last, outcome, refusal
 from web_site import Said, Site, free_port, site, wait_for
 
 from brain import Registry
-from brain.running import Answer, Failure
-from specialists._web.searching import Hit, WebSettings, backends, health, misconfigured
+from brain.plugins.executor import Answer, Failure
+from specialists._web.search import Hit, WebSettings, backends, health, misconfigured
 from specialists.web import web
 
 KEY = "BSA-not-a-real-key"

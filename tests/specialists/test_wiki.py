@@ -15,8 +15,8 @@ from specialist_calls import answer, context, last, outcome, refusal
 from wikis import ActionApi, Article, Trouble, playing
 
 from brain import Context, Progress
-from brain.blocks import result_text
-from brain.running import Answer
+from brain.plugins.executor import Answer
+from brain.prompts.blocks import result_text
 from specialists._wiki.names import WikiSettings
 from specialists.wiki import wiki
 

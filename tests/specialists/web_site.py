@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from brain.fetching import Fetch
+from brain.net.fetch import Fetch
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What each command of `brain` does. What was typed is read in `cli.py`."""

@@ -1,0 +1,107 @@
+"""`brain ask`: one turn in the terminal, in a new conversation or in one that goes on."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from brain.cli.commands import input
+from brain.cli.commands.input import attached, conversation_id, question
+from brain.cli.commands.output import person_sits, screen, shown, unseen
+from brain.cli.process import DONE, FAILED, completed
+from brain.cli.terminal.approval import Screen
+from brain.cli.terminal.messages import ENDINGS
+from brain.errors import BadRequest
+from brain.events import Error, Event
+from brain.messages import Attachment
+from brain.plugins.registry import Registry
+from brain.protocols import native
+from brain.protocols.attachments import ATTACHMENTS_MOST, too_many
+from brain.runtime.engine import Engine
+from brain.runtime.run import Run
+from brain.settings import Settings
+from brain.text import well_formed
+from brain.turn_request import Ask
+
+STDIN = "-"
+
+
+def ask(given: argparse.Namespace, settings: Settings) -> int:
+    """Asks once, and streams the answer to standard output."""
+    if given.message is None:
+        given.parser.error('say what to ask: brain ask "…", or brain ask - to read it from standard input')
+    asked = _asked(given, settings)  # before the loop runs, so that Ctrl-C ends the wait for standard input
+    return completed(_ask(asked, given, settings))
+
+
+async def _ask(asked: Ask, given: argparse.Namespace, settings: Settings) -> int:
+    shown_on = screen(sys.stdout, sys.stderr, plain=given.plain or given.json, thinks=given.thinking)
+    asked = replace(asked, asks_person=person_sits(shown_on))
+    engine = Engine(settings, Registry(settings).discover())
+    await engine.open()
+    try:
+        run = await engine.begin(asked, "terminal", replayable=False)
+        goes_on = not given.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty()
+        return await _printed(run, shown_on, as_json=given.json, asks_person=asked.asks_person, goes_on=goes_on)
+    finally:
+        await engine.close()  # and so what was said is kept, also behind Ctrl-C
+
+
+def _asked(given: argparse.Namespace, settings: Settings) -> Ask:
+    conversation = conversation_id(given.conversation)
+    message = input.message() if given.message == STDIN else given.message
+    return replace(
+        question(settings, message, _files(given.file, is_taken=given.message == STDIN)),
+        conversation_id=conversation,
+        source=given.source,
+        memory=not given.no_memory,
+    )
+
+
+def _files(paths: Sequence[Path], *, is_taken: bool) -> list[Attachment]:
+    """The files that were named, and standard input if it is not taken and brings anything."""
+    names = [str(path) for path in paths]
+    if names.count(STDIN) + is_taken > 1:
+        raise BadRequest("Standard input can be read once: as the message, or as one file.", "file")
+    if len(paths) > ATTACHMENTS_MOST:
+        raise too_many()
+    files = [input.attachment() if str(path) == STDIN else attached(path, f"--file {path}") for path in paths]
+    return files if is_taken or STDIN in names else [*files, *input.unnamed()]
+
+
+async def _printed(run: Run, shown_on: Screen, *, as_json: bool, asks_person: bool, goes_on: bool) -> int:
+    with ExitStack() as stack:
+        if goes_on:
+            stack.callback(_say_how_to_go_on, shown_on, run.conversation_id)
+        keyboard = stack.enter_context(unseen(shown_on))
+        tell = _lines(run.id) if as_json else None
+        try:
+            ended = await shown(run, shown_on, asks_person=asks_person, keyboard=keyboard, tell=tell)
+        except asyncio.CancelledError:  # by Ctrl-C
+            shown_on.say(ENDINGS["cancelled"])
+            shown_on.close()
+            raise
+    return FAILED if isinstance(ended, Error) else DONE
+
+
+def _say_how_to_go_on(shown_on: Screen, conversation: str) -> None:
+    shown_on.say(f'Go on with: brain ask --conversation {conversation} "…"')
+    shown_on.close()
+
+
+def _lines(turn_id: str) -> Callable[[Event], None]:
+    """Prints each event as a line of JSON."""
+    numbers = count(1)
+
+    def tell(event: Event) -> None:
+        event_id = f"{turn_id}.{next(numbers)}"
+        line: dict[str, Any] = {"event": native.EVENT_NAMES[type(event)], "id": event_id, "data": native.plain(event)}
+        print(well_formed(json.dumps(line, ensure_ascii=False)), flush=True)
+
+    return tell

@@ -1,0 +1,39 @@
+"""An answer that is kept, as the events that its reader saw: its texts, its calls where they stood, its end."""
+
+from collections.abc import Iterator
+from typing import cast, get_args
+
+from brain.events import Done, Event, Notice, SpecialistError, SpecialistResult, StopReason, Token
+from brain.messages import Called, Exchange, Part, Said
+from brain.prompts.blocks import inside
+
+
+def events_of(exchange: Exchange) -> Iterator[Event]:
+    """What happened. An answer that did not end well ends in its failure, where that is kept."""
+    parts = (*exchange.one_way, *exchange.parts)
+    yield from map(_event_of, parts)
+    if exchange.outcome in get_args(StopReason):
+        yield _done(exchange, parts)
+    elif exchange.about.failure is not None:
+        yield exchange.about.failure
+
+
+def _event_of(part: Part) -> Event:
+    if isinstance(part, Called):
+        return _ended(part)
+    return Token(part.text) if isinstance(part, Said) else Notice("steered", part.text)
+
+
+def _ended(call: Called) -> SpecialistResult | SpecialistError:
+    text, ms = inside(call.name, call.block, call.outcome is not None), call.ms or 0
+    if call.outcome is not None:
+        return SpecialistError(call.call_id, call.name, call.params, call.outcome, text, ms, call.approval)
+    told = call.call_id, call.name, call.params or {}, text
+    return SpecialistResult(*told, call.citations, call.cached, ms, call.approval)
+
+
+def _done(exchange: Exchange, parts: tuple[Part, ...]) -> Done:
+    calls = sum(isinstance(part, Called) for part in parts)
+    passes, about = max((part.turn_pass for part in parts), default=1), exchange.about
+    times = about.first_token_ms, about.total_ms or 0
+    return Done(cast("StopReason", exchange.outcome), exchange.answer_id, exchange.visible, calls, passes, *times)

@@ -1,0 +1,80 @@
+"""What the commands about what is kept of a user share: the store while it is open, and how it is told of."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import platformdirs
+
+from brain.errors import BrainError
+from brain.messages import Counts
+from brain.settings import Settings
+from brain.store import open_store, path_of
+from brain.store.sqlite import SQLite
+
+PAGE = 200
+
+
+class _HasId(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+T = TypeVar("T", bound=_HasId)
+
+
+@asynccontextmanager
+async def kept(settings: Settings, *, makes: bool = False) -> AsyncIterator[SQLite]:
+    """The store as long as the block runs, beside a server that may use it, too.
+
+    Args:
+        makes: whether its file is made when there is none.
+
+    Raises:
+        BrainError: when it cannot be opened, saying why and what to do.
+    """
+    path = path_of(settings.store)
+    if path is None:
+        raise BrainError(
+            f"STORE={settings.store} keeps nothing that a command could see; name the file: BRAIN_STORE=sqlite:PATH."
+        )
+    if not makes and not path.exists():
+        raise BrainError(
+            f"Nothing is kept: there is no {path}. Where it is elsewhere, name it: BRAIN_STORE=sqlite:PATH."
+        )
+    store = await open_store(settings.store)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def chat_history() -> Path:
+    """Where what is typed in `brain chat` is kept, for its prompt."""
+    return platformdirs.user_data_path("brain") / "chat-history"
+
+
+async def paged(page: Callable[[str | None], Awaitable[Sequence[T]]]) -> list[T]:
+    """All of a list that comes in pages, each asked for by the id of the last one before it."""
+    found: list[T] = []
+    while some := await page(found[-1].id if found else None):
+        found += some
+    return found
+
+
+def nothing_of(user: str, users: Sequence[str]) -> str:
+    """That nothing is kept of a user, but of others."""
+    return f"Nothing is kept of {user}. Of whom something is: {', '.join(users) or 'nobody'}."
+
+
+def listed(counts: Counts) -> str:
+    """How much it is, in words: `12 conversations, 1 fact`."""
+    told = (
+        (counts.conversations, "conversation", "conversations"),
+        (counts.messages, "message", "messages"),
+        (counts.files, "file", "files"),
+        (counts.facts, "fact", "facts"),
+        (counts.memories, "memory", "memories"),
+    )
+    return ", ".join(f"{n:,} {one if n == 1 else many}" for n, one, many in told if n) or "nothing"

@@ -1,0 +1,246 @@
+"""Markdown as a terminal shows it, block by block. All of a text is shown, also what is no Markdown of ours."""
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import cache
+from itertools import takewhile
+from typing import ClassVar, NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+from rich.containers import Renderables
+from rich.markdown import (
+    BlockQuote,
+    CodeBlock,
+    Heading,
+    ListElement,
+    ListItem,
+    Markdown,
+    MarkdownContext,
+    MarkdownElement,
+    TableDataElement,
+    TableElement,
+)
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from brain.cli.terminal.sanitize import legible
+from brain.rendering import formulas, read
+from brain.rendering.parsing import bounded
+
+LEVELS_MOST = 12
+"""How deep lists and quotes may nest; deeper ones are shown as they are written."""
+CODE_INDENT = 4
+COLUMN_WIDTH = 6
+"""A table whose columns would be narrower is shown as they are written."""
+CELLS_MOST, BRACKETS_MOST = 2_000, 1_000
+"""Of a table and of a text that are drawn; larger ones are shown as they are written, since they are drawn again and
+again."""
+GAP = 3
+"""Cells between two columns."""
+_NESTING = 100  # far above what is drawn, since the parser drops what is deeper
+
+
+class Block(NamedTuple):
+    """A part of a text that stands by itself: a paragraph, a list, a table.
+
+    Attributes:
+        first, last: its lines in the text, the last one not among them.
+    """
+
+    first: int
+    last: int
+    tokens: Sequence[Token]
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it may turn out to be part of the block before: a formula that is not whole."""
+        return self.tokens[0].type == "formula" and self.tokens[0].hidden
+
+
+def blocks_of(text: str, *, still_open: bool = False) -> list[Block]:
+    """The blocks of a text; what stands between two of them is blank.
+
+    Args:
+        still_open: whether more of it is to come, which may close a formula.
+    """
+    blocks: list[Block] = []
+    opened: list[Token] = []
+    for token in _parser().parse(text, {"open": still_open}):
+        opened.append(token)
+        if token.level == 0 and token.nesting <= 0:
+            first, last = opened[0].map or (0, 0)
+            blocks.append(Block(first, last, opened))
+            opened = []
+    return blocks
+
+
+def drawn(block: Block, source: str, *, style: str = "none") -> RenderableType:
+    """What is drawn of a block; `source` is its own text."""
+    if max(token.level for token in block.tokens) > LEVELS_MOST:
+        return Text(legible(source).rstrip(), style=style)
+    shown = copy(_empty(style))
+    shown.parsed = [*_shown(block.tokens)]
+    return shown
+
+
+def fence_of(block: Block) -> str:
+    """The line that opens a block of code; empty for what is none."""
+    token = block.tokens[0]
+    return f"{token.markup}{token.info}\n" if token.type == "fence" else ""
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """References are text: what they name may come when their place is settled."""
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING})
+    bounded(parser, BRACKETS_MOST)
+    formulas.add_to(parser)
+    return parser.enable(["strikethrough", "table"]).disable("reference")
+
+
+def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
+    """The same, each made legible, with links that say where they lead and lines that end where they were ended."""
+    named: list[bool] = []
+    for place, token in enumerate(tokens):
+        token.content = legible(token.content)
+        if token.type == "link_open":
+            named.append(_label(tokens[place + 1 :]) != token.attrs["href"])
+        if token.type == "link_open" and not named[-1]:
+            continue
+        if token.type == "link_close" and not named.pop():
+            continue
+        if token.type == "image":
+            token = Token("text", "", 0, content=f"{token.content or 'image'} ({token.attrs['src']})")
+        elif token.type == "formula":
+            yield from _as_written(token)
+            continue
+        elif token.type == "softbreak":
+            token.type = "hardbreak"
+        elif token.children:
+            token.children = [*_shown(token.children)]
+        yield token
+
+
+def _as_written(formula: Token) -> Iterator[Token]:
+    """A formula, whose signs are no Markdown; one with lines of its own is a paragraph."""
+    text = Token("text", "", 0, content=formulas.written(formula))
+    if not (formula.block or formula.hidden):
+        yield text
+        return
+    yield Token("paragraph_open", "p", 1)
+    yield Token("inline", "", 0, children=[text])
+    yield Token("paragraph_close", "p", -1)
+
+
+def _label(tokens: Sequence[Token]) -> str:
+    """The words of a link, up to its end."""
+    inside = takewhile(lambda token: token.type != "link_close", tokens)
+    return "".join(token.content for token in inside)
+
+
+class _Markdown(Markdown):
+    """Markdown with elements of our own."""
+
+
+class _Code(CodeBlock):
+    """Code, set in from the text around it."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip()
+        lexer = read(code, self.lexer_name) or "text"
+        text = Syntax("", lexer, theme=self.theme, background_color="default", word_wrap=True).highlight(code)
+        text.rstrip()
+        text.overflow = "fold"
+        yield Padding(text, (0, 0, 0, CODE_INDENT))
+
+
+class _Apart(MarkdownElement):
+    """What holds paragraphs, which stand apart; a list behind one follows at once."""
+
+    elements: Renderables
+    _holds = False
+
+    def on_child_close(self, context: MarkdownContext, child: MarkdownElement) -> bool:
+        """Takes a part of it."""
+        if self._holds and not isinstance(child, ListElement):
+            self.elements.append(Text())
+        self._holds = True
+        self.elements.append(child)
+        return False
+
+
+class _Quote(_Apart, BlockQuote):
+    """A quote."""
+
+
+class _Item(_Apart, ListItem):
+    """An item of a list."""
+
+
+class _Heading(Heading):
+    """A heading, at the left like all others."""
+
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
+
+
+class _Table(TableElement):
+    """A table of which nothing is left out."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        header = self.header.row.cells if self.header is not None and self.header.row is not None else []
+        rows = self.body.rows if self.body is not None else []
+        if len(header) * COLUMN_WIDTH > options.max_width or len(header) * len(rows) > CELLS_MOST:
+            yield from (
+                Text(" | ").join(cell.content for cell in cells) for cells in (header, *(r.cells for r in rows))
+            )
+            return
+        widths = [_widest(column) for column in zip(header, *(row.cells for row in rows), strict=True)]
+        if rows and sum(widths) + GAP * (len(widths) - 1) > options.max_width:
+            yield from _one_by_one([cell.content for cell in header], [[c.content for c in r.cells] for r in rows])
+            return
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, style="markdown.table.border", show_edge=False)
+        for cell, width in zip(header, widths, strict=True):
+            heading = cell.content.copy()
+            heading.stylize("markdown.table.header")
+            table.add_column(heading, overflow="fold", justify=cell.justify, min_width=width)
+        for row in rows:
+            table.add_row(*(cell.content for cell in row.cells))
+        yield table
+
+
+def _widest(column: Sequence[TableDataElement]) -> int:
+    """Cells that the longest word of a column takes."""
+    return max((cell_len(word) for cell in column for word in cell.content.plain.split()), default=1)
+
+
+def _one_by_one(header: Sequence[Text], rows: Sequence[Sequence[Text]]) -> Iterator[Text]:
+    """A table whose words have no room side by side: row by row, each cell behind the head of its column."""
+    for n, row in enumerate(rows):
+        if n:
+            yield Text()
+        for head, cell in zip(header, row, strict=True):
+            named = Text.assemble(head, ": ") if head.plain.strip() else Text()
+            named.stylize("markdown.table.header")
+            yield named.append_text(cell)
+
+
+@cache
+def _empty(style: str) -> _Markdown:
+    """Without blocks yet, in the terminal's own colours. Made once: each makes a parser that nobody uses."""
+    return _Markdown("", code_theme="ansi_dark", hyperlinks=False, style=style)
+
+
+_Markdown.elements = Markdown.elements | {
+    "blockquote_open": _Quote,
+    "list_item_open": _Item,
+    "fence": _Code,
+    "code_block": _Code,
+    "heading_open": _Heading,
+    "table_open": _Table,
+}

@@ -1,0 +1,72 @@
+"""How it is put to a person that a call failed or an answer ended early: by the code, in words of our own.
+
+The reason of a failed call is written for the model, and tells it what to do; it is shown where it says more.
+"""
+
+from collections.abc import Mapping
+
+from brain.events import CallCode, SpecialistError, SpecialistResult, StopReason
+from brain.prompts.templates import NOBODY_TO_ASK, NOBODY_TO_ASK_TO_SEND
+
+FAILURES: Mapping[CallCode, str] = {
+    "unknown": "there is no specialist of this name",
+    "malformed": "the model's request could not be read",
+    "oversized": "the model's request was too long",
+    "forged": "the model made up a result instead of asking",
+    "invalid_params": "the model asked with wrong parameters",
+    "unauthorized": "only somebody who has signed in may ask it",
+    "denied": "it may not be asked here",
+    "declined": "you did not approve it",
+    "refused": "{reason}",
+    "unavailable": "it cannot be asked now",
+    "repeated": "the model asked the same again",
+    "timeout": "it took longer than {seconds} s",
+    "failed": "something went wrong in it",
+    "call_limit": "no more specialists may be asked in one answer",
+    "specialist_limit": "it may not be asked more often in one answer",
+    "deadline": "the time for the answer was over",
+    "cancelled": "the answer was stopped",
+}
+"""Behind the name of a specialist; filled in are the `seconds` that it took, and the `reason` for a refusal."""
+TELLING = frozenset[CallCode](["malformed", "oversized", "invalid_params", "unavailable"])
+"""Failures whose reasons say more than these words."""
+
+ENDINGS: Mapping[StopReason, str] = {
+    "complete": "",
+    "length": "It ends here because the answer reached its maximum length.",
+    "call_limit": "It ends here because no more specialists may be asked in one answer.",
+    "repetition": "It ends here because the model repeated itself.",
+    "deadline": "It ends here because its time was over.",
+    "cancelled": "Stopped.",
+}
+
+OUTCOMES: Mapping[str, str] = {
+    "": "It is still being written.",
+    "interrupted": "The server stopped while this was being written.",
+    "model_unreachable": "The model could not be reached.",
+    "model_failed": "The model failed.",
+    "model_context": "This was too long for the model.",
+    "shutdown": "The server stopped while this was being written.",
+    "internal": "Something went wrong on the server.",
+} | {str(reason): words for reason, words in ENDINGS.items()}
+"""Of an answer that is kept."""
+
+
+def why(event: SpecialistError) -> tuple[str, str]:
+    """Why a call failed, in words for people; and what its reason says besides, if anything."""
+    if event.reason in (NOBODY_TO_ASK, NOBODY_TO_ASK_TO_SEND):
+        return "nobody can be asked to approve it here", ""
+    seconds = f"{event.ms // 100 / 10:g}"
+    words = FAILURES[event.code].format(seconds=seconds, reason=event.reason)
+    return words, event.reason if event.code in TELLING else ""
+
+
+def took(event: SpecialistResult) -> str:
+    """How long a call took, and what else there is to say of it."""
+    cached = ", from before" if event.cached else ""
+    return f"{event.ms} ms{cached}{', approved' if event.approval == 'approved' else ''}"
+
+
+def is_yes(typed: str) -> bool:
+    """Whether what was typed is a yes to a question; all else is a no."""
+    return typed.strip().lower() in ("y", "yes")

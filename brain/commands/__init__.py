@@ -1,1 +1,0 @@
-"""Roof: what each command of `brain` does. What was typed is read in `cli.py`."""

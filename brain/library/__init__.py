@@ -1,0 +1,1 @@
+"""Brain inside a program, without a server."""

@@ -1,0 +1,141 @@
+"""The control tokens of chat templates, by family, and which of them a model's server takes for real.
+
+A tokenizer makes one number of a control token, wherever it stands, so text that contains one can end a message and
+begin another in another role. `blocks.harmless` neutralizes them in every text that neither the operator nor the model
+wrote.
+
+Sources: the templates and the vocabulary code of llama.cpp (`src/llama-chat.cpp`, `models/templates`), of vLLM
+(`examples/*.jinja`) and of Ollama (`template/`), and the tokenizers of the models that these serve.
+
+`<|name|>`, `<|name>`, `<name|>` and `[|name|]` are not listed: they are control tokens in too many families, and look
+like nothing else. That covers ChatML and Qwen, Llama 3 and 4, Phi, Command R, Granite, GLM, Kimi, Gemma 4, GPT-OSS,
+EXAONE, Hunyuan and DeepSeek, whose bars are full-width.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "sentencepiece": ("<s>", "</s>", "<unk>", "<pad>"),
+    "llama 2": ("[INST]", "[/INST]", "<SYS>", "</SYS>", "<s>", "</s>"),
+    "code llama": ("<EOT>", "<step>", "<s>", "</s>"),
+    "mistral": (
+        *("[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[MODEL_SETTINGS]", "[/MODEL_SETTINGS]"),
+        *("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[TOOL_CONTENT]"),
+        *("[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[THINK]", "[/THINK]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]"),
+        *("[IMG]", "[IMG_BREAK]", "[IMG_END]", "[AUDIO]", "[BEGIN_AUDIO]", "[TRANSCRIBE]", "[control_#]"),
+        *("<s>", "</s>"),
+    ),
+    "gemma": (
+        *("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>", "<unk>", "<unused#>"),
+        *("<start_of_image>", "<end_of_image>", "<image_soft_token>", "<start_of_audio>", "<end_of_audio>"),
+        *("<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_function_response>"),
+        *("<start_function_declaration>", "<end_function_declaration>", "<escape>"),
+    ),
+    "command r": ("<BOS_TOKEN>", "<EOS_TOKEN>", "<EOP_TOKEN>", "<PAD>", "<UNK>", "<CLS>", "<SEP>", "<MASK_TOKEN>"),
+    "chatglm": (
+        *("[gMASK]", "[sMASK]", "[MASK]", "<sop>", "<eop>", "<eot>"),
+        *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
+    ),
+    "baichuan": ("<reserved_#>", "<s>", "</s>"),
+    "internlm": ("<eoh>", "<eoa>", "<eosys>", "<eop>", "<TOKENS_UNUSED_#>", "[UNUSED_TOKEN_#]", "<s>", "</s>"),
+    "minicpm": ("<用户>", "<AI>", "<s>", "</s>"),
+    "minimax": ("]~b]", "]~!b[", "[e~[", "<minimax:tool_call>", "</minimax:tool_call>"),
+    "seed": (
+        *("<seed:bos>", "<seed:eos>", "<seed:pad>", "<seed:think>", "</seed:think>"),
+        *("<seed:tool_call>", "</seed:tool_call>", "<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>"),
+    ),
+    "nemotron": (
+        *("<extra_id_#>", "<SPECIAL_#>"),
+        *(
+            "<TOOLCALL>",
+            "</TOOLCALL>",
+            "<AVAILABLE_TOOLS>",
+            "</AVAILABLE_TOOLS>",
+            "<TOOL_RESPONSE>",
+            "</TOOL_RESPONSE>",
+        ),
+    ),
+    "ling": ("<role>", "</role>"),
+    "smolvlm": ("<end_of_utterance>", "<fake_token_around_image>"),
+    "pangu": ("[unused#]",),
+    "yandex": ("[SEP]", "[CLS]", "[BOS]", "[EOS]", "[PAD]", "[UNK]", "<s>", "</s>"),
+    "muse": ("<atem:function_calls>", "</atem:function_calls>", "<tool_output>", "</tool_output>"),
+    "falcon": (">>QUESTION<<", ">>ANSWER<<", ">>INTRODUCTION<<", ">>SUMMARY<<", ">>COMMENT<<", ">>TITLE<<"),
+    "tools": ("<tools>", "</tools>", "<tool_response>", "</tool_response>", "<tool_calls>", "</tool_calls>"),
+    "thinking": (
+        *("<think>", "</think>", "<thinking>", "</thinking>", "<thought>", "</thought>", "<reasoning>"),
+        *("</reasoning>", "◁think▷", "◁/think▷", "<think_fast>", "</think_fast>"),
+    ),
+    "code completion": (
+        *("<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>", "<repo_name>", "<file_sep>", "<jupyter_start>"),
+        *("<filename>", "<gh_stars>", "<issue_start>", "<issue_comment>", "<issue_closed>", "<empty_output>"),
+    ),
+    "llama.cpp media": ("<__media__>", "<__image__>"),
+}
+"""The tokens that are no `<|…|>`; of `<<SYS>>`, the inner part. `#` stands for a number.
+
+A family counts for a model if the template, or the first or last token, has one that is not SentencePiece's, too.
+"""
+
+HEADINGS = (
+    *("### Instruction", "### Input", "### Response", "### System", "### User", "### Assistant", "### Human"),
+    *("USER:", "ASSISTANT:", "SYSTEM:", "User:", "Assistant:", "System:", "Human:", "Bot:", "Question:", "Answer:"),
+    *("GPT4 Correct User:", "GPT4 Correct Assistant:", "Source:", "Destination:", "Пользователь:", "Ассистент:"),
+)
+"""How lines begin that open a message in the templates of Alpaca, Vicuna and their kind.
+
+These are prose to the tokenizer, and to every other family: a document may have a heading "Response". So one counts
+only for a model whose template has it.
+"""
+
+
+_BRACKETED = re.compile(r"<[^\s<>'\"{}=,|]{1,64}>|\[/?[A-Z][A-Z_]+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTokens:
+    """Those that count for one model.
+
+    Attributes:
+        names: as `blocks` compares them, folded to ASCII and in small letters.
+        headings: how lines begin that its template takes for a role.
+    """
+
+    names: frozenset[str]
+    headings: tuple[str, ...] = ()
+
+
+def _names(families: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(token.casefold() for family in families for token in FAMILIES[family])
+
+
+EVERY = ControlTokens(_names(tuple(FAMILIES)))
+"""Those of all families, for a model whose server does not tell its template."""
+
+
+@lru_cache(maxsize=64)
+def of_template(template: str) -> ControlTokens:
+    """Those that count for a model.
+
+    Args:
+        template: what its server tells of it: the chat template, with the tokens that begin and end a text; empty when
+            it tells nothing.
+    """
+    if not template.strip():
+        return EVERY
+    told = template.casefold()
+    shared = frozenset(FAMILIES["sentencepiece"])
+    families = tuple(
+        name
+        for name, tokens in FAMILIES.items()
+        if any(
+            token.casefold().partition("#")[0] in told
+            for token in tokens
+            if name == "sentencepiece" or token not in shared
+        )
+    )
+    own = frozenset(token.casefold() for token in _BRACKETED.findall(template))  # also of families that are not listed
+    return ControlTokens(_names(families) | own, tuple(heading for heading in HEADINGS if heading in template))

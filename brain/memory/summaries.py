@@ -1,0 +1,158 @@
+"""What a conversation that rests leaves to the memory: a summary that the model writes, or an extract."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import Protocol
+
+from brain.errors import ModelError
+from brain.markers.neutralize import harmless
+from brain.markers.scanner import Scanner
+from brain.memory.terms import content
+from brain.messages import Chunk, Exchange, Item, Message, Resting
+from brain.models.script import Embedder
+from brain.prompts import templates
+from brain.text import BYTES_A_TOKEN, seen, size
+from brain.turn_request import UNSAID, Sampling
+
+SUMMARY_SECONDS = 60.0
+SUMMARY_LENGTH = 1000
+SUMMARY_TOKENS = 1024
+"""With what a model thinks first."""
+CONTEXT_UNKNOWN = 4096
+CONTEXT_SHARE = 0.5
+MESSAGE_LENGTH = 2000
+LEAST_WORDS = 3
+"""Of a conversation that is worth a memory."""
+QUOTE_LENGTH = 200
+EXTRACT = "In the user's own words: "
+_BETWEEN = " / "
+
+
+class Writer(Embedder, Protocol):
+    """The model that writes, and makes vectors.
+
+    Attributes:
+        writes: whether there is a language model behind it.
+    """
+
+    @property
+    def writes(self) -> bool: ...
+    @property
+    def context_tokens(self) -> int | None: ...
+
+    def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]: ...
+
+
+async def memory_of(resting: Resting, model: Writer | None, item_id: str, now: datetime) -> Item | None:
+    """What is kept of a conversation, with what was kept of it before; None when it is not worth it.
+
+    Args:
+        model: who writes; without one the user's own words are kept.
+        item_id: of the earlier memory, if there is one.
+
+    Raises:
+        ModelError: when the model gave no summary.
+        TimeoutError: when it took too long.
+    """
+    earlier = resting.memory
+    if not says_enough(resting):
+        return earlier
+    exchanges = [exchange for exchange in resting.exchanges if exchange.said.strip()]
+    text = _extract(exchanges, earlier) if model is None else await _written(resting, exchanges, model)
+    return Item(
+        id=item_id,
+        kind="memory",
+        text=text,
+        created=earlier.created if earlier else now,
+        updated=now,
+        conversation_id=resting.conversation_id,
+        outside=(earlier is not None and earlier.outside) or any(exchange.outside for exchange in resting.exchanges),
+    )
+
+
+def says_enough(resting: Resting) -> bool:
+    """Whether a conversation is worth a memory."""
+    return len({word for exchange in resting.exchanges for word in content(exchange.said)}) >= LEAST_WORDS
+
+
+def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
+    """The user's own words, the newest that there is room for."""
+    quotes = [harmless(_shortened(exchange.said, QUOTE_LENGTH)) for exchange in exchanges]
+    before = earlier.text.removeprefix(EXTRACT).split(_BETWEEN) if earlier else []
+    kept, room = list[str](), SUMMARY_LENGTH - len(EXTRACT)
+    for quote in reversed([*before, *quotes]):
+        room -= len(quote) + len(_BETWEEN)
+        if room < 0:
+            break
+        kept.insert(0, quote)
+    return EXTRACT + _BETWEEN.join(kept)
+
+
+async def _written(resting: Resting, exchanges: Sequence[Exchange], model: Writer) -> str:
+    said = _said(exchanges, int((model.context_tokens or CONTEXT_UNKNOWN) * BYTES_A_TOKEN * CONTEXT_SHARE))
+    request = templates.summary_request(seen(resting.title), resting.memory.text if resting.memory else "", said)
+    messages = [Message("system", templates.SUMMARY), Message("user", request)]
+    async with asyncio.timeout(SUMMARY_SECONDS):
+        text = await _answer(model.stream(messages, 0, Sampling(max_tokens=SUMMARY_TOKENS)))
+    if not text:
+        raise ModelError("model_failed", "The model wrote no summary.")
+    return text
+
+
+def _said(exchanges: Sequence[Exchange], room: int) -> list[tuple[str, str]]:
+    """What user and assistant said, without calls and blocks: the newest that there is room for."""
+    found = list[tuple[str, str]]()
+    for exchange in reversed(exchanges):
+        pair = [("User", exchange.said), ("Assistant", exchange.visible)]
+        pair = [(who, _shortened(text, MESSAGE_LENGTH)) for who, text in pair if text.strip()]
+        room -= sum(size(text) for _, text in pair)
+        if room < 0 and found:
+            break
+        found = pair + found
+    return found
+
+
+async def _answer(stream: AsyncGenerator[Chunk, None]) -> str:
+    """The text of an answer, in one harmless line and without what was thought first."""
+    scanner, text = Scanner(()), ""
+    async with aclosing(stream) as chunks:
+        async for chunk in chunks:
+            if isinstance(chunk, str):
+                text += "".join(piece for piece in scanner.feed(chunk) if isinstance(piece, str))
+            if len(text) > 2 * SUMMARY_LENGTH:
+                break
+    text += "".join(piece for piece in scanner.close() if isinstance(piece, str))
+    return harmless(_shortened(text, SUMMARY_LENGTH))
+
+
+def _shortened(text: str, most: int) -> str:
+    """The beginning of a text in one line, up to the end of a word."""
+    line = " ".join(seen(text[: 4 * most]).split())
+    if len(line) <= most:
+        return line
+    cut = line[: most - 2]
+    return f"{cut.rpartition(' ')[0] or cut} …"
+
+
+class Pauses:
+    """When to try again what failed: later each time."""
+
+    def __init__(self, first: float, most: float, clock: Callable[[], float]) -> None:
+        self._first, self._most, self._clock = first, most, clock
+        self._failures = 0
+        self._until = 0.0
+
+    @property
+    def over(self) -> bool:
+        return self._clock() >= self._until
+
+    def failed(self) -> None:
+        self._until = self._clock() + min(self._most, self._first * 2**self._failures)
+        self._failures = min(self._failures + 1, 20)
+
+    def went_well(self) -> None:
+        self._failures = 0

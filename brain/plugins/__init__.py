@@ -1,0 +1,1 @@
+"""Specialists: how they are declared, found, registered and executed."""

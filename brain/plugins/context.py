@@ -1,0 +1,161 @@
+"""What a specialist is given (`Context`) and what it gives (`Result`, `Progress`)."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from brain.events import Citation
+from brain.messages import Attachment, Category, Interaction, Item
+
+if TYPE_CHECKING:
+    from brain.net.fetch import Fetch
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a specialist found.
+
+    Attributes:
+        text: for the model and the reader; data, never instruction. Brain cuts it to size and makes markers harmless.
+        citations: where it comes from.
+        data: the same for programs that call the specialist themselves; it goes to no model.
+        more: given how many characters of the text could be shown, says what to ask for to get the rest, such as
+            `ask again with page=4`.
+        outside: whether strangers' words stand in it; None when the specialist's option says it for all of its results.
+    """
+
+    text: str
+    citations: Sequence[Citation] = ()
+    data: Any = None
+    more: Callable[[int], str] | None = None
+    outside: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running specialist is; `fraction` is from 0 to 1, when known."""
+
+    text: str
+    fraction: float | None = None
+
+
+class ModelView(Protocol):
+    """What a specialist may ask of the turn's model."""
+
+    @property
+    def sees_images(self) -> bool:
+        """Whether the model server takes images."""
+
+    async def describe(self, image: bytes, question: str) -> str:
+        """What the model sees in an encoded image; only when `sees_images`."""
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector a text; raises `Refused` when the model server has no embeddings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What became of a fact that was to be saved.
+
+    Attributes:
+        item: as it is kept now; of a corrected one, `was` tells what it said before.
+        how: whether it is new, was known already, or took the place of another value.
+        against: facts that it may contradict.
+    """
+
+    item: Item
+    how: Literal["new", "known", "corrected"]
+    against: Sequence[Item] = ()
+
+
+class MemoryView(Protocol):
+    """What a specialist may ask of the memory of the user who is served, and of no other.
+
+    Nothing can be kept but what the user said, in this conversation. Reasons of `Refused` are for the model.
+    """
+
+    async def recent(self, most: int = 5) -> Sequence[Interaction]:
+        """What was said last, in any conversation, newest first."""
+
+    async def memories(self, words: str = "", most: int = 5) -> Sequence[Item]:
+        """Memories of conversations: those that fit the words best, without any the newest."""
+
+    async def facts(self, words: str = "", category: Category | None = None, most: int = 50) -> Sequence[Item]:
+        """Facts that the user stated: those that fit the words best, without any the newest."""
+
+    async def search(self, words: str, most: int = 5) -> Sequence[Item]:
+        """Facts and memories that fit the words best."""
+
+    async def save(self, text: str, category: Category | None = None, *, mutable: bool = True) -> Saved:
+        """Keeps a fact, or corrects the one that said another value of the same.
+
+        Raises:
+            Refused: when the user did not say it, or an immutable fact says otherwise.
+        """
+
+    async def update(self, which: str, text: str, category: Category | None = None) -> Saved:
+        """Says a fact anew that is named by its id, or by words that it alone has.
+
+        Raises:
+            Refused: as `save`; when no fact is meant or several are, or it is immutable.
+        """
+
+    async def keep(self, text: str) -> Item:
+        """Keeps a memory of more than one sentence.
+
+        Raises:
+            Refused: when the user did not say it.
+        """
+
+    async def meant(self, which: str, words: str = "") -> Item:
+        """The fact or memory that `forget` would remove, which stays.
+
+        Raises:
+            Refused: as `forget`.
+        """
+
+    async def forget(self, which: str, words: str = "", approved: Item | None = None) -> Item:
+        """Removes a fact or a memory that is named as in `update`, and has these words; what it was.
+
+        Args:
+            approved: the one that a person was shown; no other is removed, and not if it says something else now.
+
+        Raises:
+            Refused: as `update`; when it is not the one that was approved.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What surrounds a call; injected into a keyword-only parameter of this type.
+
+    Attributes:
+        user: who asks, None for a library call without one.
+        message: the user's newest message.
+        attachments: the conversation's files, ids from 1; for a one-way call only the one that activated it.
+        time_zone: the user's, an IANA name.
+        deadline: when the call is given up, on the clock of `time.monotonic`.
+        settings: an instance of the specialist's own settings class.
+        model: what the turn's model can do besides the turn.
+        fetch: the guarded way to the web.
+        memory: what is kept of the user; None where nothing is.
+        approved: what `preview` said of this call, which a person approved; None where it said nothing.
+    """
+
+    user: str | None
+    conversation_id: str
+    message: str
+    attachments: Sequence[Attachment]
+    time_zone: str
+    deadline: float
+    settings: Any
+    model: ModelView
+    fetch: "Fetch"
+    memory: MemoryView | None = None
+    approved: Result | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()

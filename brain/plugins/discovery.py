@@ -1,0 +1,81 @@
+"""Where specialists are found: in installed packages, by their entry points, and in the operator's folder."""
+
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from brain.errors import RegistrationError
+from brain.plugins.specialist import Specialist
+
+ENTRY_POINTS = "brain.specialists"
+Package = importlib.metadata.Distribution | None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place where specialists are said to be.
+
+    Attributes:
+        origin: where that is, in words.
+        package: the installed one that brings it, if any.
+    """
+
+    name: str
+    origin: str
+    load: Callable[[], Any]
+    package: Package = None
+
+    def specialists(self) -> list[Specialist[..., Any]]:
+        """Those that are there.
+
+        Raises:
+            RegistrationError: why there are none.
+        """
+        try:
+            loaded = self.load()
+        except RegistrationError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise RegistrationError(f"it cannot be imported: {type(error).__name__}: {error}") from error
+        return _specialists_in(loaded)
+
+
+def sources(folder: Path | None) -> Iterator[Source]:
+    """Those of installed packages, then the files of a folder, in the order of their names."""
+    points = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    for point in sorted(points, key=lambda point: (point.name, str(point.value))):
+        origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+        yield Source(point.name, origin, point.load, point.dist)
+    for path in sorted(folder.glob("*.py")) if folder else ():
+        if not path.name.startswith("_"):
+            yield Source(path.stem, path.name, partial(_module, path))
+
+
+def _specialists_in(loaded: Any) -> list[Specialist[..., Any]]:
+    values = vars(loaded).values() if isinstance(loaded, ModuleType) else loaded
+    values = [loaded] if isinstance(loaded, Specialist) else values
+    found = [value for value in values if isinstance(value, Specialist)] if isinstance(values, Iterable) else []
+    found = list(dict.fromkeys(found))  # one may have two names in its module
+    if not found:
+        raise RegistrationError("there is no specialist in it; decorate a function with @specialist")
+    return found
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"brain_specialists_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where its dataclasses look for the names in their annotations
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[spec.name]
+        raise
+    return module

@@ -1,0 +1,1 @@
+"""Protocols. Each module is one: requests in, events out."""

@@ -1,0 +1,143 @@
+"""The messages of AG-UI's clients, as what was spoken: texts, files, calls and what came of them."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from brain.errors import BadRequest
+from brain.messages import Attachment, Handed, Spoken
+from brain.protocols.ag_ui.schema import (
+    SentAssistant,
+    SentBinary,
+    SentCall,
+    SentContent,
+    SentDeveloper,
+    SentFile,
+    SentMessage,
+    SentResult,
+    SentSystem,
+    SentText,
+    SentUser,
+)
+from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
+from brain.protocols.bodies import check_calls, loose, sent_one_by_one, with_few_calls
+from brain.protocols.native import MESSAGE_LENGTH
+
+MESSAGES_MOST = 10_000
+
+
+def spoken_of(sent: msgspec.Raw) -> list[Spoken]:
+    """All messages in which somebody said something, in order.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    return with_few_calls(_all(sent))
+
+
+def _all(sent: msgspec.Raw) -> Iterator[Spoken]:
+    too_many = f"At most {MESSAGES_MOST:,} messages."
+    kind: Any = SentMessage  # a union, which is no class
+    message: SentMessage
+    for message, place in sent_one_by_one(sent, kind, MESSAGES_MOST, too_many):
+        if (one := _spoken(message, place)) is not None:
+            yield one
+
+
+def _spoken(message: SentMessage, place: str) -> Spoken | None:
+    match message:
+        case SentSystem() | SentDeveloper():
+            return Spoken("system", bounded(message.content, f"{place}.content"))
+        case SentUser():
+            return Spoken("user", _text(message.content, place), _files(message.content, f"{place}.content"))
+        case SentAssistant():
+            check_calls(len(message.tool_calls or ()))
+            calls = tuple(map(_handed, message.tool_calls or ()))
+            return Spoken("assistant", bounded(message.content or "", f"{place}.content"), calls=calls)
+        case SentResult():
+            return Spoken("tool", _result(message, place), call_id=message.tool_call_id)
+    return None
+
+
+def _result(message: SentResult, place: str) -> str:
+    text = _text(message.content, place)
+    if _parts(message.content):
+        raise BadRequest(f"{place}.content: only a user's message has files.", f"{place}.content")
+    return text or bounded(message.error or "", f"{place}.error")
+
+
+def _handed(call: SentCall) -> Handed:
+    """A call. Arguments that are no JSON object stay readable: the client cannot mend what a model wrote."""
+    return Handed(call.id, call.function.name, _params(call.function.arguments))
+
+
+def _params(arguments: str) -> Mapping[str, Any]:
+    raw = msgspec.Raw(arguments.encode())
+    try:
+        value = loose(raw, 4 * MESSAGE_LENGTH, "arguments") if arguments.strip() else {}
+    except BadRequest:
+        value = None
+    return value if isinstance(value, dict) else {"arguments": arguments}
+
+
+def _text(content: SentContent, place: str) -> str:
+    if not isinstance(content, str):
+        content = "\n".join([part.text for part in content if isinstance(part, SentText)])
+    return bounded(content, f"{place}.content")
+
+
+def bounded(text: str, place: str) -> str:
+    """The same text.
+
+    Raises:
+        BadRequest: `too_large`, when it is longer than a message may be.
+    """
+    if len(text) > MESSAGE_LENGTH:
+        message = f"{place} may be {MESSAGE_LENGTH:,} characters long."
+        raise BadRequest(message, place, code="too_large", status=413)
+    return text
+
+
+def _parts(content: SentContent) -> list[tuple[SentFile, int]]:
+    """The parts that are files, and their places."""
+    if isinstance(content, str):
+        return []
+    return [(part, n) for n, part in enumerate(content) if not isinstance(part, SentText)]
+
+
+def _files(content: SentContent, place: str) -> tuple[Attachment, ...]:
+    parts = _parts(content)
+    if len(parts) > ATTACHMENTS_MOST:
+        raise too_many()
+    return tuple(_file(part, f"{place}[{n}]") for part, n in parts)
+
+
+def _file(part: SentFile, place: str) -> Attachment:
+    if isinstance(part, SentBinary):
+        if part.data is None:
+            _refuse_address(place)
+        return _attachment(part.data, part.filename or "file", part.mime_type, f"{place}.data")
+    source = part.source
+    if source.type != "data" and not source.value.startswith("data:"):
+        _refuse_address(f"{place}.source")
+    name = (part.metadata or {}).get("filename")
+    kind = str(part.__struct_config__.tag)
+    return _attachment(
+        source.value, name if isinstance(name, str) else kind, source.mime_type or "", f"{place}.source.value"
+    )
+
+
+def _refuse_address(place: str) -> NoReturn:
+    message = f"{place}: files are not fetched from elsewhere; send the content itself, as data in base64."
+    raise BadRequest(message, place)
+
+
+def _attachment(encoded: str, name: str, claimed: str, place: str) -> Attachment:
+    head, _, rest = encoded.partition(",") if encoded.startswith("data:") else ("", "", encoded)
+    try:
+        data = base64.b64decode("".join(rest.split()), validate=True)
+    except ValueError:
+        raise BadRequest(f"{place} is not valid base64.", place) from None
+    return attachment_of(name, claimed or head.removeprefix("data:"), data, place)

@@ -1,0 +1,97 @@
+"""What clients of the Vercel AI SDK ask: a turn, or the rest of one that waited for a person."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from brain.errors import BadRequest
+from brain.messages import Spoken
+from brain.protocols import native
+from brain.protocols.ai_sdk.history import spoken_of
+from brain.protocols.ai_sdk.schema import SdkVersion, Sent, SentMessage
+from brain.protocols.bodies import check_besides, decoded
+from brain.settings import Settings
+from brain.turn_request import Ask
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_APPROVAL_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person said to a call that waits for them, as the client tells it."""
+
+    turn_id: str
+    call_id: str
+    approve: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How the answer is wanted.
+
+    Attributes:
+        sdk_version: the client's; newer ones refuse nothing that older ones were sent.
+        resumable: whether the turn goes on when its reader leaves.
+        continues: whether the answer goes on with the newest message, which is the assistant's own.
+        decisions: those that the newest message brings; then no turn is asked for but the one that waits for them.
+    """
+
+    sdk_version: SdkVersion = 5
+    resumable: bool = False
+    continues: bool = False
+    decisions: tuple[Decision, ...] = ()
+
+
+def parse(
+    body: bytes, user: str | None, settings: Settings, models: frozenset[str]
+) -> tuple[Ask, list[Spoken], Wanted]:
+    """Reads the body of `POST /ai-sdk/chat`.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    check_besides(body)
+    sent = decoded(body, Sent)
+    if sent.id is not None and not _ID.fullmatch(sent.id):
+        raise BadRequest("id must be 1 to 64 letters, digits, _ or -.", "id")
+    spoken, newest, place = spoken_of(sent.messages)
+    return _ask(sent, spoken, user, settings, models), spoken, _wanted(sent, newest, place)
+
+
+def _ask(sent: Sent, spoken: Sequence[Spoken], user: str | None, settings: Settings, models: frozenset[str]) -> Ask:
+    own = native.Sent(
+        conversation_id=sent.id,
+        model=sent.model,
+        specialists=sent.specialists,
+        limits=sent.limits,
+        system=sent.system or "",
+        time_zone=sent.time_zone,
+        source="chat" if sent.source is None else sent.source,
+        memory=sent.memory is not False,
+    )
+    newest = next((one.text for one in reversed(spoken) if one.role == "user"), "")
+    return replace(native.ask_without_message(own, user, settings, models), message=newest, asks_person=True)
+
+
+def _wanted(sent: Sent, newest: SentMessage, place: str) -> Wanted:
+    continues = newest.role == "assistant"
+    return Wanted(
+        sdk_version=sent.sdk_version or 5,
+        resumable=bool(sent.resumable),
+        continues=continues,
+        decisions=tuple(_decisions(newest, place)) if continues else (),
+    )
+
+
+def _decisions(message: SentMessage, place: str) -> Iterator[Decision]:
+    for n, part in enumerate(message.parts):
+        if part.state != "approval-responded" or part.approval is None:
+            continue
+        field = f"{place}.parts[{n}].approval"
+        if part.approval.approved is None:
+            raise BadRequest(f"{field}.approved is missing.", f"{field}.approved")
+        found = _APPROVAL_ID.fullmatch(part.approval.id)
+        if found is None:
+            raise BadRequest(f"{field}.id is none that was given here.", f"{field}.id")
+        yield Decision(found["turn"], found["call"], part.approval.approved)

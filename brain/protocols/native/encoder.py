@@ -1,0 +1,93 @@
+"""What is answered in Brain's own protocol: named server-sent events (contract, section 4)."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from brain.events import (
+    ApprovalRequired,
+    Done,
+    Error,
+    Event,
+    Notice,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+    Thinking,
+    Token,
+    ToolCall,
+    TurnStart,
+    Usage,
+)
+from brain.protocols.bodies import encoded
+
+HEARTBEAT = b": heartbeat\n\n"
+
+EVENT_NAMES: Mapping[type[Event], str] = {
+    TurnStart: "turn_start",
+    Token: "token",
+    Thinking: "thinking",
+    SpecialistStart: "specialist_start",
+    SpecialistProgress: "specialist_progress",
+    SpecialistResult: "specialist_result",
+    SpecialistError: "specialist_error",
+    ApprovalRequired: "approval_required",
+    ToolCall: "tool_call",
+    Notice: "notice",
+    Usage: "usage",
+    Error: "error",
+    Done: "done",
+}
+_DECODERS: Mapping[str, Callable[[bytes], Event]] = {
+    name: msgspec.json.Decoder(kind).decode for kind, name in EVENT_NAMES.items()
+}
+_LEFT_OUT_WHEN_NONE = frozenset({"params", "fraction", "reused_tokens", "url", "status", "text", "approval"})
+
+
+class FrameEncoder:
+    """Encodes the events of one turn as frames. IDs count from 1 without gaps; lines end in LF.
+
+    The ID comes last. Some clients store it as soon as they read it: if the connection broke before the data, they
+    would miss that event when they reconnect.
+    """
+
+    __slots__ = ("_id", "_number")
+
+    def __init__(self, turn_id: str) -> None:
+        self._number = 0
+        self._id = turn_id.encode() + b"."
+
+    def encode(self, events: Sequence[Event]) -> bytes:
+        """The frames of the next events."""
+        return self._frame(events[0]) if len(events) == 1 else b"".join(map(self._frame, events))
+
+    def _frame(self, event: Event) -> bytes:
+        self._number += 1
+        if type(event) is Token and self._number > 1:
+            return b'event: token\ndata: {"text":%b}\nid: %b%d\n\n' % (encoded(event.text), self._id, self._number)
+        retry = b"retry: 2000\n" if self._number == 1 else b""
+        name = EVENT_NAMES[type(event)].encode()
+        return b"%bevent: %b\ndata: %b\nid: %b%d\n\n" % (retry, name, encoded(plain(event)), self._id, self._number)
+
+
+def decode_frames(frames: bytes) -> Iterator[Event]:
+    """The events that whole frames of a `FrameEncoder` hold."""
+    for frame in frames.removesuffix(b"\n\n").split(b"\n\n"):
+        fields = dict(line.split(b": ", 1) for line in frame.split(b"\n"))
+        yield _DECODERS[fields[b"event"].decode()](fields[b"data"])
+
+
+def plain(event: Event) -> dict[str, Any]:
+    """The data of an event as JSON values; what is not known is left out."""
+    found = msgspec.to_builtins(event)
+    assert isinstance(found, dict)
+    return _without_none(found)
+
+
+def _without_none(found: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in found.items() if value is not None or key not in _LEFT_OUT_WHEN_NONE}
+    if "citations" in kept:
+        kept["citations"] = [_without_none(citation) for citation in kept["citations"]]
+    return kept

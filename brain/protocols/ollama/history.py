@@ -1,0 +1,115 @@
+"""The messages of Ollama's clients, in Brain's words."""
+
+import base64
+from collections.abc import Iterator
+
+import msgspec
+
+from brain.errors import BadRequest
+from brain.messages import Attachment, Handed, Spoken
+from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
+from brain.protocols.bodies import sent_one_by_one, with_few_calls
+from brain.protocols.native import MESSAGE_LENGTH
+from brain.protocols.ollama.schema import SentCall, SentMessage, mapping
+
+MESSAGES_MOST = 4096
+FILES_MOST = 100
+"""In all messages together."""
+CALLS_MOST = 128
+"""In one message."""
+ARGUMENTS_BYTES = 200_000
+
+
+class Conversation:
+    """The messages of a chat, with an id for each call, and for each of a tool's messages the call that it answers."""
+
+    def __init__(self) -> None:
+        self._open: list[Handed] = []
+
+    def of(self, messages: msgspec.Raw) -> list[Spoken]:
+        """The messages, in order.
+
+        Raises:
+            BadRequest: naming the field and what is wrong with it.
+        """
+        spoken = with_few_calls(self._all(messages)) if bytes(messages) not in (b"", b"null") else []
+        if sum(len(one.attachments) for one in spoken) > FILES_MOST:
+            text = f"messages: at most {FILES_MOST} images in all of them; leave the oldest out."
+            raise BadRequest(text, "messages", code="too_large", status=413)
+        return spoken
+
+    def _all(self, messages: msgspec.Raw) -> Iterator[Spoken]:
+        too_many = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
+        for n, (message, place) in enumerate(sent_one_by_one(messages, SentMessage, MESSAGES_MOST, too_many)):
+            yield self._spoken(message, place, n)
+
+    def _spoken(self, message: SentMessage, place: str, n: int) -> Spoken:
+        text = text_of(message.content, f"{place}.content")
+        match message.role.lower():
+            case "system":
+                return Spoken("system", text)
+            case "user":
+                return Spoken("user", text, images_of(message.images, f"{place}.images"))
+            case "assistant":
+                if len(message.tool_calls or ()) > CALLS_MOST:
+                    field = f"{place}.tool_calls"
+                    raise BadRequest(f"{field}: at most {CALLS_MOST}.", field, code="too_large", status=413)
+                calls = tuple(_handed(call, n, index) for index, call in enumerate(message.tool_calls or ()))
+                self._open = [*calls] if calls else self._open
+                return Spoken("assistant", text, calls=calls)
+            case "tool":
+                return Spoken("tool", text, call_id=self._answered(message))
+        raise BadRequest(f"{place}.role must be system, user, assistant or tool.", f"{place}.role")
+
+    def _answered(self, message: SentMessage) -> str:
+        """The id of its call: as told, else of the first of that name to which no result was given yet."""
+        for call in self._open:
+            if _names(message, call):
+                self._open.remove(call)
+                return call.call_id
+        return message.tool_call_id or ""
+
+
+def _names(message: SentMessage, call: Handed) -> bool:
+    """Whether a tool's message is the answer to this call; one that names none is to whichever is open."""
+    if message.tool_call_id:
+        return message.tool_call_id == call.call_id
+    return message.tool_name in (call.name, "", None)
+
+
+def _handed(call: SentCall, n: int, index: int) -> Handed:
+    place = f"messages[{n}].tool_calls[{index}].function.arguments"
+    arguments = mapping(call.function.arguments, ARGUMENTS_BYTES, place)
+    return Handed(call.id or f"call_{n}_{index}", call.function.name, arguments or {})
+
+
+def text_of(text: str | None, place: str) -> str:
+    """A text at this place.
+
+    Raises:
+        BadRequest: when it is too long.
+    """
+    if text is not None and len(text) > MESSAGE_LENGTH:
+        message = f"{place} may be {MESSAGE_LENGTH:,} characters long."
+        raise BadRequest(message, place, code="too_large", status=413)
+    return text or ""
+
+
+def images_of(images: list[str] | None, place: str) -> tuple[Attachment, ...]:
+    """The pictures at this place.
+
+    Raises:
+        BadRequest: when there are too many, or one is no base64, empty or too large.
+    """
+    if images and len(images) > ATTACHMENTS_MOST:
+        raise too_many()
+    return tuple(_image(data, f"{place}[{n}]") for n, data in enumerate(images or ()))
+
+
+def _image(encoded: str, place: str) -> Attachment:
+    head, _, rest = encoded.partition(",") if encoded.startswith("data:") else ("", "", encoded)
+    try:
+        data = base64.b64decode("".join(rest.split()), validate=True)
+    except ValueError:
+        raise BadRequest(f"{place} is not valid base64.", place) from None
+    return attachment_of("image", head[5:], data, place)

@@ -1,1 +1,0 @@
-"""Roof: what each address answers; a file for each kind of client."""

@@ -1,0 +1,1 @@
+"""Runs: turns as tasks, their event logs, and where they are stored."""

@@ -1,0 +1,246 @@
+"""What every turn needs, from the first to the last: specialists, models, what is kept. Here turns begin."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+
+import anyio.lowlevel
+
+from brain.errors import BadRequest
+from brain.memory import Memory
+from brain.messages import Conversation, Exchange, Recalled, TurnReport
+from brain.models import AnyModel, Opened, running_models
+from brain.plugins.data_erasure import forgotten
+from brain.plugins.registry import Registry
+from brain.prompts import context_window
+from brain.prompts.context_window import Window
+from brain.runtime.persistence import ENDING_SECONDS, Filing, Filings
+from brain.runtime.run import Run, Settle
+from brain.runtime.runs import Turns
+from brain.settings import Rights, Settings
+from brain.store import open_store
+from brain.store.sqlite import SQLite
+from brain.turn.turn import Turn
+from brain.turn_request import Ask
+
+
+class Engine:
+    """Runs turns, for a server, a command or a program.
+
+    Attributes:
+        models: those on offer, the default first; empty until it is opened.
+        embedder: the model of EMBEDDINGS, if it is set.
+        turns: those that run, and those that ended a short while ago.
+        leaving: whether it is about to close: turns that begin are told to stop.
+    """
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.store: SQLite
+        self.memory: Memory
+        self.filings: Filings
+        self.models: list[Opened] = []
+        self.embedder: Opened | None = None
+        self.turns = Turns()
+        self.leaving = False
+        self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
+        self._closing: AsyncExitStack | None = None
+
+    async def open(self) -> None:
+        """Opens the store and the models, and starts the specialists that have something to start.
+
+        Raises:
+            BrainError: what is set does not let it start.
+        """
+        if self._closing is not None:
+            return
+        await anyio.lowlevel.checkpoint()  # anyio loads the half of itself that runs: now, and not in the first turn
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            self._closing = stack.pop_all()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        self.store = await open_store(self.settings.store)
+        stack.push_async_callback(self.store.close)
+        self.filings = Filings(self.store, self.turns, self._window.messages)
+        self.memory = Memory(
+            self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
+        )
+        await stack.enter_async_context(self.registry.running())
+        found = await stack.enter_async_context(running_models(self.settings, self.registry.usable()))
+        stack.callback(self._no_models)
+        self.models, self.embedder = found.offered, found.embedder
+        writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
+        await stack.enter_async_context(self.memory.running(writer, lambda: self.turns.are_quiet, embedder))
+        stack.push_async_callback(self._give_up)
+        self.leaving = False
+
+    async def close(self) -> None:
+        """Closes what `open` opened."""
+        if self._closing is not None:
+            closing, self._closing = self._closing, None
+            await closing.aclose()
+
+    def _no_models(self) -> None:
+        self.models = []
+
+    async def _give_up(self) -> None:
+        """Ends what still runs, and waits until it is kept."""
+        running = self.turns.running
+        for run in running:
+            run.stop("shutdown")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_SECONDS):
+                await asyncio.gather(*(run.wait_ended() for run in running))
+        await asyncio.gather(*(run.abort() for run in self.turns.running))
+        await self.filings.kept()
+        self.turns.close()
+
+    def names(self) -> frozenset[str]:
+        """The models a request may name."""
+        return frozenset(self.settings.model) | {one.model.name for one in self.models}
+
+    def model(self, name: str | None) -> AnyModel:
+        """The model of this name; the default without one."""
+        if not self.models:
+            raise BadRequest("It is not open: no model is there yet, or any more.", code="unavailable", status=503)
+        for wanted, one in zip(self.settings.model, self.models, strict=True):
+            if name in (None, wanted, one.model.name):
+                return one.model
+        raise BadRequest(f"model must be one of: {', '.join(sorted(self.names()))}.", "model")
+
+    async def begin(
+        self,
+        ask: Ask,
+        wire: str,
+        settle: Settle | None = None,
+        *,
+        held: Conversation | None = None,
+        replayable: bool = True,
+        unread_seconds: float | None = None,
+    ) -> Run:
+        """Takes on a turn, which is then to be led. Its question is kept from now on.
+
+        Args:
+            wire: the protocol of who asks.
+            settle: is told, once, how it ended; None where nobody counts turns.
+            held: the history that the client holds, with what is asked now; None where Brain holds it. It is the
+                history then in any case; `ask.conversation_id` says under which id the turn is filed, if it is to be.
+            replayable, unread_seconds: as of `Run`.
+
+        Raises:
+            BadRequest: `busy`, while another turn of the conversation runs; `too_large`; `not_found`, for what is to be
+                replaced; `unavailable`, when it cannot be kept.
+        """
+        model = self.model(ask.model)
+        ask = narrowed(ask, self.settings.rights(ask.user))
+        question = held.begun if held is not None and held.begun is not None else Exchange("", said=ask.message)
+        filing = await self.filings.begin(ask, question) if held is None or ask.conversation_id is not None else None
+        try:
+            if held is None:
+                assert filing is not None
+                ask = replace(ask, attachments=filing.record.files)
+                held = context_window.taken_up(filing.record, question, self._window, model.context_tokens)
+            held = replace(held, recalled=await self._recalled(ask, held))
+            turn = self._turn(ask, held, model, filing)
+            if filing is not None:
+                filing.watch(turn.so_far)
+        except BaseException:
+            if filing is not None:
+                self.filings.soon(filing, None)
+            raise
+        if self.leaving:
+            turn.stop("shutdown")
+        settled = partial(self._settled, turn.exchange, filing, settle)
+        return self.turns.begin(turn, ask, wire, settled, replayable=replayable, unread_seconds=unread_seconds)
+
+    async def window(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
+        """What a model reads of a conversation before its next question."""
+        record = await self.store.told(user, conversation_id, self._window.messages)
+        question = Exchange("", asked=_now())
+        return context_window.taken_up(record, question, self._window, model.context_tokens).exchanges
+
+    async def delete(self, user: str, conversation_id: str) -> bool:
+        """Deletes a conversation, everywhere; a turn of it is stopped. Whether there was one.
+
+        Raises:
+            BadRequest: `busy`, while a turn of it runs in another process; `unavailable`, when a specialist could not
+                forget what it keeps of it.
+            StoreError: when it cannot be deleted.
+        """
+        deleted = await self.filings.alone(
+            user, conversation_id, lambda: self.store.delete(user, conversation_id), stops=True
+        )
+        self.turns.forget(conversation_id, user)
+        self.memory.forgotten(user)
+        left = await forgotten(self.registry, user, conversation_id)
+        if left:
+            names = " and ".join(left)
+            message = f"The conversation is deleted, but what {names} kept of it is not; delete it again later."
+            raise BadRequest(message, code="unavailable", status=503)
+        return deleted
+
+    async def _recalled(self, ask: Ask, held: Conversation) -> Recalled:
+        """What the memory has to the question, but for what the model reads of it anyway."""
+        if not ask.memory or ask.user is None:
+            return Recalled()
+        present = {name for one in held.exchanges for name in (*one.recalled, one.question_id)}
+        return await self.memory.recall(ask.user, ask.message, present, held.id if held.rested else None)
+
+    def _turn(self, ask: Ask, held: Conversation, model: AnyModel, filing: Filing | None) -> Turn:
+        settings = self.settings
+        message_id = held.begun.question_id if held.begun is not None and filing is not None else None
+        view = None if ask.user is None else self.memory.view(ask.user, held.id, partial(_said, held), message_id)
+        return Turn(
+            ask,
+            held,
+            model,
+            self.registry,
+            system=settings.system,
+            silence=settings.model_idle_seconds,
+            first_token=settings.model_first_token_seconds,
+            approval_seconds=settings.approval_seconds,
+            keep=filing.keep if filing is not None else None,
+            memory=view,
+        )
+
+    def _settled(self, exchange: Exchange, filing: Filing | None, settle: Settle | None, report: TurnReport) -> None:
+        if filing is not None:
+            self._remember(exchange, filing)
+        if settle is not None:
+            settle(report)
+
+    def _remember(self, exchange: Exchange, filing: Filing) -> None:
+        user, conversation_id = filing.key
+        if not filing.kept:  # it was cut, and nobody could wait
+            keeping = self.filings.soon(filing, exchange)
+            keeping.add_done_callback(lambda _: self.memory.forgotten(user))
+        elif filing.replaces:
+            self.memory.forgotten(user)
+        else:
+            self.memory.ended(user, conversation_id, exchange)
+
+
+def _said(held: Conversation) -> list[str]:
+    """The user's own words in a conversation, as far as the model reads them, newest last."""
+    exchanges = [*held.exchanges, *([held.begun] if held.begun is not None else ())]
+    return [text for exchange in exchanges for text in exchange.own_words if text]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def narrowed(ask: Ask, rights: Rights) -> Ask:
+    """The same, with no more specialists than the user may call, and none where the answer must be JSON."""
+    if ask.sampling.format is not None:
+        return replace(ask, specialists=frozenset(), tools=())
+    if rights.specialists is None:
+        return ask
+    return replace(
+        ask, specialists=rights.specialists if ask.specialists is None else rights.specialists & ask.specialists
+    )

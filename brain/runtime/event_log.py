@@ -1,0 +1,154 @@
+"""The numbered events of one run: appended once, read by any number of readers."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from brain.errors import BadRequest
+from brain.events import Done, Error, Event
+from brain.protocols.native import FrameEncoder, decode_frames
+
+LOG_BYTES = 8 * 1024 * 1024
+"""The size of one log. A longer one loses its older half."""
+BLOCK_EVENTS = 64
+BLOCK_BYTES = 64 * 1024
+"""So many frames, or bytes, are joined into one block."""
+
+Notify = Callable[[Sequence[Event], bytes], None]
+"""Called with what was just appended: the events, and the same as native frames."""
+Unsubscribe = Callable[[], None]
+
+
+class EventLog(Protocol):
+    """What readers need of a log, wherever its run executes.
+
+    Attributes:
+        last: the number of the newest event.
+        ended: whether that one is the last.
+    """
+
+    @property
+    def last(self) -> int: ...
+    @property
+    def ended(self) -> bool: ...
+
+    def frames(self, after: int, until: int | None = None) -> list[bytes]:
+        """The native frames of the events after number `after`, in pieces of moderate size.
+
+        Raises:
+            BadRequest: `gone`, when some of them are no longer kept.
+        """
+
+    def subscribe(self, notify: Notify) -> Unsubscribe:
+        """Calls `notify` for everything that is appended from now on."""
+
+
+class MemoryEventLog:
+    """A log in this process's memory.
+
+    Args:
+        replayable: False for a run that nobody can join later. Nothing is kept of its events.
+    """
+
+    __slots__ = ("_blocks", "_encode", "_first", "_marker", "_subscribers", "_tail", "_tail_bytes", "bytes", "ended",
+                 "last", "replayable")  # fmt: skip
+
+    def __init__(self, turn_id: str, *, replayable: bool = True) -> None:
+        self.last = 0
+        self.ended = False
+        self.bytes = 0
+        self.replayable = replayable
+        self._encode = FrameEncoder(turn_id).encode if replayable else None
+        self._marker = f"\nid: {turn_id}.%d\n\n"
+        self._blocks: list[tuple[int, bytes]] = []  # with the number of the first event in each
+        self._first = 1  # the number of the first event in the tail
+        self._tail: list[bytes] = []
+        self._tail_bytes = 0
+        self._subscribers: tuple[Notify, ...] = ()
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Number the events, keep them, and tell all subscribers."""
+        frames = b""
+        if self._encode is not None:
+            frames = self._encode(events)
+            self._tail.append(frames)
+            self._tail_bytes += len(frames)
+            if self.last + len(events) - self._first >= BLOCK_EVENTS or self._tail_bytes >= BLOCK_BYTES:
+                self._close_block(self.last + len(events))
+        self.last += len(events)
+        self.ended = isinstance(events[-1], Done | Error)
+        for notify in self._subscribers:
+            notify(events, frames)
+
+    def _close_block(self, last: int) -> None:
+        self._blocks.append((self._first, b"".join(self._tail)))
+        self.bytes += self._tail_bytes
+        self._first, self._tail_bytes = last + 1, 0
+        self._tail.clear()
+        if self.bytes > LOG_BYTES:
+            self.discard_older_half()
+
+    def discard_older_half(self) -> None:
+        """Free memory; a reader that still needs what is gone is told so."""
+        half = self.bytes // 2
+        while self._blocks and self.bytes > half:
+            self.bytes -= len(self._blocks.pop(0)[1])
+
+    def check(self, after: int) -> None:
+        """Whether everything after event `after` can still be read.
+
+        Raises:
+            BadRequest: `gone`, when it cannot.
+        """
+        kept = self._blocks[0][0] if self._blocks else self._first
+        if not self.replayable:
+            raise BadRequest("This turn cannot be joined.", code="gone", status=410)
+        if not kept - 1 <= after <= self.last:
+            message = f"The events after {after} are no longer available; ?after={kept - 1} reads those that are."
+            raise BadRequest(message, "last-event-id" if after else None, code="gone", status=410)
+
+    def frames(self, after: int, until: int | None = None) -> list[bytes]:
+        """The native frames of the events after number `after`, in pieces of moderate size.
+
+        Raises:
+            BadRequest: `gone`, when some of them are no longer kept.
+        """
+        self.check(after)
+        blocks = [*self._blocks, (self._first, b"".join(self._tail))]
+        firsts = [*(first for first, _ in blocks[1:]), self.last + 1]
+        found = []
+        for (first, data), following in zip(blocks, firsts, strict=True):
+            if following <= after + 1 or (until is not None and first > until):
+                continue
+            begin = self._end_of(data, after) if first <= after else 0
+            end = self._end_of(data, until) if until is not None and until < following - 1 else len(data)
+            if begin < end:
+                found.append(data[begin:end])
+        return found
+
+    def _end_of(self, block: bytes, number: int) -> int:
+        marker = (self._marker % number).encode()
+        return block.index(marker) + len(marker)
+
+    def events(self, after: int = 0, until: int | None = None) -> list[Event]:
+        """The events themselves, decoded from their frames; for protocols that continue a turn they wrote before.
+
+        Raises:
+            BadRequest: `gone`, when some of them are no longer kept, or have not happened.
+        """
+        if until is not None and until > self.last:
+            raise BadRequest("This event has not happened.", code="gone", status=410)
+        return [event for data in self.frames(after, until) for event in decode_frames(data)]
+
+    def subscribe(self, notify: Notify) -> Unsubscribe:
+        """Call `notify` for everything that is appended from now on."""
+        self._subscribers = (*self._subscribers, notify)
+
+        def unsubscribe() -> None:
+            self._subscribers = tuple(one for one in self._subscribers if one is not notify)
+
+        return unsubscribe
+
+    @property
+    def subscribers(self) -> int:
+        """How many subscribers there are."""
+        return len(self._subscribers)

@@ -1,0 +1,207 @@
+"""A run: the one task that executes a turn. Everything that wants to know of the turn reads its log."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+from brain.errors import BadRequest, Interruption
+from brain.events import Event
+from brain.messages import TurnReport
+from brain.runtime.event_log import MemoryEventLog, Notify, Unsubscribe
+from brain.turn.approvals import stopped_before
+from brain.turn.turn import Turn
+from brain.turn_request import Ask
+
+RECONNECT_SECONDS = 30.0
+"""How long a client that left to approve a call may take to reconnect after the time for the approval is over."""
+
+Settle = Callable[[TurnReport], None]
+"""Records a turn that ended."""
+
+
+class Run:
+    """One turn as a task. Readers join and leave it; they never execute any part of it, nor delay it.
+
+    Args:
+        protocol: the protocol of the client.
+        settle: records the turn, once, before any reader learns that it ended.
+        unread_seconds: how long the run continues without a reader; None: to its end.
+
+    Attributes:
+        log: the events so far.
+        left_at: the number of the last event that the reader who left last had received.
+    """
+
+    __slots__ = ("__weakref__", "_ended", "_readers", "_report", "_settle", "_task", "_turn", "_unread_timer",
+                 "conversation_id", "id", "left_at", "log", "protocol", "request_id", "unread_seconds",
+                 "user")  # fmt: skip
+
+    def __init__(
+        self, turn: Turn, ask: Ask, protocol: str, settle: Settle, *, replayable: bool, unread_seconds: float | None
+    ) -> None:
+        self.id = turn.id
+        self.user = ask.user
+        self.conversation_id = turn.conversation_id
+        self.request_id = ask.request_id
+        self.protocol = protocol
+        self.log = MemoryEventLog(turn.id, replayable=replayable)
+        self.unread_seconds = unread_seconds
+        self.left_at = 0
+        self._turn: Turn | None = turn
+        self._settle = settle
+        self._report: TurnReport | None = None
+        self._readers = 0
+        self._unread_timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+
+    @property
+    def over(self) -> bool:
+        """Whether the turn has ended."""
+        return self._turn is None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the turn was stopped and has not ended yet."""
+        return self._turn is not None and self._turn.stopped
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a person is asked to approve a call."""
+        return self._turn is not None and self._turn.waits
+
+    @property
+    def readers(self) -> int:
+        """How many readers it has."""
+        return self._readers
+
+    def report(self) -> TurnReport:
+        """What happened so far."""
+        if self._turn is not None:
+            return self._turn.report(self.protocol)
+        assert self._report is not None
+        return self._report
+
+    def start(self) -> None:
+        """Execute the turn in a task of its own. A run that is not to be replayed needs its reader before."""
+        self._task = asyncio.create_task(self._execute(), name=f"run {self.id}")
+        if not self._readers:
+            self._stop_if_unread()
+
+    async def _execute(self) -> None:
+        assert self._turn is not None
+        turn = self._turn
+        try:
+            await turn.run(self._append)
+        finally:
+            if self._turn is not None:  # the task was cancelled before the turn could end by itself
+                self._append(turn.cut())
+
+    def _append(self, events: Sequence[Event]) -> None:
+        turn = self._turn
+        if turn is None or turn.last is None:
+            self.log.append(events)
+            return
+        self._report, self._turn = turn.report(self.protocol), None
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+        try:
+            self._settle(self._report)
+        finally:
+            self.log.append(events)
+            self._ended.set()
+
+    def stop(self, reason: Interruption = "cancelled") -> None:
+        """End the turn with an event that says why; nothing for one that is over."""
+        if self._turn is not None:
+            self._turn.stop(reason)
+
+    def cancel(self) -> None:
+        """Stops the turn for a person.
+
+        Raises:
+            BadRequest: when a call of it was approved at the same moment.
+        """
+        if self._turn is not None and self._turn.just_approved and not self._turn.stopped:
+            message = "A call of this turn was approved at the same moment. Send the request again to stop the turn."
+            raise BadRequest(message, code="decided", status=409)
+        self.stop()
+
+    def steer(self, message: str) -> None:
+        """As `Turn.steer`."""
+        if self._turn is None:
+            raise BadRequest("This turn is over; send the message as a new one.", code="gone", status=410)
+        self._turn.steer(message)
+
+    def decide(self, call_id: str, approve: bool) -> None:
+        """As `Turn.decide`."""
+        if self._turn is None:
+            if any(call.call_id == call_id and call.approval == "asked" for call in self.report().calls):
+                raise stopped_before()
+            raise BadRequest("This turn is over; nothing waits for an approval.", code="gone", status=410)
+        self._turn.decide(call_id, approve)
+
+    async def abort(self) -> None:
+        """End a turn that did not stop in time."""
+        if self._task is None:
+            self._append_cut()
+            return
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    def _append_cut(self) -> None:
+        if self._turn is not None:
+            self._append(self._turn.cut())
+
+    async def wait_ended(self) -> None:
+        """Wait until the turn is over."""
+        await self._ended.wait()
+
+    # readers
+
+    def join(self, notify: Notify) -> Unsubscribe:
+        """Add a reader, who is told of each event from now on."""
+        self._readers += 1
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+        return self.log.subscribe(notify)
+
+    def leave(self, *, comes_back: bool = False) -> None:
+        """Remove a reader; one that returns with a person's approval is given as long as that may take."""
+        self._readers -= 1
+        if not self._readers:
+            self._stop_if_unread(comes_back=comes_back)
+
+    def _stop_if_unread(self, *, comes_back: bool = False) -> None:
+        if self.unread_seconds is None or self._turn is None:
+            return
+        waits = comes_back and self._turn.waits
+        seconds = self._turn.approval_seconds + RECONNECT_SECONDS if waits else self.unread_seconds
+        if seconds:
+            self._unread_timer = asyncio.get_running_loop().call_later(seconds, self.stop)
+        else:
+            self.stop()
+
+    async def events(self) -> AsyncGenerator[Sequence[Event], None]:
+        """Start the run and read it, as the events come. Leaving early stops the run and waits for its end."""
+        pending: deque[Sequence[Event]] = deque()
+        arrived = asyncio.Event()
+
+        def notify(events: Sequence[Event], frames: bytes) -> None:
+            pending.append(events)
+            arrived.set()
+
+        unsubscribe = self.join(notify)
+        self.start()
+        try:
+            while not (self.over and not pending):
+                await arrived.wait()
+                arrived.clear()
+                while pending:
+                    yield pending.popleft()
+        finally:
+            unsubscribe()
+            self.leave()
+            if not self.over:
+                self.stop()
+                await self.wait_ended()

@@ -1,0 +1,248 @@
+"""Streams a run to one client, in any protocol. The only importer of sse_starlette."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import anyio
+from sse_starlette import EventSourceResponse
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from brain.events import Error, Event, Notice, TurnStart
+from brain.protocols.native import HEARTBEAT
+from brain.runtime.run import Run
+from brain.server.middleware import SAFE_HEADERS
+
+PIECE_BYTES = 64 * 1024
+PENDING_BYTES = 8 * 1024 * 1024
+"""A client that is so far behind is disconnected. It can reconnect, and reads the log."""
+BEATS_UNREAD = 4
+"""A client that takes nothing for so many heartbeats is disconnected."""
+BEAT_CHECKS = 4
+"""How often in one heartbeat interval a stream looks whether it needs a heartbeat."""
+SHUTDOWN_SECONDS = 5.0
+"""How long a server that stops waits for its turns to end."""
+WRITE_EXTENSION = "brain.write"
+"""The ASGI extension of `uvicorn_protocol`: writes one piece of the body at once, or returns False."""
+OPENING = (TurnStart, Notice)
+"""What happens before the model answers."""
+
+Refusal = Callable[[Error], tuple[int, bytes]]
+"""HTTP status and JSON body for a turn that failed before the model answered."""
+
+_HEADERS = {**SAFE_HEADERS, "Cache-Control": "no-cache, no-transform"}
+
+
+class Encoder(Protocol):
+    """Writes the events of one turn in one protocol. Events in, bytes out, no I/O.
+
+    Attributes:
+        content_type: of the stream.
+        headers: further ones.
+        heartbeat: what is sent after a silence, so that no proxy closes the connection.
+        closed: whether the stream is over. It may be before the turn is, when a person's approval has to be brought in
+            another request.
+    """
+
+    @property
+    def content_type(self) -> bytes: ...
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]: ...
+    @property
+    def heartbeat(self) -> bytes: ...
+    @property
+    def closed(self) -> bool: ...
+
+    def encode(self, events: Sequence[Event]) -> bytes:
+        """The events as bytes; after the last one, the protocol's own end, too."""
+
+
+class Reader:
+    """One client of a run: an async iterator of the bytes to send.
+
+    A reader that is up to date does not need to be woken: what the run appends is written to the socket at once, in
+    the run's own task, where the server offers that.
+
+    Args:
+        encoder: None for the native protocol, whose frames are in the log.
+        after: the number of the event after which the client continues.
+        owns_run: whether the run stops when this client leaves, whoever else reads it.
+
+    Raises:
+        BadRequest: `gone`, when the log no longer has what follows that event.
+    """
+
+    def __init__(self, run: Run, encoder: Encoder | None = None, after: int = 0, *, owns_run: bool = False) -> None:
+        self.encoder = encoder
+        self._owns_run = owns_run
+        self.write: Callable[[bytes], bool] | None = None
+        self._run = run
+        self._loop = asyncio.get_running_loop()
+        self.sent_at = self._loop.time()
+        self.opened: asyncio.Future[Error | None] = self._loop.create_future()
+        self._pending: list[bytes] = []
+        if after or run.log.last:
+            self._catch_up(after)
+        self._pending_bytes = sum(map(len, self._pending))
+        self._position = after  # the last event that was handed to the server
+        self._is_lost = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._unsubscribe = run.join(self._notify)
+
+    def _catch_up(self, after: int) -> None:
+        if self.encoder is None:
+            self._pending = self._run.log.frames(after)
+        elif events := self._run.log.events(after):
+            self._pending = [self.encoder.encode(events)]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self._is_lost or self._run.log.ended or (self.encoder is not None and self.encoder.closed)
+
+    def _notify(self, events: Sequence[Event], frames: bytes) -> None:
+        if self.encoder is not None and self.encoder.closed:
+            return
+        if not self.opened.done():
+            self._open(events)
+        data = frames if self.encoder is None else self.encoder.encode(events)
+        waiter = self._waiter
+        if waiter is not None and self.write is not None and not self.is_over and self.write(data):
+            self._position = self._run.log.last
+            self.sent_at = self._loop.time()
+            return
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        if self._pending_bytes > PENDING_BYTES:
+            self._is_lost = True
+            self._pending.clear()
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _open(self, events: Sequence[Event]) -> None:
+        if isinstance(events[-1], Error):
+            self.opened.set_result(events[-1])
+        elif not all(isinstance(event, OPENING) for event in events):
+            self.opened.set_result(None)
+
+    def __aiter__(self) -> "Reader":
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._pending:
+            if self.is_over:
+                raise StopAsyncIteration
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        data = self._take()
+        self.sent_at = self._loop.time()
+        return data
+
+    def _take(self) -> bytes:
+        """The next bytes to send: what waits, in pieces that leave others their turn."""
+        taken, size = 0, 0
+        while taken < len(self._pending) and size < PIECE_BYTES:
+            size += len(self._pending[taken])
+            taken += 1
+        data = self._pending[0] if taken == 1 else b"".join(self._pending[:taken])
+        del self._pending[:taken]
+        self._pending_bytes -= size
+        if not self._pending:
+            self._position = self._run.log.last
+        return data
+
+    def close(self) -> None:
+        """Leave the run."""
+        self._unsubscribe()
+        self._run.left_at = self._position
+        if self._owns_run:
+            self._run.stop()
+        self._run.leave(comes_back=self.encoder is not None and self.encoder.closed)
+
+
+class EventStreamResponse:
+    """The response that a `Reader` is sent with.
+
+    Args:
+        heartbeat: seconds of silence after which a comment is sent.
+        count_streams: called with 1 when a stream opens, with -1 when it closes.
+        refusal: how a turn is refused that fails before the model answers. With it, the response begins only when the
+            model answers, or after one heartbeat interval, so that the model server's own status can be passed on.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        *,
+        heartbeat: float,
+        count_streams: Callable[[int], None],
+        refusal: Refusal | None = None,
+    ) -> None:
+        self._reader = reader
+        self._count_streams = count_streams
+        self._heartbeat = heartbeat
+        self._refusal = refusal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream until the run, or its client, ends."""
+        self._count_streams(1)
+        try:
+            response = await self._response(receive)
+            if response is not None:
+                self._reader.write = scope.get("extensions", {}).get(WRITE_EXTENSION)
+                await response(scope, receive, send)
+        finally:
+            self._count_streams(-1)
+            self._reader.close()
+
+    async def _response(self, receive: Receive) -> Response | None:
+        """The stream, or the refusal; None for a client that left meanwhile."""
+        reader = self._reader
+        if self._refusal is not None:
+            leaving = asyncio.create_task(until_disconnect(receive), name="disconnect")
+            waiting: set[asyncio.Future[Any]] = {reader.opened, leaving}
+            await asyncio.wait(waiting, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
+            if leaving.done():
+                return None
+            leaving.cancel()
+            await asyncio.wait({leaving})
+            if reader.opened.done() and (error := reader.opened.result()) is not None:
+                status, body = self._refusal(error)
+                return Response(body, status, {**_HEADERS, "Content-Type": "application/json"})
+        encoder = reader.encoder
+        response = EventSourceResponse(
+            reader,
+            headers=_HEADERS,
+            ping=self._heartbeat / BEAT_CHECKS,
+            ping_message_factory=self._heartbeat_if_silent,  # type: ignore[arg-type]  # bytes are sent as they are
+            sep="\n",
+            shutdown_event=anyio.Event(),
+            shutdown_grace_period=SHUTDOWN_SECONDS,
+            send_timeout=self._heartbeat * BEATS_UNREAD,
+        )
+        if encoder is not None:
+            response.headers["content-type"] = encoder.content_type.decode()
+            response.raw_headers += encoder.headers
+        return response
+
+    def _heartbeat_if_silent(self) -> bytes:
+        silence = self._reader._loop.time() - self._reader.sent_at
+        if silence + self._heartbeat / BEAT_CHECKS <= self._heartbeat:
+            return b""
+        self._reader.sent_at = self._reader._loop.time()
+        return HEARTBEAT if self._reader.encoder is None else self._reader.encoder.heartbeat
+
+
+async def until_disconnect(receive: Receive) -> None:
+    """Wait until the client closes the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def server_stops() -> None:
+    """Waits until the server that runs us is told to stop, whichever server that is."""
+    await EventSourceResponse._listen_for_exit_signal()

@@ -1,0 +1,234 @@
+"""The tables, version by version. A file of an older version is brought up to date, a newer one is refused.
+
+An exchange's key begins with that of its conversation, so that a conversation lies in one piece and is read in one go.
+Counts are kept by triggers: whatever adds or removes a row, they fit; so is noted that something was removed. The words
+of each user are terms of their own in the indexes (see `words.py`).
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+APPLICATION = 0x42726E31
+"""By which a file is known as Brain's."""
+EXCHANGES = 32
+"""Bits of an exchange's key that number it within its conversation; those above are the conversation's."""
+
+_TABLES = (
+    """CREATE TABLE user (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        name TEXT NOT NULL UNIQUE,
+        recalls INTEGER NOT NULL DEFAULT 1,
+        bytes INTEGER NOT NULL DEFAULT 0,
+        revision INTEGER NOT NULL DEFAULT 0
+    ) STRICT""",
+    """CREATE TABLE conversation (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        named INTEGER NOT NULL DEFAULT 0,
+        last INTEGER NOT NULL DEFAULT 0,
+        bytes INTEGER NOT NULL DEFAULT 0,
+        messages INTEGER NOT NULL DEFAULT 0,
+        memory INTEGER REFERENCES item ON DELETE SET NULL,
+        summarised_to INTEGER NOT NULL DEFAULT 0,
+        unsummarised INTEGER NOT NULL DEFAULT 0,
+        claimed INTEGER NOT NULL DEFAULT 0,
+        title TEXT NOT NULL DEFAULT '',
+        UNIQUE (user, id)
+    ) STRICT""",
+    "CREATE INDEX conversation_newest ON conversation (user, updated)",
+    "CREATE INDEX conversation_memory ON conversation (memory) WHERE memory IS NOT NULL",
+    "CREATE INDEX conversation_resting ON conversation (updated) WHERE unsummarised = 1",
+    """CREATE TABLE exchange (
+        key INTEGER PRIMARY KEY,
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        told INTEGER NOT NULL DEFAULT 0,
+        messages INTEGER NOT NULL DEFAULT 1,
+        bytes INTEGER NOT NULL DEFAULT 0,
+        asked INTEGER NOT NULL,
+        answered INTEGER,
+        until INTEGER,
+        owner TEXT,
+        replaces INTEGER,
+        outcome TEXT NOT NULL DEFAULT '',
+        source TEXT NOT NULL,
+        question_id TEXT NOT NULL,
+        answer_id TEXT NOT NULL DEFAULT '',
+        model TEXT NOT NULL DEFAULT '',
+        tokens INTEGER NOT NULL DEFAULT 0,
+        files TEXT NOT NULL DEFAULT '[]',
+        recalled TEXT NOT NULL DEFAULT '[]',
+        outside INTEGER NOT NULL DEFAULT 0,
+        said TEXT NOT NULL,
+        question TEXT NOT NULL,
+        before TEXT NOT NULL DEFAULT '[]',
+        behind TEXT NOT NULL DEFAULT '[]',
+        parts TEXT NOT NULL DEFAULT '[]'
+    ) STRICT""",
+    "CREATE INDEX exchange_question ON exchange (conversation, question_id)",
+    "CREATE INDEX exchange_answer ON exchange (conversation, answer_id)",
+    "CREATE INDEX exchange_source ON exchange (conversation, source)",
+    "CREATE INDEX exchange_recalled ON exchange (conversation) WHERE recalled <> '[]'",
+    "CREATE INDEX exchange_told ON exchange (conversation, key) WHERE told = 1",
+    "CREATE INDEX exchange_running ON exchange (conversation, until) WHERE outcome = ''",
+    """CREATE TABLE file (
+        key INTEGER PRIMARY KEY,
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        exchange INTEGER REFERENCES exchange ON DELETE CASCADE,
+        id INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        type TEXT NOT NULL,
+        data BLOB NOT NULL,
+        UNIQUE (conversation, id)
+    ) STRICT""",
+    "CREATE INDEX file_exchange ON file (exchange)",
+    """CREATE TABLE item (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        category TEXT,
+        mutable INTEGER NOT NULL,
+        outside INTEGER NOT NULL,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        conversation INTEGER REFERENCES conversation ON DELETE SET NULL,
+        exchange INTEGER REFERENCES exchange ON DELETE SET NULL,
+        bytes INTEGER NOT NULL,
+        embedded TEXT NOT NULL DEFAULT '',
+        text TEXT NOT NULL,
+        was TEXT NOT NULL DEFAULT '[]',
+        against TEXT NOT NULL DEFAULT '[]',
+        UNIQUE (user, id)
+    ) STRICT""",
+    "CREATE INDEX item_newest ON item (user, created)",
+    "CREATE INDEX item_conversation ON item (conversation) WHERE conversation IS NOT NULL",
+    "CREATE INDEX item_exchange ON item (exchange) WHERE exchange IS NOT NULL",
+    "CREATE INDEX item_embedded ON item (embedded)",
+    """CREATE TABLE vector (
+        key INTEGER PRIMARY KEY,
+        user INTEGER NOT NULL,
+        item INTEGER NOT NULL REFERENCES item ON DELETE CASCADE,
+        kind TEXT NOT NULL,
+        model TEXT NOT NULL,
+        signs BLOB NOT NULL,
+        value BLOB NOT NULL,
+        UNIQUE (item, model)
+    ) STRICT""",
+    "CREATE INDEX vector_signs ON vector (user, model, item, kind, signs)",
+    "CREATE TABLE exam (name TEXT PRIMARY KEY, result TEXT NOT NULL) STRICT",
+    "CREATE TABLE leftover (removed INTEGER NOT NULL, swept INTEGER NOT NULL) STRICT",
+    "INSERT INTO leftover (removed, swept) VALUES (0, 0)",
+)
+
+_TOKENS = "tokenize = 'porter unicode61 remove_diacritics 2'"
+_INDEXES = (
+    f"CREATE VIRTUAL TABLE said USING fts5 (words, columnsize = 0, {_TOKENS})",
+    f"CREATE VIRTUAL TABLE stated USING fts5 (words, columnsize = 0, {_TOKENS})",
+)
+
+_TRIGGERS = (
+    """CREATE TRIGGER exchange_added AFTER INSERT ON exchange BEGIN
+        UPDATE conversation SET bytes = bytes + new.bytes, messages = messages + new.messages
+        WHERE key = new.conversation;
+    END""",
+    """CREATE TRIGGER exchange_changed AFTER UPDATE OF bytes, messages ON exchange BEGIN
+        UPDATE conversation SET bytes = bytes + new.bytes - old.bytes, messages = messages + new.messages - old.messages
+        WHERE key = new.conversation;
+    END""",
+    f"""CREATE TRIGGER exchange_removed AFTER DELETE ON exchange BEGIN
+        UPDATE conversation SET bytes = bytes - old.bytes, messages = messages - old.messages
+        WHERE key = old.key >> {EXCHANGES};
+        DELETE FROM said WHERE rowid = old.key;
+        UPDATE leftover SET removed = removed + 1;
+    END""",
+    """CREATE TRIGGER conversation_grown AFTER UPDATE OF bytes ON conversation BEGIN
+        UPDATE user SET bytes = bytes + new.bytes - old.bytes WHERE key = new.user;
+    END""",
+    f"""CREATE TRIGGER conversation_removed AFTER DELETE ON conversation BEGIN
+        UPDATE user SET bytes = bytes - old.bytes WHERE key = old.user;
+        DELETE FROM said WHERE rowid = old.key << {EXCHANGES};
+        UPDATE leftover SET removed = removed + 1;
+    END""",
+    """CREATE TRIGGER conversation_renamed AFTER UPDATE OF title ON conversation WHEN old.title <> '' BEGIN
+        UPDATE leftover SET removed = removed + 1;
+    END""",
+    """CREATE TRIGGER item_added AFTER INSERT ON item BEGIN
+        UPDATE user SET bytes = bytes + new.bytes, revision = revision + 1 WHERE key = new.user;
+    END""",
+    """CREATE TRIGGER item_changed AFTER UPDATE ON item BEGIN
+        UPDATE user SET bytes = bytes + new.bytes - old.bytes, revision = revision + 1 WHERE key = new.user;
+    END""",
+    """CREATE TRIGGER item_said_otherwise AFTER UPDATE OF text ON item WHEN new.text <> old.text BEGIN
+        DELETE FROM vector WHERE item = new.key;
+        UPDATE item SET embedded = '' WHERE key = new.key;
+        UPDATE leftover SET removed = removed + 1;
+    END""",
+    """CREATE TRIGGER item_removed AFTER DELETE ON item BEGIN
+        UPDATE user SET bytes = bytes - old.bytes, revision = revision + 1 WHERE key = old.user;
+        DELETE FROM stated WHERE rowid = old.key;
+        UPDATE leftover SET removed = removed + 1;
+    END""",
+)
+
+_ABOUT = ("ALTER TABLE exchange ADD COLUMN about TEXT NOT NULL DEFAULT '{}'",)
+
+_CATEGORIES = ("CREATE INDEX item_category ON item (user, category, created) WHERE category IS NOT NULL",)
+
+_HIDDEN = (
+    "ALTER TABLE user ADD COLUMN hidden INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE user ADD COLUMN target INTEGER",
+    "CREATE INDEX user_hidden ON user (hidden) WHERE hidden > 0",
+)
+
+_BLOCKED = (
+    """CREATE TABLE blocked (
+        specialist TEXT PRIMARY KEY,
+        times INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        place TEXT NOT NULL
+    ) STRICT""",
+)
+
+_USED = (
+    "ALTER TABLE conversation ADD COLUMN used INTEGER NOT NULL DEFAULT 0",
+    "UPDATE conversation SET used = updated",
+    "DROP INDEX conversation_newest",
+    "CREATE INDEX conversation_newest ON conversation (user, used)",
+)
+"""By which conversations are listed: when each was last used, or later where a clock that was ahead has used others."""
+
+MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT, _CATEGORIES, _HIDDEN, _BLOCKED, _USED)
+"""What makes of each version the next one; an empty file is version 0."""
+
+
+class Strange(Exception):
+    """The file is none that this version can use; the text says why and what to do."""
+
+
+def check(db: sqlite3.Connection) -> None:
+    """Looks whether the file is Brain's and not from a later version of it.
+
+    Raises:
+        Strange: when it is another program's, or newer.
+    """
+    ((version,),) = db.execute("PRAGMA user_version")
+    ((application,),) = db.execute("PRAGMA application_id")
+    ((tables,),) = db.execute("SELECT count(*) FROM sqlite_schema")
+    if application != APPLICATION and (version, tables) != (0, 0):
+        raise Strange("is a database of another program; name another file")
+    if version > len(MIGRATIONS):
+        raise Strange("was written by a newer version of Brain; use that version, or another file")
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Brings the tables up to date, inside the transaction of whoever calls; another process may have been first."""
+    ((version,),) = db.execute("PRAGMA user_version")
+    for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+        for statement in statements:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {number}")
+    db.execute(f"PRAGMA application_id = {APPLICATION}")

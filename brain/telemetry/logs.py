@@ -1,0 +1,181 @@
+"""What stands in the log. A record is one line, whatever is in it, and a turn is one record.
+
+No word of the user, the model or a specialist stands in a turn's record. What others put into theirs, such as the name
+of a user or the text of a stranger's exception, can neither break a line nor begin one that looks like ours.
+"""
+
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from brain.messages import TurnReport
+
+TEXT_MOST = 16_384
+"""Characters of a message, and of a traceback; the middle of a longer one is left out."""
+
+LINES_MOST = 20
+"""Warnings and errors of one kind that are written in one period."""
+PERIOD_SECONDS = 60.0
+
+_unprintable = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+class TextLines(logging.Formatter):
+    """`LEVEL logger: message`, and a traceback in lines that are set in."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record."""
+        first = f"{record.levelname} {record.name}: {_bounded(record.getMessage())}"
+        return "\n    ".join(_one_line(line) for line in [first, *_traceback(self, record).splitlines()])
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object, in ASCII: `time`, `level`, `logger`, `pid`, `message`, the fields of a turn, `traceback`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record."""
+        found: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "pid": record.process,
+            "message": _bounded(record.getMessage()),
+            **getattr(record, "fields", {}),
+        }
+        if traceback := _traceback(self, record):
+            found["traceback"] = traceback
+        return json.dumps(found)
+
+
+@dataclass(slots=True)
+class _Period:
+    """The records of one kind since `began`."""
+
+    began: float
+    written: int = 0
+    left_out: int = 0
+    last: logging.LogRecord | None = None
+
+
+class RateLimit(logging.Filter):
+    """Lets a handler write few warnings and errors of one kind per period, and the number of the others in one line.
+
+    A kind is a place in the code, since some libraries format their messages before they log them. So clients without
+    a key cannot fill a disk, and the number of kinds is bounded. Lines of level INFO always pass: a turn has one.
+
+    Args:
+        handler: writes the lines; the limit adds itself to its filters.
+        most: records of one kind per period.
+        seconds: length of a period.
+        clock: seconds of a clock that is not set back.
+    """
+
+    def __init__(
+        self,
+        handler: logging.Handler,
+        most: int = LINES_MOST,
+        seconds: float = PERIOD_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._handler = handler
+        self._most = most
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._periods: dict[tuple[str, str, int], _Period] = {}
+        handler.addFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written; if not, it is counted."""
+        if record.levelno < logging.WARNING:
+            return True
+        kind = record.name, record.pathname, record.lineno
+        now = self._clock()
+        with self._lock:
+            period = self._periods.get(kind)
+            if period is None or (now - period.began >= self._seconds and not period.left_out):
+                period = self._periods[kind] = _Period(now)
+            if period.written < self._most:
+                period.written += 1
+                return True
+            if not period.left_out:
+                timer = threading.Timer(max(0.0, period.began + self._seconds - now), self._end_period, (kind,))
+                timer.daemon = True
+                timer.start()
+            period.left_out += 1
+            period.last = record
+        return False
+
+    def write_counts(self) -> None:
+        """Write how many records were left out so far, one line per kind, and begin new periods."""
+        for kind in list(self._periods):
+            self._end_period(kind)
+
+    def _end_period(self, kind: tuple[str, str, int]) -> None:
+        with self._lock:
+            period = self._periods.pop(kind, None)
+        if period is None or period.last is None:
+            return
+        last = period.last
+        message, args = "%d more in %.0f seconds like: %s", (period.left_out, self._clock() - period.began, last.msg)
+        self._handler.acquire()
+        try:
+            self._handler.emit(
+                logging.LogRecord(last.name, last.levelno, last.pathname, last.lineno, message, args, None)
+            )
+        finally:
+            self._handler.release()
+
+
+def turn(report: TurnReport) -> str:
+    """What the log says of a turn that ended."""
+    usage = report.usage
+    first = "no text" if report.first_token_ms is None else f"first token after {report.first_token_ms} ms"
+    return (
+        f"turn {report.turn_id} of {report.user}: {report.outcome}, {report.wire}, {report.model}, "
+        f"{len(report.calls)} calls, {len(report.passes)} passes, "
+        f"{usage.prompt_tokens} + {usage.completion_tokens} tokens, {first}, {report.total_ms} ms"
+    )
+
+
+def turn_fields(report: TurnReport) -> dict[str, str | int | None]:
+    """The same as fields."""
+    return {
+        "turn_id": report.turn_id,
+        "user": report.user,
+        "wire": report.wire,
+        "model": report.model,
+        "outcome": report.outcome,
+        "calls": len(report.calls),
+        "passes": len(report.passes),
+        "prompt_tokens": report.usage.prompt_tokens,
+        "completion_tokens": report.usage.completion_tokens,
+        "reused_tokens": report.usage.reused_tokens,
+        "first_token_ms": report.first_token_ms,
+        "total_ms": report.total_ms,
+    }
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    parts = [
+        formatter.formatException(record.exc_info) if record.exc_info and record.exc_info[0] else "",
+        record.stack_info or "",
+    ]
+    return _bounded("\n".join(filter(None, parts)))
+
+
+def _bounded(text: str) -> str:
+    half = TEXT_MOST // 2
+    return text if len(text) <= TEXT_MOST else f"{text[:half]} ... {text[-half:]}"
+
+
+def _one_line(text: str) -> str:
+    """The text with what breaks lines, or moves a terminal's cursor, written out."""
+    return _unprintable.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)

@@ -1,0 +1,249 @@
+"""Counts turns, passes, calls and tokens for Prometheus; the only importer of prometheus_client.
+
+Nothing is counted per token: a turn is counted when it ends, from its report. Labels take few values: names of
+specialists that are registered, models that are configured, words of our own. No user, and no word of one, is a label.
+"""
+
+import itertools
+import os
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from prometheus_client import Counter, Gauge, Histogram, values
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import CollectorRegistry
+
+from brain.messages import CallReport, TurnReport
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""The environment variable of the folder in which processes count together; the library knows it by this name."""
+
+FIRST_TOKEN_SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 20, 30, 60)
+CALL_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60)
+TURN_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+
+REASONS = ("address", "connections", "overload")
+"""Why connections and requests are refused."""
+
+RAN = frozenset(("ok", "refused", "timeout", "failed", "deadline", "cancelled"))
+"""Outcomes of calls that took a time of their own."""
+
+_held: list[IO[str]] = []
+
+
+class Metrics:
+    """The metrics of one application, which share nothing with those of another in the same process.
+
+    Args:
+        specialists: the names that a call may be counted under; all others are `?`.
+    """
+
+    def __init__(self, specialists: Container[str]) -> None:
+        self._specialists = specialists
+        self._registry = one = CollectorRegistry()
+        self._turns = Counter("brain_turns_total", "turns that ended, and how", ["wire", "outcome"], registry=one)
+        self._running = Gauge("brain_turns_running", "turns that run", registry=one, multiprocess_mode="livesum")
+        self._streams = Gauge(
+            "brain_streams_open", "streams that somebody reads", registry=one, multiprocess_mode="livesum"
+        )
+        self._passes = Counter("brain_passes_total", "requests to a model", ["model"], registry=one)
+        self._calls = Counter(
+            "brain_calls_total",
+            "calls of specialists; `forged`: a result that the model invented; `?`: no name of ours",
+            ["specialist", "outcome"],
+            registry=one,
+        )
+        self._call_seconds = Histogram(
+            "brain_call_seconds",
+            "what calls took that ran and were not answered from an earlier one",
+            ["specialist"],
+            buckets=CALL_SECONDS,
+            registry=one,
+        )
+        self._tokens = Counter(
+            "brain_tokens_total",
+            "tokens: `prompt`, `completion`, and those of the prompt that the server `reused`",
+            ["model", "kind"],
+            registry=one,
+        )
+        self._first_token = Histogram(
+            "brain_first_token_seconds", "from the request to the first text", buckets=FIRST_TOKEN_SECONDS, registry=one
+        )
+        self._turn_seconds = Histogram("brain_turn_seconds", "whole turns", buckets=TURN_SECONDS, registry=one)
+        self._errors = Counter(
+            "brain_upstream_errors_total", "passes in which the model failed", ["model", "code"], registry=one
+        )
+
+        self._blocked = Counter(
+            "brain_loop_blocked_total",
+            "times that the event loop was blocked for 250 ms; `?`: by no specialist's code",
+            ["specialist"],
+            registry=one,
+        )
+        self._connections = Gauge(
+            "brain_connections_open", "open client connections", registry=one, multiprocess_mode="livesum"
+        )
+        self._refused = Counter(
+            "brain_refused_total",
+            "connections and requests answered 503: too many connections of one `address` or in total, or `overload`",
+            ["reason"],
+            registry=one,
+        )
+        for reason in REASONS:
+            self._refused.labels(reason)
+        self._lag = Gauge(
+            "brain_loop_lag_seconds",
+            "smoothed lag of the event loop, of several workers the largest",
+            registry=one,
+            multiprocess_mode="livemax",
+        )
+
+    def blocked(self, specialist: str) -> None:
+        """The event loop was blocked; may be called in any thread."""
+        self._blocked.labels(specialist if specialist in self._specialists else "?").inc()
+
+    def connections(self, number: int) -> None:
+        """So many connections are open now."""
+        self._connections.set(number)
+
+    def refused(self, reason: str) -> None:
+        """A connection or a request was answered 503."""
+        self._refused.labels(reason).inc()
+
+    def lag(self, seconds: float) -> None:
+        """The event loop lags by so much."""
+        self._lag.set(seconds)
+
+    def began(self) -> None:
+        """A turn begins."""
+        self._running.inc()
+
+    def count_streams(self, change: int) -> None:
+        """So many more streams are open now, or fewer."""
+        self._streams.inc(change)
+
+    def ended(self, report: TurnReport) -> None:
+        """A turn ended that had begun."""
+        self._running.dec()
+        self._turns.labels(report.wire, report.outcome).inc()
+        self._turn_seconds.observe(report.total_ms / 1000)
+        if report.first_token_ms is not None:
+            self._first_token.observe(report.first_token_ms / 1000)
+        self._count_model(report)
+        for call in report.calls:
+            if call.by != "client":
+                self._count_call(call)
+
+    def _count_model(self, report: TurnReport) -> None:
+        model, usage = report.model, report.usage
+        self._passes.labels(model).inc(len(report.passes))
+        self._tokens.labels(model, "prompt").inc(usage.prompt_tokens)
+        self._tokens.labels(model, "completion").inc(usage.completion_tokens)
+        self._tokens.labels(model, "reused").inc(usage.reused_tokens or 0)
+        for one in report.passes:
+            if one.error is not None and one.error.startswith("model_"):
+                self._errors.labels(model, one.error).inc()
+
+    def _count_call(self, call: CallReport) -> None:
+        name = call.name if call.name in self._specialists else "?"
+        self._calls.labels(name, call.outcome or "running").inc()
+        may_run = call.approval in (None, "approved")
+        if call.ms is not None and call.outcome in RAN and not call.cached and may_run:
+            self._call_seconds.labels(name).observe(call.ms / 1000)
+
+    # What is told of them
+
+    def exposed(self, accept: str) -> tuple[bytes, str]:
+        """All metrics as text, and its content type: OpenMetrics for who asks for it, else Prometheus's own."""
+        if "application/openmetrics-text" in accept:
+            return openmetrics.generate_latest(self), openmetrics.CONTENT_TYPE_LATEST
+        return generate_latest(self), CONTENT_TYPE_PLAIN_0_0_4
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics of all processes that count together, without the times at which counters began."""
+        shared = os.environ.get(SHARED)
+        workers = _living(Path(shared)) if shared else []
+        for metric in MultiProcessCollector.merge(_files(Path(shared))) if shared else self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+        yield from _of_workers(workers) if workers else ProcessCollector(registry=None).collect()
+
+
+# Several processes
+
+
+def share(folder: Path) -> None:
+    """Lets this process count together with all others of this folder; before its first `Metrics` is made.
+
+    It counts on in the files of a process that ended, so that counters never fall, and files never pile up.
+    """
+    place = next(place for place in itertools.count() if _take(folder, place))
+    os.environ[SHARED] = str(folder)
+    values.ValueClass = values.MultiProcessValue(lambda: place)
+
+
+def _take(folder: Path, place: int) -> bool:
+    """Takes a place that no other process holds; it is ours until this process ends, however it does."""
+    lock = (folder / f"{place}.lock").open("a+")
+    if not _locked(lock):
+        lock.close()
+        return False
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    mark_process_dead(place, str(folder))
+    _held.append(lock)
+    return True
+
+
+def _locked(lock: IO[str]) -> bool:
+    import fcntl  # which Windows has not, nor has it several workers
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _living(folder: Path) -> list[int]:
+    """The processes that hold a place. What the others had running and open is forgotten."""
+    found = []
+    for path in folder.glob("*.lock"):
+        with path.open("a+") as lock:
+            if _locked(lock):
+                mark_process_dead(int(path.stem), str(folder))
+                continue
+            lock.seek(0)
+            if pid := lock.read():  # one that just took its place has not said yet who it is
+                found.append(int(pid))
+    return sorted(found)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """The files with counts in them. One that was just made is empty, and cannot be read yet."""
+    for path in folder.glob("*.db"):
+        with suppress(FileNotFoundError):  # that of a process which ended
+            if path.stat().st_size:
+                yield str(path)
+
+
+def _of_workers(pids: Sequence[int]) -> Iterable[Metric]:
+    """What the system tells of each process, by its id."""
+    found: dict[str, Metric] = {}
+    for pid in pids:
+        for metric in _of_process(pid):
+            kept = found.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+            for sample in metric.samples:
+                kept.add_sample(sample.name, {"pid": str(pid)}, sample.value)
+    return found.values()
+
+
+def _of_process(pid: int) -> Iterable[Metric]:
+    return ProcessCollector(pid=lambda: pid, registry=None).collect()

@@ -1,0 +1,167 @@
+"""Notices code that blocks the event loop, so that nothing else runs: a thread looks at the loop."""
+
+import asyncio
+import inspect
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import Any
+
+from brain.plugins.executor import TASK_NAME
+from brain.plugins.registry import Entry
+
+BLOCKED_SECONDS = 0.25
+LOOK_SECONDS = 0.05
+LOOKS = 1 + round(BLOCKED_SECONDS / LOOK_SECONDS)
+"""At one step of a task: so many show that it takes too long."""
+FRAMES_SHOWN = 12
+UNKNOWN = "?"
+
+log = logging.getLogger("brain")
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """What blocked the event loop.
+
+    Attributes:
+        specialist: its name; `?` when it was no specialist's code.
+        place: the innermost line of the specialist's own file, else of all code.
+        stack: what ran, the innermost line last.
+    """
+
+    specialist: str
+    place: str
+    stack: str
+
+
+class Watchdog:
+    """Reports what blocks the running event loop for `BLOCKED_SECONDS`, as long as the block `with` runs.
+
+    It costs nothing on the loop while the loop is idle: the thread posts a callback only when it finds a task running,
+    and reports when the same task still runs after that time and the callback has not.
+
+    Args:
+        specialists: to know whose code it is.
+        report: is called in the watching thread, once per blocking step.
+    """
+
+    def __init__(self, specialists: Mapping[str, Entry], report: Callable[[Blocked], None]) -> None:
+        self._specialists = specialists
+        self._report = report
+        self._stopped = threading.Event()
+        self._has_run = True
+        self._suspect: asyncio.Task[Any] | None = None
+        self._looks = 0
+
+    def __enter__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        pthread_clock = getattr(time, "pthread_getcpuclockid", None)
+        self._clock = None if pthread_clock is None else pthread_clock(self._thread)
+        threading.Thread(target=self._watch, name="brain-watchdog", daemon=True).start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stopped.set()
+
+    def _watch(self) -> None:
+        used = self._cpu_seconds()
+        while not self._stopped.wait(LOOK_SECONDS):
+            before, used = used, self._cpu_seconds()
+            try:
+                # Code in C that keeps Python's lock lets no other thread look, either, until it ends.
+                self._look(kept_lock=used - before >= BLOCKED_SECONDS)
+            except RuntimeError:  # the loop is closed
+                return
+
+    def _cpu_seconds(self) -> float:
+        """CPU time of the loop's thread; 0 where the system does not tell."""
+        try:
+            return 0.0 if self._clock is None else time.clock_gettime(self._clock)
+        except OSError:  # the thread has ended
+            return 0.0
+
+    def _look(self, *, kept_lock: bool) -> None:
+        """Count looks at one step of a task. A machine that stands still meanwhile adds one look, and blames nobody."""
+        task = asyncio.current_task(self._loop)
+        if self._has_run or task is not self._suspect:
+            self._suspect, self._looks = task, 0
+        if task is None:
+            return
+        if self._has_run:
+            self._has_run = False
+            self._loop.call_soon_threadsafe(self._run)
+        before = self._looks
+        self._looks = max(before + 1, LOOKS if kept_lock else 0)
+        if before < LOOKS <= self._looks:
+            self._tell(task)
+
+    def _run(self) -> None:
+        """Runs on the loop."""
+        self._has_run = True
+
+    def _tell(self, task: asyncio.Task[Any]) -> None:
+        frames = _frames(sys._current_frames().get(self._thread))
+        if not frames or self._has_run:  # it has just ended
+            return
+        files = self._files()
+        own = [frame for frame in frames if frame.f_code.co_filename in files]
+        name = _name_of(task)
+        if name is None:  # a task that a specialist made, or a function of it that its call needs
+            names = files[own[-1].f_code.co_filename] if own else {UNKNOWN}
+            running = {one for one in map(_name_of, asyncio.all_tasks(self._loop)) if one is not None}
+            name = " or ".join(sorted(names & running or names))
+        innermost = (own or frames)[-1]
+        place = f"{innermost.f_code.co_filename}:{innermost.f_lineno}"
+        shown = frames[frames.index(own[0]) :] if own else frames
+        stack = "".join(traceback.StackSummary.extract((one, one.f_lineno) for one in shown[-FRAMES_SHOWN:]).format())
+        found = Blocked(name, place, stack)
+        self._report(found)
+        _log(found)
+
+    def _files(self) -> dict[str, set[str]]:
+        """The files of specialists, each with the names of its specialists."""
+        found: dict[str, set[str]] = {}
+        for name, entry in self._specialists.items():
+            code = getattr(inspect.unwrap(entry.specialist.function), "__code__", None)
+            if code is not None:
+                found.setdefault(code.co_filename, set()).add(name)
+        return found
+
+
+def _name_of(task: asyncio.Task[Any]) -> str | None:
+    """The specialist that a task runs."""
+    name = task.get_name()
+    return name.removeprefix(TASK_NAME) if name.startswith(TASK_NAME) else None
+
+
+def _frames(frame: FrameType | None) -> list[FrameType]:
+    """All frames of a stack, the innermost last."""
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found[::-1]
+
+
+def _log(found: Blocked) -> None:
+    """Writes a line with the stack; it has that of another thread, which `logging` cannot take by itself."""
+    known = found.specialist != UNKNOWN
+    message = "specialist %s blocks the event loop, so that nothing else runs: await, or make it a plain def"
+    record = log.makeRecord(
+        log.name,
+        logging.WARNING if known else logging.DEBUG,
+        __file__,
+        0,
+        message if known else "the event loop is blocked%.0s",
+        (found.specialist,),
+        None,
+        sinfo=found.stack,
+    )
+    if log.isEnabledFor(record.levelno):
+        log.handle(record)

@@ -1,0 +1,107 @@
+"""Text that UTF-8 can carry. Strings of Python and JSON may hold halves of characters, which it cannot."""
+
+import re
+
+import regex
+
+BLOCK_BYTES = 448
+"""What is kept together of a text that grows: a block of it fits into what Python takes from pools of its own."""
+
+halved = re.compile("[\ud800-\udfff]").search
+"""Finds a half of a character, high or low."""
+
+_JOINING = "".join(
+    rf"\p{{{script}}}"
+    for script in (
+        *("Arabic", "Syriac", "Mandaic", "Nko", "Mongolian", "Devanagari", "Bengali", "Gurmukhi", "Gujarati", "Oriya"),
+        *("Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Khmer", "Myanmar", "Tibetan", "Thai", "Lao"),
+    )
+)
+_PICTURE = r"\p{Extended_Pictographic}"
+_SHAPING = (
+    rf"((?<=[{_JOINING}])[\u200c\u200d]"
+    rf"|(?<=[{_PICTURE}\ufe0f\U0001f3fb-\U0001f3ff])\u200d(?={_PICTURE})"
+    rf"|(?<={_PICTURE})\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3))"
+)
+"""Characters that join or part what they stand behind, or make a picture of it."""
+_UNSEEN = r"\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}"
+_HIDDEN = regex.compile(rf"{_SHAPING}|[{_UNSEEN}]")
+_PILED = r"[\p{M}\p{GCB=V}\p{GCB=T}]"
+"""Characters that take no room of their own."""
+_BLANK = regex.compile(rf"{_SHAPING}|(?! )[{_UNSEEN}\p{{Cs}}\p{{Z}}\u2800]|(?<={_PILED}{{3}}){_PILED}")
+
+
+def seen(text: str) -> str:
+    """The text without characters that nobody sees, or that turn others round; a space for each that parts words."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _HIDDEN.sub(lambda hidden: hidden[1] or (" " if hidden[0].isspace() else ""), text)
+
+
+def escaped(text: str) -> str:
+    """The text with the number of each character that nobody sees, that turns others round or looks like a space.
+
+    So have marks, from the fourth on that stand on one character.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return _BLANK.sub(lambda blank: blank[1] or f"\\u{{{ord(blank[0]):x}}}", text)
+
+
+def joined(text: str) -> tuple[str, str]:
+    """The text with pairs of halves joined, and lone ones replaced by U+FFFD.
+
+    A high half at the very end is given apart: its partner may come with the next text.
+    """
+    if text.isascii() or not halved(text):
+        return text, ""
+    half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+    return text.removesuffix(half).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"), half
+
+
+def well_formed(text: str) -> str:
+    """The same for a text that is complete."""
+    whole, half = joined(text)
+    return whole + "\ufffd" if half else whole
+
+
+class Growing:
+    """A text that grows piece by piece, in little more than its length.
+
+    A list of pieces would take ten times that, and one buffer would leave holes behind wherever it outgrew its place.
+    """
+
+    __slots__ = ("_blocks", "_last")
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._last = bytearray()
+
+    def add(self, piece: str) -> None:
+        """Takes the next piece, in whole characters."""
+        self._last += piece.encode()
+        if len(self._last) >= BLOCK_BYTES:
+            self._blocks.append(bytes(self._last))
+            self._last.clear()
+
+    def end(self) -> str:
+        """The last few characters of it."""
+        return b"".join([*self._blocks[-1:], self._last])[-64:].decode(errors="ignore")
+
+    def whole(self) -> str:
+        """The text so far."""
+        return b"".join([*self._blocks, self._last]).decode()
+
+
+BYTES_A_TOKEN = 4
+"""For estimates only, where a server does not count: `bytes/4`."""
+
+
+def size(text: str) -> int:
+    """The bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def estimated(size_in_bytes: int) -> int:
+    """About how many tokens a text of so many bytes takes, where no server counts them."""
+    return -(-size_in_bytes // BYTES_A_TOKEN)

@@ -1,0 +1,1 @@
+"""One turn: model passes, calls, and when it ends."""

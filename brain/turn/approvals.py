@@ -1,0 +1,243 @@
+"""The calls of a turn that wait for a person. Each is decided once, or expires."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from brain.errors import BadRequest
+from brain.events import Approval
+from brain.markers.neutralize import harmless
+from brain.plugins.context import Progress, Result
+from brain.plugins.executor import Arguments, Failure, Provided, bounded, text_of
+from brain.plugins.schema import injected_of
+from brain.plugins.specialist import Specialist
+from brain.text import escaped
+from brain.turn.deadline import Alarm
+
+RACE_SECONDS = 0.1
+"""Within this time, a request to stop the turn and an approval are one race, which the first of them wins.
+
+Nobody presses two buttons one after the other so fast.
+"""
+
+Decision = Literal["approved", "declined", "expired"]
+
+
+def stopped_before() -> BadRequest:
+    """For a decision about a call whose turn was told to end first."""
+    return BadRequest("The turn was stopped before; this call does not run.", "call_id", code="cancelled", status=409)
+
+
+class Approvals:
+    """What is open, and what was decided. While anything is open, the turn's clock stands still.
+
+    Args:
+        seconds: how long a person may take.
+
+    Attributes:
+        alarm: the turn's clock.
+        closed: whether the turn was told to end, so that no call may begin any more.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._asked: dict[str, asyncio.Future[Decision]] = {}
+        self._open: set[str] = set()
+        self._held = 0.0
+        self._since = 0.0  # when the first of those that are open was opened
+        self.alarm: Alarm | None = None
+        self.closed = False
+        self._approved_at: float | None = None
+
+    @property
+    def just_approved(self) -> bool:
+        """Whether a person approved a call a moment ago."""
+        return self._approved_at is not None and time.monotonic() - self._approved_at < RACE_SECONDS
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a person is waited for."""
+        return any(self.of(call_id) == "asked" for call_id in self._open)
+
+    @property
+    def held(self) -> float:
+        """Seconds for which the clock stood still so far."""
+        return self._held + (time.monotonic() - self._since if self._open else 0.0)
+
+    def of(self, call_id: str) -> Approval | None:
+        """How it stands with a call; None for one that nobody was asked about.
+
+        `asked` stays what was neither decided nor expired when its turn ended.
+        """
+        future = self._asked.get(call_id)
+        if future is None:
+            return None
+        return future.result() if future.done() else "asked"
+
+    def open(self, call_id: str) -> datetime:
+        """Opens one; until when it can be decided (aware, UTC)."""
+        if not self._open:
+            self._since = time.monotonic()
+            if self.alarm is not None:
+                self.alarm.hold()
+        self._open.add(call_id)
+        self._asked[call_id] = asyncio.get_running_loop().create_future()
+        return datetime.now(UTC) + timedelta(seconds=self._seconds)
+
+    async def decided(self, call_id: str) -> bool:
+        """Whether the person said yes, once it is known; one that was not decided in time did not."""
+        future = self._asked[call_id]
+        try:
+            await asyncio.wait({future}, timeout=self._seconds)  # which leaves alone what is decided at the last moment
+            if not future.done():
+                future.set_result("expired")
+            return future.result() == "approved"
+        finally:
+            self._close(call_id)
+
+    def decide(self, call_id: str, approve: bool) -> None:
+        """Decides one; the same decision again changes nothing.
+
+        Raises:
+            BadRequest: when nothing was asked about this call, it expired or was decided, or its turn was stopped.
+        """
+        earlier = self.of(call_id)
+        decision: Decision = "approved" if approve else "declined"
+        if earlier is None:
+            message = "No call of this id waits for an approval in this turn."
+            raise BadRequest(message, "call_id", code="not_found", status=404)
+        if earlier == "asked" and self.closed:
+            raise stopped_before()
+        if earlier == "asked" and call_id in self._open:
+            self._asked[call_id].set_result(decision)
+            if approve:
+                self._approved_at = time.monotonic()
+        elif earlier in ("asked", "expired"):
+            raise BadRequest("The time to approve this call is over.", "call_id", code="gone", status=410)
+        elif earlier != decision:
+            raise BadRequest(f"This call was {earlier} already.", "approve", code="decided", status=409)
+
+    def _close(self, call_id: str) -> None:
+        held = self.held
+        self._open.remove(call_id)
+        if not self._open:
+            self._held = held
+            if self.alarm is not None:
+                self.alarm.go_on()
+
+
+GATHERING_SECONDS = 1.0
+"""How long a call waits for further ones of its pass before a person is asked."""
+
+
+@dataclass(slots=True, eq=False)
+class Inquiry:
+    """What a person is asked before a call runs.
+
+    Attributes:
+        known: that it is known what the call would do.
+        over: that the person was asked, or need not be.
+        text: what they were told.
+    """
+
+    call_id: str
+    approvals: Approvals
+    known: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    text: str | None = None
+
+    @property
+    def decision(self) -> Approval | None:
+        """How it stands with it; None before it is asked."""
+        return self.approvals.of(self.call_id)
+
+
+class Inquiries:
+    """Those of one pass.
+
+    Args:
+        all_taken: that no more calls will come.
+    """
+
+    def __init__(self, approvals: Approvals, all_taken: asyncio.Event) -> None:
+        self._approvals = approvals
+        self._all_taken = all_taken
+        self._inquiries: list[Inquiry] = []
+
+    def add(self, call_id: str) -> Inquiry:
+        """One more, before any call that is taken later has its own."""
+        inquiry = Inquiry(call_id, self._approvals)
+        self._inquiries.append(inquiry)
+        return inquiry
+
+    async def previewed(self, inquiry: Inquiry, preview: Awaitable[Result | Failure | None]) -> Result | Failure | None:
+        """What a call would do, as soon as it is its turn to be asked about; at once when it is refused."""
+        latest = asyncio.get_running_loop().time() + GATHERING_SECONDS
+        try:
+            found = await preview
+        finally:
+            inquiry.known.set()
+        if isinstance(found, Failure):
+            return found
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(latest):
+                await self._all_taken.wait()
+        inquiries = [*self._inquiries]
+        for other in inquiries:
+            await other.known.wait()
+        for earlier in inquiries[: inquiries.index(inquiry)]:
+            await earlier.over.wait()
+        return found
+
+
+SECONDS = 2.0
+"""How long a person waits for it at most; then the parameters alone are shown."""
+LINES_MOST = 10
+LENGTH_MOST = 2_000
+
+log = logging.getLogger("brain")
+
+
+async def preview(
+    specialist: Specialist[..., Any], params: Mapping[str, Any], provided: Provided, *, timeout: float
+) -> Result | Failure | None:
+    """What a call with these parameters would do, or that it is refused; None where nothing is said of it."""
+    if specialist.preview is None:
+        return None
+    asked = replace(
+        specialist, function=specialist.preview, injected=injected_of(specialist.preview), idle_timeout=None
+    )
+    own = Arguments((deepcopy(dict(params)),), {})  # what it changes is its own
+    found = await bounded(asked, own, provided, _untold, _read, timeout=timeout)
+    if isinstance(found, Failure):
+        if found.code == "refused":
+            return found
+        log.warning("specialist %s: it does not say what a call would do (%s)", specialist.name, found.code)
+        return None
+    return found if found.text.strip() else None
+
+
+def shown(found: Result) -> str:
+    """Its text, in which nothing is hidden, or looks like more than it is: a few lines, cut to size."""
+    head = found.text[: 2 * LENGTH_MOST]
+    words = [line.split() for line in head.splitlines()]
+    lines = [escaped(harmless(" ".join(line))) for line in words if line]
+    text = "\n".join(lines[:LINES_MOST])
+    is_whole = len(head) == len(found.text) and len(lines) <= LINES_MOST and len(text) <= LENGTH_MOST
+    return text if is_whole else f"{text[: LENGTH_MOST - 1]}…"
+
+
+def _untold(progress: Progress) -> None:
+    """Nobody waits for it so long."""
+
+
+def _read(value: Any) -> Result:
+    if isinstance(value, Result):
+        return replace(value, text=text_of(value.text))
+    return Result("" if value is None else text_of(value))

@@ -1,0 +1,391 @@
+"""One call, from where it was taken on to its block: how it stands, and what is told of it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import anyio
+
+from brain.errors import Interrupted
+from brain.events import (
+    Approval,
+    ApprovalRequired,
+    CallCode,
+    Event,
+    Notice,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+    ToolCall,
+)
+from brain.markers.scanner import Call
+from brain.markers.template_tokens import ControlTokens
+from brain.messages import Attachment, Called, CallReport
+from brain.plugins.context import Progress, Result
+from brain.plugins.executor import FAILED, Answer, Failure, Outcome, prepare, run
+from brain.plugins.registry import Entry
+from brain.prompts import blocks
+from brain.prompts.templates import HANDED_OVER, NOBODY_TO_ASK, NOBODY_TO_ASK_TO_SEND, TOO_LONG_TO_ASK
+from brain.text import escaped
+from brain.turn.approvals import Inquiries, Inquiry, shown
+from brain.turn.call_policy import Desk, Work, identity
+from brain.turn.deadline import Alarm
+from brain.turn_request import Tool
+
+PROGRESS_SECONDS = 0.05
+"""Progress of one call is told at most so often, and not twice the same; what comes in between is left out."""
+
+By = Literal["model", "auto"]
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call that was taken on; `began` is set again when a person let it run, `part` when it is over."""
+
+    call_id: str
+    name: str
+    params: Mapping[str, Any] | None
+    marker: str
+    by: By
+    turn_pass: int
+    taken: float
+    began: float
+    outcome: "asyncio.Future[Outcome]"
+    cached: bool = False
+    handed: bool = False
+    ended: float | None = None
+    part: Called | None = None
+    task: "asyncio.Task[None] | None" = None
+    told: Progress | None = None
+    told_at: float = 0.0
+    inquiry: Inquiry | None = None
+
+    @property
+    def approval(self) -> Approval | None:
+        """What came of asking a person, if one was asked."""
+        return None if self.inquiry is None else self.inquiry.decision
+
+    def progressed(self, progress: Progress) -> SpecialistProgress | None:
+        """What is told of it; None when it is not: too soon, the same again, or over."""
+        now = time.monotonic()
+        if self.part is not None or now - self.told_at < PROGRESS_SECONDS or progress == self.told:
+            return None
+        self.told_at, self.told = now, progress
+        return SpecialistProgress(self.call_id, progress.text, progress.fraction)
+
+    def ending(
+        self, outcome: Outcome, block_bytes: int, tokens: ControlTokens, outside: bool
+    ) -> tuple[SpecialistResult | SpecialistError, Called]:
+        """How it ended: as it is told, and as it stands in the answer, with its block."""
+        how = self.cached, _milliseconds(time.monotonic() - self.began), self.approval
+        event: SpecialistResult | SpecialistError
+        if isinstance(outcome, Answer):
+            text = blocks.result_text(outcome.text, block_bytes, outcome.more, tokens)
+            block, code, citations = blocks.result_block(self.name, text), None, outcome.citations
+            event = SpecialistResult(self.call_id, self.name, self.params or {}, text, citations, *how)
+        else:
+            reason = blocks.reason_text(outcome.reason, tokens)
+            block, code, citations = blocks.error_block(self.name, reason), outcome.code, ()
+            event = SpecialistError(self.call_id, self.name, self.params, outcome.code, reason, *how[1:])
+        about = self.call_id, self.name, self.params, self.marker
+        return event, Called(*about, code, block, citations, self.turn_pass, outside, *how)
+
+    def report(self, turn_began: float) -> CallReport:
+        """How it stands with the call."""
+        return CallReport(
+            self.call_id,
+            self.name,
+            self.params,
+            "client" if self.handed else self.by,
+            self.turn_pass,
+            began_ms=_milliseconds(self.taken - turn_began),
+            ms=None if self.ended is None else _milliseconds(self.ended - self.began),
+            outcome=None if self.part is None else (self.part.outcome or "ok"),
+            cached=self.cached,
+            approval=self.approval,
+            preview=None if self.inquiry is None else self.inquiry.text,
+        )
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+log = logging.getLogger("brain")
+
+CLOCK_SECONDS = 0.05
+"""The time for calls is looked at again no sooner, while the turn's clock stands still."""
+LETTING_GO_SECONDS = 0.1
+"""How long cancelled calls are waited for: longer than `run` waits for a specialist that does not listen."""
+
+
+SENT_LENGTH = 1_600
+"""Characters of what a call would send that a person is shown; it is all of it, or the call is declined."""
+
+
+class Calls:
+    """The calls of one pass: taken on in the order of the requests, told of as things happen.
+
+    `answered` is called when none is open, as long as more may come.
+
+    Attributes:
+        handed: whether one is the client's to answer, so that the turn cannot go on.
+    """
+
+    def __init__(self, desk: Desk, turn_pass: int, answered: Callable[[], None] | None = None) -> None:
+        self._desk = desk
+        self._pass = turn_pass
+        self._answered = answered
+        self._open: list[OpenCall] = []
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._complete = False
+        self._all_taken = asyncio.Event()
+        self._inquiries = Inquiries(desk.approvals, self._all_taken)
+        self.handed = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def take(self, asked: Call) -> bool:
+        """Takes on a call of the model, which starts at once; false when no further call can run."""
+        if self._complete:
+            return False
+        call = self._taken(asked.name, asked.params, asked.raw, "model")
+        failure = self._desk.refusal(asked)
+        if failure is None and call.name in self._desk.tools:
+            self._hand_over(call, self._desk.tools[call.name])
+        elif failure is None:
+            self._start(call, self._desk.registry[call.name])
+        else:
+            self._end(call, failure)
+        return failure is None or failure.code not in ("call_limit", "deadline")
+
+    def take_one_way(self, name: str, attachment: Attachment) -> None:
+        """Takes on a call that an attachment asks for; it counts against no limit."""
+        entry = self._desk.registry[name]
+        call = self._taken(name, {}, "", "auto")
+        barred = self._desk.barred(name, entry)
+        if barred is None:
+            self._run(call, entry, (attachment,))
+        else:
+            self._end(call, self._desk.failure(barred))
+
+    def complete(self) -> None:
+        """Says that no more calls will come."""
+        self._complete = True
+        self._all_taken.set()
+        self._answered = None  # whose pass knows us: the two would wait for the garbage collector
+        self._tell_if_over()
+
+    async def events(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
+        """What happens, as it happens, until no call is open and none will come, or the time for calls is over.
+
+        Raises:
+            Interrupted: when the alarm rings, after the events of how each call ended then.
+        """
+        alarm.patient = True
+        try:
+            while True:
+                event = await self._next(alarm)
+                if event is None:
+                    break
+                yield event
+            if self.open:
+                for event in await self.stop("deadline"):
+                    yield event
+        except Interrupted as interruption:
+            for event in await self.stop("deadline" if interruption.reason == "deadline" else "cancelled"):
+                yield event
+            raise
+        finally:
+            alarm.patient = False
+            await self.stop("cancelled")
+
+    async def _next(self, alarm: Alarm) -> Event | None:
+        """The next event; None when all calls are over, or the time for them is."""
+        while (left := self._desk.deadline - time.monotonic()) > 0 or not self._events.empty():
+            with suppress(TimeoutError):  # too early where the turn's clock stood still meanwhile
+                async with asyncio.timeout(max(left, CLOCK_SECONDS)):
+                    with alarm:
+                        return await self._events.get()
+        return None
+
+    async def stop(self, code: CallCode) -> list[Event]:
+        """Ends what still runs, with this code; the events of it."""
+        self._complete = True
+        try:
+            await self._let_go()
+        finally:
+            for call in self._open:
+                if call.part is None:
+                    self._end(call, self._desk.failure(code))
+        events = [self._events.get_nowait() for _ in range(self._events.qsize())]
+        return [event for event in events if event is not None]
+
+    def parts(self) -> list[Called]:
+        """The calls with their blocks, in the order of the requests."""
+        return [call.part for call in self._open if call.part is not None]
+
+    def _taken(self, name: str, params: Mapping[str, Any] | None, marker: str, by: By) -> OpenCall:
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        now = time.monotonic()
+        call = OpenCall(self._desk.next_id(), name, params, marker, by, self._pass, now, now, outcome)
+        self._open.append(call)
+        self._desk.calls.append(call)
+        return call
+
+    def _hand_over(self, call: OpenCall, tool: Tool) -> None:
+        """Leaves a call of the client's own tool to the client."""
+        self.handed = call.handed = True
+        call_id = f"call_{self._desk.turn_id}_{call.call_id}"
+        block = blocks.result_block(call.name, HANDED_OVER)
+        self._events.put_nowait(ToolCall(call_id, tool.name, call.params or {}))
+        self._settle(
+            call, Answer(""), Called(call_id, call.name, call.params, call.marker, None, block, (), self._pass)
+        )
+
+    def _start(self, call: OpenCall, entry: Entry) -> None:
+        """Runs a call of the model, unless an identical one was answered, is being answered, or was declined."""
+        assert call.params is not None
+        key = identity(call.name, call.params)
+        earlier = self._desk.answered.get(key)
+        outcome = earlier.result() if earlier is not None and earlier.done() else None
+        if isinstance(outcome, Failure) and outcome.code == "declined":
+            self._end(call, outcome)
+        elif earlier is None or isinstance(outcome, Failure):
+            self._desk.answered[key] = call.outcome
+            self._run(call, entry, self._desk.attachments)
+        else:
+            self._spawn(call, self._answer_again(call, entry, earlier))
+
+    def _run(self, call: OpenCall, entry: Entry, attachments: Sequence[Attachment]) -> None:
+        params = call.params or {}
+        arguments = prepare(entry.specialist, params)
+        if isinstance(arguments, Failure):
+            self._end(call, arguments)
+            return
+        work = Work(entry, params, arguments, attachments)
+        sent = [escaped(" ".join(value.split())) for value in self._desk.unknown_values(entry.specialist, params)]
+        if not sent and not self._desk.must_ask(entry.specialist, params):
+            self._begin(call, work)
+        elif not self._desk.ask.asks_person:
+            self._end(call, Failure("declined", NOBODY_TO_ASK_TO_SEND if sent else NOBODY_TO_ASK))
+        elif sum(map(len, sent)) > SENT_LENGTH:
+            self._end(call, Failure("declined", TOO_LONG_TO_ASK))
+        else:
+            call.inquiry = self._inquiries.add(call.call_id)
+            self._spawn(call, self._begin_if_approved(call, call.inquiry, work, sent))
+
+    async def _begin_if_approved(self, call: OpenCall, inquiry: Inquiry, work: Work, sent: Sequence[str]) -> None:
+        approvals = self._desk.approvals
+        try:
+            preview = await self._inquiries.previewed(inquiry, self._desk.preview(work))
+            if isinstance(preview, Failure):
+                self._end(call, preview)
+                return
+            texts = [shown(preview)] if preview is not None else []
+            texts += [f"Sends to another server: {value}" for value in sent]
+            inquiry.text = "\n".join(texts) or None
+            expires_at = approvals.open(call.call_id)
+            self._events.put_nowait(ApprovalRequired(call.call_id, call.name, work.params, expires_at, inquiry.text))
+        finally:
+            inquiry.over.set()
+        try:
+            approved = await approvals.decided(call.call_id)
+        finally:
+            call.began = time.monotonic()
+        if approvals.closed:
+            return  # who ends the turn ends this call
+        if approved:
+            self._begin(call, work, preview)
+        else:
+            self._end(call, self._desk.failure("declined"))
+
+    def _begin(self, call: OpenCall, work: Work, approved: Result | None = None) -> None:
+        kept = self._desk.kept(work)
+        if kept is not None:
+            self._end(call, kept, cached=True)
+            return
+        self._events.put_nowait(SpecialistStart(call.call_id, call.name, work.params, call.by))
+        self._spawn(call, self._answer(call, work, approved))
+
+    def _spawn(self, call: OpenCall, doing: Coroutine[Any, Any, None]) -> None:
+        call.task = asyncio.create_task(doing, name=f"call {call.name}")
+        call.task.add_done_callback(partial(self._check, call))
+
+    def _check(self, call: OpenCall, task: "asyncio.Task[None]") -> None:
+        """Gives a call its block when its task failed; a cancelled one gets it from who cancelled."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None and call.part is None:
+            log.error("the call of specialist %s failed", call.name, exc_info=error)
+            self._end(call, FAILED)
+
+    async def _answer(self, call: OpenCall, work: Work, approved: Result | None) -> None:
+        seconds = self._desk.seconds_for(work.entry.specialist)
+        provided = self._desk.provided(work, seconds, approved)
+
+        def tell(progress: Progress) -> None:
+            event = call.progressed(progress)
+            if event is not None:
+                self._events.put_nowait(event)
+
+        outcome = await run(work.entry.specialist, work.arguments, provided, tell, timeout=seconds)
+        if isinstance(outcome, Answer):
+            self._desk.keep(work, outcome)
+        self._end(call, outcome)
+
+    async def _answer_again(self, call: OpenCall, entry: Entry, earlier: "asyncio.Future[Outcome]") -> None:
+        """Answers an identical call from the first, once that is known; a failed one may be tried once more."""
+        await asyncio.wait({earlier})
+        outcome = earlier.result()
+        if isinstance(outcome, Failure):
+            self._start(call, entry)
+            return
+        self._events.put_nowait(
+            Notice("repeated_call", f"{call.name} was asked the same again: its first answer counts.")
+        )
+        self._end(call, outcome, cached=True)
+
+    def _end(self, call: OpenCall, outcome: Outcome, *, cached: bool = False) -> None:
+        """Puts the one block of a call, and tells of it."""
+        call.cached = cached
+        desk = self._desk
+        event, part = call.ending(outcome, desk.block_bytes, desk.tokens, desk.from_outside(call.name, outcome))
+        self._events.put_nowait(event)
+        self._settle(call, outcome, part)
+
+    def _settle(self, call: OpenCall, outcome: Outcome, part: Called) -> None:
+        assert call.part is None
+        call.part, call.ended = part, time.monotonic()
+        self._desk.timed_out = self._desk.timed_out or part.outcome == "deadline"
+        call.outcome.set_result(outcome)
+        self._desk.outside = self._desk.outside or part.outside
+        self._tell_if_over()
+
+    @property
+    def open(self) -> bool:
+        """Whether any call has no block yet."""
+        return any(call.part is None for call in self._open)
+
+    def _tell_if_over(self) -> None:
+        if self.open:
+            return
+        if self._complete:
+            self._events.put_nowait(None)
+        elif self._answered is not None:
+            self._answered()
+
+    async def _let_go(self) -> None:
+        """Cancels what runs and waits a moment, also when whoever waits is being cancelled."""
+        running = {call.task for call in self._open if call.task is not None and not call.task.done()}
+        for task in running:
+            task.cancel()
+        if running:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait(running, timeout=LETTING_GO_SECONDS)

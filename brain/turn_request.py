@@ -1,0 +1,99 @@
+"""How a client wants a model to write. The same words for all protocols; each model says them in its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from brain.events import Limits, SyntaxName
+from brain.messages import Attachment, Source, TakenAlong
+
+Dialect = Literal["openai", "ollama"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """What a client asks of the model's writing; None leaves it to the model's server.
+
+    Attributes:
+        max_tokens: of the whole answer, over all passes.
+        effort: whether and how hard to think first: False, True, or a level such as `low`.
+        format: what the answer must be: `json`, or a JSON Schema. A model that must write JSON can write no marker, so
+            nobody is offered to it.
+        keep_alive: how long an Ollama server keeps the model loaded behind the answer.
+        dialect: the protocol in which `more` is written; another kind of model is not told of it.
+        more: further fields of the request, as they came; of an Ollama client's, further options.
+    """
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    effort: bool | str | None = None
+    format: Literal["json"] | Mapping[str, Any] | None = None
+    keep_alive: str | float | None = None
+    dialect: Dialect | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+UNSAID = Sampling()
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that the client brought, and runs itself; `parameters` is a JSON Schema. Untrusted, like all it says."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request for a turn. Nothing in it is trusted but `user`, which the door checked.
+
+    Attributes:
+        attachments: new ones, numbered from 1 in this message; the conversation renumbers them.
+        specialists: the only names that may be called; None allows all.
+        system: the client's own instructions, behind Brain's and the operator's.
+        call_seconds: how long the request wants a call to take at most; None leaves it to the specialist.
+        now: when it was asked, in the user's time zone; None tells the model of no time.
+        tools: the client's own; a call of one ends the turn, for the client to answer.
+        must_call: whether one of the tools has to be called; a name says which.
+        stop: texts at the first of which the answer ends, without it.
+        replaces: the id of the stored answer that this turn takes the place of, with all behind it.
+        taken_along: files of its question, which stand before the new ones.
+        request_id: the client's own, by which the turn can be joined.
+        asks_person: whether somebody can be asked to approve a call; without, such a call is declined at once.
+        source: how the message was said; a spoken one is answered for the ear.
+        memory: whether facts and memories of the user are recalled for it.
+        barge_in: whether it ends a turn of the same conversation that still runs.
+    """
+
+    message: str
+    user: str | None
+    limits: Limits
+    syntax: tuple[SyntaxName, ...]
+    time_zone: str
+    conversation_id: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+    model: str | None = None
+    specialists: frozenset[str] | None = None
+    system: str = ""
+    call_seconds: float | None = None
+    now: datetime | None = field(default=None, compare=False)
+    tools: tuple[Tool, ...] = ()
+    must_call: bool | str = False
+    stop: tuple[str, ...] = ()
+    sampling: Sampling = UNSAID
+    replaces: str | None = None
+    taken_along: tuple[TakenAlong, ...] = ()
+    request_id: str | None = None
+    asks_person: bool = False
+    source: Source = "chat"
+    memory: bool = True
+    barge_in: bool = False

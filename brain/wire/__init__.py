@@ -1,1 +1,0 @@
-"""Wing: protocols. Each module is one: requests in, events out."""

@@ -1,6 +1,0 @@
-"""Wing: AG-UI. What its clients ask (`request`), and what they get (`answer`)."""
-
-from brain.wire.ag_ui.answer import Encoder, failed, refusal
-from brain.wire.ag_ui.request import Resumed, Wanted, answers, parse, said_since
-
-__all__ = ["Encoder", "Resumed", "Wanted", "answers", "failed", "parse", "refusal", "said_since"]

@@ -1,6 +1,0 @@
-"""Wing: OpenAI's protocol. What its clients ask (`request`), and what they get (`answer`)."""
-
-from brain.wire.openai.answer import Encoder, failed, listed, model, refusal
-from brain.wire.openai.request import Wanted, model_named, parse
-
-__all__ = ["Encoder", "Wanted", "failed", "listed", "model", "model_named", "parse", "refusal"]

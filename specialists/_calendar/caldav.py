@@ -1,0 +1,257 @@
+"""Calendars on a CalDAV server, through the library `caldav`.
+
+Only the operator's own server is spoken to: whatever address an answer or a redirect names, another origin is refused.
+Time and size of every answer are bounded, and nothing of the environment (proxies, netrc) is used.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, timedelta
+from typing import Any
+from urllib.parse import quote, unquote, urljoin, urlsplit
+from xml.sax.saxutils import escape
+
+from brain import Refused
+from specialists._calendar.calendars import Calendar, Changed, Resource, file_id, in_order, looks_like
+from specialists._calendar.expand import Window
+from specialists._calendar.folder import Readings
+from specialists._calendar.ics_read import Unreadable
+
+ANSWER_MOST = 8_000_000
+"""Bytes of one answer."""
+REQUEST_SECONDS = 10.0
+REDIRECTS_MOST = 3
+CALENDARS_SECONDS = 300.0
+"""For how long the list of calendars is remembered."""
+UNREACHABLE = "the calendar server cannot be reached; go on without it, or ask again later"
+_TOO_LARGE = "the calendar server's answer is too large; ask for a shorter time"
+_OTHER = "the calendar server points to another server, which is not followed; the operator must set that address"
+_NO_CALDAV = "what is at the calendar server's address does not answer as CalDAV; tell the user"
+_LOGIN = "the calendar server does not accept the login; tell the user that the operator has to look at it"
+_STATUS = "the calendar server did not do it (status {status}); ask again later, or tell the user"
+_BETWEEN = (
+    '<C:calendar-query xmlns:D="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav">'
+    "<D:prop><D:getetag/><C:calendar-data/></D:prop>"
+    '<C:filter><C:comp-filter name="VCALENDAR"><C:comp-filter name="VEVENT">{filter}</C:comp-filter></C:comp-filter>'
+    "</C:filter></C:calendar-query>"
+)
+_AROUND = timedelta(days=1)
+"""Servers read days and floating times in zones of theirs."""
+_readings = Readings()
+_calendars: dict[str, tuple[float, list[Calendar]]] = {}
+_lock = threading.Lock()
+
+
+class Server:
+    """The calendars of one account.
+
+    Args:
+        url: the operator's address of the server.
+        seconds_left: how long there is to wait for it.
+    """
+
+    def __init__(self, url: str, user: str, password: str, seconds_left: Callable[[], float]) -> None:
+        import caldav
+
+        self.unread: list[str] = []
+        self._url = url if "/" in url.partition("://")[2] else f"{url}/"
+        self.place = f"{user}@{self._url}"
+        client: Any = caldav.DAVClient  # which `caldav` gives lazily, as an object
+        self._client = client(
+            url=self._url, username=user, password=password, enable_rfc6764=False, rate_limit_handle=False
+        )
+        self._client.session.close()
+        self._client.session = _Guarded(self._url, seconds_left)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+    def calendars(self, *, fresh: bool = False) -> list[Calendar]:
+        """The account's calendars, remembered for some minutes unless they are to be `fresh`."""
+        with _lock:
+            until, found = _calendars.get(self.place, (0.0, []))
+        if fresh or not found or time.monotonic() > until:
+            with _refusing():
+                found = in_order([self._calendar(one) for one in self._client.get_calendars()])
+            with _lock:
+                _calendars[self.place] = (time.monotonic() + CALENDARS_SECONDS, found)
+        return found
+
+    def _calendar(self, found: Any) -> Calendar:
+        address = urljoin(self._url, str(found.url))
+        last = unquote(urlsplit(address).path.rstrip("/").rpartition("/")[2])
+        return Calendar(address, " ".join(str(found.get_display_name() or last).split())[:60])
+
+    def make(self, name: str) -> Calendar:
+        raise Refused("the calendar account has no calendar; the user must make one there first")
+
+    def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
+        wider = (window.start - _AROUND, window.end + _AROUND)
+        start, end = (f"{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}" for moment in wider)
+        yield from self._query(calendar, f'<C:time-range start="{start}" end="{end}"/>')
+
+    def find(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
+        found = list(self._by_id(calendar, wanted)) if looks_like(wanted) else []
+        yield from found or self._by_uid(calendar, wanted)
+
+    def _by_uid(self, calendar: Calendar, uid: str) -> Iterator[Resource]:
+        matching = f'<C:text-match collation="i;octet">{escape(uid[:500])}</C:text-match>'
+        found = self._query(calendar, f'<C:prop-filter name="UID">{matching}</C:prop-filter>')
+        return (resource for resource in found if uid in resource.file.series)
+
+    def _by_id(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
+        with _refusing():
+            listed = self._client.propfind(calendar.id, ["getetag"], depth=1)
+            _check(listed)
+            names = [self._name(calendar, found.href) for found in listed.parse_propfind()]
+        for name in names:
+            if name and file_id(calendar, name) == wanted[:8]:
+                yield from self._get(calendar, name)
+
+    def _get(self, calendar: Calendar, name: str) -> Iterator[Resource]:
+        with _refusing():
+            answer = self._client.request(urljoin(calendar.id, name))
+            if answer.status == 404:
+                return
+            _check(answer)
+            etag, data = answer.headers.get("ETag"), answer.raw
+        yield from self._resource(calendar, name, etag, data)
+
+    def _query(self, calendar: Calendar, narrowed: str) -> Iterator[Resource]:
+        with _refusing():
+            answer = self._client.report(calendar.id, _BETWEEN.format(filter=narrowed), depth=1)
+            _check(answer)
+            found = answer.parse_calendar_query()
+        for one in found:
+            name = self._name(calendar, one.href)
+            if name and one.status == 200:
+                yield from self._resource(calendar, name, one.etag, one.calendar_data)
+
+    def _resource(
+        self, calendar: Calendar, name: str, etag: str | None, text: str | bytes | None
+    ) -> Iterator[Resource]:
+        data = text.encode() if isinstance(text, str) else text or b""
+        try:
+            file = _readings.file(data)
+        except Unreadable as problem:
+            self.unread.append(f"an entry of {calendar.name}: {problem}")
+        else:
+            if file.series:
+                yield Resource(calendar, name, etag or "", file)
+            if file.unreadable:
+                self.unread.append(f"{file.unreadable} events of {calendar.name} are broken or too many")
+
+    def _name(self, calendar: Calendar, href: str) -> str:
+        """The path of an entry that lies in the calendar; empty for what does not."""
+        address = urlsplit(urljoin(calendar.id, quote(href, safe="/%:@!$&'()*+,;=~")))
+        home = urlsplit(calendar.id)
+        folder = home.path.rstrip("/")
+        inside = address.path.startswith(f"{folder}/") and address.path.rstrip("/") != folder
+        return address.path if inside and address[:2] == home[:2] else ""
+
+    def name_of(self, calendar: Calendar, uid: str) -> str:
+        return f"{urlsplit(calendar.id).path.rstrip('/')}/{uid}.ics"
+
+    def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
+        _must_have_version(version)
+        headers = {"If-Match": version} if version else {"If-None-Match": "*"}
+        headers["Content-Type"] = "text/calendar; charset=utf-8"
+        with _refusing():
+            answer = self._client.put(urljoin(calendar.id, name), data, headers)
+            _check(answer, writing=True)
+        return answer.headers.get("ETag") or ""
+
+    def remove(self, calendar: Calendar, name: str, version: str) -> None:
+        _must_have_version(version)
+        with _refusing():
+            _check(self._client.delete(urljoin(calendar.id, name), {"If-Match": version}), writing=True)
+
+
+def _must_have_version(version: str | None) -> None:
+    if version == "":
+        raise Refused("the calendar server names no versions, so that nothing can be changed there safely")
+
+
+def _check(answer: Any, *, writing: bool = False) -> None:
+    if writing and answer.status in (404, 409, 412):
+        raise Changed
+    if answer.status == 404:
+        raise Refused(_NO_CALDAV)
+    if answer.status >= 300:
+        raise Refused(_STATUS.format(status=int(answer.status)))
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Turns what `caldav` and what is below it raise into refusals."""
+    import niquests
+    from caldav.lib.error import AuthorizationError, DAVError, RateLimitError
+    from lxml.etree import LxmlError
+
+    try:
+        yield
+    except (AuthorizationError, NotImplementedError) as error:  # the latter without a login, or for a kind it lacks
+        raise Refused(_LOGIN) from error
+    except RateLimitError as error:
+        raise Refused("the calendar server has too many requests; ask again in a minute") from error
+    except (niquests.exceptions.RequestException, OSError) as error:
+        raise Refused(UNREACHABLE) from error
+    except (DAVError, LxmlError, ValueError, AssertionError, AttributeError, KeyError, TypeError) as error:
+        # what `caldav` stumbles over in answers that are none
+        raise Refused(_NO_CALDAV) from error
+
+
+class _Guarded:
+    """A session that speaks to one origin only, and reads no more and no longer than it may."""
+
+    def __init__(self, url: str, seconds_left: Callable[[], float]) -> None:
+        import niquests
+
+        self._session = niquests.Session(revocation_configuration=None, retries=0)
+        self._session.trust_env = False
+        self._origin = _origin(url)
+        self._seconds_left = seconds_left
+
+    def close(self) -> None:
+        self._session.close()
+
+    def request(self, method: str, url: str, **options: Any) -> Any:
+        """What `caldav` asks of a session; redirects keep method and body."""
+        for _ in range(REDIRECTS_MOST + 1):
+            if _origin(url) != self._origin:
+                raise Refused(_OTHER)
+            left = min(REQUEST_SECONDS, self._seconds_left())
+            if left <= 0:
+                raise Refused(UNREACHABLE)
+            end = time.monotonic() + left
+            options |= {"timeout": left, "allow_redirects": False, "stream": True, "proxies": None}
+            response = self._session.request(method, url, **options)
+            target = response.headers.get("Location") if response.status_code in (301, 302, 307, 308) else None
+            if not target:
+                return _whole(response, end)
+            response.close()
+            url = urljoin(url, target)
+        raise Refused(_STATUS.format(status=310))
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _whole(response: Any, end: float) -> Any:
+    """The response with its body read, as far as its size and the time allow."""
+    pieces: list[bytes] = []
+    size = 0
+    for piece in response.iter_content(65_536):
+        pieces.append(piece)
+        size += len(piece)
+        if size > ANSWER_MOST or time.monotonic() > end:
+            response.close()
+            raise Refused(_TOO_LARGE if size > ANSWER_MOST else UNREACHABLE)
+    response._content = b"".join(pieces)  # where `niquests` keeps a body that was read
+    response._content_consumed = True
+    return response

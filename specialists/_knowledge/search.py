@@ -1,0 +1,225 @@
+"""Finds the passages of an index that answer a question, by words, and by vectors when there are some.
+
+Vectors weigh more than words: they find what is said in other words. What looks like a code or a name is looked up
+exactly, whatever the vectors say.
+"""
+
+import math
+import re
+import sqlite3
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from specialists._kit.terms import telling
+from specialists._knowledge.index import COMMON_LEAST, Index
+from specialists._knowledge.vectors import Asked, Matrix
+
+DEPTH = 200
+"""So many passages are ranked, by words and by vectors each."""
+WORDS_MOST = 24
+READ_MOST = 2_500
+"""About so many passages are compared for their words; the words in most of them are left out first."""
+RARE = COMMON_LEAST / 4
+"""In so many passages, about, is a word that was not counted."""
+PREFIX_LEAST = 4
+WEIGHTS = "2.0, 4.0, 1.0"
+"""Of the file's name, the headings and the text."""
+WORDS_WEIGHT = 3.0
+"""Of a passage with all the words that were asked about, in standard deviations of the vectors' nearness."""
+UNTRUSTED_WORDS_WEIGHT = 6.0
+CODE_WEIGHT = 6.0
+UNKNOWN_NEARNESS = 4.0
+"""Of a passage that has no vector yet, when all the words of the question are in it."""
+OUTSTANDING = 2.5
+"""From so near on, a passage is worth being told of though its vector tells little; less among few."""
+SPREAD_LEAST = 0.02
+"""Standard deviation of cosines, below which they differ by noise."""
+_CODE = re.compile(r"\w*\d[\w./-]*\w|\b[A-Z][A-Z0-9_-]{2,}\b")
+_QUOTED = re.compile(r'["“„«]([^"“”„«»]{3,80})["”“»]')
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What may be searched: these roots, and of them, if not None, only these files."""
+
+    roots: Collection[int]
+    files: Collection[int] | None = None
+
+    @property
+    def where(self) -> str:
+        found = f"f.root IN ({_listed(self.roots)})"
+        return found if self.files is None else f"{found} AND f.id IN ({_listed(self.files)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A passage; `file` is the name of its file, `twin` says that another file is called so too."""
+
+    root: int
+    file: str
+    heading: str
+    place: str
+    text: str
+    twin: bool
+
+
+def ranked(
+    index: Index, query: str, scope: Scope, matrix: Matrix | None = None, asked: Asked | None = None
+) -> list[int]:
+    """The numbers of the passages that fit, best first, at most a few hundred."""
+    if not scope.roots or (scope.files is not None and not scope.files):
+        return []
+    words = _by_words(index, query, scope)
+    if matrix is None or asked is None:
+        return sorted(words, key=lambda chunk: -words[chunk])[:DEPTH]
+    codes = _with_codes(index, query, scope)
+    near = _by_vectors(matrix, asked, scope, {*words, *codes})
+    weight = WORDS_WEIGHT if asked.trusted else UNTRUSTED_WORDS_WEIGHT
+
+    def score(chunk: int) -> float:
+        """A few of the words say little, so that their share counts squared."""
+        told = min(1.0, words.get(chunk, 0.0)) ** 2
+        return near.get(chunk, UNKNOWN_NEARNESS * told) + weight * told + CODE_WEIGHT * codes.get(chunk, 0.0)
+
+    best = sorted({*words, *near, *codes}, key=lambda chunk: -score(chunk))
+    there = {row[0] for row in index.db.execute(f"SELECT id FROM chunk WHERE id IN ({_listed(best)})")}
+    return [chunk for chunk in best if chunk in there][:DEPTH]
+
+
+def fetched(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) -> list[Found]:
+    """These passages, in this order; those that are gone are left out. Files of other roots are no twins."""
+    rows = index.db.execute(
+        "SELECT c.id, f.root, c.name, c.heading, c.place, c.text, "
+        "EXISTS (SELECT 1 FROM file g WHERE g.name = f.name AND g.root <> f.root "
+        f"AND g.root IN ({_listed(roots)})) "
+        f"FROM chunk c JOIN file f ON f.id = c.file WHERE c.id IN ({_listed(chunks)})"
+    )
+    found = {row[0]: Found(row[1], row[2], row[3], row[4], row[5], bool(row[6])) for row in rows}
+    return [found[chunk] for chunk in chunks if chunk in found]
+
+
+# words
+
+
+def _by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
+    """The best passages by words, with how much of what was asked about is in each: about 0 to 1, or a little more."""
+    total = index.note("passages") or index.passages() or 1
+    words = _weighed(index, query, total)
+    whole = sum(word.telling for word in words) or 1.0
+    match, read = list[str](), 0.0
+    for word in sorted(words, key=lambda word: word.passages):
+        if match and read + word.passages > READ_MOST:
+            break
+        match.append(word.match)
+        read += word.passages
+    found = {chunk: score / whole for chunk, score in _matching(index, " OR ".join(match), scope)} if match else {}
+    for chunk, share in _unspaced(index, query, scope).items():
+        found[chunk] = found.get(chunk, 0.0) + share
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A word of a question: in about how many passages it is, and how much finding it tells."""
+
+    match: str
+    passages: float
+    telling: float
+
+
+def _weighed(index: Index, query: str, total: int) -> list[_Word]:
+    words = list(dict.fromkeys(telling(query)))[:WORDS_MOST]
+    stems = _stems(words)
+    found = []
+    for word in words:
+        stem = stems.get(word, word)
+        exact = _passages_with(index, stem, stem) or min(RARE, total / 4)
+        begun = _passages_with(index, stem, stem + "\U0010ffff") or exact
+        open_ended = len(stem) >= PREFIX_LEAST and not stem.isdigit() and begun <= READ_MOST
+        match = f'"{word}" OR "{word}"*' if open_ended else f'"{word}"'
+        told = max(0.05, math.log((total - exact + 0.5) / (exact + 0.5) + 1))
+        found.append(_Word(match, begun if open_ended else exact, told))
+    return found
+
+
+def _passages_with(index: Index, first: str, last: str) -> int:
+    """In how many passages common words from `first` to `last` are; 0 for rare ones, which were not counted."""
+    (number,) = index.db.execute(
+        "SELECT sum(passages) FROM common WHERE word BETWEEN ? AND ?", (first, last)
+    ).fetchone()
+    return number or 0
+
+
+def _stems(words: Sequence[str]) -> Mapping[str, str]:
+    """What the index makes of words."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute("CREATE VIRTUAL TABLE asked USING fts5(word, tokenize='porter unicode61 remove_diacritics 2')")
+        db.execute("CREATE VIRTUAL TABLE term USING fts5vocab('asked', 'instance')")
+        db.executemany("INSERT INTO asked (rowid, word) VALUES (?, ?)", enumerate(words))
+        return {words[row]: term for term, row in db.execute("SELECT term, doc FROM term ORDER BY offset DESC")}
+
+
+def _matching(index: Index, match: str, scope: Scope) -> list[tuple[int, float]]:
+    return index.db.execute(
+        f"SELECT p.rowid, -bm25(passage, {WEIGHTS}) AS score FROM passage p JOIN chunk c ON c.id = p.rowid "
+        f"JOIN file f ON f.id = c.file WHERE passage MATCH ? AND {scope.where} ORDER BY score DESC LIMIT {DEPTH}",
+        (match,),
+    ).fetchall()
+
+
+def _unspaced(index: Index, query: str, scope: Scope) -> dict[int, float]:
+    """For languages without spaces, whose sentences are one word to the index: how many pairs of letters are there."""
+    pairs = list(dict.fromkeys(run[n : n + 2] for run in _CJK.findall(query) for n in range(len(run) - 1)))[:WORDS_MOST]
+    if not pairs:
+        return {}
+    there = " + ".join("(instr(c.text, ?) > 0)" for _ in pairs)
+    rows = index.db.execute(
+        f"SELECT id, there FROM (SELECT c.id AS id, {there} AS there FROM chunk c JOIN file f ON f.id = c.file "
+        f"WHERE {scope.where}) WHERE there > 0 ORDER BY there DESC LIMIT {DEPTH}",
+        pairs,
+    )
+    return {chunk: number / len(pairs) for chunk, number in rows}
+
+
+def _with_codes(index: Index, query: str, scope: Scope) -> dict[int, float]:
+    """Passages with the codes, names in capitals and quoted words of a question: the share of them that is there."""
+    exact = list(dict.fromkeys([*_QUOTED.findall(query), *_CODE.findall(query)]))[:8]
+    phrases = [" ".join(re.findall(r"\w+", one)) for one in exact]
+    phrases = [phrase for phrase in phrases if phrase]
+    found: dict[int, float] = {}
+    for phrase in phrases:
+        for chunk, _ in _matching(index, f'"{phrase}"', scope):
+            found[chunk] = found.get(chunk, 0.0) + 1 / len(phrases)
+    return found
+
+
+# vectors
+
+
+def _by_vectors(matrix: Matrix, asked: Asked, scope: Scope, others: Collection[int]) -> dict[int, float]:
+    """How near the nearest passages are, and those others: in standard deviations above the mean of all."""
+    import numpy as np
+
+    rows = np.isin(matrix.roots, list(scope.roots))
+    if scope.files is not None:
+        rows &= np.isin(matrix.files, list(scope.files))
+    if not rows.any():
+        return {}
+    vector = np.asarray(asked.vector, np.float32)
+    vector /= float(np.linalg.norm(vector)) or 1.0
+    cosines = np.einsum("ij,j->i", matrix.rows, vector)  # as fast as @ for one vector, and without its threads
+    cosines, chunks = cosines[rows], matrix.chunks[rows]
+    nearness = (cosines - cosines.mean()) / max(float(cosines.std()), SPREAD_LEAST)
+    wanted = np.isin(chunks, list(others))
+    best = np.argsort(-nearness)[:DEPTH]
+    if asked.trusted:
+        wanted[best] |= cosines[best] >= asked.floor
+    else:
+        wanted[best] |= nearness[best] >= min(OUTSTANDING, 0.8 * math.sqrt(len(chunks) - 1))
+    return dict(zip(chunks[wanted].tolist(), nearness[wanted].tolist(), strict=True))
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, map(int, numbers)))

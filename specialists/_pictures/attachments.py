@@ -1,0 +1,30 @@
+"""Which attachment is meant, and how its name is shown."""
+
+import re
+
+from brain import Attachment, Context, Refused
+
+_NAME_LENGTH = 80
+
+
+def picked(context: Context, image_id: int | None) -> Attachment:
+    """The image or PDF with this id, or the newest one.
+
+    Raises:
+        Refused: when there is none, naming those that there are.
+    """
+    pictures = {attachment.id: attachment for attachment in context.attachments if attachment.kind in ("image", "pdf")}
+    if not pictures:
+        raise Refused("no image is attached to this conversation; ask the user to attach an image or a PDF")
+    chosen = max(pictures) if image_id is None else image_id
+    if chosen not in pictures:
+        there = ", ".join(f"{number} '{shown(attachment.name)}'" for number, attachment in sorted(pictures.items()))
+        raise Refused(f"no image or PDF has the image_id {chosen}; there are: {there}")
+    return pictures[chosen]
+
+
+def shown(name: str) -> str:
+    """A file's name as it may stand in a text: no folders, one line, cut to size."""
+    last = re.split(r"[\\/]", name)[-1]
+    line = " ".join("".join(c if c.isprintable() else " " for c in last).split())
+    return (line if len(line) <= _NAME_LENGTH else line[: _NAME_LENGTH - 1] + "…") or "unnamed"

@@ -1,0 +1,228 @@
+"""What can be measured in an image without a model that sees. Each function takes an image, gives a line."""
+
+import colorsys
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Code = tuple[str, str, tuple[float, float]]
+Kind = Literal["photo", "screenshot or document", "drawing or diagram", "one plain colour"]
+
+COLOURS_NAMED = 5
+CODES_NAMED = 10
+_SHARE_LEAST = 0.01
+_CODE_LENGTH = 300
+_CODE_SIDE = 2000
+_TAG_LENGTH = 80
+_SAMPLE = 200
+_FLAT_LEAST = 0.5
+_PAPER_LEAST = 0.8
+_INKS_MOST = 64
+_SHARPNESS_SIDE = 1024
+
+_GREYS = ((0.12, "black"), (0.4, "dark grey"), (0.65, "grey"), (0.93, "light grey"), (math.inf, "white"))
+_HUES = (
+    (0.04, "red"), (0.12, "orange"), (0.19, "yellow"), (0.45, "green"), (0.54, "turquoise"), (0.7, "blue"),
+    (0.82, "violet"), (0.93, "magenta"), (math.inf, "red"),
+)  # fmt: skip
+_SHADES = ((0.3, "dark "), (0.72, ""), (math.inf, "light "))
+_OWN_NAMES = {"orange": "brown", "dark orange": "dark brown", "light orange": "beige", "light red": "pink"}
+_GREY_SPREAD = 0.11
+_VIVID = 0.75
+_BROWNISH = 0.4
+_BRIGHTNESS = ((0.25, "dark"), (0.45, "rather dark"), (0.65, "medium"), (0.85, "bright"), (math.inf, "very bright"))
+_SHARPNESS = ((20.0, "blurred or without detail"), (100.0, "soft"), (500.0, "sharp"), (math.inf, "very sharp"))
+
+_MAKE, _MODEL, _TAKEN, _POSITION = 0x010F, 0x0110, 0x9003, 0x8825
+_EXPOSURE, _APERTURE, _SENSITIVITY, _FOCAL_LENGTH, _LENS = 0x829A, 0x829D, 0x8827, 0x920A, 0xA434
+_CAMERA_PART = 0x8769
+
+
+def colours(image: "Image") -> str:
+    """The dominant colours by name, code and share of the area."""
+    from PIL.Image import Quantize
+
+    small = image.resize((min(image.width, _SAMPLE), min(image.height, _SAMPLE)))
+    paletted = small.quantize(COLOURS_NAMED, Quantize.MAXCOVERAGE)
+    palette = paletted.getpalette() or []
+    counts = sorted(paletted.getcolors() or [], reverse=True)
+    total = sum(count for count, _ in counts)
+    named = [
+        f"{_name(*palette[3 * index : 3 * index + 3])} {count / total:.0%}"
+        for count, index in counts
+        if isinstance(index, int) and count / total >= _SHARE_LEAST
+    ]
+    return f"Dominant colours: {', '.join(named)}"
+
+
+def brightness(image: "Image") -> str:
+    """The mean luminance, 0 % is black."""
+    from PIL import ImageStat
+
+    mean = ImageStat.Stat(image.convert("L")).mean[0] / 255
+    return f"Brightness: {mean:.0%} ({_word(mean, _BRIGHTNESS)})"
+
+
+def sharpness(image: "Image") -> str:
+    """The variance of the Laplacian, taken on at most 1024 pixels a side so that sizes compare."""
+    from PIL import ImageFilter, ImageStat
+
+    grey = image.convert("L")
+    grey.thumbnail((_SHARPNESS_SIDE, _SHARPNESS_SIDE))
+    edges = grey.filter(ImageFilter.Kernel((3, 3), (0, 1, 0, 1, -4, 1, 0, 1, 0), scale=1, offset=128))
+    inner = edges.crop((1, 1, edges.width - 1, edges.height - 1)) if min(edges.size) > 2 else None
+    variance = ImageStat.Stat(inner).var[0] if inner else 0.0  # the filter leaves the margin as it was
+    return f"Sharpness: {variance:.0f}, the variance of the Laplacian ({_word(variance, _SHARPNESS)})"
+
+
+def kind(image: "Image", *, from_camera: bool) -> Kind:
+    """A guess from how much of the image is flat and how its colours are spread."""
+    from PIL.Image import Resampling
+
+    if from_camera:
+        return "photo"
+    sample = image.resize((_SAMPLE, _SAMPLE), Resampling.NEAREST)
+    counts = sorted((count for count, _ in sample.getcolors(_SAMPLE * _SAMPLE) or ()), reverse=True)
+    if len(counts) == 1:
+        return "one plain colour"
+    if _flat(image) < _FLAT_LEAST:
+        return "photo"
+    paper = counts[0] / sum(counts) > _PAPER_LEAST
+    return "screenshot or document" if paper or len(counts) > _INKS_MOST else "drawing or diagram"
+
+
+def codes(image: "Image") -> list[str]:
+    """The bar codes and QR codes in the image, with where they are and what they say."""
+    from PIL import ImageOps
+
+    grey = image.convert("L")
+    found = [*_decoded(grey), *_decoded(_clearer(grey)), *_slanting(grey), *_decoded(ImageOps.invert(grey), bars=True)]
+    found = sorted({code[:2]: code for code in reversed(found)}.values(), key=_reading_order)
+    lines = [f"{kind} {place(*middle)}: {_line(text, _CODE_LENGTH)}" for kind, text, middle in found[:CODES_NAMED]]
+    left_out = len(found) - CODES_NAMED
+    return [*lines, f"Codes: {left_out} more; look at parts of the image for them"] if left_out > 0 else lines
+
+
+def place(across: float, down: float) -> str:
+    """Where in an image a point is, in words; from 0 to 1."""
+    row = "top" if down < 1 / 3 else "bottom" if down > 2 / 3 else ""
+    column = "left" if across < 1 / 3 else "right" if across > 2 / 3 else ""
+    return f"at the {f'{row} {column}'.strip() or 'center'}"
+
+
+def _decoded(grey: "Image", *, bars: bool = False) -> list[Code]:
+    """Each code, or each of bars only, with its kind, its text and its middle, from 0 to 1."""
+    import zxingcpp
+
+    kinds = zxingcpp.BarcodeFormats([zxingcpp.BarcodeFormat.AllLinear] if bars else [])
+    found = []
+    for code in zxingcpp.read_barcodes(grey, kinds):
+        corners = (
+            code.position.top_left,
+            code.position.top_right,
+            code.position.bottom_left,
+            code.position.bottom_right,
+        )
+        across, down = sum(c.x for c in corners) / 4 / grey.width, sum(c.y for c in corners) / 4 / grey.height
+        found.append((str(code.format), code.text, (across, down)))
+    return found
+
+
+def _slanting(grey: "Image") -> list[Code]:
+    """Codes of bars that no row or column of the pixels runs through."""
+    grey = grey.copy()
+    grey.thumbnail((_CODE_SIDE, _CODE_SIDE))
+    turned = grey.rotate(45, expand=True, fillcolor=255)
+    found = []
+    for kind, text, (across, down) in _decoded(turned, bars=True):
+        x, y = (across - 0.5) * turned.width * math.sqrt(0.5), (down - 0.5) * turned.height * math.sqrt(0.5)
+        found.append((kind, text, (0.5 + (x - y) / grey.width, 0.5 + (x + y) / grey.height)))
+    return found
+
+
+def _reading_order(code: Code) -> tuple[int, float]:
+    across, down = code[2]
+    return round(down * 8), across
+
+
+def _clearer(grey: "Image") -> "Image":
+    """For codes that are small, faint or blurred: full contrast, larger, sharper."""
+    from PIL import ImageFilter, ImageOps
+    from PIL.Image import Resampling
+
+    clear = ImageOps.autocontrast(grey, cutoff=1)
+    if max(grey.size) < _CODE_SIDE:
+        clear = clear.resize((grey.width * 2, grey.height * 2), Resampling.BICUBIC)
+    return clear.filter(ImageFilter.UnsharpMask(6, 300, 0)).filter(ImageFilter.UnsharpMask(4, 300, 0))
+
+
+def camera(exif: Any) -> list[str]:
+    """What the camera noted, but never where: only that a position was there.
+
+    Args:
+        exif: Pillow's, of the image as it came.
+    """
+    part = exif.get_ifd(_CAMERA_PART)
+    body = " ".join(_tag(exif, tag) for tag in (_MAKE, _MODEL)).strip()
+    known = {"Taken": _tag(part, _TAKEN), "Camera": body, "Lens": _tag(part, _LENS), "Exposure": _exposure(part)}
+    lines = [f"{label}: {value}" for label, value in known.items() if value]
+    return [*lines, "Position: removed"] if _POSITION in exif else lines
+
+
+def _exposure(part: Mapping[int, Any]) -> str:
+    tags = (_EXPOSURE, _APERTURE, _SENSITIVITY, _FOCAL_LENGTH)
+    seconds, aperture, sensitivity, focal = (_number(part, tag) for tag in tags)
+    parts = (
+        seconds and (f"1/{1 / seconds:.0f} s" if seconds < 0.5 else f"{seconds:g} s"),
+        aperture and f"f/{aperture:g}",
+        sensitivity and f"ISO {sensitivity:g}",
+        focal and f"{focal:g} mm",
+    )
+    return ", ".join(text for text in parts if text)
+
+
+def _number(part: Mapping[int, Any], tag: int) -> float | None:
+    """A number above 0 that makes sense; cameras and forgers write 0/0 too."""
+    try:
+        value = float(part[tag])
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return None
+    return value if math.isfinite(value) and value > 0 else None
+
+
+def _tag(part: Mapping[int, Any], tag: int) -> str:
+    value = part.get(tag, "")
+    return _line(str(value), _TAG_LENGTH) if isinstance(value, str | int) else ""
+
+
+def _line(text: str, longest: int) -> str:
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def _name(red: int, green: int, blue: int) -> str:
+    hue, lightness, saturation = colorsys.rgb_to_hls(red / 255, green / 255, blue / 255)
+    code = f"#{red:02x}{green:02x}{blue:02x}"
+    if (max(red, green, blue) - min(red, green, blue)) / 255 < _GREY_SPREAD:
+        return f"{_word(lightness, _GREYS)} {code}"
+    name = _word(lightness, _SHADES) + _word(hue, _HUES)
+    vivid = name == "orange" and saturation > _VIVID and lightness > _BROWNISH
+    return f"{name if vivid else _OWN_NAMES.get(name, name)} {code}"
+
+
+def _flat(image: "Image") -> float:
+    """The share of pixels that are like their left neighbour."""
+    from PIL import ImageChops
+
+    if image.width < 2:
+        return 1.0
+    left = image.crop((0, 0, image.width - 1, image.height))
+    right = image.crop((1, 0, image.width, image.height))
+    return ImageChops.difference(left, right).convert("L").histogram()[0] / (left.width * left.height)
+
+
+def _word(value: float, words: tuple[tuple[float, str], ...]) -> str:
+    return next(word for limit, word in words if value < limit)

@@ -1,0 +1,226 @@
+"""Reads one PDF in a child process, which can be killed: PDFium cannot be stopped from inside."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from specialists._kit.child import Payload, Tell
+from specialists._pictures.layout import is_rtl
+
+SIDE_MOST = 4000
+PIXELS_MOST = 12_000_000
+TEXT_MOST = 50_000
+"""Characters a page."""
+PICTURES_MOST = 2000
+WORDS_MOST = 10_000
+STAMP_MOST = 200
+"""Characters that a scanner, or whoever filed the scan, writes on a page."""
+DPI = 150
+_AROUND = 4
+"""So many characters before and behind a gap say whether letters are spaced widely there."""
+_MOST = 0.6
+_SAME_LINE = 0.3
+"""How much of the lower of two heights lines have in common."""
+_APART = 1.0
+"""The width of a gap, in heights of a line, that is no letter-spacing."""
+_HYPHEN = "\x02"
+"""What PDFium makes of a hyphen at the end of a line, and of the end."""
+_POINTS_PER_INCH = 72
+
+
+def answer(words: Any, data: bytes, tell: Tell) -> tuple[Any, Payload]:
+    """What is in pages of a PDF.
+
+    It tells first the number of pages, or `encrypted`.
+
+    Args:
+        words: `text` and numbers of pages: for each it tells the text, where the pieces of it stand, and whether it is
+            but a stamp on a scan; None for a damaged one. Or `image` and a number: it returns width, height and stride
+            with the pixels as RGB.
+    """
+    import pypdfium2
+
+    wanted, *numbers = words
+    try:
+        pdf = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        if error.err_code != pypdfium2.raw.FPDF_ERR_PASSWORD:
+            raise
+        tell("encrypted")
+        return "end", b""
+    with contextlib.closing(pdf):
+        tell(len(pdf))
+        if wanted == "image":
+            with contextlib.suppress(pypdfium2.PdfiumError):
+                return _pixels(pdf[numbers[0] - 1])
+        else:
+            for page in numbers:
+                if 1 <= page <= len(pdf):
+                    tell(_text(pdf, page - 1))
+    return "end", b""
+
+
+def _text(pdf: Any, number: int) -> dict[str, Any] | None:
+    import pypdfium2
+
+    try:
+        page = pdf[number]
+        layer = page.get_textpage()
+        found = [] if page.get_rotation() or layer.count_chars() > TEXT_MOST else _words(_glyphs(layer))
+        pieces = _pieces(found, page.get_height()) if len(found) <= WORDS_MOST else []
+        text = _flowing(found) if found else str(layer.get_text_bounded())[:TEXT_MOST].replace(_HYPHEN, "-\n")
+        return {"text": text, "pieces": pieces, "scanned": len(text) < STAMP_MOST and _is_picture(page)}
+    except pypdfium2.PdfiumError:
+        return None
+
+
+class Glyph(NamedTuple):
+    """A character and its box, in points from the left and the bottom.
+
+    Attributes:
+        space: what stands before it: a space of the file's own, one that PDFium takes the gap for, or none.
+    """
+
+    char: str
+    left: float
+    right: float
+    bottom: float
+    top: float
+    space: str
+
+    @property
+    def height(self) -> float:
+        return self.top - self.bottom
+
+
+def _glyphs(layer: Any) -> list[Glyph]:
+    """The characters of a page that can be seen, in the order of the file."""
+    import pypdfium2.raw as pdfium
+
+    found, space, box = list[Glyph](), "", pdfium.FS_RECTF()
+    for number in range(layer.count_chars()):
+        char = chr(pdfium.FPDFText_GetUnicode(layer, number))
+        char = "-" if char == _HYPHEN else char
+        pdfium.FPDFText_GetLooseCharBox(layer, number, box)
+        if char.isspace() or char == "\0":
+            own = box.right > box.left and not pdfium.FPDFText_IsGenerated(layer, number)
+            space = "own" if own or space == "own" else "guessed"
+        else:
+            found.append(Glyph(char, box.left, box.right, box.bottom, box.top, space))
+            space = ""
+    return found
+
+
+def _words(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
+    """Characters that stand side by side without a space.
+
+    A producer that places each character by itself makes PDFium guess spaces where letters are only spaced widely, and
+    objects of text begin and end within words. So a guessed space counts unless most gaps around it are as wide.
+    """
+    words = list[list[Glyph]]()
+    for number, glyph in enumerate(glyphs):
+        word = words[-1] if words else []
+        beside = bool(word) and glyph.space != "own" and _follows(word, glyph)
+        if beside and glyph.space == "guessed":
+            around = glyphs[max(0, number - _AROUND) : number + _AROUND]
+            gaps = [_gap(*pair) for pair in itertools.pairwise(around)]
+            wide = sum(gap > _gap(glyphs[number - 1], glyph) / 2 for gap in gaps)
+            beside = wide > _MOST * len(gaps) > 2 and sum(one.char.isalpha() for one in around) > 1
+        if beside:
+            word.append(glyph)
+        else:
+            words.append([glyph])
+    return words
+
+
+def _follows(word: Sequence[Glyph], glyph: Glyph) -> bool:
+    """Whether a character stands right of a word, or left of one that is written that way."""
+    before = word[-1]
+    height = max(before.height, glyph.height)
+    if min(before.top, glyph.top) - max(before.bottom, glyph.bottom) <= _SAME_LINE * min(before.height, glyph.height):
+        return False
+    after = glyph.left - max(one.right for one in word[-2:])
+    ahead = min(one.left for one in word[-2:]) - glyph.right
+    rtl = is_rtl(before.char) or is_rtl(glyph.char)
+    return -height / 2 < after < _APART * height or (rtl and -height / 2 < ahead < _APART * height)
+
+
+def _gap(one: Glyph, other: Glyph) -> float:
+    """Between two characters, those of different lines far apart."""
+    return max(other.left - one.right, one.left - other.right)
+
+
+def _spelled(word: Sequence[Glyph]) -> str:
+    """A word as it is read; files have those written from right to left in either order, but numbers in their own."""
+    if not any(is_rtl(glyph.char) for glyph in word):
+        return "".join(glyph.char for glyph in word)
+    leftward = sorted(word, key=lambda glyph: -glyph.left)
+    runs = itertools.groupby(leftward, key=lambda glyph: glyph.char.isdigit())
+    return "".join(
+        "".join(glyph.char for glyph in (reversed(list(run)) if is_number else run)) for is_number, run in runs
+    )
+
+
+def _pieces(words: Sequence[Sequence[Glyph]], height: float) -> list[tuple[str, float, float, float, float]]:
+    """Each word with its left, right, top and bottom, from the top."""
+    return [
+        (
+            _spelled(word),
+            min(glyph.left for glyph in word),
+            max(glyph.right for glyph in word),
+            height - max(glyph.top for glyph in word),
+            height - min(glyph.bottom for glyph in word),
+        )
+        for word in words
+    ]
+
+
+def _flowing(words: Sequence[Sequence[Glyph]]) -> str:
+    """The words in the order of the file, those of a line of text in a line."""
+    return "\n".join(" ".join(_spelled(word) for word in line) for line in _lines(words))[:TEXT_MOST]
+
+
+def _may_be_leftward(word: Sequence[Glyph]) -> bool:
+    return any(is_rtl(glyph.char) for glyph in word) or not any(glyph.char.isalnum() for glyph in word)
+
+
+def _lines(words: Sequence[Sequence[Glyph]]) -> Iterator[list[Sequence[Glyph]]]:
+    line = list[Sequence[Glyph]]()
+    bottom = top = 0.0
+    for word in words:
+        low, high = min(glyph.bottom for glyph in word), max(glyph.top for glyph in word)
+        leftward = line and all(map(_may_be_leftward, (word, line[-1])))
+        if line and (
+            min(top, high) - max(bottom, low) <= _SAME_LINE * min(top - bottom, high - low)
+            or (not leftward and word[0].left < line[-1][0].left)
+        ):
+            yield line
+            line = []
+        if leftward and line and word[0].left > line[-1][0].left:
+            at = next((n for n in range(len(line), 0, -1) if not _may_be_leftward(line[n - 1])), 0)
+            line.insert(at, word)  # of words written leftward, the one at the right goes first
+        else:
+            line.append(word)
+        if len(line) == 1:
+            bottom, top = low, high
+    if line:
+        yield line
+
+
+def _is_picture(page: Any) -> bool:
+    """Whether a picture takes most of the page."""
+    import pypdfium2
+
+    pictures = page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE], max_depth=2)
+    bounds = (picture.get_bounds() for picture in itertools.islice(pictures, PICTURES_MOST))
+    largest = max(((right - left) * (top - bottom) for left, bottom, right, top in bounds), default=0.0)
+    return bool(largest > page.get_width() * page.get_height() / 2)
+
+
+def _pixels(page: Any) -> tuple[dict[str, int], bytes]:
+    width, height = page.get_size()
+    fitting = (PIXELS_MOST / max(width * height, 1)) ** 0.5
+    scale = min(DPI / _POINTS_PER_INCH, fitting, SIDE_MOST / max(width, height, 1))
+    bitmap = page.render(scale=scale, rev_byteorder=True)
+    return {"width": bitmap.width, "height": bitmap.height, "stride": bitmap.stride}, bytes(bitmap.buffer)

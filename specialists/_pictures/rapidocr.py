@@ -1,0 +1,105 @@
+"""Reads with RapidOCR's bundled models, whatever the language."""
+
+import math
+import re
+from collections.abc import Sequence
+from functools import cache
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from specialists._pictures.images import SIDE_MOST
+from specialists._pictures.layout import Piece, laid_out
+from specialists._pictures.result import TURNED, Engines, Reading
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+SIDE = 1920
+"""Pixels on which lines are looked for: fewer lose the small print of a large screen, more take time and memory."""
+_LETTERS_LEAST = 0.5
+"""In a square of a line's height; Latin ones come to about two, Chinese ones to one."""
+_GREEK = re.compile(r"[\u0370-\u03ff\s]")
+
+
+def read(image: "Image", _wanted: str, _installed: Engines) -> Reading:
+    """Reads a page whose lines are level, whichever way is up."""
+    image = image.convert("RGB")
+    result = _read_all(image)
+    if _are_tall(result.boxes):
+        image = image.rotate(90, expand=True)
+        result = _read_all(image)
+    reading = _of_result(result)
+    if not reading.text or reading.confidence >= TURNED:
+        return reading
+    other = _of_result(_read_all(image.rotate(180)))
+    return max(reading, other, key=lambda reading: reading.worth)
+
+
+def lies_on_its_side(image: "Image") -> bool:
+    """Whether the lines of a page run down or up; to find them takes a fifth of the time that reading them does."""
+    return _are_tall(_engine()(image.convert("RGB"), use_rec=False).boxes)
+
+
+def _read_all(image: "Image") -> Any:
+    return _engine()(image, use_rec=True)  # it remembers what it was told the last time
+
+
+@cache
+def _engine() -> Any:
+    """The one engine of the process."""
+    import cv2
+    from rapidocr import RapidOCR
+
+    cv2.setNumThreads(1)
+    return RapidOCR(
+        params={
+            "Global.use_cls": False,  # its classifier turns correct lines upside down
+            "Global.log_level": "critical",
+            "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+            "Det.limit_type": "max",
+            "Det.limit_side_len": SIDE,
+            "Global.max_side_len": SIDE_MOST,
+        }
+    )
+
+
+def _of_result(result: Any) -> Reading:
+    if result.boxes is None:
+        return Reading("", "RapidOCR", 1.0)  # it finds lines in any letters: where there is none, there is no text
+    scores = result.scores or ()
+    pieces = _straightened(result.boxes, result.txts) if scores else []
+    text = laid_out(pieces)
+    return Reading(text, "RapidOCR", sum(scores) / len(scores) * known(pieces) if text else 0.0)
+
+
+def known(pieces: Sequence[Piece]) -> float:
+    """About what share of the letters the model knows: it leaves out others, and is sure of the rest.
+
+    Of Greek it knows what formulas need.
+    """
+    room = sum((piece.right - piece.left) / max(piece.height, 1.0) for piece in pieces)
+    known = _GREEK.sub("", "".join(piece.text for piece in pieces))
+    return min(1.0, len(known) / (_LETTERS_LEAST * room or 1.0))
+
+
+def _straightened(boxes: Any, texts: Sequence[str]) -> list[Piece]:
+    """The lines found, their corners turned back by the slope that most of them have."""
+    slopes = [math.atan2(box[1][1] - box[0][1], box[1][0] - box[0][0]) for box in boxes]
+    sine, cosine = math.sin(-median(slopes)), math.cos(-median(slopes))
+    pieces = []
+    for corners, text in zip(boxes, texts, strict=True):
+        xs = [float(x * cosine - y * sine) for x, y in corners]
+        ys = sorted(float(x * sine + y * cosine) for x, y in corners)
+        pieces.append(Piece(text.strip(), min(xs), max(xs), sum(ys[:2]) / 2, sum(ys[2:]) / 2))
+    return pieces
+
+
+def _are_tall(boxes: Any) -> bool:
+    """Whether most of the lines found are taller than wide."""
+    if boxes is None:
+        return False
+    return sum(_extent(box, 1) > _extent(box, 0) for box in boxes) * 2 > len(boxes)
+
+
+def _extent(box: Any, axis: int) -> float:
+    return float(box[:, axis].max() - box[:, axis].min())

@@ -1,0 +1,128 @@
+"""Reads one page of the web, of whatever kind; an address goes in, an article comes out."""
+
+import asyncio
+import re
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+import msgspec
+
+from brain import Context, Page, Refused
+from specialists._charsets import likeliest
+from specialists._kit.isolated import Ended, Limits, run_isolated
+from specialists._pictures import reader
+from specialists._web.article import TEXT_MOST, Article
+from specialists._web.cleaning import one_line, tidy
+
+TYPES = (
+    "text/*", "application/xhtml+xml", "application/pdf", "application/json", "application/ld+json",
+    "application/feed+json", "application/xml", "application/rss+xml", "application/atom+xml", "application/yaml",
+)  # fmt: skip
+PAGE_BYTES_MOST = 10 * 1024 * 1024
+FETCH_SECONDS = 10.0
+HTML_MOST = 2_000_000
+"""Characters of HTML that are read; trafilatura takes up to ten seconds for so many."""
+ANSWERING_SECONDS = 0.5
+"""Before the call is given up, to say why."""
+WAYS = {"feed": 3, "html": 8, "plain": 3, "stripped": 2}
+"""Ways to read a page, with seconds of CPU time for each; when one does not work, those after it are tried."""
+_CUT = "(The page is too long to be read whole; it was read up to here.)"
+REFRESHES_MOST = 2
+PDF_PAGES_MOST = 100
+_SAMPLE = 20_000
+"""Characters by which an encoding is judged."""
+_HTML = frozenset(("text/html", "application/xhtml+xml"))
+_FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/xml", "text/xml"))
+_FEED = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--[^>]{0,500}-->\s*)*<(?:rss|feed|rdf:RDF)\b")
+_XHTML = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!DOCTYPE html[^>]{0,300}>\s*)?<html\b", re.IGNORECASE)
+_SCHEMELESS = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?:[/?#].*)?", re.IGNORECASE | re.DOTALL)
+
+
+async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article]:
+    """Where a page was found, behind all redirects, and what it says.
+
+    Raises:
+        Refused: when it cannot be fetched or read, or holds no text.
+    """
+    url = f"https://{url}" if _SCHEMELESS.fullmatch(url) else url
+    for _ in range(REFRESHES_MOST + 1):
+        page = await context.fetch(
+            url, types=TYPES, most=PAGE_BYTES_MOST, seconds=min(FETCH_SECONDS, context.seconds_left)
+        )
+        article = await _article(page.good(), context.seconds_left - ANSWERING_SECONDS, links=links)
+        if not article.refresh or len(article.text) >= 250 or article.refresh == page.url:
+            break
+        url = article.refresh
+    if article.scripted:
+        raise Refused(f"{_host(page)} makes this page by scripts, which are not run; try another source")
+    if not article.text.strip():
+        raise Refused(f"the page at {_host(page)} holds no text that can be read; try another source")
+    return page.url, article
+
+
+async def _article(page: Page, seconds: float, *, links: bool) -> Article:
+    if page.type == "application/pdf" or page.body.startswith(b"%PDF-"):
+        return await _pdf(page, seconds)
+    text = await asyncio.to_thread(decoded, page)
+    if page.type in _FEEDS and _FEED.match(text):
+        return await _by_program("feed", text, page, seconds, links=links)
+    if page.type in _HTML or (page.type in _FEEDS and _XHTML.match(text)):
+        return await _by_program("html", text, page, seconds, links=links)
+    return await asyncio.to_thread(_plain, page, text)
+
+
+async def _by_program(first: str, text: str, page: Page, seconds: float, *, links: bool) -> Article:
+    """What a child process makes of it; what it makes in a simpler way of a page that was too much for it."""
+    fed, end = text[:HTML_MOST].encode("utf-8", "replace"), time.monotonic() + seconds
+    for way in list(WAYS)[list(WAYS).index(first) :]:
+        asked, left = {"way": way, "url": page.url, "links": links}, end - time.monotonic()
+        with suppress(Ended):
+            found = await run_isolated("_web.extract", asked, fed, limits=Limits(WAYS[way]), seconds=left)
+            article = msgspec.convert(found, Article)
+            return article if len(text) <= HTML_MOST else replace(article, text=f"{article.text}\n\n{_CUT}")
+    raise Refused(f"the page at {_host(page)} could not be read in time; try another source")
+
+
+def decoded(page: Page) -> str:
+    """The text of a page; when it is not in the encoding it claims, or claims none, in the likeliest one."""
+    text = page.text
+    begun = text.find("\ufffd")
+    sample = text[max(0, begun - _SAMPLE) : begun + _SAMPLE]
+    if begun < 0 or sample.count("\ufffd") * 2 <= sum(not char.isascii() for char in sample):
+        return text
+    return page.body.decode(likeliest(page.body), "replace")
+
+
+def _plain(page: Page, text: str) -> Article:
+    """A text as it is; JSON with a value a line, so that it can be cut well."""
+    if "json" in page.type:
+        try:
+            text = msgspec.json.format(page.body, indent=1).decode("utf-8", "replace")
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            text = decoded(page)
+    return Article(title=_name(page), text=tidy(text[:TEXT_MOST]))
+
+
+async def _pdf(page: Page, seconds: float) -> Article:
+    """The text layer of a PDF, page by page."""
+    name = _name(page)
+    found = await reader.pages(page.body, name=name, wanted=range(1, PDF_PAGES_MOST + 1), seconds=seconds)
+    there = range(1, min(found.count, PDF_PAGES_MOST) + 1)
+    texts = {number: found.texts.get(number) for number in there}
+    if not any(text and text.strip() for text in texts.values()):
+        raise Refused(f"the PDF '{name}' is a scan without text; ask the user to attach it, so that ocr can read it")
+    pages = [f"## Page {number} of {found.count}\n\n{text or '(not readable)'}" for number, text in texts.items()]
+    if found.count > len(there):
+        pages.append(f"(Only the first {len(there)} pages are given.)")
+    return Article(title=name, text=tidy("\n\n".join(pages)[:TEXT_MOST]))
+
+
+def _name(page: Page) -> str:
+    """The last part of an address that is a name."""
+    path = page.url.partition("://")[2].partition("?")[0].rstrip("/")
+    return one_line(path.rpartition("/")[2] or path, 100)
+
+
+def _host(page: Page) -> str:
+    return page.url.partition("://")[2].partition("/")[0][:100]

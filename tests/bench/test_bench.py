@@ -1,0 +1,28 @@
+"""The benchmarks run: what they say is for `docs/performance.md`, and measured there."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="measured on Linux only")
+
+BENCH = Path(__file__).parent.parent / "bench"
+
+
+def test_a_quick_run_measures_and_keeps_its_figures(tmp_path: Path) -> None:
+    kept = tmp_path / "figures.json"
+    command = [sys.executable, str(BENCH), "--quick", "--only", "encode", "--json", str(kept)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr.split(":")[0]) == (0, "encode")
+    assert "### Encode: ns a token" in run.stdout
+    assert json.loads(kept.read_text("utf-8"))["encode"]["rows"]["brain"]["a token a read"][0] > 0
+
+
+def test_whole_servers_can_be_measured(tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCH), "--quick", "--only", "length", "--targets", "brain"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "| 10,000 |" in run.stdout

@@ -1,0 +1,342 @@
+"""Clients that read Brain's own stream, unchanged: EventSource in Node and in Chromium, fetch-event-source, curl.
+
+Between them and Brain stands a proxy that cuts connections, as a bad network does.
+"""
+
+import itertools
+import json
+import shutil
+import subprocess
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from cutting import Cut, Cutter, cutting
+from eventsource import Message, read
+from nodes import Clients
+from playwright.sync_api import sync_playwright
+from serving import Player, Server, brain_served
+
+from brain import Registry, specialist
+from brain.errors import ModelError
+from brain.messages import Chunk
+from brain.messages import Message as Asked
+from brain.turn_request import UNSAID, Sampling
+
+CHROMIUM = shutil.which("chromium")
+CURL = shutil.which("curl")
+RETRY_SECONDS = 2.0
+END = b"\r\n0\r\n\r\n"
+"""What ends an answer, behind the last event."""
+CALLS = (
+    ["I ask. ", 'SPECIALIST_REQUEST[weather:{"city":"Zürich"}]', "SPECIALIST_REQUEST[breaks]"],
+    ["Grüße ", 0.05, "😀 ", 0.05, "from ", 0.05, "Zürich."],
+)
+TALKS: Mapping[str, Sequence[Sequence[Any]]] = {
+    "calls": CALLS,
+    "error": (["Half ", 0.02, ModelError("model_failed", "The model failed.")],),
+    "cancel": (["One ", 60.0],),
+    "abort": (["One ", 60.0],),
+}
+
+
+@specialist
+async def weather(city: str) -> str:
+    """Weather for a city."""
+    return f"Sunny in {city}."
+
+
+@specialist
+async def breaks() -> str:
+    """Fails."""
+    raise RuntimeError("the password is swordfish")
+
+
+class Talker(Player):
+    """Plays what the newest message asks for, and counts how often each was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: Counter[str] = Counter()
+        self.players: list[Player] = []
+
+    async def stream(
+        self, messages: Sequence[Asked], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
+        question = next(message.content for message in reversed(messages) if message.role == "user")
+        word = question.rpartition("\n")[2]
+        player = Player(*TALKS[word.rstrip("0123456789")])
+        self.players.append(player)
+        if not turn_pass:
+            self.turns[word] += 1
+        async with aclosing(player.stream(messages, turn_pass, sampling)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+class Stage:
+    """Brain, its model, and the proxy in front of it."""
+
+    def __init__(self, brain: Server, model: Talker, cutter: Cutter) -> None:
+        self.brain = brain
+        self.model = model
+        self.cutter = cutter
+
+    def told(self, turn_id: str) -> list[Message]:
+        """What a turn told, to a reader that nobody cuts off."""
+        return read(
+            httpx.get(f"{self.brain.url}/v1/turns/{turn_id}/events", trust_env=False).raise_for_status().content
+        )
+
+    def requests(self, text: str) -> int:
+        return sum(text in head for head in self.cutter.heads)
+
+
+@contextmanager
+def staged(cuts: Mapping[str, Sequence[Cut]]) -> Iterator[Stage]:
+    registry = Registry()
+    registry.add(weather)
+    registry.add(breaks)
+    with brain_served(registry) as brain:
+        model = Talker()
+        brain.play(model)
+        with cutting(brain.port, cuts) as cutter:
+            yield Stage(brain, model, cutter)
+        assert brain.left() == []
+
+
+class Heard:
+    """What a client said that it heard."""
+
+    def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        self._lines = lines
+
+    def of(self, turn: str) -> list[Message]:
+        found = [line for line in self._lines if line["turn"] == turn and "type" in line]
+        return [Message(line["type"], line["data"], line["id"]) for line in found]
+
+    def closed(self, turn: str) -> list[int]:
+        return [line["closed"] for line in self._lines if line["turn"] == turn and "closed" in line]
+
+
+IN_QUERY, IN_HEADER = "request_id=turn-{}&", "x-turn: turn-{}."
+"""How a request says which turn it is about."""
+
+
+def judge(stage: Stage, heard: Heard, asked: Mapping[str, int], mark: str) -> None:
+    """Whether each turn was heard whole, nothing twice, and started once; `asked` are its requests, in all."""
+    assert {turn: stage.requests(mark.format(turn)) for turn in asked} == asked
+    for turn in asked:
+        events = heard.of(turn)
+        turn_id = events[0].last_event_id.partition(".")[0]
+        assert events == stage.told(turn_id)
+        assert [event.last_event_id for event in events] == [f"{turn_id}.{n}" for n in range(1, len(events) + 1)]
+        assert stage.model.turns[turn] == 1
+
+
+def data_of(events: Sequence[Message], name: str) -> list[dict[str, Any]]:
+    return [json.loads(event.data) for event in events if event.type == name]
+
+
+def ends_well(events: Sequence[Message]) -> bool:
+    """Whether a turn with two calls told all that it should."""
+    (result,) = data_of(events, "specialist_result")
+    (error,) = data_of(events, "specialist_error")
+    (done,) = data_of(events, "done")
+    assert result["text"] == "Sunny in Zürich."
+    assert error["code"] == "failed"
+    assert done["stop_reason"] == "complete"
+    assert done["text"] == "I ask. Grüße 😀 from Zürich."
+    assert "".join(one["text"] for one in data_of(events, "token")) == done["text"]
+    return True
+
+
+def came_back(turn: str) -> int:
+    """How many requests an EventSource makes: the first, one behind each cut, and a last one, which 204 answers."""
+    cuts = PLACES.get(turn, [])
+    return 2 + len(cuts) - (END in cuts)
+
+
+def reason(events: Sequence[Message]) -> str:
+    """How a turn ended."""
+    last = json.loads(events[-1].data)
+    return str(last.get("stop_reason") or last["code"])
+
+
+def query(turn: str) -> dict[str, str]:
+    return {"request_id": f"turn-{turn}", "message": turn}
+
+
+# EventSource, in Node and in Chromium
+
+PLACES: dict[str, list[Cut]] = {
+    "calls1": [0],
+    "calls2": [20, 500],
+    "calls3": [190, 333],
+    "calls4": [410, 1],
+    "calls5": [END],
+    "calls6": [700],
+    "error1": [430],
+    "cancel1": [END],
+}
+
+
+@pytest.mark.node
+def test_eventsource_in_node(clients: Clients) -> None:
+    turns = ["calls", *PLACES, "error", "cancel"]
+    with staged({IN_QUERY.format(turn): cuts for turn, cuts in PLACES.items()}) as stage:
+        asked = json.dumps({turn: query(turn) for turn in turns})
+        heard = Heard([json.loads(line) for line in clients.run("eventsource.mjs", stage.cutter.url, asked)])
+        judge(stage, heard, {turn: came_back(turn) for turn in turns}, IN_QUERY)
+        assert {turn: heard.closed(turn) for turn in turns} == {turn: [204] for turn in turns}
+        assert all(ends_well(heard.of(turn)) for turn in turns if turn.startswith("calls"))
+        assert [reason(heard.of(turn)) for turn in ("error", "error1")] == ["model_failed"] * 2
+        assert [reason(heard.of(turn)) for turn in ("cancel", "cancel1")] == ["cancelled"] * 2
+
+
+IN_PAGE = """
+async ([turns, names]) => {
+  const heard = [];
+  const open = Object.entries(turns).map(([turn, query]) => new Promise((over) => {
+    const source = new EventSource(`/v1/chat/stream?${new URLSearchParams(query)}`);
+    for (const type of names) source.addEventListener(type, (event) => {
+      if (event.data === undefined) return;
+      heard.push({ turn, type, data: event.data, id: event.lastEventId });
+      const stop = turn.startsWith("cancel") && type === "token";
+      if (stop) fetch(`/v1/turns/${event.lastEventId.split(".")[0]}/cancel`, { method: "POST" });
+    });
+    source.addEventListener("error", (event) => {
+      if (event.data !== undefined || source.readyState !== EventSource.CLOSED) return;
+      heard.push({ turn, closed: 204 });
+      over();
+    });
+  }));
+  await Promise.all(open);
+  return heard;
+}
+"""
+
+
+@pytest.mark.chromium
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_eventsource_in_chromium() -> None:
+    turns = ["calls", "calls2", "calls3", "error", "cancel1"]  # no more than a browser has connections to a server
+    arguments = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+    names = sorted(
+        {
+            "error",
+            "usage",
+            "done",
+            "token",
+            "turn_start",
+            *(f"specialist_{what}" for what in ("start", "result", "error")),
+        }
+    )
+    with (
+        staged({IN_QUERY.format(turn): PLACES.get(turn, []) for turn in turns}) as stage,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        try:
+            page = browser.new_page()
+            page.goto(stage.cutter.url)
+            heard = Heard(page.evaluate(IN_PAGE, [{turn: query(turn) for turn in turns}, names]))
+            time.sleep(RETRY_SECONDS + 0.3)  # nothing comes back any more
+        finally:
+            browser.close()
+        judge(stage, heard, {turn: came_back(turn) for turn in turns}, IN_QUERY)
+        assert {turn: heard.closed(turn) for turn in turns} == {turn: [204] for turn in turns}
+        assert all(ends_well(heard.of(turn)) for turn in turns if turn.startswith("calls"))
+        assert [reason(heard.of(turn)) for turn in ("error", "cancel1")] == ["model_failed", "cancelled"]
+
+
+# fetch-event-source, which posts, and comes back by itself
+
+POSTED: dict[str, list[Cut]] = {
+    "calls1": [0],
+    "calls2": [250, 200],
+    "calls3": [420],
+    "calls4": [560],
+    "calls5": [END],
+    "abort": [],
+}
+
+
+@pytest.mark.node
+def test_fetch_event_source(clients: Clients) -> None:
+    turns = [*POSTED, "calls", "error", "cancel"]
+    with staged({IN_HEADER.format(turn): cuts for turn, cuts in POSTED.items()}) as stage:
+        asked = json.dumps({turn: {"message": turn, "request_id": f"turn-{turn}"} for turn in turns})
+        lines = clients.run("fetch_event_source.mjs", stage.cutter.url, asked)
+        heard = Heard([json.loads(line) for line in lines])
+        assert {turn: heard.closed(turn) for turn in turns} == {turn: [0] for turn in turns}
+        judge(stage, heard, {turn: 1 + len(POSTED.get(turn, [])) for turn in turns if turn != "abort"}, IN_HEADER)
+        cut = ["calls1", "calls2", "calls3", "calls4"]
+        assert [reason(heard.of(turn)) for turn in cut] == ["cancelled"] * 4  # their readers had left
+        assert all(ends_well(heard.of(turn)) for turn in ("calls", "calls5"))
+        assert [reason(heard.of(turn)) for turn in ("error", "cancel")] == ["model_failed", "cancelled"]
+        abandoned = heard.of("abort")
+        assert [event.type for event in abandoned] == ["turn_start", "token"]
+        assert reason(stage.told(abandoned[0].last_event_id.partition(".")[0])) == "cancelled"
+        assert all(player.closed for player in stage.model.players)
+
+
+# curl
+
+
+def curl(*arguments: str) -> "tuple[int, bytes]":
+    assert CURL is not None
+    done = subprocess.run([CURL, "-sN", "--max-time", "10", *arguments], capture_output=True, check=False)
+    return done.returncode, done.stdout
+
+
+JSON = ("-H", "content-type: application/json", "-d")
+
+
+@pytest.mark.curl
+@pytest.mark.skipif(CURL is None, reason="curl is not installed")
+def test_curl() -> None:
+    cuts: dict[str, list[Cut]] = {"x-turn: calls1": [400, 100]}
+    with staged(cuts) as stage:
+        chat, turns = f"{stage.cutter.url}/v1/chat/stream", f"{stage.cutter.url}/v1/turns"
+        code, body = curl(*JSON, '{"message": "calls"}', chat)
+        assert (code, ends_well(read(body))) == (0, True)
+        code, body = curl(*JSON, '{"message": "error"}', chat)
+        assert (code, reason(read(body))) == (0, "model_failed")
+
+        code, body = curl("-G", "-H", "x-turn: calls1", "--data-urlencode", "message=calls1", chat)
+        assert code == 18  # cut off
+        heard = read(body)
+        for expected in (18, 0):
+            code, body = curl("-G", "-H", "x-turn: calls1", "-H", f"last-event-id: {heard[-1].last_event_id}", chat)
+            assert code == expected
+            heard += read(body)
+        assert (heard, ends_well(heard)) == (stage.told(heard[0].last_event_id.partition(".")[0]), True)
+        last = curl("-G", "-w", "%{http_code}", "-H", f"last-event-id: {heard[-1].last_event_id}", chat)
+        assert last == (0, b"204")
+
+        code, body = curl(*JSON, '{"message": "cancel"}', turns)
+        turn = json.loads(body)
+        assert curl("-X", "POST", f"{turns}/{turn['turn_id']}/cancel")[0] == 0
+        code, body = curl(f"{stage.cutter.url}{turn['events']}?after=1")
+        assert (code, reason(read(body))) == (0, "cancelled")
+
+
+@pytest.mark.alone
+@pytest.mark.curl
+@pytest.mark.skipif(CURL is None, reason="curl is not installed")
+def test_curl_that_is_interrupted_stops_its_turn() -> None:
+    with staged({}) as stage:
+        command = ["curl", "-sN", *JSON, '{"message": "cancel"}', f"{stage.brain.url}/v1/chat/stream"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            lines = list(itertools.islice(process.stdout, 8))
+            assert b"event: token\n" in lines
+            process.kill()
+            left = time.monotonic()
+        assert stage.brain.left() == []
+        assert stage.model.players[0].closed[0] - left < 0.25

@@ -1,0 +1,235 @@
+"""The window: how much of a conversation a model reads."""
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import get_args
+
+import pytest
+from playing import PNG
+
+from brain.events import Resume
+from brain.messages import Attachment, Called, Conversation, Exchange, Message, Part, Record, Said, Steered
+from brain.prompts import transcript
+from brain.prompts.context_window import Window, taken_up, weight, window, windowed
+
+NOON = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
+BLOCK = "[SPECIALIST_RESULT: echo]\nx\n[/SPECIALIST_RESULT]"
+RESUMES: Sequence[Resume] = get_args(Resume)
+
+
+def said(question: str, answer: str = "", *, tokens: int = 0, at: datetime | None = None) -> Exchange:
+    parts = [Said(answer, 1)] if answer else []
+    return Exchange(question, [*parts], said=question, tokens=tokens, asked=at, answered=at)
+
+
+def called(number: int, turn_pass: int, block: str = BLOCK) -> Called:
+    return Called(f"c{number}", "echo", {}, "SPECIALIST_REQUEST[echo]", None, block, (), turn_pass)
+
+
+def chain(question: str, calls: int, block: str = BLOCK) -> Exchange:
+    """A question whose answer took so many calls, each in a pass of its own."""
+    parts: list[Part] = []
+    for n in range(1, calls + 1):
+        parts += [Said(f"Pass {n}. ", n), called(n, n, block)]
+    return Exchange(question, [*parts, Said("Done.", calls + 1)], said=question)
+
+
+def numbered(count: int) -> list[Exchange]:
+    return [said(f"Question {n}?", f"Answer {n}.") for n in range(count)]
+
+
+def questions(exchanges: Sequence[Exchange]) -> list[str]:
+    return [exchange.question for exchange in exchanges]
+
+
+def recalled(
+    exchanges: list[Exchange], room: Window, *, at: datetime = NOON, context: int | None = None
+) -> Conversation:
+    record = Record(1, "ada", "c", exchanges, len(exchanges))
+    return taken_up(record, Exchange("", said="Now?", asked=at), room, context)
+
+
+# How much
+
+
+def test_a_new_conversation() -> None:
+    question = Exchange("", said="Hi", asked=NOON)
+    found = taken_up(Record(1, "ada", "c"), question, Window(), 8192)
+    assert (found.id, found.exchanges, found.attachments, found.trimmed, found.rested) == ("c", [], (), 0, False)
+    assert found.begun is question
+
+
+def test_what_was_said_and_attached_is_recalled() -> None:
+    picture = Attachment(1, "a.png", "image/png", PNG)
+    record = Record(1, "ada", "c", numbered(2), 2, [picture])
+    found = taken_up(record, Exchange("", said="And?", asked=NOON), Window(), None)
+    assert questions(found.exchanges) == ["Question 0?", "Question 1?"]
+    assert found.attachments == (picture,)
+
+
+@pytest.mark.parametrize(
+    ("messages", "kept"), [(20, [7, 8, 9]), (7, [7, 8, 9]), (6, [8, 9]), (5, [8, 9]), (3, [9]), (2, []), (1, [])]
+)
+def test_messages_are_counted_with_the_question(messages: int, kept: list[int]) -> None:
+    found = recalled(numbered(10)[7:], Window(messages=messages))
+    assert questions(found.exchanges) == [f"Question {n}?" for n in kept]
+
+
+@pytest.mark.parametrize(("tokens", "kept"), [(31, 3), (30, 2), (21, 2), (20, 1), (11, 1), (10, 0)])
+def test_tokens_are_counted_with_the_question(tokens: int, kept: int) -> None:
+    exchanges = [said(f"Question {n}?", "x" * 29) for n in range(3)]  # 40 bytes, 10 tokens each; the question: 1
+    assert len(recalled(exchanges, Window(tokens=tokens)).exchanges) == kept
+
+
+def test_the_servers_count_goes_before_the_estimate() -> None:
+    exchanges = [said("One?", "1.", tokens=50), said("Two?", "2.", tokens=50)]
+    assert len(recalled(exchanges, Window(tokens=101)).exchanges) == 2
+    assert len(recalled(exchanges, Window(tokens=100)).exchanges) == 1
+    assert [weight(one) for one in (exchanges[0], said("One?", "1."))] == [50, 2]
+
+
+def test_a_language_of_longer_characters_needs_more_room() -> None:
+    exchanges = [said("你好吗", "我很好") for _ in range(3)]  # 18 bytes, 5 tokens each
+    assert len(recalled(exchanges, Window(tokens=16)).exchanges) == 3
+    assert len(recalled(exchanges, Window(tokens=15)).exchanges) == 2
+
+
+def test_the_models_context_may_be_smaller_than_the_window() -> None:
+    exchanges = [said(f"Question {n}?", "x" * 29) for n in range(3)]
+    assert len(recalled(exchanges, Window(), context=62).exchanges) == 3
+    assert len(recalled(exchanges, Window(), context=61).exchanges) == 2
+
+
+def test_new_text_files_take_their_room() -> None:
+    file = Attachment(1, "a.txt", "text/plain", b"x" * 4000)
+    record = Record(1, "ada", "c", [said("One?", "x" * 396)], 1, files=(file,))
+    question = Exchange("", said="Hi", asked=NOON)
+    assert len(taken_up(record, question, Window(tokens=1101), None).exchanges) == 1
+    assert len(taken_up(record, question, Window(tokens=1100), None).exchanges) == 0
+
+
+def test_what_clients_put_around_a_question_takes_its_room() -> None:
+    around = (Message("system", "x" * 4000),)
+    held = Conversation("c", [Exchange("old", before=around), Exchange("new")])
+    assert questions(windowed(held, 4096).exchanges) == ["old", "new"]
+    assert questions(windowed(held, 1024).exchanges) == ["new"]
+    assert windowed(held, 1024).trimmed == 1
+
+
+# Chains
+
+
+@pytest.mark.parametrize("calls", [0, 1, 5, 12])
+def test_an_exchange_counts_once_however_many_calls_it_has(calls: int) -> None:
+    exchanges = [said("Before?", "Yes."), *(chain(f"Look {n}!", calls) for n in range(9))]
+    found = recalled(exchanges[:9], Window())
+    assert list(found.exchanges) == exchanges[:9]
+    assert questions(window(exchanges, 2, 8000)) == ["Look 7!", "Look 8!"]
+
+
+def test_one_whose_blocks_are_larger_than_the_window_is_read_as_what_was_said() -> None:
+    large = chain("Look!", 1, block="x" * 40_000)
+    assert [one.parts for one in window([large], 10, 8000)] == [[Said("Pass 1. Done.", 1)]]
+
+
+def test_what_is_said_may_still_be_too_long() -> None:
+    exchanges = [said("Before?", "Yes."), said("Tell!", "x" * 40_000), said("And?", "So.")]
+    assert questions(window(exchanges, 10, 8000)) == ["And?"]
+
+
+def test_a_chain_that_fits_the_window_is_not_shortened_for_others() -> None:
+    exchanges = [chain("Look!", 1, block="x" * 20_000), said("And?", "x" * 20_000)]
+    assert questions(window(exchanges, 10, 8000)) == ["And?"]
+
+
+# Leaps
+
+
+def test_the_window_leaps_so_that_what_servers_keep_of_a_prompt_stays_true() -> None:
+    firsts = []
+    for count in range(9, 22):
+        kept = window(numbered(count), 9, 8000)
+        assert kept[-1].question == f"Question {count - 1}?"
+        firsts.append(int(kept[0].question[9:-1]))
+    assert firsts == [0, 3, 3, 3, 6, 6, 6, 9, 9, 9, 12, 12, 12]
+
+
+@pytest.mark.parametrize(
+    ("messages", "leaps"),
+    [
+        (9, [0, 2, 2, 4, 4, 6, 6, 8]),
+        (7, [2, 2, 4, 4, 6, 6, 8, 8]),
+        (5, [2, 3, 4, 5, 6, 7, 8, 9]),
+        (3, list(range(3, 11))),
+    ],
+)
+def test_a_small_window_leaps_less_far(messages: int, leaps: list[int]) -> None:
+    kept = [window(numbered(count), (messages - 1) // 2, 8000) for count in range(4, 12)]
+    assert [int(exchanges[0].question[9:-1]) for exchanges in kept] == leaps
+
+
+def test_it_is_told_when_the_window_leaps() -> None:
+    told = [recalled(numbered(count), Window()).trimmed for count in range(8, 17)]
+    assert told == [0, 0, 3, 0, 0, 6, 0, 0, 9]
+
+
+def test_it_leaps_to_the_same_places_when_only_the_newest_are_known() -> None:
+    for count in range(20, 40):
+        newest = numbered(count)[-20:]
+        assert questions(window(newest, 9, 8000, count - 20)) == questions(window(numbered(count), 9, 8000))
+
+
+# Rest
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(3599, 2), (3600, 0)])
+def test_behind_a_long_rest_the_model_begins_anew(seconds: int, kept: int) -> None:
+    exchanges = [said("One?", "1.", at=NOON), said("Two?", "2.", at=NOON)]
+    found = recalled(exchanges, Window(), at=NOON + timedelta(seconds=seconds))
+    assert (len(found.exchanges), found.trimmed, found.rested) == (kept, 0, kept == 0)
+
+
+def test_what_was_said_behind_the_rest_is_read() -> None:
+    evening = NOON + timedelta(hours=6)
+    exchanges = [said("One?", "1.", at=NOON), said("Two?", "2.", at=evening)]
+    found = recalled(exchanges, Window(), at=evening + timedelta(minutes=1))
+    assert (questions(found.exchanges), found.trimmed, found.rested) == (["Two?"], 0, False)
+
+
+# Whatever was said
+
+
+def any_exchange(chance: random.Random) -> Exchange:
+    made = chain("q" * chance.randrange(1, 400), chance.choice([0, 0, 0, 1, 2, 5, 12]), "b" * chance.randrange(2000))
+    if chance.random() < 0.2:
+        made.parts.insert(chance.randrange(len(made.parts) + 1), Steered("Be short!", 1))
+    if chance.random() < 0.2:
+        made.parts = []
+    if chance.random() < 0.5:
+        made.tokens = weight(made) * chance.randrange(50, 200) // 100
+    return made
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(100):
+        exchanges = [any_exchange(chance) for _ in range(chance.randrange(30))]
+        most, tokens = chance.randrange(12), chance.randrange(1, 8000)
+        resume = chance.choice(RESUMES)
+        kept = window(exchanges, most, tokens, chance.randrange(9))
+        sent = transcript.messages("", kept, resume)
+        assert len(kept) <= most
+        assert sum(map(weight, kept)) <= tokens
+        whole = exchanges[len(exchanges) - len(kept) :]
+        assert questions(kept) == questions(whole), "the newest, in their order, none left out between them"
+        for one, original in zip(kept, whole, strict=True):
+            if one is not original:
+                assert one.parts == [Said(original.visible, 1)]
+                assert weight(original) > tokens
+            text = "".join(message.content for message in transcript.messages("", [one], resume))
+            assert text.count("SPECIALIST_REQUEST[echo]") == sum(isinstance(part, Called) for part in one.parts)
+        roles = [message.role for message in sent]
+        assert all(a != b for a, b in pairwise(roles))

@@ -1,0 +1,193 @@
+"""What a model is sent, byte for byte."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from playing import KINDS, Item, Player, ask_for, read, turn_of
+
+from brain.events import Limits, Resume
+from brain.messages import Called, Conversation, Exchange, Message, Part, Said, Steered
+from brain.prompts.transcript import messages, written
+
+WEB = 'SPECIALIST_REQUEST[web:{"q":"x"}]'
+OCR = "SPECIALIST_REQUEST[ocr]"
+
+
+def called(name: str, marker: str, text: str, turn_pass: int) -> Called:
+    block = f"[SPECIALIST_RESULT: {name}]\n{text}\n[/SPECIALIST_RESULT]"
+    return Called("c1", name, {}, marker, None, block, (), turn_pass)
+
+
+def failed(marker: str, turn_pass: int) -> Called:
+    return Called("c2", "?", None, marker, "forged", "[SPECIALIST_ERROR: ? failed - no]", (), turn_pass)
+
+
+ANSWER: list[Part] = [
+    Said("Let me look. ", 1),
+    called("web", WEB, "found", 1),
+    called("ocr", OCR, "read", 1),
+    Said("One moment.\n", 2),
+    failed("", 2),
+    called("web", WEB, "found", 3),
+    Said("Here it is.", 4),
+]
+
+
+def test_an_answer_as_one_text() -> None:
+    assert written(ANSWER) == (
+        'Let me look. SPECIALIST_REQUEST[web:{"q":"x"}]SPECIALIST_REQUEST[ocr]\n\n'
+        "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
+        "[SPECIALIST_RESULT: ocr]\nread\n[/SPECIALIST_RESULT]\n\n"
+        "One moment.\n\n\n"
+        "[SPECIALIST_ERROR: ? failed - no]\n\n"
+        'SPECIALIST_REQUEST[web:{"q":"x"}]\n\n'
+        "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
+        "Here it is."
+    )
+    assert written([]) == ""
+
+
+def test_messages_for_a_model_whose_answer_is_continued() -> None:
+    assert messages("Be brief.", [Exchange("What?", ANSWER[:3])], "prefill") == [
+        Message("system", "Be brief."),
+        Message("user", "What?"),
+        Message(
+            "assistant",
+            'Let me look. SPECIALIST_REQUEST[web:{"q":"x"}]SPECIALIST_REQUEST[ocr]\n\n'
+            "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
+            "[SPECIALIST_RESULT: ocr]\nread\n[/SPECIALIST_RESULT]\n\n",
+        ),
+    ]
+
+
+def test_messages_for_a_model_that_is_asked_to_go_on() -> None:
+    assert messages("Be brief.", [Exchange("What?", ANSWER)], "message") == [
+        Message("system", "Be brief."),
+        Message("user", "What?"),
+        Message("assistant", 'Let me look. SPECIALIST_REQUEST[web:{"q":"x"}]SPECIALIST_REQUEST[ocr]'),
+        Message(
+            "user",
+            "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
+            "[SPECIALIST_RESULT: ocr]\nread\n[/SPECIALIST_RESULT]\n\nContinue.",
+        ),
+        Message("assistant", "One moment.\n"),
+        Message("user", "[SPECIALIST_ERROR: ? failed - no]\n\nContinue."),
+        Message("assistant", 'SPECIALIST_REQUEST[web:{"q":"x"}]'),
+        Message("user", "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\nContinue."),
+        Message("assistant", "Here it is."),
+    ]
+
+
+@pytest.mark.parametrize("resume", ["prefill", "message"])
+def test_messages_before_anything_was_said(resume: Resume) -> None:
+    assert messages("", [Exchange("What?")], resume) == [Message("user", "What?")]
+
+
+def test_a_forged_block_at_the_very_beginning_of_a_pass() -> None:
+    exchange = Exchange("What?", [failed("", 1)])
+    block = "[SPECIALIST_ERROR: ? failed - no]\n\n"
+    assert messages("", [exchange], "prefill")[1:] == [Message("assistant", f"\n\n{block}")]
+    assert messages("", [exchange], "message") == [Message("user", f"What?\n\n{block}Continue.")]
+
+
+def test_the_question_after_an_answer_that_was_cut_at_a_call() -> None:
+    exchanges = [Exchange("What?", [Said("Look: ", 1), called("web", WEB, "found", 1)]), Exchange("And now?")]
+    block = "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
+    assert messages("", exchanges, "message") == [
+        Message("user", "What?"),
+        Message("assistant", f"Look: {WEB}"),
+        Message("user", f"{block}Continue.\n\nAnd now?"),
+    ]
+    assert messages("", exchanges, "prefill") == [
+        Message("user", "What?"),
+        Message("assistant", f"Look: {WEB}\n\n{block}"),
+        Message("user", "And now?"),
+    ]
+
+
+STEERED: list[Part] = [
+    Steered("Before all.", 0),
+    Said("One. ", 1),
+    called("web", WEB, "found", 1),
+    Steered("First.", 1),
+    Steered("Second.", 1),
+    Said("Two.\n\n", 2),
+    Steered("Third.", 2),
+]
+FOUND = "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("resume", "answer"),
+    [
+        ("prefill", [("assistant", f"One. {WEB}\n\n{FOUND}"), ("user", "First.\n\nSecond.")]),
+        ("message", [("assistant", f"One. {WEB}"), ("user", f"{FOUND}Continue.\n\nFirst.\n\nSecond.")]),
+    ],
+)
+def test_what_a_user_put_in_cuts_the_answer(resume: Resume, answer: list[tuple[str, str]]) -> None:
+    expected = [("user", "What?\n\nBefore all."), *answer, ("assistant", "Two.\n\n")]
+    sent = [(message.role, message.content) for message in messages("", [Exchange("What?", STEERED)], resume)]
+    assert sent == [*expected, ("user", "Third.")]
+    later = [Exchange("What?", STEERED), Exchange("And now?")]
+    sent = [(message.role, message.content) for message in messages("", later, resume)]
+    assert sent == [*expected, ("user", "Third.\n\nAnd now?")]
+
+
+def test_what_was_put_in_stands_in_no_answer() -> None:
+    assert Exchange("What?", STEERED).visible == "One. Two.\n\n"
+
+
+@pytest.mark.parametrize("resume", ["prefill", "message"])
+def test_instructions_of_clients_stand_around_their_questions(resume: Resume) -> None:
+    kind, short = Message("system", "Be kind."), Message("system", "Be short.")
+    exchanges = [
+        Exchange("What?", [Said("That.", 1)], (kind,), (short,)),
+        Exchange("", [Said("And that.", 1)], (), (kind, short)),
+        Exchange("And now?", [], (kind,)),
+    ]
+    assert messages("Front.", exchanges, resume) == [
+        Message("system", "Front.\n\nBe kind."),
+        Message("user", "What?"),
+        Message("system", "Be short."),
+        Message("assistant", "That."),
+        Message("system", "Be kind.\n\nBe short."),
+        Message("assistant", "And that."),
+        Message("system", "Be kind."),
+        Message("user", "And now?"),
+    ]
+
+
+def is_begun_by(request: Sequence[Message], earlier: Sequence[Message]) -> bool:
+    """Whether an earlier request is the beginning of this one, the last message of it perhaps gone on with."""
+    *before, last = earlier
+    then = request[len(before)] if len(request) > len(before) else Message("user", "")
+    grown = then.role == last.role and then.content.startswith(last.content)
+    return list(request[: len(before)]) == before and (then == last or grown)
+
+
+@pytest.mark.parametrize("resume", ["prefill", "message"])
+@pytest.mark.parametrize("seed", range(10))
+def test_each_request_begins_with_the_one_before_it(seed: int, resume: Resume) -> None:
+    dice = random.Random(seed)
+
+    def script(turn_pass: int) -> Sequence[Item]:
+        calls = [kind % dice.randint(0, 99) if "%" in kind else kind for kind in dice.choices(KINDS, k=2)]
+        return ["Text. " * dice.randint(0, 1), *calls] if turn_pass < 4 else ["Done."]
+
+    async def main() -> None:
+        model = Player(script=script, resume=resume)
+        exchanges: list[Exchange] = []
+        for question in ("One?", "Two?", "Three?"):
+            turn = turn_of(model, None, ask_for(question, limits=Limits(calls=9)), Conversation("c", exchanges))
+            await read(turn)
+            exchanges.append(turn.exchange)
+        assert len(model.requests) > 6
+        for earlier, request in pairwise(model.requests):
+            assert is_begun_by(request, earlier)
+            roles = [message.role for message in request]
+            assert all(a != b for a, b in pairwise(roles))
+
+    asyncio.run(main())

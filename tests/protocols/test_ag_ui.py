@@ -1,0 +1,871 @@
+"""AG-UI without a server: what clients may ask and how it is read, every event that they get, and in which order."""
+
+import base64
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from ag_ui.core import Event as AgUiEvent
+from pydantic import BaseModel, TypeAdapter
+
+from brain.errors import BadRequest
+from brain.events import (
+    ApprovalRequired,
+    Citation,
+    Done,
+    Error,
+    Event,
+    Limits,
+    Notice,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+    StopReason,
+    Thinking,
+    Token,
+    ToolCall,
+    TurnStart,
+    Usage,
+)
+from brain.messages import Attachment, Handed, Spoken
+from brain.protocols import ag_ui
+from brain.protocols.ag_ui import Encoder, Resumed, Wanted, answers, parse, said_since
+from brain.settings import read
+from brain.turn_request import Ask, Tool
+
+SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
+MODELS = frozenset({"builtin", "openai:gpt"})
+PNG = b"\x89PNG\r\n\x1a\n"
+PDF = b"%PDF-1.7"
+EVENT: TypeAdapter[Any] = TypeAdapter(AgUiEvent)
+WANTED = Wanted("thread", "run", None, "thread")
+UNTIL = datetime(2026, 11, 21, 10, 20, 30, tzinfo=UTC)
+START = TurnStart("t1", "thread", "player", "mono", Limits())
+USAGE = Usage(10, 5, None, estimated=False)
+
+RUN_STARTED = """\
+data: {"type":"RUN_STARTED","threadId":"thread","runId":"run","protocolVersion":"1.0"}
+
+data: {"type":"CUSTOM","name":"turn","value":{"turnId":"t1","conversationId":"thread","model":"player"}}
+
+"""
+
+
+def based(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def parsed(**body: Any) -> tuple[Ask, list[Spoken], Wanted]:
+    """A run with one question, and what else is in the body."""
+    usual = {"threadId": "thread", "runId": "run", "messages": [{"id": "1", "role": "user", "content": "Hi"}]}
+    return parse(json.dumps({**usual, **body}).encode(), "me", SETTINGS, MODELS)
+
+
+def spoken(*messages: Mapping[str, Any], **body: Any) -> list[Spoken]:
+    return parsed(messages=[{"id": str(n), **message} for n, message in enumerate(messages)], **body)[1]
+
+
+def refused(**body: Any) -> BadRequest:
+    with pytest.raises(BadRequest) as caught:
+        parsed(**body)
+    return caught.value
+
+
+def done(stop_reason: StopReason = "complete", calls: int = 0) -> Done:
+    return Done(stop_reason, "m1", "text", calls, 1, 3, 20)
+
+
+def finished(more: str = "", outcome: str = '{"type":"success"}', calls: int = 0, stop: str = "complete") -> str:
+    return (
+        'data: {"type":"RUN_FINISHED","threadId":"thread","runId":"run",'
+        f'"result":{{"stopReason":"{stop}","calls":{calls},"passes":1,"totalMs":20}},"outcome":{outcome}{more}}}\n\n'
+    )
+
+
+def encoded(*events: Event, encoder: Encoder | None = None) -> str:
+    """What a client gets for these events, each on its own; every frame is one that the protocol knows."""
+    encoder = encoder or Encoder(WANTED, "t1", "player")
+    text = "".join(encoder.encode([event]).decode() for event in events)
+    assert encoder.taken == len(events)
+    verify(text)
+    return text
+
+
+def body_of(*events: Event) -> str:
+    """The same behind the beginning of the run."""
+    text = encoded(START, *events)
+    assert text.startswith(RUN_STARTED)
+    return text.removeprefix(RUN_STARTED)
+
+
+# Judges of a stream
+
+
+def verify(stream: str) -> list[dict[str, Any]]:
+    """The events of a stream, each of which the protocol's own package takes with no field left over."""
+    *frames, rest = stream.split("\n\n")
+    assert rest == ""
+    assert all(re.fullmatch(r"data: \{.*\}", frame) for frame in frames)
+    found = [json.loads(frame.removeprefix("data: ")) for frame in frames]
+    for event in found:
+        read_back = EVENT.validate_python(event)
+        assert list(extras(read_back)) == [], event
+        assert "null" not in json.dumps(event)
+    check_order(found)
+    return found
+
+
+def extras(value: Any) -> Iterator[str]:
+    """Fields that the models of the protocol do not know."""
+    if isinstance(value, BaseModel):
+        yield from value.model_extra or {}
+        for name in type(value).model_fields:
+            yield from extras(getattr(value, name))
+    elif isinstance(value, list):
+        for one in value:
+            yield from extras(one)
+
+
+OPENS = {"TEXT_MESSAGE_START", "TOOL_CALL_START", "REASONING_START", "REASONING_MESSAGE_START"}
+CLOSES = {"TEXT_MESSAGE_END", "TOOL_CALL_END", "REASONING_END", "REASONING_MESSAGE_END"}
+
+
+def check_order(found: Sequence[Mapping[str, Any]]) -> None:
+    """The rules of the TypeScript client's verifier, and that no delta is empty."""
+    open_ones: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
+    for n, event in enumerate(found):
+        kind = event["type"]
+        assert (kind == "RUN_STARTED") == (n == 0)
+        assert kind not in ("RUN_FINISHED", "RUN_ERROR") or n == len(found) - 1
+        key = (kind.rpartition("_")[0], event.get("messageId") or event.get("toolCallId", ""))
+        if kind in OPENS:
+            assert key not in seen
+            open_ones.add(key)
+            seen.add(key)
+        elif kind in CLOSES:
+            open_ones.remove(key)
+        elif kind.endswith(("_CONTENT", "_ARGS")):
+            assert key in open_ones
+            assert event["delta"]
+        elif kind in ("RUN_FINISHED", "RUN_ERROR"):
+            assert not open_ones
+
+
+# What clients ask
+
+
+def test_the_least_that_can_be_asked() -> None:
+    ask, said, wanted = parsed()
+    expected = Ask(
+        "Hi", "me", Limits(calls=7), ("bracket", "function_call"), "UTC", conversation_id="thread", asks_person=True
+    )
+    assert (ask, said, wanted) == (expected, [Spoken("user", "Hi")], WANTED)
+    assert ask.now is not None
+
+
+def test_what_may_be_left_out_may_be_null_and_what_is_not_known_is_passed_over() -> None:
+    nulls = dict.fromkeys(("parentRunId", "state", "tools", "context", "forwardedProps", "resume", "protocolVersion"))
+    assert parsed(**nulls, shiny="new") == parsed()
+    assert spoken(
+        {"role": "user", "content": "a", "name": None, "metadata": {"x": None}, "encryptedValue": "y"},
+        {"role": "assistant", "content": None, "toolCalls": None},
+    ) == [Spoken("user", "a"), Spoken("assistant")]
+
+
+def test_messages_of_all_roles() -> None:
+    assert spoken(
+        {"role": "system", "content": "Be kind."},
+        {"role": "developer", "content": "Be short."},
+        {"role": "user", "content": "Weather?"},
+        {"role": "reasoning", "content": "Hm."},
+        {"role": "assistant", "content": "I ask.", "toolCalls": [called("a", "weather", '{"city":"Bern"}')]},
+        {"role": "tool", "toolCallId": "a", "content": "Sunny."},
+        {"role": "activity", "activityType": "PLAN", "content": {"steps": []}},
+        {"role": "assistant", "content": "It is sunny."},
+        {"role": "user", "content": [{"type": "text", "text": "And"}, {"type": "text", "text": "now?"}]},
+    ) == [
+        Spoken("system", "Be kind."),
+        Spoken("system", "Be short."),
+        Spoken("user", "Weather?"),
+        Spoken("assistant", "I ask.", calls=(Handed("a", "weather", {"city": "Bern"}),)),
+        Spoken("tool", "Sunny.", call_id="a"),
+        Spoken("assistant", "It is sunny."),
+        Spoken("user", "And\nnow?"),
+    ]
+
+
+def called(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "params"),
+    [
+        ("", {}),
+        (" ", {}),
+        ('{"a":[1]}', {"a": [1]}),
+        ('{"a":', {"arguments": '{"a":'}),
+        ("[1]", {"arguments": "[1]"}),
+        ("[" * 500 + "]" * 500, {"arguments": "[" * 500 + "]" * 500}),
+    ],
+)
+def test_arguments_that_are_no_object_stay_readable(arguments: str, params: Mapping[str, Any]) -> None:
+    said = spoken({"role": "assistant", "toolCalls": [called("a", "f", arguments)]})
+    assert said[0].calls == (Handed("a", "f", params),)
+
+
+def test_what_a_failed_tool_says() -> None:
+    assert spoken(
+        {"role": "tool", "toolCallId": "a", "content": "", "error": "No such file."},
+        {"role": "tool", "toolCallId": "b", "content": "Half of it.", "error": "Cut."},
+        {"role": "tool", "toolCallId": "c", "content": [{"type": "text", "text": "In parts."}]},
+    ) == [
+        Spoken("tool", "No such file.", call_id="a"),
+        Spoken("tool", "Half of it.", call_id="b"),
+        Spoken("tool", "In parts.", call_id="c"),
+    ]
+
+
+def media(kind: str, source: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": kind, "source": source, **more}]}
+
+
+def data_of(data: bytes, mime_type: str) -> dict[str, str]:
+    return {"type": "data", "value": based(data), "mimeType": mime_type}
+
+
+def test_files_are_attachments() -> None:
+    assert spoken(
+        media("image", data_of(PNG, "image/png"), metadata={"filename": "../scan.png"}),
+        media("document", data_of(PDF, "application/pdf")),
+        media("audio", data_of(b"RIFF", "audio/wav")),
+        media("video", data_of(b"....", "video/mp4"), metadata=None),
+        media("image", {"type": "url", "value": f"data:image/png;base64,{based(PNG)}"}),
+        {
+            "role": "user",
+            "content": [{"type": "binary", "mimeType": "text/csv", "data": based(b"a,b"), "filename": "f"}],
+        },
+    ) == [
+        Spoken("user", "", (Attachment(0, "scan.png", "image/png", PNG),)),
+        Spoken("user", "", (Attachment(0, "document", "application/pdf", PDF),)),
+        Spoken("user", "", (Attachment(0, "audio", "audio/wav", b"RIFF"),)),
+        Spoken("user", "", (Attachment(0, "video", "video/mp4", b"...."),)),
+        Spoken("user", "", (Attachment(0, "image", "image/png", PNG),)),
+        Spoken("user", "", (Attachment(0, "f", "text/csv", b"a,b"),)),
+    ]
+
+
+ELSEWHERE = "files are not fetched from elsewhere; send the content itself, as data in base64."
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "message"),
+    [
+        (
+            {"type": "image", "source": {"type": "url", "value": "https://example.org/a.png"}},
+            "messages[0].content[1].source",
+            ELSEWHERE,
+        ),
+        (
+            {"type": "document", "source": {"type": "file", "value": "file-1", "provider": "openai"}},
+            "messages[0].content[1].source",
+            ELSEWHERE,
+        ),
+        ({"type": "binary", "mimeType": "image/png", "url": "https://x"}, "messages[0].content[1]", ELSEWHERE),
+        (
+            {"type": "image", "source": {"type": "data", "value": "é", "mimeType": "image/png"}},
+            "messages[0].content[1].source.value",
+            "not valid base64.",
+        ),
+        (
+            {"type": "image", "source": {"type": "data", "value": "", "mimeType": "image/png"}},
+            "messages[0].content[1].source.value",
+            "is empty.",
+        ),
+        ({"type": "smell"}, "messages[0].content[1].type", "Invalid value 'smell'."),
+        ({"type": "image"}, "messages[0].content[1].source", "This field is missing."),
+    ],
+)
+def test_files_that_cannot_be_read(part: Mapping[str, Any], field: str, message: str) -> None:
+    error = refused(messages=[{"id": "1", "role": "user", "content": [{"type": "text", "text": "Hi"}, part]}])
+    assert (error.status, error.field) == (400, field)
+    assert error.message.endswith(message)
+
+
+def test_only_a_user_has_files() -> None:
+    content = [{"type": "image", "source": data_of(PNG, "image/png")}]
+    error = refused(messages=[{"id": "1", "role": "tool", "toolCallId": "a", "content": content}])
+    assert error.message == "messages[0].content: only a user's message has files."
+
+
+TEXT = "x" * 200_001
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ({"threadId": ""}, 400, "threadId"),
+        ({"threadId": "a\nb"}, 400, "threadId"),
+        ({"threadId": "x" * 257}, 400, "threadId"),
+        ({"runId": 5}, 400, "runId"),
+        ({"parentRunId": ""}, 400, "parentRunId"),
+        ({"messages": None}, 400, "messages"),
+        ({"messages": []}, 400, "messages"),
+        ({"messages": [{"role": "activity", "content": {}}]}, 400, "messages"),
+        ({"messages": [{"role": "robot"}]}, 400, "messages[0].role"),
+        ({"messages": [{"content": "?"}]}, 400, "messages[0].role"),
+        ({"messages": [{"role": "user"}]}, 400, "messages[0].content"),
+        ({"messages": [{"role": "tool"}]}, 400, "messages[0].toolCallId"),
+        ({"messages": [{"role": "user", "content": "a"}] * 10_001}, 413, "messages"),
+        ({"messages": [{"role": "user", "content": TEXT}]}, 413, "messages[0].content"),
+        ({"messages": [{"role": "system", "content": TEXT}]}, 413, "messages[0].content"),
+        ({"messages": [{"role": "assistant", "content": TEXT}]}, 413, "messages[0].content"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image", "source": data_of(PNG, "a/b")}] * 11}]},
+            413,
+            "attachments",
+        ),
+        ({"tools": [{"name": "", "description": ""}]}, 400, "tools[0].name"),
+        ({"tools": [{"description": "no name"}]}, 400, "tools[0].name"),
+        ({"tools": [{"name": "a", "description": ""}] * 129}, 413, "tools"),
+        ({"tools": [{"name": "a", "description": "x" * 65_537}]}, 413, "tools[0].description"),
+        ({"tools": [{"name": "a", "parameters": {"x": "x" * 65_536}}]}, 413, "tools[0].parameters"),
+        ({"context": [{"description": "a", "value": TEXT}]}, 413, "context"),
+        ({"context": [{"value": "a"}]}, 400, "context[0].description"),
+        ({"forwardedProps": {"model": "gpt-9"}}, 400, "forwardedProps.model"),
+        ({"forwardedProps": {"model": 9}}, 400, "forwardedProps.model"),
+        ({"forwardedProps": {"limits": {"calls": 8}}}, 400, "forwardedProps.limits.calls"),
+        ({"forwardedProps": {"limits": {"tools": 1}}}, 400, "forwardedProps.limits.tools"),
+        ({"forwardedProps": {"time_zone": "Mars/Base"}}, 400, "forwardedProps.time_zone"),
+        ({"forwardedProps": {"source": "fax"}}, 400, "forwardedProps.source"),
+        ({"forwardedProps": {"memory": 0}}, 400, "forwardedProps.memory"),
+        ({"forwardedProps": {"specialists": "web"}}, 400, "forwardedProps.specialists"),
+        ({"forwardedProps": {"system": TEXT}}, 413, "forwardedProps.system"),
+        ({"resume": [{"interruptId": "a", "status": "perhaps"}]}, 400, "resume[0].status"),
+    ],
+)
+def test_what_is_refused_names_the_field(body: Mapping[str, Any], status: int, field: str) -> None:
+    error = refused(**body)
+    assert (error.status, error.field) == (status, field)
+    assert error.message.endswith(".")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"threadId":"a","runId":"b"}'])
+def test_what_is_no_body(body: bytes) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse(body, "me", SETTINGS, MODELS)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("thread_id", "conversation_id"),
+    [
+        ("0b6ea5b2-37cc-4b8f-8b43-0a1fd8a2a1d1", "0b6ea5b2-37cc-4b8f-8b43-0a1fd8a2a1d1"),
+        ("chat/7", "thread-c47cafccf07f9126a053bbb09383a934774a5671"),
+        ("x" * 65, "thread-9537c5fdf120482f7d58d25e9ed583f52c02b4e3"),
+    ],
+)
+def test_a_thread_is_a_conversation(thread_id: str, conversation_id: str) -> None:
+    ask, _, wanted = parsed(threadId=thread_id, parentRunId="before")
+    assert (ask.conversation_id, wanted.conversation_id) == (conversation_id, conversation_id)
+    assert (wanted.thread_id, wanted.parent_run_id) == (thread_id, "before")
+
+
+def test_options_of_our_own() -> None:
+    props = {
+        "model": "openai:gpt",
+        "specialists": ["web"],
+        "limits": {"calls": 2, "call_seconds": 1.5},
+        "system": "Be brief.",
+        "time_zone": "Europe/Berlin",
+        "source": "voice",
+        "memory": False,
+        "command": {"of": "others"},
+    }
+    ask, _, _ = parsed(forwardedProps=props)
+    assert ask == Ask(
+        "Hi",
+        "me",
+        Limits(calls=2, call_seconds=1.5),
+        ("bracket", "function_call"),
+        "Europe/Berlin",
+        conversation_id="thread",
+        model="openai:gpt",
+        specialists=frozenset({"web"}),
+        system="Be brief.",
+        call_seconds=1.5,
+        asks_person=True,
+        source="voice",
+        memory=False,
+    )
+    plain, _, _ = parsed(forwardedProps={"source": None, "memory": None})
+    assert (plain.source, plain.memory) == ("chat", True)
+
+
+@pytest.mark.parametrize("props", [5, "text", [1], {}, {"limits": None, "system": None, "specialists": None}])
+def test_options_that_say_nothing(props: Any) -> None:
+    assert parsed(forwardedProps=props) == parsed()
+
+
+def test_tools_of_the_client() -> None:
+    schema = {"type": "object", "properties": {"color": {"type": "string"}}}
+    tools = [{"name": "paint", "description": "Paints.", "parameters": schema}, {"name": "go", "parameters": None}]
+    assert parsed(tools=tools)[0].tools == (Tool("paint", "Paints.", schema), Tool("go"))
+
+
+def test_context_stands_before_the_newest_question() -> None:
+    context = [{"description": "The page", "value": "Cart"}, {"description": "Currency", "value": "CHF"}]
+    known = Spoken("system", "The page: Cart\nCurrency: CHF")
+    question, answer = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}
+    assert spoken(question, context=context) == [known, Spoken("user", "Hi")]
+    assert spoken(question, answer, question, answer, context=context)[1:3] == [Spoken("assistant", "Hello."), known]
+    assert spoken(answer, context=context) == [Spoken("assistant", "Hello."), known]
+
+
+# Answers to interrupts
+
+
+def answered(*entries: Mapping[str, Any]) -> list[Resumed]:
+    return answers(parsed(messages=[], resume=list(entries))[2].resume)
+
+
+def test_answers_to_interrupts() -> None:
+    assert answered(
+        {"interruptId": "t1.c1.7", "status": "resolved", "payload": {"approved": True, "editedArgs": {}}},
+        {"interruptId": "t1.c2.7", "status": "resolved", "payload": {"approve": False}},
+        {"interruptId": "t1.c3.7", "status": "resolved", "payload": True},
+        {"interruptId": "t1.c4.7", "status": "cancelled", "payload": None},
+        {"interruptId": "somebody else's", "status": "cancelled"},
+    ) == [
+        Resumed("t1.c1.7", "t1", "c1", 7, approve=True),
+        Resumed("t1.c2.7", "t1", "c2", 7, approve=False),
+        Resumed("t1.c3.7", "t1", "c3", 7, approve=True),
+        Resumed("t1.c4.7", "t1", "c4", 7, approve=None),
+        Resumed("somebody else's", "", "", 0, approve=None),
+    ]
+
+
+@pytest.mark.parametrize("payload", [None, {}, {"approved": "yes"}, "yes", 1, [True], {"approve": None}])
+def test_answers_in_other_words_than_asked_for(payload: Any) -> None:
+    with pytest.raises(BadRequest, match=r"resume\[0\]\.payload must be") as caught:
+        answered({"interruptId": "t1.c1.7", "status": "resolved", "payload": payload})
+    assert caught.value.field == "resume[0].payload"
+
+
+def test_an_interrupt_is_answered_once() -> None:
+    with pytest.raises(BadRequest, match="twice"):
+        answered({"interruptId": "a", "status": "cancelled"}, {"interruptId": "a", "status": "cancelled"})
+
+
+def test_what_was_said_behind_a_call_is_new() -> None:
+    call = {"role": "assistant", "toolCalls": [called("t1.c1", "sends", "{}")]}
+    said = spoken({"role": "user", "content": "Send it."}, call, {"role": "user", "content": "No, wait."})
+    assert said_since(said, {"t1.c1"}) == ["No, wait."]
+    assert said_since(said, {"t1.c2"}) == []
+
+
+# What clients get
+
+
+def test_a_turn_with_a_call_frame_by_frame() -> None:
+    citations = [Citation("1", "Bern", "https://example.org/bern"), Citation("2", "A book")]
+    assert (
+        body_of(
+            Token("I "),
+            Token("ask."),
+            SpecialistStart("c1", "weather", {"city": "Zürich"}, "model"),
+            SpecialistProgress("c1", "looking", 0.5),
+            SpecialistProgress("c1", "still"),
+            SpecialistResult("c1", "weather", {"city": "Zürich"}, "Sunny.\n“Yes”", citations, cached=False, ms=12),
+            Token("It is fine."),
+            Usage(10, 5, 4, estimated=True),
+            done(calls=1),
+        )
+        == """\
+data: {"type":"TEXT_MESSAGE_START","messageId":"t1.2","role":"assistant"}
+
+data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"I "}
+
+data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"ask."}
+
+data: {"type":"TEXT_MESSAGE_END","messageId":"t1.2"}
+
+data: {"type":"TOOL_CALL_START","toolCallId":"t1.c1","toolCallName":"weather","parentMessageId":"t1.2"}
+
+data: {"type":"TOOL_CALL_ARGS","toolCallId":"t1.c1","delta":"{\\"city\\":\\"Zürich\\"}"}
+
+data: {"type":"TOOL_CALL_END","toolCallId":"t1.c1"}
+
+data: {"type":"CUSTOM","name":"specialist_progress","value":{"toolCallId":"t1.c1","text":"looking","fraction":0.5}}
+
+data: {"type":"CUSTOM","name":"specialist_progress","value":{"toolCallId":"t1.c1","text":"still"}}
+
+data: {"type":"TOOL_CALL_RESULT","messageId":"t1.7","toolCallId":"t1.c1","content":"Sunny.\\n“Yes”","role":"tool",\
+"metadata":{"outcome":"ok","ms":12}}
+
+data: {"type":"CUSTOM","name":"sources","value":{"toolCallId":"t1.c1","sources":[\
+{"id":"1","title":"Bern","url":"https://example.org/bern"},{"id":"2","title":"A book"}]}}
+
+data: {"type":"TEXT_MESSAGE_START","messageId":"t1.8","role":"assistant"}
+
+data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.8","delta":"It is fine."}
+
+data: {"type":"TEXT_MESSAGE_END","messageId":"t1.8"}
+
+"""
+        + finished(
+            ',"usage":[{"model":"player","inputTokens":10,"outputTokens":5,"totalTokens":15,"cachedInputTokens":4}],'
+            '"metadata":{"usageEstimated":true}',
+            calls=1,
+        )
+    )
+
+
+def test_thinking_is_reasoning() -> None:
+    assert (
+        body_of(Thinking("Hm"), Thinking("…"), Token("Yes."), Thinking("Or?"), done())
+        == """\
+data: {"type":"REASONING_START","messageId":"t1.2"}
+
+data: {"type":"REASONING_MESSAGE_START","messageId":"t1.2","role":"reasoning"}
+
+data: {"type":"REASONING_MESSAGE_CONTENT","messageId":"t1.2","delta":"Hm"}
+
+data: {"type":"REASONING_MESSAGE_CONTENT","messageId":"t1.2","delta":"…"}
+
+data: {"type":"REASONING_MESSAGE_END","messageId":"t1.2"}
+
+data: {"type":"REASONING_END","messageId":"t1.2"}
+
+data: {"type":"TEXT_MESSAGE_START","messageId":"t1.4","role":"assistant"}
+
+data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.4","delta":"Yes."}
+
+data: {"type":"TEXT_MESSAGE_END","messageId":"t1.4"}
+
+data: {"type":"REASONING_START","messageId":"t1.5"}
+
+data: {"type":"REASONING_MESSAGE_START","messageId":"t1.5","role":"reasoning"}
+
+data: {"type":"REASONING_MESSAGE_CONTENT","messageId":"t1.5","delta":"Or?"}
+
+data: {"type":"REASONING_MESSAGE_END","messageId":"t1.5"}
+
+data: {"type":"REASONING_END","messageId":"t1.5"}
+
+"""
+        + finished()
+    )
+
+
+def calls_of(stream: str) -> list[tuple[str, str, str | None]]:
+    """Kind, call and, of a start, the message that it belongs to."""
+    found = [event for event in verify(stream) if event["type"] in ("TOOL_CALL_START", "TOOL_CALL_RESULT")]
+    return [(event["type"][10:], event["toolCallId"], event.get("parentMessageId")) for event in found]
+
+
+def test_calls_side_by_side_belong_to_one_message_and_later_ones_to_another() -> None:
+    stream = encoded(
+        START,
+        SpecialistStart("c1", "a", {}, "model"),
+        SpecialistStart("c2", "b", {}, "model"),
+        SpecialistResult("c2", "b", {}, "B", (), cached=True, ms=1),
+        SpecialistResult("c1", "a", {}, "A", (), cached=False, ms=2),
+        SpecialistStart("c3", "a", {}, "model"),
+        SpecialistError("c3", "a", {}, "timeout", "it took too long", 5),
+        done(),
+    )
+    assert calls_of(stream) == [
+        ("START", "t1.c1", "t1.2"),
+        ("START", "t1.c2", "t1.2"),
+        ("RESULT", "t1.c2", None),
+        ("RESULT", "t1.c1", None),
+        ("START", "t1.c3", "t1.6"),
+        ("RESULT", "t1.c3", None),
+    ]
+    assert '"metadata":{"outcome":"ok","ms":1,"cached":true}' in stream
+
+
+def test_a_call_that_never_ran_has_its_result_too() -> None:
+    assert (
+        body_of(SpecialistError("c1", "?", None, "malformed", "the body is no JSON", 0), done())
+        == """\
+data: {"type":"TOOL_CALL_START","toolCallId":"t1.c1","toolCallName":"?","parentMessageId":"t1.2"}
+
+data: {"type":"TOOL_CALL_ARGS","toolCallId":"t1.c1","delta":"{}"}
+
+data: {"type":"TOOL_CALL_END","toolCallId":"t1.c1"}
+
+data: {"type":"TOOL_CALL_RESULT","messageId":"t1.2","toolCallId":"t1.c1","content":"? failed - the body is no JSON",\
+"role":"tool","metadata":{"outcome":"malformed","ms":0}}
+
+"""
+        + finished()
+    )
+
+
+def test_calls_of_the_clients_own_tools_are_left_to_it() -> None:
+    assert (
+        body_of(Token("I paint."), ToolCall("call_t1_c1", "paint", {"color": "red"}), USAGE, done(calls=1))
+        == """\
+data: {"type":"TEXT_MESSAGE_START","messageId":"t1.2","role":"assistant"}
+
+data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"I paint."}
+
+data: {"type":"TEXT_MESSAGE_END","messageId":"t1.2"}
+
+data: {"type":"TOOL_CALL_START","toolCallId":"call_t1_c1","toolCallName":"paint","parentMessageId":"t1.2"}
+
+data: {"type":"TOOL_CALL_ARGS","toolCallId":"call_t1_c1","delta":"{\\"color\\":\\"red\\"}"}
+
+data: {"type":"TOOL_CALL_END","toolCallId":"call_t1_c1"}
+
+"""
+        + finished(
+            ',"usage":[{"model":"player","inputTokens":10,"outputTokens":5,"totalTokens":15}]',
+            '{"type":"success","pendingToolCallIds":["call_t1_c1"]}',
+            calls=1,
+        )
+    )
+
+
+def test_notices() -> None:
+    assert (
+        body_of(Notice("stand_in", "No model."), done())
+        == 'data: {"type":"CUSTOM","name":"notice","value":{"code":"stand_in","text":"No model."}}\n\n' + finished()
+    )
+
+
+@pytest.mark.parametrize(
+    ("stop_reason", "outcome"),
+    [("cancelled", "cancelled"), ("deadline", "success"), ("call_limit", "success"), ("length", "success")],
+)
+def test_how_a_run_ends(stop_reason: StopReason, outcome: str) -> None:
+    assert body_of(done(stop_reason)) == finished(outcome=f'{{"type":"{outcome}"}}', stop=stop_reason)
+
+
+def test_what_is_open_is_closed_before_an_error() -> None:
+    error = Error("model_failed", "The model stopped sending; ask again.", recoverable=True)
+    assert (
+        body_of(Token("Half"), USAGE, error)
+        == """\
+data: {"type":"TEXT_MESSAGE_START","messageId":"t1.2","role":"assistant"}
+
+data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"Half"}
+
+data: {"type":"TEXT_MESSAGE_END","messageId":"t1.2"}
+
+data: {"type":"RUN_ERROR","message":"The model stopped sending; ask again.","code":"model_failed",\
+"usage":[{"model":"player","inputTokens":10,"outputTokens":5,"totalTokens":15}]}
+
+"""
+    )
+
+
+def test_empty_texts_are_no_events() -> None:
+    assert body_of(Token(""), Thinking(""), done()) == finished()
+
+
+def test_characters_that_no_utf8_can_hold_are_replaced() -> None:
+    stream = body_of(Token("a\ud800"), SpecialistStart("c1", "f", {"x": "\udc00"}, "model"), done())
+    assert '"delta":"a�"' in stream
+    assert '"delta":"{\\"x\\":\\"�\\"}"' in stream
+
+
+def test_a_token_within_a_message_is_one_frame() -> None:
+    encoder = Encoder(WANTED, "t1", "player")
+    encoder.encode([START, Token("a")])
+    assert (
+        encoder.encode([Token('b"\n')])
+        == b'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"b\\"\\n"}\n\n'
+    )
+
+
+def test_a_parent_is_told_again() -> None:
+    encoder = Encoder(Wanted("thread", "run", "before", "thread"), "t1", "player")
+    assert encoded(START, encoder=encoder).startswith(
+        'data: {"type":"RUN_STARTED","threadId":"thread","runId":"run","protocolVersion":"1.0","parentRunId":"before"}'
+    )
+
+
+# Approvals
+
+
+def asks(call_id: str) -> ApprovalRequired:
+    return ApprovalRequired(call_id, "sends", {"to": "Ada"}, UNTIL)
+
+
+def interrupt(call_id: str, number: int) -> str:
+    return (
+        f'{{"id":"t1.{call_id}.{number}","reason":"tool_call",'
+        '"message":"May sends be called with {\\"to\\":\\"Ada\\"}?",'
+        f'"toolCallId":"t1.{call_id}","responseSchema":{{"type":"object",'
+        '"properties":{"approved":{"type":"boolean"}},"required":["approved"]},"expiresAt":"2026-11-21T10:20:30Z"}'
+    )
+
+
+def test_an_approval_ends_the_run() -> None:
+    encoder = Encoder(WANTED, "t1", "player")
+    stream = encoded(START, Token("I send."), asks("c1"), encoder=encoder)
+    assert encoder.closed
+    assert stream.removeprefix(RUN_STARTED) == (
+        """\
+data: {"type":"TEXT_MESSAGE_START","messageId":"t1.2","role":"assistant"}
+
+data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"I send."}
+
+data: {"type":"TEXT_MESSAGE_END","messageId":"t1.2"}
+
+data: {"type":"TOOL_CALL_START","toolCallId":"t1.c1","toolCallName":"sends","parentMessageId":"t1.2"}
+
+data: {"type":"TOOL_CALL_ARGS","toolCallId":"t1.c1","delta":"{\\"to\\":\\"Ada\\"}"}
+
+data: {"type":"TOOL_CALL_END","toolCallId":"t1.c1"}
+
+data: {"type":"RUN_FINISHED","threadId":"thread","runId":"run","outcome":{"type":"interrupt","interrupts":["""
+        + interrupt("c1", 3)
+        + "]}}\n\n"
+    )
+
+
+def test_approvals_that_came_together_are_asked_for_together() -> None:
+    encoder = Encoder(WANTED, "t1", "player")
+    stream = encoder.encode([START, asks("c1"), asks("c2"), SpecialistStart("c3", "echo", {}, "model")]).decode()
+    [*_, last] = verify(stream)
+    assert [one["id"] for one in last["outcome"]["interrupts"]] == ["t1.c1.4", "t1.c2.4"]
+    assert (encoder.taken, encoder.closed) == (4, True)
+
+
+def test_an_approval_that_was_given_in_the_meantime_ends_nothing() -> None:
+    encoder = Encoder(WANTED, "t1", "player")
+    verify(encoder.encode([START, asks("c1"), SpecialistStart("c1", "sends", {"to": "Ada"}, "model")]).decode())
+    assert not encoder.closed
+
+
+def test_long_parameters_are_cut_in_the_question() -> None:
+    encoder = Encoder(WANTED, "t1", "player")
+    [*_, last] = verify(encoder.encode([START, ApprovalRequired("c1", "sends", {"a": "x" * 600}, UNTIL)]).decode())
+    message = last["outcome"]["interrupts"][0]["message"]
+    assert message == (
+        f'May sends be called with {{"a":"{"x" * 492}…}}? '
+        "This is cut; the whole stands in the tool call, and at GET /v1/turns/t1."
+    )
+
+
+def test_what_a_call_would_do_is_told_before_its_parameters() -> None:
+    encoder = Encoder(WANTED, "t1", "player")
+    event = ApprovalRequired("c1", "sends", {"to": "Ada"}, UNTIL, "Send a letter\nto Ada Lovelace")
+    [*_, last] = verify(encoder.encode([START, event]).decode())
+    message = last["outcome"]["interrupts"][0]["message"]
+    assert message == 'Send a letter\nto Ada Lovelace\n\nMay sends be called with {"to":"Ada"}?'
+
+
+def test_the_rest_of_a_turn_is_a_run_of_its_own() -> None:
+    encoder = Encoder(Wanted("thread", "run2", None, "thread"), "t1", "player", 3, {"t1.c1"})
+    stream = encoded(
+        SpecialistStart("c1", "sends", {"to": "Ada"}, "model"),
+        SpecialistResult("c1", "sends", {"to": "Ada"}, "sent", (), cached=False, ms=2),
+        Token("It is sent."),
+        encoder=encoder,
+    )
+    assert (
+        stream
+        == """\
+data: {"type":"RUN_STARTED","threadId":"thread","runId":"run2","protocolVersion":"1.0"}
+
+data: {"type":"CUSTOM","name":"turn","value":{"turnId":"t1","conversationId":"thread","model":"player"}}
+
+data: {"type":"TOOL_CALL_RESULT","messageId":"t1.5","toolCallId":"t1.c1","content":"sent","role":"tool",\
+"metadata":{"outcome":"ok","ms":2}}
+
+data: {"type":"TEXT_MESSAGE_START","messageId":"t1.6","role":"assistant"}
+
+data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.6","delta":"It is sent."}
+
+"""
+    )
+
+
+# Refusals
+
+
+def test_refusals() -> None:
+    error = BadRequest("runId: this is none.", "runId", code="bad_request")
+    assert ag_ui.refusal(error) == (
+        400,
+        {"type": "RUN_ERROR", "message": "runId: this is none.", "code": "bad_request"},
+    )
+
+
+def test_a_run_that_fails_at_once() -> None:
+    stream = ag_ui.failed(WANTED, BadRequest("No.", "resume", code="gone", status=410)).decode()
+    assert verify(stream) == [
+        {"type": "RUN_STARTED", "threadId": "thread", "runId": "run", "protocolVersion": "1.0"},
+        {"type": "RUN_ERROR", "message": "No.", "code": "gone"},
+    ]
+
+
+# However the events come
+
+
+WHOLE: Sequence[Event] = (
+    START,
+    Notice("trimmed", "The oldest 3 messages no longer fit and were left out."),
+    Thinking("Let me "),
+    Thinking("see."),
+    Token("I ask "),
+    Token("two."),
+    SpecialistStart("c1", "weather", {"city": "Bern"}, "model"),
+    SpecialistStart("c2", "echo", {"text": "日本"}, "model"),
+    SpecialistProgress("c1", "half", 0.5),
+    SpecialistError("c3", "nobody", {}, "unknown", "there is no such specialist", 0),
+    SpecialistResult("c2", "echo", {"text": "日本"}, "日本", [Citation("1", "日")], cached=False, ms=3),
+    SpecialistResult("c1", "weather", {"city": "Bern"}, "Sunny.", (), cached=True, ms=9),
+    Thinking("Good."),
+    Token("Sunny"),
+    Token(", and 日本."),
+    ToolCall("call_t1_c4", "paint", {}),
+    USAGE,
+    done(calls=4),
+)
+
+
+def splits(events: Sequence[Event]) -> Iterator[list[Sequence[Event]]]:
+    """Whole, every cut in two, and one by one."""
+    for n in range(len(events)):
+        yield [part for part in (events[:n], events[n:]) if part]
+    yield [[event] for event in events]
+
+
+def test_how_events_are_put_together_changes_nothing() -> None:
+    streams = set()
+    for batches in splits(WHOLE):
+        encoder = Encoder(WANTED, "t1", "player")
+        streams.add(b"".join(map(encoder.encode, batches)))
+    assert len(streams) == 1
+    assert [event["type"] for event in verify(streams.pop().decode())].count("TOOL_CALL_START") == 4
+
+
+@pytest.mark.parametrize("last", [done("cancelled"), Error("shutdown", "Bye.", recoverable=True)])
+def test_a_turn_may_end_behind_any_event(last: Done | Error) -> None:
+    for n in range(1, len(WHOLE) - 2):
+        verify(Encoder(WANTED, "t1", "player").encode([*WHOLE[:n], last]).decode())
+
+
+def test_no_order_of_events_breaks_the_protocol() -> None:
+    kinds: Sequence[Event] = (
+        Token("a"),
+        Thinking("b"),
+        SpecialistStart("c1", "a", {}, "model"),
+        SpecialistError("c2", "b", None, "malformed", "no", 1),
+        ToolCall("call_1", "d", {}),
+        Notice("steered", "x"),
+    )
+    for order in itertools.permutations(kinds):
+        verify(Encoder(WANTED, "t1", "player").encode([START, *order, done()]).decode())

@@ -1,0 +1,119 @@
+"""JSON as strangers send it and as they get it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from serving import brain_served
+
+from brain.errors import BadRequest
+from brain.protocols.bodies import decoded, encoded, loose
+
+
+class Inner(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of a body."""
+
+    name: str
+    counts: list[int] = []
+
+
+class Body(msgspec.Struct):
+    """A body."""
+
+    inner: Inner
+    others: list[Inner] = []
+    by_name: dict[str, int] = {}
+
+
+def refused(body: bytes, kind: Any = Body, place: str = "") -> tuple[str | None, str]:
+    with pytest.raises(BadRequest) as raised:
+        decoded(body, kind, place)
+    assert raised.value.status == 400
+    return raised.value.field, raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        (b'{"inner":{"name":1}}', "inner.name", "inner.name: Expected `str`, got `int`."),
+        (b'{"inner":{}}', "inner.name", "inner.name: This field is missing."),
+        (b'{"inner":{"name":"a","x":1}}', "inner.x", "inner.x: This field does not exist."),
+        (b'{"inner":{"name":"a","counts":7}}', "inner.counts", "inner.counts: This must be a list."),
+        (b'{"inner":{"name":"a"},"others":[{"name":"b","counts":[1,null]}]}', "others[0].counts[1]",
+         "others[0].counts[1]: Expected `int`, got `null`."),
+        (b'{"inner":{"name":"a"},"by_name":{"a":"b"}}', "by_name[]", "by_name[]: Expected `int`, got `str`."),
+        (b'{"inner":{"name":"a"},"inner":{"name":"b"}}', "inner", "inner: This key stands here more than once."),
+        (b'{"inner":{"name":"a","\\u006eame":"b"}}', "name", "name: This key stands here more than once."),
+        (b'{"inner":{"name":"a"},"x":[{"y":1e999,"y":2}]}', "y", "y: This key stands here more than once."),
+        (b"[]", None, "Expected `object`, got `array`."),
+        (b"", None, "The body is not valid JSON: it ends too early, or in the middle of a character."),
+        (b'{"inner":{"name":"\xff"}}', None, "The body is not valid JSON: it is not UTF-8."),
+        (b'{"x":' + b"[" * 100_000, None, "The body is not valid JSON: it is nested too deeply."),
+        (b'{"inner":nul}', None, "The body is not valid JSON: invalid character (byte 13)."),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(body: bytes, field: str | None, message: str) -> None:
+    assert refused(body) == (field, message)
+
+
+def test_a_part_is_named_by_its_place() -> None:
+    assert refused(b'{"name":1}', Inner, "a[2].b") == ("a[2].b.name", "a[2].b.name: Expected `str`, got `int`.")
+    assert refused(b"7", Inner, "a[2].b") == ("a[2].b", "a[2].b: Expected `object`, got `int`.")
+    assert refused(b"{", Inner, "a")[0] == "a"
+    assert decoded(msgspec.Raw(b'{"name":"a"}'), Inner, "a") == Inner("a")
+
+
+def test_what_may_be_anything_has_limits() -> None:
+    assert loose(msgspec.Raw(b'{"a":[1,{"b":null}]}'), 20, "x") == {"a": [1, {"b": None}]}
+    with pytest.raises(BadRequest, match="x may be 19 bytes long") as raised:
+        loose(msgspec.Raw(b'{"a":[1,{"b":null}]}'), 19, "x")
+    assert (raised.value.field, raised.value.status, raised.value.code) == ("x", 413, "too_large")
+    for opener, closer in ((b"[", b"]"), (b'{"a":', b"}")):
+        loose(msgspec.Raw(opener * 65 + b"1" + closer * 65), 1000, "x")
+        with pytest.raises(BadRequest, match="x may be nested 64 levels deep"):
+            loose(msgspec.Raw(opener * 66 + b"1" + closer * 66), 1000, "x")
+
+
+def test_json_on_one_line() -> None:
+    assert encoded({"a": ["ä\n", 1, None]}) == '{"a":["ä\\n",1,null]}'.encode()
+    assert encoded({"a": "\ud83d\ude00 \ud800"}) == '{"a":"😀 \ufffd"}'.encode()
+
+
+MESSAGES = '"messages":[{"role":"user","content":"hi","content":"bye"}]'
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [
+        ("/v1/chat/stream", '{"message":"hi","message":"bye"}'),
+        ("/v1/turns", '{"message":"hi","limits":{"calls":1,"calls":2}}'),
+        ("/v1/turns/t1/steer", '{"message":"hi","message":"bye"}'),
+        ("/v1/session", '{"key":"a","key":"b"}'),
+        ("/v1/chat/completions", f'{{"model":"brain",{MESSAGES}}}'),
+        ("/v1/chat/completions", '{"model":"brain","model":"brain","messages":[{"role":"user","content":"hi"}]}'),
+        ("/api/chat", f'{{"model":"brain",{MESSAGES}}}'),
+        ("/api/generate", '{"model":"brain","prompt":"hi","prompt":"bye"}'),
+        (
+            "/ai-sdk/chat",
+            '{"id":"c","messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"a","text":"b"}]}]}',
+        ),
+        (
+            "/ag-ui/run",
+            '{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"a","content":"b"}]}',
+        ),
+    ],
+)
+def test_no_route_takes_a_key_twice(client: httpx.Client, route: str, body: str) -> None:
+    if "t1" in route:
+        turn = client.post("/v1/turns", json={"message": "hi"}).json()["turn_id"]
+        route = route.replace("t1", turn)
+    answer = client.post(route, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with brain_served() as server, httpx.Client(base_url=server.url, timeout=30) as client:
+        yield client

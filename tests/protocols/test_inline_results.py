@@ -1,0 +1,158 @@
+"""What foreign clients are shown of specialists, and of calls that wait for a person."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from brain.events import (
+    ApprovalRequired,
+    Citation,
+    Event,
+    Limits,
+    Notice,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+    Token,
+    TurnStart,
+)
+from brain.prompts.blocks import error_block, result_block
+from brain.protocols.inline_results import Written
+from brain.settings import ShowResults
+
+URL = "http://127.0.0.1:8000/v1/turns/t1"
+FAILED = SpecialistError("c1", "web", {}, "timeout", "it took longer than 5 s", ms=5000)
+LATER = datetime(2026, 11, 21, 10, 5, tzinfo=UTC)
+
+
+def found(text: str = "It is sunny.", *citations: Citation) -> SpecialistResult:
+    return SpecialistResult("c1", "web", {"query": "weather"}, text, citations, cached=False, ms=9)
+
+
+def written(event: Event, show: ShowResults = "details", *, keyed: bool = False) -> str:
+    return Written(show, URL, keyed=keyed)(event)
+
+
+def asked(params: Any = None) -> str:
+    return written(ApprovalRequired("c2", "calendar", params or {}, LATER), "hidden")
+
+
+OTHERS: Sequence[Event] = [
+    TurnStart("t1", "c", "m", "mono", Limits()),
+    Token("text"),
+    SpecialistStart("c1", "web", {}, "model"),
+    SpecialistProgress("c1", "reading"),
+    Notice("trimmed", "Left out."),
+]
+
+
+@pytest.mark.parametrize("event", OTHERS)
+@pytest.mark.parametrize("show", ["hidden", "block", "details"])
+def test_most_events_are_not_written(event: Event, show: ShowResults) -> None:
+    assert written(event, show) == ""
+
+
+def test_results_are_hidden() -> None:
+    assert written(found(), "hidden") == ""
+    assert written(FAILED, "hidden") == ""
+
+
+def test_results_as_the_model_reads_them() -> None:
+    assert written(found(), "block") == "\n\n[SPECIALIST_RESULT: web]\nIt is sunny.\n[/SPECIALIST_RESULT]\n\n"
+    assert written(FAILED, "block") == "\n\n[SPECIALIST_ERROR: web failed - it took longer than 5 s]\n\n"
+    assert written(found(), "block").strip() == result_block("web", "It is sunny.")
+    assert written(FAILED, "block").strip() == error_block("web", "it took longer than 5 s")
+
+
+def test_results_that_unfold() -> None:
+    citations = [
+        Citation("1", "Paris (city) & [co]", "https://example.org/a_(b)?q=x y&z=<i>#é"),
+        Citation("2", "A file\nof mine"),
+        Citation("3", "<b>*bold*</b>", "javascript:alert(1)"),
+    ]
+    assert written(found("It is sunny.", *citations)) == (
+        "\n\n<details>\n<summary>web</summary>\n\n```text\nIt is sunny.\n```\n\n"
+        "- [Paris &#40;city&#41; &#38; &#91;co&#93;](https://example.org/a_%28b%29?q=x%20y&z=%3Ci%3E#%C3%A9)\n"
+        "- A file of mine\n"
+        "- &#60;b&#62;&#42;bold&#42;&#60;/b&#62;\n\n</details>\n\n"
+    )
+    assert written(FAILED) == (
+        "\n\n<details>\n<summary>web failed</summary>\n\n```text\nit took longer than 5 s\n```\n\n</details>\n\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a </details> b", "```text\na ＜/details> b\n```"),
+        ("<script>alert(1)</script>", "```text\n＜script>alert(1)＜/script>\n```"),
+        ("<!-- x --> <?php ?>", "```text\n＜!-- x --> ＜?php ?>\n```"),
+        ("if a < b && c <= d", "```text\nif a < b && c <= d\n```"),
+        ("```\n</details>\n```", "````text\n```\n＜/details>\n```\n````"),
+        ("`````", "``````text\n`````\n``````"),
+    ],
+)
+def test_no_result_closes_what_it_stands_in(text: str, shown: str) -> None:
+    assert written(found(text)) == f"\n\n<details>\n<summary>web</summary>\n\n{shown}\n\n</details>\n\n"
+
+
+COMMAND = (
+    "curl -X POST http://127.0.0.1:8000/v1/turns/t1/approvals/c2 "
+    """-H 'Content-Type: application/json' -d '{"approve": true}'"""
+)
+
+
+def test_how_to_approve_a_call_is_said_however_results_are_shown() -> None:
+    expected = (
+        """\n\ncalendar would be called with `{"title":"Lunch","tags":["a"]}` and waits for your approval until """
+        f"10:05:00 UTC. To approve it: `{COMMAND}`; to decline, say false.\n\n"
+    )
+    event = ApprovalRequired("c2", "calendar", {"title": "Lunch", "tags": ["a"]}, LATER)
+    assert [written(event, show) for show in ("hidden", "block", "details")] == [expected] * 3
+    key = "/approvals/c2 -H 'Authorization: Bearer YOUR_KEY' -H 'Content-Type"
+    assert key in written(event, keyed=True)
+
+
+def test_what_a_call_says_cannot_look_like_more_than_that() -> None:
+    assert """with `` {"a":"x` y\\n\\n# z"} `` and waits""" in asked({"a": "x` y\n\n# z"})
+    assert r"""with `{"a":"\u003cb> < 1"}` and waits""" in asked({"a": "<b> < 1"})
+
+
+def test_what_nobody_sees_in_a_call_is_shown() -> None:
+    shown = asked({"a\u200b": "x\u202egpj.exe\u2066\u00a0é\u007f"})
+    assert r"""with `{"a\u{200b}":"x\u{202e}gpj.exe\u{2066}\u{a0}é\u{7f}"}` and waits""" in shown
+
+
+def test_a_call_that_is_cut_shows_all_its_names_and_says_so() -> None:
+    params = {"body": "x" * 3000, "to": ["eve@example.org"], "cc": "y" * 900, "send": True}
+    shown = written(ApprovalRequired("c2", "mail", params, LATER), keyed=True)
+    span = shown.split("`")[1]
+    assert span == f"""{{"body":"{"x" * 1044}…,"to":["eve@example.org"],"cc":"{"y" * 900}","send":true}}"""
+    assert len(span) == 2000
+    assert (
+        "10:05:00 UTC. This is cut, not all that you would approve; to see the whole: "
+        f"`curl -H 'Authorization: Bearer YOUR_KEY' {URL}`. To approve it: " in shown
+    )
+    assert "This is cut" not in asked({"a": "x" * 1992})
+    assert "This is cut" in asked({"a": "x" * 1993})
+
+
+def test_a_call_of_more_names_than_can_be_shown_says_so() -> None:
+    shown = asked({f"name {n}": n for n in range(300)})
+    assert "This is cut, not all" in shown
+    assert len(shown) < 2500
+
+
+def test_what_a_call_would_do_is_told_before_its_parameters() -> None:
+    event = ApprovalRequired("c2", "calendar", {"id": "x"}, LATER, 'Delete one event:\n2026-11-24 Tue "Lunch"')
+    assert written(event, "hidden").startswith(
+        '\n\ncalendar would do this: `Delete one event: 2026-11-24 Tue "Lunch"`. calendar would be called with '
+    )
+
+
+def test_what_a_call_would_do_cannot_look_like_more_than_that() -> None:
+    event = ApprovalRequired("c2", "mail", {}, LATER, "Send `x`\n\n# <b>Approved</b>")
+    assert "mail would do this: `` Send `x` # ＜b>Approved＜/b> ``. mail would" in written(event, "hidden")

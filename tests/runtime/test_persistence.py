@@ -1,0 +1,47 @@
+"""A turn's place in the store, where the store fails."""
+
+import asyncio
+from collections.abc import Callable
+
+from brain.errors import StoreError
+from brain.messages import Exchange, History, Record, new_conversation_id
+from brain.runtime.persistence import Filing
+
+
+def test_ids_are_not_guessed() -> None:
+    assert new_conversation_id() != new_conversation_id()
+    assert new_conversation_id().startswith("conv")
+    assert len(new_conversation_id()) == 20
+
+
+class Full:
+    """A store whose disk is full."""
+
+    def __init__(self) -> None:
+        self.ended: list[Exchange] = []
+
+    async def begin(self, *args: object, **more: object) -> Record:
+        raise NotImplementedError
+
+    async def end(self, record: Record, exchange: Exchange) -> None:
+        self.ended.append(exchange)
+        raise StoreError("What was said could not be kept: the disk is full.", "ENOSPC")
+
+    async def drop(self, record: Record) -> None:
+        raise StoreError("What was said could not be taken back.", "ENOSPC")
+
+    def watch(self, record: Record, so_far: Callable[[], Exchange]) -> None:
+        raise NotImplementedError
+
+    async def conversation(self, *args: object, **more: object) -> History | None:
+        raise NotImplementedError
+
+
+def test_what_cannot_be_kept_is_told_in_a_sentence() -> None:
+    async def main() -> None:
+        filing = Filing(Full(), Record(1, "ada", "c"))
+        assert await filing.keep(Exchange("Hi")) == "What was said could not be kept: the disk is full."
+        assert filing.kept
+        await filing.drop()
+
+    asyncio.run(main())

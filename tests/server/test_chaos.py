@@ -1,0 +1,264 @@
+"""A thousand clients over all protocols, half of which vanish at some moment: nothing of them is left behind."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import os
+import random
+import resource
+import socket
+import struct
+import threading
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from serving import Player, Server, brain_served
+
+from brain import Progress, Registry, specialist
+from brain.errors import ModelError
+from brain.messages import Chunk, Message
+from brain.turn_request import UNSAID, Sampling
+
+CLIENTS = 1_000
+CONNECTING = 200
+"""Clients that connect at once: fewer than the system lets wait."""
+LEFT_OBJECTS = CLIENTS // 2
+LEFT_BYTES = 300_000
+"""What may be more behind a thousand clients than behind the thousand before: tables that grew, and no turn."""
+
+NAP = 'SPECIALIST_REQUEST[nap:{"seconds":0.05}]'
+TALKS = 8
+
+
+def passes(talk: int) -> Sequence[Sequence[Any]]:
+    """What a model says in one of its talks; made anew, since an error keeps what it was raised through."""
+    talks: Sequence[Sequence[Sequence[Any]]] = (
+        [["Hello ", 0.02, "there."]],
+        [[*[item for n in range(15) for item in (f"Wört{n} ", 0.01)]]],
+        [["One moment. ", NAP, NAP], ["Rested ", 0.01, "well."]],
+        [[0.2, "late"]],
+        [["SPECIALIST_REQUEST[letter]"], ["Sent."]],
+        [["Half ", 0.01, ModelError("model_failed", "The model failed.")]],
+        [["A long one: ", *["x" * 4_000] * 50]],
+        [[NAP, " ", 0.3]],
+    )
+    return talks[talk]
+
+
+@specialist(timeout=5)
+async def nap(seconds: float) -> AsyncGenerator[Progress | str, None]:
+    """Sleeps."""
+    yield Progress("falls asleep", 0.5)
+    await asyncio.sleep(seconds)
+    yield "Rested."
+
+
+@specialist(approval="always")
+async def letter() -> str:
+    """Sends a letter."""
+    return "Sent."
+
+
+class Talker(Player):
+    """Says what its question asks for, by number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams = 0
+
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
+        question = next(message.content for message in reversed(messages) if message.role == "user")
+        player = Player(*passes(int(question[-1])))
+        self.streams += 1
+        try:
+            async with aclosing(player.stream(messages, turn_pass, sampling)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self.streams -= 1
+
+
+def posted(path: str, body: Any, *headers: str) -> bytes:
+    data = json.dumps(body).encode()
+    lines = (f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json", *headers)
+    return "\r\n".join([*lines, f"Content-Length: {len(data)}", "Connection: close", "", ""]).encode() + data
+
+
+def got(path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *headers, "Connection: close", "", ""]).encode()
+
+
+def openai(number: int, stream: bool) -> bytes:
+    return posted(
+        "/v1/chat/completions",
+        {"model": "brain", "messages": [{"role": "user", "content": f"{number}"}], "stream": stream},
+    )
+
+
+ROUTES = {
+    "chat": lambda n, client: posted("/v1/chat/stream", {"message": f"{n}"}),
+    "get": lambda n, client: got(f"/v1/chat/stream?message={n}&request_id=r{client}"),
+    "turns": lambda n, client: posted("/v1/turns", {"message": f"{n}", "request_id": f"t{client}"}),
+    "openai": lambda n, client: openai(n, stream=True),
+    "openai, whole": lambda n, client: openai(n, stream=False),
+    "ollama": lambda n, client: posted(
+        "/api/chat", {"model": "brain", "messages": [{"role": "user", "content": f"{n}"}]}
+    ),
+    "ollama, generate": lambda n, client: posted("/api/generate", {"model": "brain", "prompt": f"{n}"}),
+    "ai sdk": lambda n, client: posted(
+        "/ai-sdk/chat",
+        {
+            "id": f"chat{client}",
+            "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": f"{n}"}]}],
+            "trigger": "submit-message",
+            **({"resumable": True} if client % 2 else {}),
+        },
+    ),
+    "ag-ui": lambda n, client: posted(
+        "/ag-ui/run",
+        {
+            "threadId": f"thread{client}",
+            "runId": f"run{client}",
+            "state": {},
+            "messages": [{"id": "1", "role": "user", "content": f"{n}"}],
+            "tools": [],
+            "context": [],
+            "forwardedProps": {},
+        },
+    ),
+}
+
+
+class Client:
+    """One that asks, reads, and may vanish: before its request is sent, at once, or behind so many bytes."""
+
+    def __init__(self, port: int, number: int, chance: random.Random) -> None:
+        self._port = port
+        self.route = list(ROUTES)[number % len(ROUTES)]
+        self._request: bytes = ROUTES[self.route](chance.randrange(TALKS), number)
+        self._sends = len(self._request) if chance.random() < 0.9 else chance.randrange(len(self._request))
+        self._takes = chance.choice((0, 1, 200, 500, 1_000, 3_000))
+        self._stays = number % 2 == 0
+        self._resets = chance.random() < 0.5
+
+    async def run(self, connecting: asyncio.Semaphore) -> str:
+        """What came of it."""
+        async with connecting:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            if self._stays:
+                return await self._read_all(reader, writer)
+            writer.write(self._request[: self._sends])
+            with contextlib.suppress(asyncio.IncompleteReadError):
+                if self._sends == len(self._request):
+                    await reader.readexactly(self._takes)
+            return "vanished"
+        finally:
+            if self._resets and not self._stays:
+                linger = struct.pack("ii", 1, 0)
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+
+    async def _read_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        writer.write(self._request)
+        answer = await reader.read()
+        status = answer[9:12].decode()
+        if self.route == "turns":
+            reader, other = await asyncio.open_connection("127.0.0.1", self._port)
+            place = json.loads(answer.partition(b"\r\n\r\n")[2])["events"]
+            other.write(got(place))
+            answer = await reader.read()
+            other.transport.abort()
+        whole = b"content-length" in answer.lower() or answer.endswith(b"\r\n0\r\n\r\n")
+        return f"{status} {'whole' if whole else 'broken off'}"
+
+
+async def crowd(port: int, clients: int, seed: int) -> Counter[str]:
+    chance = random.Random(seed)
+    connecting = asyncio.Semaphore(CONNECTING)
+    made = [Client(port, number, chance) for number in range(clients)]
+    async with asyncio.timeout(40):
+        return Counter(await asyncio.gather(*(one.run(connecting) for one in made)))
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Clients and server are one process here, which has both ends of each connection."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.fixture
+def no_log() -> Iterator[None]:
+    """Pytest keeps all records, and with them the errors that they are about."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, many_files: None, no_log: None) -> Iterator[Server]:
+    monkeypatch.setattr("brain.server.routes.chat.READER_SECONDS", 0.3)
+    monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", 0.5)
+    monkeypatch.setattr("brain.runtime.runs.SWEEP_SECONDS", 0.05)
+    registry = Registry()
+    registry.add(nap)
+    registry.add(letter)
+    with brain_served(registry, APPROVAL_SECONDS=0.3, HEARTBEAT_SECONDS=0.2) as server:
+        yield server
+
+
+def settled(server: Server, seconds: float = 5.0) -> bool:
+    """Whether all is over that the clients began."""
+    end = time.monotonic() + seconds
+    while server.left(0.0) or len(server.house.turns) or server.server_state.connections:
+        assert time.monotonic() < end, (server.left(0.0), len(server.house.turns))
+        time.sleep(0.02)
+    assert not server.house.answers
+    assert not any(used.running for used in server.house.allowances._users.values())
+    assert server.house.turns._asked == {}
+    return True
+
+
+def files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def held() -> tuple[int, int]:
+    """How many objects there are, and what they take."""
+    gc.collect()
+    return len(gc.get_objects()), tracemalloc.get_traced_memory()[0]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="Linux alone tells a process which files it has open")
+def test_nothing_is_left_of_a_thousand_clients(server: Server) -> None:
+    model = Talker()
+    server.play(model)
+    tracemalloc.start()
+    try:
+        asyncio.run(crowd(server.port, CLIENTS, seed=1))
+        assert settled(server)
+        opened, threads = files(), threading.active_count()
+        objects, size = held()
+        came = asyncio.run(crowd(server.port, CLIENTS, seed=2))
+        assert settled(server)
+        more_objects, more_size = held()
+    finally:
+        tracemalloc.stop()
+    assert came.pop("vanished") == CLIENTS // 2
+    assert came.pop("200 whole") + came.pop("201 whole") + came.pop("502 whole", 0) == CLIENTS // 2
+    assert came == {}
+    assert (files(), threading.active_count(), model.streams) == (opened, threads, 0)
+    assert more_objects - objects < LEFT_OBJECTS
+    assert more_size - size < LEFT_BYTES

@@ -1,0 +1,351 @@
+"""Metrics: what is counted of a turn, what a scraper reads, and several processes that count together."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
+from prometheus_client.parser import text_string_to_metric_families as plain_families
+from reports import a_call, a_pass, a_report
+from serving import Player, Process, brain_served, post, script, streaming
+
+from brain import Registry, specialist
+from brain.events import Usage
+from brain.telemetry.metrics import Metrics
+
+ROOT = Path(__file__).parent.parent.parent
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+PROMETHEUS_ACCEPTS = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;"
+    "q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+def counted(*reports: Any) -> Metrics:
+    metrics = Metrics({"weather", "ocr"})
+    for report in reports:
+        metrics.began()
+        metrics.ended(report)
+    return metrics
+
+
+def samples(metrics: Metrics) -> Mapping[str, float]:
+    """All samples but the buckets and those of the process, as they are written."""
+    return read(metrics.exposed("")[0].decode())
+
+
+def read(text: str) -> Mapping[str, float]:
+    lines = [line.rpartition(" ") for line in text.splitlines() if line and line[0] != "#"]
+    return {name: float(value) for name, _, value in lines if "_bucket{" not in name and not name.startswith("proc")}
+
+
+def test_what_is_counted_of_a_turn() -> None:
+    calls = [
+        a_call("weather", ms=40),
+        a_call("weather", ms=1, cached=True),
+        a_call("ocr", "timeout", ms=5000),
+        a_call("ocr", "invalid_params", ms=0),
+        a_call("nothing", "unknown", ms=0),
+        a_call("?", "malformed", ms=0),
+        a_call("weather", "forged", ms=0),
+        a_call("tool", "ok", by="client"),
+    ]
+    assert samples(counted(a_report([a_pass(), a_pass(2)], calls, usage=Usage(200, 40, 90, True)))) == {
+        'brain_turns_total{outcome="complete",wire="native"}': 1,
+        "brain_turns_running": 0,
+        "brain_streams_open": 0,
+        "brain_connections_open": 0,
+        "brain_loop_lag_seconds": 0,
+        'brain_refused_total{reason="address"}': 0,
+        'brain_refused_total{reason="connections"}': 0,
+        'brain_refused_total{reason="overload"}': 0,
+        'brain_passes_total{model="ollama:llama3"}': 2,
+        'brain_calls_total{outcome="ok",specialist="weather"}': 2,
+        'brain_calls_total{outcome="timeout",specialist="ocr"}': 1,
+        'brain_calls_total{outcome="invalid_params",specialist="ocr"}': 1,
+        'brain_calls_total{outcome="unknown",specialist="?"}': 1,
+        'brain_calls_total{outcome="malformed",specialist="?"}': 1,
+        'brain_calls_total{outcome="forged",specialist="weather"}': 1,
+        'brain_call_seconds_count{specialist="weather"}': 1,
+        'brain_call_seconds_sum{specialist="weather"}': 0.04,
+        'brain_call_seconds_count{specialist="ocr"}': 1,
+        'brain_call_seconds_sum{specialist="ocr"}': 5,
+        'brain_tokens_total{kind="prompt",model="ollama:llama3"}': 200,
+        'brain_tokens_total{kind="completion",model="ollama:llama3"}': 40,
+        'brain_tokens_total{kind="reused",model="ollama:llama3"}': 90,
+        "brain_first_token_seconds_count": 1,
+        "brain_first_token_seconds_sum": 0.12,
+        "brain_turn_seconds_count": 1,
+        "brain_turn_seconds_sum": 1,
+    }
+
+
+def test_what_is_counted_of_a_turn_that_failed() -> None:
+    failed: Mapping[str, Any] = {"state": "error", "stop_reason": None, "first_token_ms": None}
+    found = samples(
+        counted(
+            a_report([a_pass(), a_pass(2, error="model_failed")], error="model_failed", **failed),
+            a_report([a_pass(error="internal")], error="internal", **failed),
+        )
+    )
+    assert found['brain_turns_total{outcome="model_failed",wire="native"}'] == 1
+    assert found['brain_turns_total{outcome="internal",wire="native"}'] == 1
+    assert {name: value for name, value in found.items() if "upstream" in name} == {
+        'brain_upstream_errors_total{code="model_failed",model="ollama:llama3"}': 1
+    }
+    assert found["brain_first_token_seconds_count"] == 0
+
+
+def test_buckets_fit() -> None:
+    text = counted(a_report(calls=[a_call(ms=8)])).exposed("")[0].decode()
+    for name, least, most in (("first_token", "0.05", "60.0"), ("call", "0.01", "60.0"), ("turn", "0.25", "600.0")):
+        bounds = re.findall(rf'^brain_{name}_seconds_bucket{{le="([0-9.]+)"', text, re.MULTILINE)
+        assert (bounds[0], bounds[-1]) == (least, most)
+
+
+def test_names_that_models_invent_do_not_multiply_the_series() -> None:
+    metrics = counted(*(a_report(calls=[a_call(f"name{number}", "unknown")]) for number in range(50)))
+    assert [name for name in samples(metrics) if name.startswith("brain_calls")] == [
+        'brain_calls_total{outcome="unknown",specialist="?"}'
+    ]
+
+
+def test_two_applications_of_a_process_share_nothing() -> None:
+    one, other = counted(a_report()), counted()
+    assert samples(one)["brain_turn_seconds_count"] == 1
+    assert samples(other)["brain_turn_seconds_count"] == 0
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", PLAIN),
+        ("*/*", PLAIN),
+        ("text/plain; version=0.0.4", PLAIN),
+        ("application/openmetrics-text", OPEN),
+        (PROMETHEUS_ACCEPTS, OPEN),
+        ("application/openmetrics-text; version=<x>; escaping=\xff", OPEN),
+    ],
+)
+def test_the_format_is_the_one_asked_for(accept: str, content_type: str) -> None:
+    text, told = counted(a_report(calls=[a_call()])).exposed(accept)
+    assert told == content_type
+    parse = open_families if content_type == OPEN else plain_families
+    assert {"brain_turns", "brain_calls", "brain_call_seconds"} <= {family.name for family in parse(text.decode())}
+    assert text.endswith(b"# EOF\n") == (content_type == OPEN)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+def test_what_the_system_tells_of_the_process() -> None:
+    text = counted().exposed("")[0].decode()
+    assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds"} <= set(
+        re.findall(r"^(process_\w+) [0-9.e+]+$", text, re.MULTILINE)
+    )
+
+
+def test_the_documentation_has_every_metric() -> None:
+    report = a_report([a_pass(error="model_failed")], [a_call()])
+    rows = []
+    metrics = counted(report)
+    metrics.blocked("weather")
+    for family in plain_families(metrics.exposed("")[0].decode()):
+        if family.name.startswith("brain_"):
+            labels = [label for label in family.samples[0].labels if label != "le"]
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            shown = f"{name}{{{','.join(labels)}}}" if labels else name
+            rows.append(f"| `{shown}` | {family.type} | {family.documentation} |")
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    table = page.partition("<!-- metrics -->\n")[2].partition("\n<!-- /metrics -->")[0]
+    assert table == "\n".join(["| metric | kind | what |", "|---|---|---|", *rows])
+
+
+# A server
+
+
+@specialist(timeout=3)
+async def weather(city: str) -> str:
+    """Weather for a city."""
+    return f"Sunny in {city}."
+
+
+def scraped(url: str, **headers: str) -> Mapping[str, float]:
+    answer = httpx.get(f"{url}/metrics", headers=headers, trust_env=False)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, PLAIN)
+    return read(answer.text)
+
+
+def registry() -> Registry:
+    made = Registry()
+    made.add(weather)
+    return made
+
+
+def test_a_server_counts_its_turns() -> None:
+    with brain_served(registry()) as server:
+        server.play(Player(['SPECIALIST_REQUEST[weather:{"city":"Bern"}]'], ["Fine."], name="builtin"))
+        post(server.url, json={"message": "hi"})
+        found = scraped(server.url)
+        assert found['brain_turns_total{outcome="complete",wire="native"}'] == 1
+        assert found['brain_calls_total{outcome="ok",specialist="weather"}'] == 1
+        assert found['brain_passes_total{model="builtin"}'] == 2
+        assert (found["brain_turns_running"], found["brain_streams_open"]) == (0, 0)
+
+
+def test_a_server_counts_what_runs_and_who_reads() -> None:
+    with brain_served() as server:
+        server.play(Player(["a", 5.0]))
+        with streaming(server.url, until="token", json={"message": "hi"}):
+            found = scraped(server.url)
+            assert (found["brain_turns_running"], found["brain_streams_open"]) == (1, 1)
+        assert server.left() == []
+        found = scraped(server.url)
+        assert (found["brain_turns_running"], found["brain_streams_open"]) == (0, 0)
+        assert found['brain_turns_total{outcome="cancelled",wire="native"}'] == 1
+
+
+def test_who_has_no_key_reads_no_metrics() -> None:
+    with brain_served(KEYS="a-key-of-some-length:ann") as server:
+        assert httpx.get(f"{server.url}/metrics", trust_env=False).status_code == 401
+        assert "brain_turns_running" in scraped(server.url, authorization="Bearer a-key-of-some-length")
+
+
+# Several processes
+
+COUNT = """
+import os, sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from brain.telemetry.metrics import Metrics, share
+share(Path({folder!r}))
+metrics = Metrics(())
+from reports import a_report
+for command in sys.stdin:
+    if command == "turn\\n":
+        metrics.began()
+        metrics.ended(a_report())
+    elif command == "begin\\n":
+        metrics.began()
+        metrics.streams(3)
+    print(metrics.exposed("")[0].decode().replace("\\n", "|"), flush=True)
+"""
+
+
+class Counter:
+    """A process that counts together with others."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", COUNT.format(tests=str(ROOT / "tests"), folder=str(folder))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid
+
+    def does(self, command: str) -> str:
+        """Lets it do something; what it tells then."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().replace("|", "\n")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def counters(tmp_path: Path) -> Iterator[list[Counter]]:
+    made = [Counter(tmp_path), Counter(tmp_path)]
+    yield made
+    for one in made:
+        one.kill()
+
+
+def test_processes_of_a_folder_count_together_and_counts_survive_them(counters: list[Counter], tmp_path: Path) -> None:
+    one, other = counters
+    one.does("turn")
+    one.does("begin")
+    found = read(other.does("turn"))
+    assert found['brain_turns_total{outcome="complete",wire="native"}'] == 2
+    assert (found["brain_turns_running"], found["brain_streams_open"]) == (1, 3)
+    assert read(one.does("")) == found
+    files = {path.name for path in tmp_path.iterdir()}
+    one.kill()
+    found = read(other.does(""))
+    assert found['brain_turns_total{outcome="complete",wire="native"}'] == 2
+    assert (found["brain_turns_running"], found["brain_streams_open"]) == (0, 0)
+    successor = Counter(tmp_path)
+    counters.append(successor)
+    found = read(successor.does("turn"))
+    assert found['brain_turns_total{outcome="complete",wire="native"}'] == 3
+    assert found["brain_turns_running"] == 0
+    assert {path.name for path in tmp_path.iterdir()} == files
+
+
+def test_each_process_of_a_folder_tells_of_itself(counters: list[Counter]) -> None:
+    counters[0].does("")
+    text = counters[1].does("")
+    told = re.findall(r'^process_resident_memory_bytes{pid="([0-9]+)"} ', text, re.MULTILINE)
+    assert set(told) == {str(one.pid) for one in counters}
+    assert text.count("# TYPE process_resident_memory_bytes gauge\n") == 1
+    names = {family.name for family in plain_families(text)}
+    assert {"brain_turns_running", "process_resident_memory_bytes"} <= names
+
+
+def test_a_file_that_was_just_made_does_no_harm(counters: list[Counter], tmp_path: Path) -> None:
+    counters[0].does("turn")
+    (tmp_path / "counter_7.db").touch()
+    (tmp_path / "7.lock").touch()
+    assert read(counters[0].does(""))['brain_turns_total{outcome="complete",wire="native"}'] == 1
+
+
+def test_workers_count_together_and_no_count_falls_when_one_is_killed(tmp_path: Path) -> None:
+    arguments = ["serve", "--workers", "2", "--port", "0", "--model", script(tmp_path, ["Hello."])]
+    with Process(*arguments, env={"TMPDIR": str(tmp_path)}) as brain:
+        url = brain.url()
+        for _ in range(10):
+            post(url, json={"message": "hi"})
+        total = 'brain_turns_total{outcome="complete",wire="native"}'
+        assert {scraped(url)[total] for _ in range(10)} == {10}
+        pids = re.findall(r'^process_start_time_seconds{pid="([0-9]+)"}', text_of(url), re.MULTILINE)
+        assert len(pids) == 2
+        assert str(brain.process.pid) not in pids
+        os.kill(int(pids[0]), signal.SIGKILL)
+        brain.said("takes its place")
+        post(url, json={"message": "hi"})
+        end = time.monotonic() + 10
+        while len(set(re.findall(r'time_seconds{pid="([0-9]+)"}', text_of(url))) - {pids[0]}) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert {scraped(url)[total] for _ in range(10)} == {11}
+        brain.process.terminate()
+        code, _, _ = brain.end()
+    assert code == 0
+    assert list(tmp_path.glob("brain-metrics-*")) == []
+
+
+def test_nothing_is_left_when_the_first_process_is_killed(tmp_path: Path) -> None:
+    arguments = ["serve", "--workers", "2", "--port", "0", "--model", "builtin"]
+    with Process(*arguments, env={"TMPDIR": str(tmp_path)}) as brain:
+        post(brain.url(), json={"message": "hi"})
+        (folder,) = tmp_path.glob("brain-metrics-*")
+        brain.process.kill()
+        end = time.monotonic() + 10
+        while folder.exists():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+def text_of(url: str) -> str:
+    return httpx.get(f"{url}/metrics", trust_env=False).text
