@@ -8,12 +8,13 @@ import shutil
 import sqlite3
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from brain.errors import StoreError
@@ -183,6 +184,8 @@ LOOK_SECONDS = 0.2
 """How often it looks whether it may wait on."""
 REST_SECONDS = 0.1
 """How long small transactions of one piece of work wait for each other at most."""
+GROUP_MOST = 64
+"""Pieces of work in one transaction."""
 SHARE = 2
 """So many reads of one user wait for a thread at a time."""
 
@@ -223,6 +226,7 @@ class Database:
         self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads", "searches")]
         self._connections: list[sqlite3.Connection] = []  # one for each thread; in memory only the first
         self._shares: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
+        self._waiting: deque[_Write] = deque()
         self._closing = ExitStack()
         self._last = math.inf
         self._file: os.stat_result | None = None
@@ -249,14 +253,21 @@ class Database:
         for thread in self._threads:
             thread.shutdown()
 
-    def writing(self, work: Work[T], *, durable: bool = True) -> "asyncio.Future[T]":
-        """Does something in one transaction, which goes on whether or not somebody waits for it.
+    def writing(self, work: Work[T], *, durable: bool = True, alone: bool = False) -> "asyncio.Future[T]":
+        """Do something to the database; it is done whether or not somebody waits for it.
+
+        Everything that waits for the writing thread is done in one transaction, each in a savepoint of its own, so that
+        turns which end together share one commit.
 
         Args:
             durable: whether it is on the disk at the end, as far as the disk can be believed; else it outlives this
                 process in any case, but not the machine.
+            alone: whether it needs a transaction of its own, since it cannot be done again.
         """
-        return self._on(0, partial(self._write, work, durable, time.monotonic() + BUSY_SECONDS))
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Write(work, durable, alone, time.monotonic() + BUSY_SECONDS, future))
+        self._threads[0].submit(self._write_waiting)
+        return future
 
     def hurry(self, seconds: float) -> None:
         """Lets nothing wait any longer than so many seconds for another process that writes."""
@@ -285,7 +296,7 @@ class Database:
         """
         more = True
         while more and (began := time.monotonic()) < until:
-            writing = self.writing(work, durable=False)
+            writing = self.writing(work, durable=False, alone=True)
             try:
                 more = await asyncio.shield(writing)
             except asyncio.CancelledError:
@@ -402,14 +413,31 @@ class Database:
             self._is_unwritable = False
             log.info("%s can be written again", self.path)
 
-    def _write(self, work: Work[T], durable: bool, until: float) -> T:
-        with as_store_errors(), self._noting(writes=True):
-            db = self._connections[0]
-            self.check_place()
-            db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            self._begin(db, until)
-            with ended(db):
-                return work(db)
+    def _write_waiting(self) -> None:
+        """Take what waits, write it, and give everybody its outcome. There is one call for each that was added."""
+        group: list[_Write] = []
+        while self._waiting and len(group) < GROUP_MOST and not (group and (group[0].alone or self._waiting[0].alone)):
+            group.append(self._waiting.popleft())
+        if group:
+            outcomes = self._write(group)
+            group[0].future.get_loop().call_soon_threadsafe(_deliver, group, outcomes)
+
+    def _write(self, group: Sequence["_Write"]) -> Sequence[Any]:
+        """What each returned or raised. If the whole group is undone by one of them, each is done by itself."""
+        try:
+            with as_store_errors(), self._noting(writes=True):
+                db = self._connections[0]
+                self.check_place()
+                db.execute(f"PRAGMA synchronous = {'FULL' if any(one.durable for one in group) else 'NORMAL'}")
+                self._begin(db, max(one.until for one in group))
+                with ended(db):
+                    if len(group) == 1:
+                        return [group[0].work(db)]
+                    return [_in_savepoint(db, one.work) for one in group]
+        except _Undone:
+            return [outcome for one in group for outcome in self._write([one])]
+        except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
+            return [error] * len(group)
 
     def _begin(self, db: sqlite3.Connection, until: float) -> None:
         """Begins to write, and waits until then for another process that does."""
@@ -431,6 +459,45 @@ class Database:
         with as_store_errors(), self._noting(writes=True):
             self._connections[0].execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
             return work(self._connections[0])
+
+
+class _Write(NamedTuple):
+    """Something that waits for the writing thread."""
+
+    work: Work[Any]
+    durable: bool
+    alone: bool
+    until: float
+    future: "asyncio.Future[Any]"
+
+
+class _Undone(Exception):
+    """SQLite undid the whole transaction, as it does when the disk is full."""
+
+
+def _in_savepoint(db: sqlite3.Connection, work: Work[Any]) -> Any:
+    """What a piece of work returns, or the error by which it is undone."""
+    db.execute("SAVEPOINT work")
+    try:
+        with as_store_errors():
+            outcome = work(db)
+    except Exception as error:
+        if not db.in_transaction:
+            raise _Undone from error
+        db.execute("ROLLBACK TO work")
+        outcome = error
+    db.execute("RELEASE work")
+    return outcome
+
+
+def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
+    for one, outcome in zip(group, outcomes, strict=True):
+        if one.future.cancelled():
+            continue
+        if isinstance(outcome, BaseException):
+            one.future.set_exception(outcome)
+        else:
+            one.future.set_result(outcome)
 
 
 def _in(thread: ThreadPoolExecutor, function: Callable[[], T]) -> "asyncio.Future[T]":

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from stores import asked, kept, said, turn
 
-from brain.errors import StoreError
+from brain.errors import BadRequest, StoreError
 from brain.store import connection
+from brain.store.connection import Database
 from brain.store.sqlite import SQLite
 
 
@@ -85,3 +86,38 @@ def test_who_ends_does_not_wait_for_a_stuck_process(tmp_path: Path, monkeypatch:
                     await one
 
     asyncio.run(test())
+
+
+def test_what_waits_together_is_committed_together_and_undone_apart(tmp_path: Path) -> None:
+    statements: list[str] = []
+
+    def failing(db: sqlite3.Connection) -> int:
+        db.execute("INSERT INTO user (name) VALUES ('undone')")
+        raise BadRequest("No.")
+
+    def adding(name: str) -> Callable[[sqlite3.Connection], str]:
+        def add(db: sqlite3.Connection) -> str:
+            db.execute("INSERT INTO user (name) VALUES (?)", (name,))
+            return name
+
+        return add
+
+    async def main() -> None:
+        database = Database(tmp_path / "brain.db")
+        await database.open(lambda db: None)
+        database._connections[0].set_trace_callback(statements.append)
+        begun, blocked = threading.Event(), threading.Event()
+        holding = database.writing(lambda db: begun.set() or blocked.wait(60))
+        await asyncio.to_thread(begun.wait, 60)
+        waiting = [database.writing(work) for work in (adding("a"), failing, adding("b"))]
+        alone = database.writing(adding("c"), alone=True)
+        blocked.set()
+        assert await holding is True
+        first, refused, *others = await asyncio.gather(*waiting, alone, return_exceptions=True)
+        assert (first, type(refused), others) == ("a", BadRequest, ["b", "c"])
+        names = await database.read(lambda db: [name for (name,) in db.execute("SELECT name FROM user ORDER BY key")])
+        assert names == ["a", "b", "c"]
+        await database.close()
+
+    asyncio.run(main())
+    assert [one for one in statements if one in ("BEGIN IMMEDIATE", "COMMIT")] == ["BEGIN IMMEDIATE", "COMMIT"] * 3
