@@ -1,6 +1,7 @@
 """What is answered in Brain's own protocol: named server-sent events (contract, section 4)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -40,10 +41,12 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     Error: "error",
     Done: "done",
 }
-_DECODERS: Mapping[str, Callable[[bytes], Event]] = {
-    name: msgspec.json.Decoder(kind).decode for kind, name in EVENT_NAMES.items()
-}
 _LEFT_OUT_WHEN_NONE = frozenset({"params", "fraction", "reused_tokens", "url", "status", "text", "approval"})
+_LEFT_OUT: Mapping[bytes, tuple[type[Event], Mapping[str, None]]] = {
+    name.encode(): (kind, dict.fromkeys(_LEFT_OUT_WHEN_NONE & {field.name for field in fields(kind)}))
+    for kind, name in EVENT_NAMES.items()
+}
+"""By the name of an event: its type, and the fields that its data may lack."""
 
 
 class FrameEncoder:
@@ -75,8 +78,9 @@ class FrameEncoder:
 def decode_frames(frames: bytes) -> Iterator[Event]:
     """The events that whole frames of a `FrameEncoder` hold."""
     for frame in frames.removesuffix(b"\n\n").split(b"\n\n"):
-        fields = dict(line.split(b": ", 1) for line in frame.split(b"\n"))
-        yield _DECODERS[fields[b"event"].decode()](fields[b"data"])
+        lines = dict(line.split(b": ", 1) for line in frame.split(b"\n"))
+        kind, left_out = _LEFT_OUT[lines[b"event"]]
+        yield msgspec.convert({**left_out, **msgspec.json.decode(lines[b"data"])}, kind)
 
 
 def plain(event: Event) -> dict[str, Any]:
