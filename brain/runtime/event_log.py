@@ -68,29 +68,29 @@ class MemoryEventLog:
     def append(self, events: Sequence[Event]) -> None:
         """Number the events, keep them, and tell all subscribers."""
         frames = b""
+        self.last += len(events)
         if self._encode is not None:
             frames = self._encode(events)
+            self.bytes += len(frames)
             self._tail.append(frames)
             self._tail_bytes += len(frames)
-            if self.last + len(events) - self._first >= BLOCK_EVENTS or self._tail_bytes >= BLOCK_BYTES:
-                self._close_block(self.last + len(events))
-        self.last += len(events)
+            if self.last + 1 - self._first >= BLOCK_EVENTS or self._tail_bytes >= BLOCK_BYTES:
+                self._close_block()
         self.ended = isinstance(events[-1], Done | Error)
         for notify in self._subscribers:
             notify(events, frames)
 
-    def _close_block(self, last: int) -> None:
+    def _close_block(self) -> None:
         self._blocks.append((self._first, b"".join(self._tail)))
-        self.bytes += self._tail_bytes
-        self._first, self._tail_bytes = last + 1, 0
+        self._first, self._tail_bytes = self.last + 1, 0
         self._tail.clear()
         if self.bytes > LOG_BYTES:
             self.discard_older_half()
 
     def discard_older_half(self) -> None:
-        """Free memory; a reader that still needs what is gone is told so."""
+        """Free memory, except for the newest block. A reader that still needs older events gets an error."""
         half = self.bytes // 2
-        while self._blocks and self.bytes > half:
+        while len(self._blocks) > 1 and self.bytes > half:
             self.bytes -= len(self._blocks.pop(0)[1])
 
     def check(self, after: int) -> None:
