@@ -94,8 +94,7 @@ class Run:
         try:
             await turn.run(self._append)
         finally:
-            if self._turn is not None:  # the task was cancelled before the turn could end by itself
-                self._append(turn.cut())
+            self._cut()
 
     def _append(self, events: Sequence[Event]) -> None:
         turn = self._turn
@@ -143,13 +142,13 @@ class Run:
 
     async def abort(self) -> None:
         """End a turn that did not stop in time."""
-        if self._task is None:
-            self._append_cut()
-            return
-        self._task.cancel()
-        await asyncio.wait({self._task})
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        self._cut()  # a task that was cancelled before its first step has not done that
 
-    def _append_cut(self) -> None:
+    def _cut(self) -> None:
+        """End a turn that could not end by itself."""
         if self._turn is not None:
             self._append(self._turn.cut())
 
