@@ -71,7 +71,9 @@ class Turns:
         return run
 
     def _settled(self, turn_id: str, settle: Settle, report: TurnReport) -> None:
-        self._over[turn_id] = self._ended = time.monotonic()
+        self._ended = time.monotonic()
+        if turn_id in self._runs:
+            self._over[turn_id] = self._ended
         settle(report)
 
     def find(self, turn_id: str, user: str | None) -> Run | None:
