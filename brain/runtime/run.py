@@ -107,8 +107,8 @@ class Run:
         try:
             self._settle(self._report)
         finally:
-            self.log.append(events)
             self._ended.set()
+            self.log.append(events)
 
     def stop(self, reason: Interruption = "cancelled") -> None:
         """End the turn with an event that says why; nothing for one that is over."""
