@@ -1,12 +1,7 @@
-"""What a turn told, for readers that come and go: from any place on, in order, whole, and in bounded memory."""
+"""The log of a run: numbered events as native frames, cut at any place, in bounded memory."""
 
-import asyncio
-import random
-import tracemalloc
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -17,334 +12,238 @@ from brain.events import (
     Done,
     Error,
     Event,
+    Limits,
     Notice,
+    SpecialistError,
+    SpecialistProgress,
     SpecialistResult,
     SpecialistStart,
     Thinking,
     Token,
+    ToolCall,
+    TurnStart,
     Usage,
 )
-from brain.runtime.event_log import Journal
+from brain.runtime.event_log import MemoryEventLog
 
 DONE = Done("complete", "m1", "", 0, 1, None, 5)
-TOLD: list[list[Event]] = [
-    [Token("Grüße"), Thinking("so"), Token(" 😀")],
-    [SpecialistStart("c1", "echo", {"text": "a"}, "model")],
-    [Token("b")],
-    [Usage(1, 2, None, True), DONE],
+EVERY_KIND: list[Event] = [
+    TurnStart("t1", "c1", "builtin", "mono", Limits(2, 1, 30.0, 0.5)),
+    Token("Grüße 😀\n\nid: t1.3\n\n\r\u2028"),
+    Thinking("event: done\ndata: {}"),
+    SpecialistStart("c1", "ocr", {"page": 3, "x": None, "n": 10**30, "deep": [{"ä": [1.5]}]}, "auto"),
+    SpecialistProgress("c1", "half", 0.5),
+    SpecialistProgress("c1", "somewhere"),
+    SpecialistResult("c1", "ocr", {}, "a\n\nb", [Citation("1", "A"), Citation("2", "B", "https://b")], True, 12),
+    SpecialistResult("c1", "ocr", {"page": 3}, "", [], False, 0, "approved"),
+    SpecialistError("c2", "?", None, "malformed", "no JSON", 0),
+    SpecialistError("c2", "ocr", {"page": 0}, "declined", "no", 3, "declined"),
+    ApprovalRequired("c3", "mail", {"to": "ann"}, datetime(2026, 11, 21, 8, 30, 0, 250, tzinfo=UTC), "To: ann\nHi"),
+    ApprovalRequired("c3", "mail", {}, datetime(2026, 11, 21, tzinfo=UTC)),
+    ToolCall("call_1", "theirs", {"a": {}}),
+    Notice("prompt_progress", "Reading", 0.25),
+    Notice("steered", "more"),
+    Usage(7, 2, None, True),
+    Usage(7, 2, 0, False),
+    Error("model_failed", "It broke.", True),
+    Error("model_failed", "It broke.", False, 503),
+    Done("length", "m1", "Hi", 1, 2, 4, 9),
+    DONE,
 ]
-ALL = [event for batch in TOLD for event in batch]
+# Far more than one block; the long texts close blocks of their own.
+MIXED: list[Event] = [
+    *(Token(f"wörd{n}") for n in range(70)),
+    Thinking("\n\nid: t1.9\n\n"),
+    Token("😀" * 30_000),
+    *(Token("\n") for _ in range(3)),
+    Notice("steered", "a" * 70_000),
+    *(Token(f"{n}\n\n") for n in range(64)),
+    *EVERY_KIND,
+]
 
 
-def filled(batches: Sequence[Sequence[Event]] = TOLD) -> Journal:
-    journal = Journal()
-    for batch in batches:
-        journal.add(batch)
-    return journal
+def filled(events: Sequence[Event], size: int = 1, *, replayable: bool = True) -> MemoryEventLog:
+    """A log with these events, appended so many at a time."""
+    log = MemoryEventLog("t1", replayable=replayable)
+    for n in range(0, len(events), size):
+        log.append(events[n : n + size])
+    return log
 
 
-async def read(journal: Journal, after: int = 0, pause: Callable[[], Coroutine[Any, Any, None]] | None = None) -> Any:
-    """All events behind one, by a reader that may take its time."""
-    events: list[Event] = []
-    async with aclosing(journal.follow(after)) as pieces:
-        async for piece in pieces:
-            assert piece
-            events += piece
-            if pause is not None:
-                await pause()
-    return events
+def kept_after(log: MemoryEventLog) -> list[int]:
+    """The numbers after which the log can be read."""
+    numbers = []
+    for after in range(-1, log.last + 2):
+        try:
+            log.check(after)
+        except BadRequest as error:
+            assert (error.code, error.status) == ("gone", 410)  # noqa: PT017 - most numbers raise nothing
+        else:
+            numbers.append(after)
+    return numbers
 
 
-async def first_piece(journal: Journal, after: int) -> Sequence[Event]:
-    async with aclosing(journal.follow(after)) as pieces:
-        return await anext(pieces)
+def test_events_are_numbered_frames() -> None:
+    log = filled([Token("a"), Thinking("ü"), Token("\n"), DONE], size=3)
+    assert log.last == 4
+    assert log.frames(0) == [
+        b'retry: 2000\nevent: token\ndata: {"text":"a"}\nid: t1.1\n\n'
+        b'event: thinking\ndata: {"text":"\xc3\xbc"}\nid: t1.2\n\n'
+        b'event: token\ndata: {"text":"\\n"}\nid: t1.3\n\n'
+        b'event: done\ndata: {"stop_reason":"complete","message_id":"m1","text":"","calls":0,"passes":1,'
+        b'"first_token_ms":null,"total_ms":5}\nid: t1.4\n\n'
+    ]
+    assert log.frames(1, 2) == [b'event: thinking\ndata: {"text":"\xc3\xbc"}\nid: t1.2\n\n']
 
 
-async def told_slowly(journal: Journal, batches: Sequence[Sequence[Event]] = TOLD) -> None:
-    for batch in batches:
-        await asyncio.sleep(0.001)
-        journal.add(batch)
+@pytest.mark.parametrize("size", [1, 7, 64, 1_000])
+def test_every_cut_gives_exactly_the_events_between(size: int) -> None:
+    log = filled(MIXED, size)
+    whole = b"".join(log.frames(0))
+    ends = [0, *(whole.index(b"\nid: t1.%d\n\n" % n) + len(b"\nid: t1.%d\n\n" % n) for n in range(1, log.last + 1))]
+    assert log.last == len(MIXED)
+    assert ends[-1] == len(whole)
+    for after, begin in enumerate(ends):
+        assert b"".join(log.frames(after)) == whole[begin:]
+        for until in {after, after + 1, after + 64, 70, 71, 72, log.last - 1, log.last, log.last + 1}:
+            end = ends[min(until, log.last)]
+            pieces = log.frames(after, until)
+            assert b"".join(pieces) == whole[begin:end]
+            assert b"" not in pieces
 
 
-def gone(journal: Journal, after: int) -> tuple[str, int, str | None]:
-    with pytest.raises(BadRequest) as caught:
-        journal.check(after)
-    return caught.value.code, caught.value.status, caught.value.field
+@pytest.mark.parametrize("event", EVERY_KIND, ids=lambda event: type(event).__name__)
+def test_an_event_is_decoded_to_an_equal_one(event: Event) -> None:
+    assert filled([event]).events() == [event]
 
 
-def waiting(journal: Journal) -> int:
-    return len(journal._waiting)
+def test_any_part_of_the_events_can_be_read() -> None:
+    log = filled(MIXED, 5)
+    assert log.events() == MIXED
+    for after, until in [(0, 1), (0, 64), (69, 72), (70, 71), (71, None), (100, 99), (len(MIXED), None)]:
+        assert log.events(after, until) == MIXED[after:until]
 
 
-# Readers
-
-
-@pytest.mark.parametrize("after", range(len(ALL) + 1))
-def test_it_is_read_from_any_place_on(after: int) -> None:
-    journal = filled()
-    journal.check(after)
-    assert asyncio.run(read(journal, after)) == ALL[after:]
-    assert (journal.count, journal.over) == (7, True)
-
-
-def test_readers_that_come_before_the_first_event_in_the_middle_and_behind_the_last_get_the_same() -> None:
-    async def main() -> list[Any]:
-        journal = Journal()
-        first = asyncio.create_task(read(journal))
-        await told_slowly(journal, TOLD[:2])
-        middle = asyncio.create_task(read(journal))
-        rest = asyncio.create_task(read(journal, 2))
-        await told_slowly(journal, TOLD[2:])
-        return [await first, await middle, ALL[:2] + await rest, await read(journal)]
-
-    assert asyncio.run(main()) == [ALL] * 4
-
-
-def test_readers_at_different_speeds_get_the_same() -> None:
-    async def main() -> list[Any]:
-        journal = Journal()
-        pauses = [None, lambda: asyncio.sleep(0), lambda: asyncio.sleep(0.003), lambda: asyncio.sleep(0.02)]
-        readers = [asyncio.create_task(read(journal, 0, pause)) for pause in pauses]
-        await told_slowly(journal)
-        return await asyncio.gather(*readers)
-
-    assert asyncio.run(main()) == [ALL] * 4
-
-
-def test_a_reader_gets_each_event_when_it_is_told() -> None:
-    async def main() -> None:
-        journal = Journal()
-        async with aclosing(journal.follow()) as pieces:
-            for batch in TOLD:
-                asyncio.get_running_loop().call_soon(journal.add, batch)
-                assert await anext(pieces) == batch
-            with pytest.raises(StopAsyncIteration):
-                await anext(pieces)
-
-    asyncio.run(main())
-
-
-def test_an_error_is_a_last_event_too() -> None:
-    failed = Error("model_failed", "It failed.", recoverable=True)
-    journal = filled([[Token("a")], [failed]])
-    assert journal.over
-    assert asyncio.run(read(journal)) == [Token("a"), failed]
-
-
-def test_a_reader_that_leaves_while_it_waits_leaves_nothing_behind() -> None:
-    async def main() -> None:
-        journal = filled(TOLD[:1])
-        for _ in range(100):
-            reader = asyncio.create_task(read(journal, 3))
-            await asyncio.sleep(0)
-            assert waiting(journal) == 1
-            reader.cancel()
-            await asyncio.wait({reader})
-        assert waiting(journal) == 0
-
-    asyncio.run(main())
-
-
-def test_one_that_catches_up_lets_others_have_their_turn() -> None:
-    async def main() -> int:
-        journal = filled([[Token("word")] * 20_000, [DONE]])
-        turns = 0
-
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        beside = asyncio.create_task(other())
-        await read(journal)
-        beside.cancel()
-        return turns
-
-    assert asyncio.run(main()) >= 39
+def test_a_long_log_is_read_in_pieces_of_moderate_size() -> None:
+    log = filled([Token("word")] * 10_000)
+    assert [piece.count(b"\n\n") for piece in log.frames(0)] == [64] * 156 + [16]
+    assert max(map(len, filled([Token("a" * 1_000)] * 500, 10).frames(0))) < 80_000
 
 
 @pytest.mark.parametrize(
-    ("text", "most"),
-    [("word", 512), ("a" * 1_000, 59), ("ü" * 1_000, 58), ("😀" * 1_000, 16), ("a" * 1_000_000, 1)],
-)
-def test_what_is_given_at_once_is_small(text: str, most: int) -> None:
-    async def main() -> list[int]:
-        journal = filled([[Token(text)] * 2_000 if len(text) < 9_999 else [Token(text)] * 3, [DONE]])
-        async with aclosing(journal.follow()) as pieces:
-            return [len(piece) async for piece in pieces]
-
-    assert max(asyncio.run(main())[:-1]) == most
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_whatever_was_told_is_told_again(seed: int) -> None:
-    chance = random.Random(seed)
-    told: list[Event] = []
-    journal = Journal()
-    for n in range(300):
-        batch: list[Event] = [Token(chance.choice(("", "a", "wörd", "😀" * 3, "b" * 1_500))) for _ in range(n % 7)]
-        batch.insert(chance.randrange(len(batch) + 1), Thinking(f"{n}") if n % 11 == 0 else Token(f"{n}"))
-        told += batch
-        journal.add(batch)
-        assert (journal.count, journal.told()) == (len(told), told)
-        after = chance.randrange(len(told))
-        piece = asyncio.run(first_piece(journal, after))
-        assert 0 < len(piece) <= 512
-        assert piece == told[after : after + len(piece)]
-    journal.add([DONE])
-    told.append(DONE)
-    for after in range(0, len(told) + 1, 7):
-        assert asyncio.run(read(journal, after)) == told[after:]
-    assert journal.told() == told
-    assert [journal.told(count) for count in (1, 63, 64, 65, 500)] == [told[:count] for count in (1, 63, 64, 65, 500)]
-
-
-def test_the_beginning_is_told_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.runtime.event_log.JOURNAL_BYTES", 3_000)
-    journal = filled([[Token("a" * 1_100)]])
-    assert journal.told(1) == journal.told() == [Token("a" * 1_100)]
-    with pytest.raises(BadRequest, match="no longer kept") as more:
-        journal.told(2)
-    journal.add([Token("a" * 1_100)] * 4)
-    with pytest.raises(BadRequest, match="no longer kept") as forgotten:
-        journal.told()
-    assert [(one.value.code, one.value.status) for one in (more, forgotten)] == [("gone", 410)] * 2
-
-
-# Memory
-
-
-def test_a_token_takes_little_more_than_its_characters() -> None:
-    tracemalloc.start()
-    try:
-        journal = filled([[Token(f"{n:05}")] for n in range(50_000)])
-        taken = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert journal.count == 50_000
-    assert taken / 50_000 < 16
-    assert 0.7 < journal.bytes / taken < 1.1
-
-
-def test_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.runtime.event_log.JOURNAL_BYTES", 10_000)
-    journal = filled([[Token(f"{n:036}")] for n in range(1, 1_001)])
-    assert (journal.count, journal.bytes <= 10_000) == (1_000, True)
-    kept = [n for n in range(1_001) if not is_gone(journal, n)]
-    assert kept == list(range(kept[0], 1_001))
-    assert 64 <= len(kept) <= 300
-    assert asyncio.run(first_piece(journal, kept[0])) == [Token(f"{n:036}") for n in range(kept[0] + 1, 1_001)]
-
-
-def is_gone(journal: Journal, after: int) -> bool:
-    try:
-        journal.check(after)
-    except BadRequest:
-        return True
-    return False
-
-
-def test_what_is_no_longer_kept_or_was_never_told_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.runtime.event_log.JOURNAL_BYTES", 3_000)
-    journal = filled([[Token("a" * 1_100)]] * 5)
-    assert gone(journal, 0) == ("gone", 410, None)
-    assert gone(journal, 1) == ("gone", 410, "last-event-id")
-    assert gone(journal, 6) == ("gone", 410, "last-event-id")
-    journal.check(5)
-    journal.check(4)
-
-
-def test_a_reader_too_slow_for_what_is_kept_is_told_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.runtime.event_log.JOURNAL_BYTES", 1_000)
-
-    async def main() -> None:
-        journal = filled([[Token("a")]])
-        async with aclosing(journal.follow()) as pieces:
-            assert await anext(pieces) == [Token("a")]
-            for _ in range(20):
-                journal.add([Token("b" * 200)])
-            journal.add([DONE])
-            with pytest.raises(StopAsyncIteration):
-                await anext(pieces)
-        assert journal.over
-
-    asyncio.run(main())
-
-
-def test_the_last_event_is_kept_however_large() -> None:
-    large = Done("complete", "m1", "a" * 20_000_000, 0, 1, None, 5)
-    journal = filled([[Token("a" * 1_000)] * 100, [Usage(1, 2, None, True), large]])
-    assert asyncio.run(read(journal, 101)) == [large]
-    assert is_gone(journal, 100)
-
-
-def of_events(make: Callable[[int], Event]) -> Callable[[Journal, int], None]:
-    return lambda journal, n: journal.add([make(n)])
-
-
-@pytest.mark.parametrize(
-    "told",
+    ("events", "ended"),
     [
-        of_events(lambda n: Token(f"word{n}")),
-        of_events(lambda n: Token(f"wörd{n}")),
-        of_events(lambda n: Token(f"{n}" + "a" * 5_000 + "😀")),
-        of_events(lambda n: Thinking(f"word{n}")),
-        of_events(lambda n: Notice("steered", f"{n}" * 1_000)),
-        of_events(lambda n: Error("internal", f"{n}" * 1_000, recoverable=True)),
-        of_events(lambda n: SpecialistStart("c1", "echo", {"text": f"{n}" * 1_000}, "model")),
-        of_events(
-            lambda n: SpecialistResult(
-                "c1",
-                "echo",
-                {},
-                f"{n}" * 100,
-                [Citation(f"{n}:{m}", f"{m} Title {n}", f"https://example.org/{n}/{m}") for m in range(50)],
-                False,
-                1,
-            )
-        ),
+        ([Token("a")], False),
+        ([Usage(1, 2, None, True)], False),
+        ([Usage(1, 2, None, True), DONE], True),
+        ([Error("model_failed", "It broke.", True)], True),
     ],
-    ids=["words", "latin", "wide", "thinking", "notices", "errors", "parameters", "citations"],
 )
-def test_it_takes_no_more_memory_than_it_may(
-    told: Callable[[Journal, int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("brain.runtime.event_log.JOURNAL_BYTES", 500_000)
-    journal = Journal()
-    tracemalloc.start()
-    try:
-        for n in range(100_000):
-            told(journal, n)
-            if journal.count > 200 and is_gone(journal, 0):
-                break
-        tracemalloc.reset_peak()
-        before = journal.count
-        for n in range(before, before * 3):
-            told(journal, n)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert is_gone(journal, before)
-    assert most < 750_000
+def test_done_or_an_error_ends_a_log(events: list[Event], *, ended: bool) -> None:
+    log = MemoryEventLog("t1")
+    assert not log.ended
+    log.append(events)
+    assert log.ended is ended
 
 
-def test_halving_gives_back_what_it_took() -> None:
-    async def main() -> None:
-        journal = filled()
-        while journal.count and not is_gone(journal, journal.count - 2):
-            before = journal.bytes
-            journal.shorten()
-            assert journal.bytes <= before
-        assert await read(journal, 6) == [DONE]
-        journal.shorten()
-        assert await read(journal, 6) == [DONE]
-        assert journal.bytes < 600
-
-    asyncio.run(main())
+@pytest.mark.parametrize(
+    ("after", "until", "field"),
+    [(5, None, "last-event-id"), (-1, None, "last-event-id"), (0, 5, None)],
+)
+def test_events_that_never_happened_are_gone(after: int, until: int | None, field: str | None) -> None:
+    log = filled([Token("a")] * 4)
+    with pytest.raises(BadRequest) as raised:
+        log.events(after, until)
+    assert (raised.value.code, raised.value.status, raised.value.field) == ("gone", 410, field)
 
 
-def test_an_approval_is_an_event_like_others() -> None:
-    asked = ApprovalRequired("c1", "letter", {"to": "ann"}, datetime(2026, 11, 21, tzinfo=UTC))
-    journal = filled([[asked], [DONE]])
-    assert asyncio.run(read(journal)) == [asked, DONE]
+def test_a_long_log_loses_its_older_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 50_000)
+    log = MemoryEventLog("t1")
+    lost = set()
+    for n in range(1, 5_001):
+        log.append([Token(f"{n:05}")])
+        assert log.bytes <= 50_000 + 64 * 60
+        if n % 64 == 0:
+            lost.add(kept_after(log)[0])
+    kept = kept_after(log)
+    assert kept == list(range(kept[0], 5_001))
+    assert all(after % 64 == 0 for after in lost)  # whole blocks
+    assert log.bytes == sum(map(len, log.frames(kept[0])))
+    assert log.bytes >= 25_000 - 64 * 60
+    assert log.events(kept[0]) == [Token(f"{n:05}") for n in range(kept[0] + 1, 5_001)]
+    for after, field in [(0, None), (kept[0] - 1, "last-event-id")]:
+        with pytest.raises(BadRequest) as raised:
+            log.frames(after)
+        assert (raised.value.code, raised.value.status, raised.value.field) == ("gone", 410, field)
+
+
+def test_the_newest_block_is_never_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 100_000)
+    large = Done("complete", "m1", "ä" * 200_000, 0, 1, None, 5)
+    log = filled([*[Token("a" * 1_000)] * 100, large])
+    assert log.events(100) == [large]
+    for _ in range(9):
+        log.discard_older_half()
+    assert log.events(kept_after(log)[0])[-1] == large
+
+
+def test_discarding_frees_half_of_the_memory() -> None:
+    log = filled([Token(f"{n:05}") for n in range(1_024)])  # 16 whole blocks; newer ids are longer
+    before = log.bytes
+    log.discard_older_half()
+    assert kept_after(log) == list(range(9 * 64, 1_025))
+    assert log.bytes <= before // 2
+
+
+def test_a_log_that_is_not_replayable_keeps_nothing() -> None:
+    log = MemoryEventLog("t1", replayable=False)
+    heard: list[tuple[Sequence[Event], bytes]] = []
+    log.subscribe(lambda events, frames: heard.append((events, frames)))
+    for batch in ([Token("a" * 100_000)] * 100, [DONE]):
+        log.append(batch)
+    assert (log.last, log.ended, log.bytes) == (101, True, 0)
+    assert heard == [([Token("a" * 100_000)] * 100, b""), ([DONE], b"")]
+    for after in (0, 1, 101):
+        with pytest.raises(BadRequest) as raised:
+            log.frames(after)
+        assert (raised.value.code, raised.value.status) == ("gone", 410)
+
+
+def test_subscribers_are_notified_of_everything_from_then_on() -> None:
+    log = filled([Token("a")])
+    heard: list[tuple[str, int, bool, bytes]] = []
+    leave_first = log.subscribe(lambda events, frames: heard.append(("first", log.last, log.ended, frames)))
+    log.append([Token("b")])
+    leave_second = log.subscribe(lambda events, frames: heard.append(("second", log.last, log.ended, frames)))
+    log.append([Token("c"), DONE])
+    assert log.subscribers == 2
+    leave_first()
+    leave_first()  # changes nothing
+    leave_second()
+    assert log.subscribers == 0
+    log.append([Token("d")])
+    b, rest = b"".join(log.frames(1, 2)), b"".join(log.frames(2, 4))
+    assert heard == [("first", 2, False, b), ("first", 4, True, rest), ("second", 4, True, rest)]
+
+
+def test_a_subscriber_may_unsubscribe_while_it_is_notified() -> None:
+    log = MemoryEventLog("t1")
+    heard: list[tuple[str, Sequence[Event]]] = []
+
+    def once(events: Sequence[Event], frames: bytes) -> None:
+        heard.append(("once", events))
+        unsubscribe()
+
+    log.subscribe(lambda events, frames: heard.append(("before", events)))
+    unsubscribe = log.subscribe(once)
+    log.subscribe(lambda events, frames: heard.append(("after", events)))
+    log.append([Token("a")])
+    log.append([DONE])
+    assert heard == [
+        ("before", [Token("a")]),
+        ("once", [Token("a")]),
+        ("after", [Token("a")]),
+        ("before", [DONE]),
+        ("after", [DONE]),
+    ]
