@@ -3,7 +3,7 @@
 Order: `TurnStart` first, exactly one `Done` or `Error` last, `Usage` right before it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -124,7 +124,7 @@ class SpecialistResult:
     name: str
     params: Mapping[str, Any]
     text: str
-    citations: Sequence[Citation]
+    citations: tuple[Citation, ...]
     cached: bool
     ms: int
     approval: Approval | None = None

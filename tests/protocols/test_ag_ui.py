@@ -474,7 +474,7 @@ def test_what_was_said_behind_a_call_is_new() -> None:
 
 
 def test_a_turn_with_a_call_frame_by_frame() -> None:
-    citations = [Citation("1", "Bern", "https://example.org/bern"), Citation("2", "A book")]
+    citations = (Citation("1", "Bern", "https://example.org/bern"), Citation("2", "A book"))
     assert (
         body_of(
             Token("I "),
@@ -825,7 +825,7 @@ WHOLE: Sequence[Event] = (
     SpecialistStart("c2", "echo", {"text": "日本"}, "model"),
     SpecialistProgress("c1", "half", 0.5),
     SpecialistError("c3", "nobody", {}, "unknown", "there is no such specialist", 0),
-    SpecialistResult("c2", "echo", {"text": "日本"}, "日本", [Citation("1", "日")], cached=False, ms=3),
+    SpecialistResult("c2", "echo", {"text": "日本"}, "日本", (Citation("1", "日"),), cached=False, ms=3),
     SpecialistResult("c1", "weather", {"city": "Bern"}, "Sunny.", (), cached=True, ms=9),
     Thinking("Good."),
     Token("Sunny"),

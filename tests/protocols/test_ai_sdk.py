@@ -105,12 +105,12 @@ def test_what_the_model_server_does_not_count_is_left_out() -> None:
 
 
 def test_a_call_and_its_result() -> None:
-    citations = [
+    citations = (
         Citation("1", "The web", "https://example.org/a"),
         Citation("2", "A file"),
         Citation("3", "A trap", "javascript:alert(1)"),
         Citation("4", "The web again", "https://example.org/a"),
-    ]
+    )
     assert behind_start(
         Token("Let me see."),
         SpecialistStart("c1", "web", {"query": "brains"}, "model"),

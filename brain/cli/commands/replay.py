@@ -29,7 +29,7 @@ def _ended(call: Called) -> SpecialistResult | SpecialistError:
     if call.outcome is not None:
         return SpecialistError(call.call_id, call.name, call.params, call.outcome, text, ms, call.approval)
     told = call.call_id, call.name, call.params or {}, text
-    return SpecialistResult(*told, call.citations, call.cached, ms, call.approval)
+    return SpecialistResult(*told, tuple(call.citations), call.cached, ms, call.approval)
 
 
 def _done(exchange: Exchange, parts: tuple[Part, ...]) -> Done:
