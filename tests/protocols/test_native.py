@@ -9,6 +9,7 @@ import pytest
 
 from brain.errors import BadRequest
 from brain.events import (
+    ApprovalRequired,
     Citation,
     Done,
     Error,
@@ -21,6 +22,7 @@ from brain.events import (
     SpecialistStart,
     Thinking,
     Token,
+    ToolCall,
     TurnStart,
     Usage,
 )
@@ -368,10 +370,20 @@ START_DATA = (
          '{"call_id":"call1","name":"?","code":"malformed","reason":"no JSON","ms":0}'),
         (SpecialistError("call1", "ocr", {"page": 0}, "refused", "no page 0", 3), "specialist_error",
          '{"call_id":"call1","name":"ocr","params":{"page":0},"code":"refused","reason":"no page 0","ms":3}'),
+        (ApprovalRequired("call1", "mail", {"to": "ann"}, datetime(2026, 11, 21, 8, 30, tzinfo=UTC), "To: ann"),
+         "approval_required", '{"call_id":"call1","name":"mail","params":{"to":"ann"},'
+         '"expires_at":"2026-11-21T08:30:00Z","text":"To: ann"}'),
+        (ApprovalRequired("call1", "mail", {}, datetime(2026, 11, 21, 8, 30, 0, 250_000, UTC)), "approval_required",
+         '{"call_id":"call1","name":"mail","params":{},"expires_at":"2026-11-21T08:30:00.250000Z"}'),
+        (ToolCall("call1", "theirs", {"a": []}), "tool_call", '{"call_id":"call1","name":"theirs","params":{"a":[]}}'),
         (Notice("stand_in", "No model."), "notice", '{"code":"stand_in","text":"No model."}'),
         (Usage(7, 2, None, True), "usage", '{"prompt_tokens":7,"completion_tokens":2,"estimated":true}'),
         (Usage(7, 2, 0, False), "usage",
          '{"prompt_tokens":7,"completion_tokens":2,"reused_tokens":0,"estimated":false}'),
+        (Notice("prompt_progress", "Reading", 0.5), "notice",
+         '{"code":"prompt_progress","text":"Reading","fraction":0.5}'),
+        (Error("model_failed", "It broke.", False, 503), "error",
+         '{"code":"model_failed","message":"It broke.","recoverable":false,"status":503}'),
         (Error("model_failed", "It broke.", True), "error",
          '{"code":"model_failed","message":"It broke.","recoverable":true}'),
         (Done("complete", "m1", "Hi", 1, 2, None, 9), "done",
@@ -392,27 +404,23 @@ START_DATA = (
     ],
 )  # fmt: skip
 def test_a_frame_literally(event: Event, name: str, data: str) -> None:
-    encoder = native.Encoder("t1")
-    assert encoder.encode([event]) == f"retry: 2000\nevent: {name}\ndata: {data}\nid: t1.1\n\n".encode()
-    assert encoder.encode([event]) == f"event: {name}\ndata: {data}\nid: t1.2\n\n".encode()
+    first = f"retry: 2000\nevent: {name}\ndata: {data}\nid: t1.1\n\n".encode()
+    second = f"event: {name}\ndata: {data}\nid: t1.2\n\n".encode()
+    encoder = native.FrameEncoder("t1")
+    assert [encoder.encode([event]), encoder.encode([event])] == [first, second]
+    assert native.FrameEncoder("t1").encode([*native.decode_frames(first + second)]) == first + second
 
 
 def test_ids_count_from_1_without_gaps_and_retry_stands_in_the_first_frame() -> None:
-    encoder = native.Encoder("t9")
+    encoder = native.FrameEncoder("t9")
     events: list[Event] = [START, Token("a"), Thinking("b"), Token("c"), Error("internal", "x", True)]
     stream = b"".join(encoder.encode([event]) for event in events).decode()
     assert [line for line in stream.split("\n") if line.startswith("id: ")] == [f"id: t9.{n}" for n in range(1, 6)]
     assert stream.startswith("retry: 2000\n")
     assert stream.count("retry:") == 1
     assert "\r" not in stream
-    assert native.Encoder("t9").encode(events).decode() == stream
-    assert encoder.taken == 5
-
-
-def test_a_reader_goes_on_behind_an_event() -> None:
-    encoder = native.Encoder("t9", after=7)
-    assert encoder.encode([Token("a")]) == b'event: token\ndata: {"text":"a"}\nid: t9.8\n\n'
-    assert encoder.taken == 1
+    assert native.FrameEncoder("t9").encode(events).decode() == stream
+    assert [*native.decode_frames(stream.encode())] == events
 
 
 def test_every_event_has_a_name() -> None:
