@@ -1,34 +1,55 @@
-"""The turns of a process: each is led once, read by many, steered from outside, and kept for a while."""
+"""Runs: each executes its turn once, whoever reads it, and can be found for a while after its end."""
 
 import asyncio
 import gc
-import time
+import re
 import weakref
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import pytest
-from playing import WAIT, Item, Player, ask_for, registry_of, short, turn_of
+from playing import Item, Player, ask_for, echo, registry_of, sends, short, turn_of, words
 
+from brain import Progress, specialist
 from brain.errors import BadRequest
-from brain.events import Done, Event, TurnStart, Usage
+from brain.events import Done, Event, SpecialistProgress, Token, TurnStart, Usage
 from brain.messages import Conversation, TurnReport
-from brain.runtime import runs
 from brain.runtime.run import Run
 from brain.runtime.runs import Turns
-from brain.turn.turn import Turn
 from brain.turn_request import Ask
 
-SOON = 0.25
+TINY, HUGE = 1e-6, 1e6
+"""Seconds that pass at once, and that no test waits for."""
+LONG = [" ".join(words(8_000)[n : n + 1_000]) for n in range(0, 8_000, 1_000)]
+"""Different texts of about nine thousand characters."""
+ECHO = 'SPECIALIST_REQUEST[echo:{"text":"b"}]'
+STUCK = "SPECIALIST_REQUEST[stuck]"
+SENDS = "SPECIALIST_REQUEST[sends]"
 
 
-class House:
-    """Where turns are begun; keeps what was settled."""
+@specialist(timeout=HUGE)
+async def stuck() -> AsyncGenerator[Progress | str, None]:
+    """Says that it runs, and waits for ever."""
+    yield Progress("running")
+    await asyncio.Event().wait()
+    yield "never"
+
+
+def request(user: str | None = "ada", request_id: str | None = None) -> Ask:
+    return ask_for(user=user, request_id=request_id, asks_person=True)
+
+
+class Server:
+    """Begins runs, and has the reports of those that ended."""
 
     def __init__(self) -> None:
         self.turns = Turns()
         self.settled: list[TurnReport] = []
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [report.outcome for report in self.settled]
 
     def begin(
         self,
@@ -37,492 +58,647 @@ class House:
         request_id: str | None = None,
         conversation: str = "c",
         model: Any = None,
+        settle: Callable[[TurnReport], None] | None = None,
         **options: Any,
     ) -> Run:
-        ask = Ask("Hi", user, ask_for().limits, ("bracket",), "UTC", request_id=request_id, asks_person=True)
-        turn = turn_of(model or Player(*passes), ask=ask, conversation=Conversation(conversation))
-        return self.turns.begin(turn, ask, "native", self.settled.append, **options)
+        """A run whose model plays these passes; it waits where an `asyncio.Event` stands."""
+        ask = request(user, request_id)
+        registry = registry_of(echo, sends, stuck)
+        turn = turn_of(model or Player(*passes), registry, ask, Conversation(conversation))
+        return self.turns.begin(turn, ask, "native", settle or self.settled.append, **options)
+
+    def start(self, *passes: Sequence[Item] | str, **options: Any) -> Run:
+        run = self.begin(*passes, **options)
+        run.start()
+        return run
+
+    async def complete(self, *passes: Sequence[Item] | str, **options: Any) -> Run:
+        run = self.start(*passes, **options)
+        await run.wait_ended()
+        return run
+
+    async def pass_tiny_time(self) -> None:
+        """Wait until every timer of a `TINY` time that was set before has fired: the newest one is the last."""
+        witness = self.start([asyncio.Event()], user="witness", settle=lambda report: None, unread_seconds=TINY)
+        await witness.wait_ended()
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
+def check(main: Callable[[Server], Coroutine[Any, Any, None]]) -> None:
+    """Run a test with a server of its own; all that it began must be over at the end."""
+
+    async def checked() -> None:
+        server = Server()
+        await main(server)
+        assert server.turns.running == []
+        server.turns.close()
+        await all_tasks_end()
+
+    asyncio.run(checked())
 
 
-def run(main: Coroutine[Any, Any, None], house: House) -> None:
-    """Runs a test; no task may be left behind it, and no timer of the house."""
-
-    async def alone() -> None:
-        await main
-        house.turns.close()
-        for _ in range(3):
-            await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(alone())
+async def all_tasks_end() -> None:
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        _, running = await asyncio.wait(others, timeout=30)
+        assert not running
 
 
-async def led(run: Run) -> list[Event]:
-    async with aclosing(run.lead()) as batches:
-        return [event async for batch in batches for event in batch]
+async def until(run: Run, reached: Callable[[], bool]) -> None:
+    """Wait for the event of a run after which something is so."""
+    arrived = asyncio.Event()
+    unsubscribe = run.log.subscribe(lambda events, frames: arrived.set() if reached() else None)
+    if not reached():
+        await arrived.wait()
+    unsubscribe()
 
 
-async def told(run: Run, after: int = 0) -> list[Event]:
-    assert run.journal is not None
-    async with aclosing(run.journal.follow(after)) as pieces:
-        return [event async for piece in pieces for event in piece]
+async def until_event(run: Run, kind: type[Event]) -> None:
+    await until(run, lambda: any(isinstance(event, kind) for event in run.log.events()))
 
 
-async def heard(run: Run, count: int) -> None:
-    """Waits until so many events were told."""
-    assert run.journal is not None
-    if run.journal.count < count:
-        async with aclosing(run.journal.follow(run.journal.count)) as pieces:
-            async for _ in pieces:
-                if run.journal.count >= count:
-                    return
+def kinds(run: Run) -> list[type[Event]]:
+    return [type(event) for event in run.log.events()]
 
 
-# Led once, read by many
+def refusal(action: Callable[[], Any]) -> tuple[str, int]:
+    with pytest.raises(BadRequest) as raised:
+        action()
+    return raised.value.code, raised.value.status
 
 
-def test_its_readers_get_what_its_leader_gets(house: House) -> None:
-    async def main() -> None:
-        one = house.begin(["a", 0.01, 'SPECIALIST_REQUEST[echo:{"text":"b"}]'], "c")
-        reader = asyncio.create_task(told(one))
-        events = await led(one)
-        assert [*short(events)] == [
+# One execution, any number of readers
+
+
+def test_a_run_executes_its_turn_once_for_all_readers() -> None:
+    async def main(server: Server) -> None:
+        go = asyncio.Event()
+        model = Player(["a", ECHO], [go, "c"])
+        run = server.begin(model=model)
+        early: list[Event] = []
+        late: list[Event] = []
+        run.join(lambda events, frames: early.extend(events))
+        run.start()
+        await until_event(run, Token)
+        late += run.log.events()
+        run.join(lambda events, frames: late.extend(events))
+        go.set()
+        await run.wait_ended()
+        assert short(early) == [
             "a",
             {"start": "c1", "name": "echo", "params": {"text": "b"}},
             {"result": "c1", "text": "b"},
             "c",
             {"done": "complete", "text": "ac", "calls": 1, "passes": 2},
         ]
-        assert await reader == events == await told(one)
-        assert (await told(one, 3)) == events[3:]
+        assert early == late == run.log.events()
+        assert (run.readers, len(model.requests), model.open) == (2, 2, 0)
 
-    run(main(), house)
-
-
-def test_it_is_settled_once_and_before_anybody_reads_that_it_ended(house: House) -> None:
-    async def main() -> None:
-        one = house.begin("a")
-        async with aclosing(one.lead()) as batches:
-            async for batch in batches:
-                ended = isinstance(batch[-1], Done)
-                assert (len(house.settled), one.over) == ((1, True) if ended else (0, False))
-        assert len(house.settled) == 1
-        assert one.report() == house.settled[0]
-
-    run(main(), house)
+    check(main)
 
 
-def test_readers_are_told_of_an_end_that_cannot_be_recorded(house: House) -> None:
-    class Full(list[TurnReport]):
-        def append(self, report: TurnReport) -> None:
-            raise OSError("the disk is full")
+@pytest.mark.parametrize("is_replayable", [True, False])
+def test_it_is_settled_once_and_before_any_reader_learns_of_the_end(*, is_replayable: bool) -> None:
+    async def main(server: Server) -> None:
+        run = server.begin(["a", ECHO], "c", replayable=is_replayable)
+        seen: list[tuple[bool, bool, list[str], str]] = []
+        run.join(lambda events, _: seen.append((run.log.ended, run.over, server.outcomes, run.report().state)))
+        run.start()
+        await run.wait_ended()
+        run.stop()
+        await run.abort()
+        assert seen[:-1] == [(False, False, [], "running")] * (len(seen) - 1)
+        assert seen[-1] == (True, True, ["complete"], "done")
+        assert server.settled == [run.report()]
 
-    async def main() -> None:
-        house.settled = Full()
-        one = house.begin("a")
-        reader = asyncio.create_task(told(one))
+    check(main)
+
+
+def test_the_end_reaches_readers_also_when_it_cannot_be_recorded() -> None:
+    def fail(report: TurnReport) -> None:
+        raise OSError("the disk is full")
+
+    async def main(server: Server) -> None:
+        run = server.begin("a", settle=fail)
+        heard: list[Event] = []
+        run.join(lambda events, frames: heard.extend(events))
+        run.start()
+        await run.wait_ended()
+        assert (type(heard[-1]), run.over, run.report().outcome) == (Done, True, "complete")
+        assert run._task is not None
         with pytest.raises(OSError, match="disk is full"):
-            await led(one)
-        assert isinstance((await reader)[-1], Done)
-        assert one.over
+            await run._task
 
-    run(main(), house)
+    check(main)
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize("alone", [True, False])
-def test_what_is_stopped_ends_soon_and_says_so(house: House, *, alone: bool) -> None:
-    async def main() -> None:
-        one = house.begin(["a", "SPECIALIST_REQUEST[waits]", WAIT])
-        if alone:
-            one.alone()
-        leading = asyncio.create_task(told(one) if alone else led(one))
-        await heard(one, 3)
-        began = time.monotonic()
-        one.stop()
-        one.stop("shutdown")
-        events = await leading
-        assert time.monotonic() - began < SOON
-        assert short(events)[-2:] == [
-            {"error": "c1", "name": "waits", "code": "cancelled"},
-            {"done": "cancelled", "text": "a", "calls": 1, "passes": 1},
-        ]
-        one.stop()
-        assert [report.stop_reason for report in house.settled] == ["cancelled"]
+def test_a_run_that_is_over_holds_neither_its_turn_nor_a_timer() -> None:
+    async def main(server: Server) -> None:
+        model = Player(["a", ECHO], "c")
+        run = server.start(model=model, unread_seconds=HUGE)
+        models, runs = weakref.WeakSet([model]), weakref.WeakSet([run])
+        del model
+        await run.wait_ended()
+        await all_tasks_end()
+        gc.collect()
+        assert len(models) == 0
+        server.turns.close()
+        del run
+        gc.collect()
+        assert len(runs) == 0
 
-    run(main(), house)
+    check(main)
 
 
-def test_a_turn_that_is_stopped_before_it_began_asks_no_model(house: House) -> None:
-    async def main() -> None:
+# Stopping
+
+WHERE: dict[str, tuple[list[Any], Callable[[Run], bool] | None]] = {
+    "before the start": ([], None),
+    "at the start": ([], lambda run: True),
+    "in the model's stream": (["a", asyncio.Event], lambda run: Token in kinds(run)),
+    "in a call": (["a", STUCK], lambda run: SpecialistProgress in kinds(run)),
+    "before an approval": (["a", SENDS], lambda run: run.is_waiting),
+}
+"""What the model plays, and when the run has come so far; None: it is not started."""
+
+
+async def begin_at(server: Server, where: str) -> Run:
+    items, reached = WHERE[where]
+    run = server.begin([item() if item is asyncio.Event else item for item in items])
+    if reached is not None:
+        run.start()
+        await until(run, lambda: reached(run))
+    return run
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_stopping_ends_a_run_with_an_event(where: str) -> None:
+    async def main(server: Server) -> None:
+        run = await begin_at(server, where)
+        run.stop()
+        run.stop("shutdown")  # the first reason counts
+        assert (run.is_stopping, run.over) == (True, False)
+        if where == "before the start":
+            run.start()
+        await run.wait_ended()
+        assert kinds(run)[0] is TurnStart
+        assert kinds(run)[-2:] == [Usage, Done]
+        assert server.outcomes == ["cancelled"]
+        assert (run.is_stopping, run.is_waiting, run.report().state) == (False, False, "done")
+
+    check(main)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_aborting_ends_a_run_at_once(where: str) -> None:
+    async def main(server: Server) -> None:
+        run = await begin_at(server, where)
+        await run.abort()
+        assert (run.over, run.log.ended, server.outcomes) == (True, True, ["cancelled"])
+        assert kinds(run)[-2:] == [Usage, Done]
+        await run.wait_ended()
+
+    check(main)
+
+
+def test_a_stopped_run_asks_no_model() -> None:
+    async def main(server: Server) -> None:
         model = Player("never")
-        one = house.begin(model=model)
-        one.stop()
-        await led(one)
-        assert [report.stop_reason for report in house.settled] == ["cancelled"]
-        assert model.requests == []
+        run = server.begin(model=model)
+        run.stop("shutdown")
+        run.start()
+        await run.wait_ended()
+        assert (server.outcomes, model.requests) == (["shutdown"], [])
 
-    run(main(), house)
-
-
-def test_a_turn_that_is_led_no_further_is_cut(house: House) -> None:
-    async def main() -> None:
-        one = house.begin(["a", WAIT])
-        async with aclosing(one.lead()) as batches:
-            await anext(batches)
-            await anext(batches)
-        events = await told(one)
-        assert [type(event) for event in events][-2:] == [Usage, Done]
-        assert isinstance(events[-1], Done)
-        assert (events[-1].stop_reason, events[-1].text) == ("cancelled", "a")
-        assert len(house.settled) == 1
-
-    run(main(), house)
+    check(main)
 
 
-def test_turns_that_run_alone_are_given_up_together(house: House) -> None:
-    async def main() -> None:
-        runs = [house.begin(["a", "SPECIALIST_REQUEST[waits]", WAIT]) for _ in range(20)]
-        for one in runs:
-            one.alone()
-        for one in runs:
-            await heard(one, 3)
-        began = time.monotonic()
-        await asyncio.gather(*(one.give_up() for one in house.turns.running))
-        assert time.monotonic() - began < 8 * SOON
-        assert [one.over for one in runs] == [True] * 20
-        assert [report.stop_reason for report in house.settled] == ["cancelled"] * 20
-        assert isinstance((await told(runs[0]))[-1], Done)
+def test_many_runs_are_aborted_together() -> None:
+    async def main(server: Server) -> None:
+        runs = [server.start(["a", STUCK]) for _ in range(20)]
+        for run in runs[:10]:  # the others are anywhere
+            await until_event(run, SpecialistProgress)
+        await asyncio.gather(*(run.abort() for run in server.turns.running))
+        assert server.outcomes == ["cancelled"] * 20
 
-    run(main(), house)
+    check(main)
 
 
-def test_a_turn_that_is_given_up_before_its_first_step_is_over(house: House) -> None:
-    async def main() -> None:
-        one = house.begin("a")
-        one.alone()
-        await one.give_up()
-        assert [report.stop_reason for report in house.settled] == ["cancelled"]
-        assert [type(event) for event in await told(one)] == [Usage, Done]
-
-    run(main(), house)
+# Readers
 
 
-def test_a_turn_that_nobody_can_join_keeps_nothing(house: House) -> None:
-    async def main() -> None:
-        one = house.begin("a", joinable=False)
-        first, *_ = await led(one)
-        assert isinstance(first, TurnStart)
-        assert one.journal is None
-
-    run(main(), house)
-
-
-def test_a_turn_that_is_over_lets_go_of_all_that_it_held(house: House) -> None:
-    async def main() -> None:
-        model = Player(["a", 'SPECIALIST_REQUEST[echo:{"text":"b"}]'], "c")
-        ask = ask_for()
-        turn = Turn(ask, Conversation("c"), model, registry_of())
-        kept = weakref.WeakSet([model])
-        one = house.turns.begin(turn, ask, "native", house.settled.append)
-        exchange = turn.exchange
-        del turn, model
-        one.alone()
-        await told(one)
-        await asyncio.sleep(0)
-        gc.collect()
-        assert len(kept) == 0
-        assert exchange.answer_id == one.report().message_id
-
-    run(main(), house)
-
-
-# Readers come and go
-
-
-@pytest.mark.alone
-def test_it_runs_on_without_a_reader_for_as_long_as_it_survives(house: House) -> None:
-    async def main() -> None:
-        one = house.begin(["a", WAIT], survives=0.05)
-        one.alone()
-        began = time.monotonic()
-        events = await told(one)
-        assert 0.04 < time.monotonic() - began < 0.05 + SOON
-        assert short(events)[-1] == {"done": "cancelled", "text": "a", "calls": 0, "passes": 1}
-
-    run(main(), house)
-
-
-def test_a_reader_keeps_it_alive_and_the_last_that_leaves_counts(house: House) -> None:
-    async def main() -> None:
-        one = house.begin(["a", WAIT], survives=0.05)
-        one.alone()
-        one.joined()
-        one.joined()
-        await asyncio.sleep(0.1)
-        one.left()
-        await asyncio.sleep(0.1)
-        assert not one.over
-        one.left()
-        await asyncio.sleep(0.02)
-        one.joined()
-        await asyncio.sleep(0.1)
-        assert not one.over
-        one.left()
-        await told(one)
-        assert one.over
-
-    run(main(), house)
-
-
-def test_what_is_over_needs_no_reader(house: House) -> None:
-    async def main() -> None:
-        one = house.begin("a", survives=WAIT)
-        one.alone()
-        await told(one)
-        assert one._grace is not None
-        assert one._grace.cancelled()
-
-    run(main(), house)
-
-
-def test_without_a_word_on_it_it_survives_all_readers(house: House) -> None:
-    async def main() -> None:
-        one = house.begin(["a", 0.1, "b"])
-        one.alone()
-        one.joined()
-        one.left()
-        assert short(await told(one))[-1] == {"done": "complete", "text": "ab", "calls": 0, "passes": 1}
-
-    run(main(), house)
-
-
-@pytest.mark.parametrize(("comes_back", "outcome"), [(True, "complete"), (False, "cancelled")])
-def test_who_leaves_to_come_back_with_an_approval_is_waited_for(
-    house: House, outcome: str, *, comes_back: bool
+@pytest.mark.parametrize(
+    ("unread_seconds", "outcome"), [(None, "complete"), (HUGE, "complete"), (TINY, "cancelled"), (0.0, "cancelled")]
+)
+@pytest.mark.parametrize("is_read_first", [True, False])
+def test_without_a_reader_a_run_continues_for_a_time(
+    unread_seconds: float | None, outcome: str, *, is_read_first: bool
 ) -> None:
-    async def main() -> None:
-        one = house.begin(["SPECIALIST_REQUEST[sends]"], "Sent.", survives=0.0)
-        one.alone()
-        one.joined()
-        await heard(one, 2)
-        assert one.waits
-        one.left(comes_back=comes_back)
-        await asyncio.sleep(0.05)
-        if comes_back:
-            one.joined()
-            one.decide("c1", approve=True)
-        await told(one)
-        assert [report.stop_reason for report in house.settled] == [outcome]
+    async def main(server: Server) -> None:
+        go = asyncio.Event()
+        run = server.begin(["a", go, "b"], unread_seconds=unread_seconds)
+        if is_read_first:
+            run.join(lambda events, frames: None)
+        run.start()
+        if is_read_first:
+            await until_event(run, Token)
+            run.leave()
+        await server.pass_tiny_time()
+        go.set()
+        await run.wait_ended()
+        assert server.outcomes == [outcome]
 
-    run(main(), house)
-
-
-# Steered from outside
+    check(main)
 
 
-def test_what_is_over_can_neither_be_steered_nor_decided(house: House) -> None:
-    async def main() -> None:
-        one = house.begin("a")
-        await led(one)
-        with pytest.raises(BadRequest, match="This turn is over") as steered:
-            one.steer("more")
-        with pytest.raises(BadRequest, match="nothing waits for an approval") as decided:
-            one.decide("c1", approve=True)
-        assert [(error.value.code, error.value.status) for error in (steered, decided)] == [("gone", 410)] * 2
-        assert not one.waits
+@pytest.mark.parametrize("unread_seconds", [TINY, HUGE])
+@pytest.mark.parametrize(
+    ("steps", "is_unread"),
+    [("+", False), ("++-", False), ("+-+", False), ("+-+-+", False), ("+-", True), ("++--", True), ("+-+-", True)],
+)
+def test_a_reader_keeps_a_run_alive(unread_seconds: float, steps: str, *, is_unread: bool) -> None:
+    async def main(server: Server) -> None:
+        go = asyncio.Event()
+        run = server.begin(["a", go, "b"], unread_seconds=unread_seconds)
+        for n, step in enumerate(steps):
+            if step == "+":
+                run.join(lambda events, frames: None)
+            else:
+                run.leave()
+            if n == 0:
+                run.start()
+                await until_event(run, Token)
+        assert run.readers == steps.count("+") - steps.count("-")
+        await server.pass_tiny_time()
+        go.set()
+        await run.wait_ended()
+        assert server.outcomes == ["cancelled" if is_unread and unread_seconds == TINY else "complete"]
 
-    run(main(), house)
+    check(main)
 
 
-def test_it_is_steered_and_approved_while_it_runs(house: House) -> None:
-    async def main() -> None:
-        one = house.begin(["SPECIALIST_REQUEST[sends]"], "Sent.")
-        one.alone()
-        await heard(one, 2)
-        assert (one.waits, one.report().state) == (True, "waiting")
-        one.steer("hurry")
-        one.decide("c1", approve=True)
-        events = short(await told(one))
+@pytest.mark.parametrize(
+    ("first", "comes_back", "reconnect_seconds", "outcome"),
+    [
+        (SENDS, True, 30.0, "complete"),
+        (SENDS, False, 30.0, "cancelled"),
+        (SENDS, True, -600.0, "cancelled"),  # no time is left, as the approval itself may take 600 seconds
+        ("a", True, 30.0, "cancelled"),  # there is nothing to approve
+    ],
+)
+def test_a_reader_that_comes_back_with_an_approval_is_given_time(
+    first: str, outcome: str, reconnect_seconds: float, monkeypatch: pytest.MonkeyPatch, *, comes_back: bool
+) -> None:
+    monkeypatch.setattr("brain.runtime.run.RECONNECT_SECONDS", reconnect_seconds)
+
+    async def main(server: Server) -> None:
+        run = server.begin([first, *([] if first == SENDS else [asyncio.Event()])], "Sent.", unread_seconds=0.0)
+        run.join(lambda events, frames: None)
+        run.start()
+        await until(run, lambda: run.is_waiting or Token in kinds(run))
+        run.leave(comes_back=comes_back)
+        await server.pass_tiny_time()
+        if outcome == "complete":
+            run.join(lambda events, frames: None)
+            run.decide("c1", approve=True)
+        await run.wait_ended()
+        assert server.outcomes == [outcome]
+
+    check(main)
+
+
+# A run as an iterator of events
+
+
+@pytest.mark.parametrize("is_replayable", [True, False])
+def test_reading_the_events_starts_the_run(*, is_replayable: bool) -> None:
+    async def main(server: Server) -> None:
+        run = server.begin(["a", ECHO], "c", replayable=is_replayable, unread_seconds=0.0)
+        async with aclosing(run.events()) as batches:
+            events = [event async for batch in batches for event in batch]
+        assert isinstance(events[0], TurnStart)
+        assert short(events)[-1] == {"done": "complete", "text": "ac", "calls": 1, "passes": 2}
+        assert (len(events), run.readers, run.log.subscribers) == (run.log.last, 0, 0)
+        if is_replayable:
+            assert run.log.events() == events
+        else:
+            assert run.log.bytes == 0
+
+    check(main)
+
+
+@pytest.mark.parametrize("how", ["leave", "cancel"])
+@pytest.mark.parametrize("unread_seconds", [None, 0.0])
+def test_leaving_the_events_early_stops_the_run_and_waits_for_its_end(how: str, unread_seconds: float | None) -> None:
+    async def main(server: Server) -> None:
+        model = Player(["a", STUCK])
+        run = server.begin(model=model, unread_seconds=unread_seconds)
+
+        async def read() -> None:
+            async with aclosing(run.events()) as batches:
+                async for batch in batches:
+                    if how == "leave" and isinstance(batch[-1], SpecialistProgress):
+                        return
+
+        reader = asyncio.create_task(read())
+        await until_event(run, SpecialistProgress)
+        if how == "cancel":
+            reader.cancel()
+        await asyncio.wait({reader})
+        assert reader.cancelled() is (how == "cancel")
+        assert (run.over, server.outcomes, model.open) == (True, ["cancelled"], 0)
+        assert (run.readers, run.log.subscribers) == (0, 0)
+
+    check(main)
+
+
+# Steering and approvals
+
+
+@pytest.mark.parametrize(("approve", "call"), [(True, {"result": "c1", "text": "sent"}), (False, None)])
+def test_steering_and_decisions_reach_the_turn(call: dict[str, str] | None, *, approve: bool) -> None:
+    async def main(server: Server) -> None:
+        run = server.start([SENDS], "Done.")
+        assert not run.is_waiting
+        await until(run, lambda: run.is_waiting)
+        assert run.report().state == "waiting"
+        run.steer("hurry")
+        run.decide("c1", approve=approve)
+        await run.wait_ended()
+        events = short(run.log.events())
         assert {"steered": "hurry"} in events
-        assert {"result": "c1", "text": "sent"} in events
-        assert one.report().state == "done"
+        assert (call or {"error": "c1", "name": "sends", "code": "declined"}) in events
+        assert server.outcomes == ["complete"]
 
-    run(main(), house)
-
-
-# Whose it is
+    check(main)
 
 
-def test_a_turn_is_found_by_its_user_alone(house: House) -> None:
-    async def main() -> None:
-        ada, nobody = house.begin("a"), house.begin("b", user=None)
-        assert house.turns.find(ada.id, "ada") is ada
-        assert house.turns.find(nobody.id, None) is nobody
-        for turn_id, user in [(ada.id, "bob"), (ada.id, None), (nobody.id, "ada"), ("t0", "ada"), ("", "ada")]:
-            assert house.turns.find(turn_id, user) is None
-        for one in (ada, nobody):
-            await led(one)
-
-    run(main(), house)
-
-
-def test_the_same_request_finds_the_same_turn_of_the_same_user(house: House) -> None:
-    async def main() -> None:
-        def asked(user: str | None, request_id: str | None) -> Run | None:
-            return house.turns.asked(Ask("Hi", user, ask_for().limits, ("bracket",), "UTC", request_id=request_id))
-
-        one = house.begin("a", request_id="r1")
-        without = house.begin("a")
-        assert asked("ada", "r1") is one
-        await led(one)
-        await led(without)
-        assert asked("ada", "r1") is one
-        assert [asked("bob", "r1"), asked(None, "r1"), asked("ada", "r2"), asked("ada", None)] == [None] * 4
-
-    run(main(), house)
-
-
-def test_the_newest_turn_of_a_conversation_is_its_users(house: House) -> None:
-    async def main() -> None:
-        runs = [
-            house.begin("a", conversation="x"),
-            house.begin("a", conversation="y"),
-            house.begin("a", conversation="x"),
-            house.begin("a", conversation="x", user="bob"),
-        ]
-        for one in runs:
-            await led(one)
-        assert house.turns.newest("x", "ada") is runs[2]
-        assert house.turns.newest("x", "bob") is runs[3]
-        assert house.turns.newest("y", "ada") is runs[1]
-        assert house.turns.newest("z", "ada") is None
-
-    run(main(), house)
-
-
-def test_ids_cannot_be_guessed(house: House) -> None:
-    async def main() -> None:
-        ids = [house.begin("a").id for _ in range(200)]
-        assert len(set(ids)) == 200
-        digits = [set(column) for column in zip(*(one[1:] for one in ids), strict=True)]
-        assert len(digits) == 16
-        assert all(len(found) > 10 for found in digits)
-        for one in house.turns.running:
-            await led(one)
-
-    run(main(), house)
-
-
-# Kept for a while
-
-
-@pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.runtime.runs.SWEEP_SECONDS", 0.01)
-
-
-@pytest.mark.alone
-@pytest.mark.usefixtures("often")
-def test_turns_that_ended_are_forgotten_after_a_while(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", 0.1)
-
-    async def main() -> None:
-        running = house.begin(["a", WAIT])
-        running.alone()
-        ended = [house.begin("a", request_id=f"r{n}") for n in range(10)]
-        for one in ended:
-            await led(one)
-        began = time.monotonic()
-        assert len(house.turns) == 11
-        kept = weakref.WeakSet(ended)
-        first = ended[0].id
-        del one, ended
-        while house.turns.find(first, "ada") is not None:  # noqa: ASYNC110 - nobody is told
-            await asyncio.sleep(0.005)
-        assert 0.09 < time.monotonic() - began < 0.1 + SOON
-        await asyncio.sleep(0.02)
-        assert len(house.turns) == 1
-        gc.collect()
-        assert len(kept) == 0
-        assert house.turns._asked == {}
-        running.stop()
-        await told(running)
-        await asyncio.sleep(0.2)
-        assert (len(house.turns), house.turns._sweeper) == (0, None)
-        await led(house.begin("a"))
-        assert house.turns._sweeper is not None
-
-    run(main(), house)
-
-
-def test_a_house_that_closes_forgets_all(house: House) -> None:
-    async def main() -> None:
-        one = house.begin("a", request_id="r")
-        await led(one)
-        house.turns.close()
-        assert (len(house.turns), house.turns._asked, house.turns._sweeper) == (0, {}, None)
-        again = house.begin("a")
-        await led(again)
-        house.turns._sweep()
-        assert house.turns.find(again.id, "ada") is again
-
-    run(main(), house)
-
-
-@pytest.mark.parametrize(("answers", "stay"), [(["a"] * 6, 3), (["a" * 20_000, "a", "a"], 2), (["a", "a" * 20_000], 0)])
-def test_what_ended_takes_no_more_than_so_much(
-    house: House, monkeypatch: pytest.MonkeyPatch, answers: list[str], stay: int
+@pytest.mark.parametrize(("race_seconds", "is_refused"), [(HUGE, True), (0.0, False)])
+def test_a_person_who_stops_a_run_as_a_call_is_approved_is_asked_again(
+    race_seconds: float, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
 ) -> None:
-    async def main() -> None:
-        ids = []
-        for answer in answers:
-            one = house.begin(answer)
-            ids.append(one.id)
-            await led(one)
-        assert one.journal is not None
-        short = one.journal.bytes if len(answers[-1]) == 1 else 1_100
-        monkeypatch.setattr("brain.runtime.runs.OVER_BYTES_MOST", 3 * (runs.RUN_BYTES + short))
-        house.turns._sweep()
-        found = [house.turns.find(turn_id, "ada") is not None for turn_id in ids]
-        assert found == [False] * (len(ids) - stay) + [True] * stay
+    monkeypatch.setattr("brain.turn.approvals.RACE_SECONDS", race_seconds)
 
-    run(main(), house)
+    async def main(server: Server) -> None:
+        run = server.start([SENDS], [asyncio.Event()])
+        await until(run, lambda: run.is_waiting)
+        run.decide("c1", approve=True)
+        if is_refused:
+            assert refusal(run.cancel) == ("decided", 409)
+            run.stop()
+        run.cancel()
+        await run.wait_ended()
+        run.cancel()
+        assert server.outcomes == ["cancelled"]
+
+    check(main)
 
 
-@pytest.mark.usefixtures("often")
-def test_all_journals_together_have_a_limit(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.runtime.runs.BYTES_MOST", 60_000)
+def test_a_run_that_is_over_takes_neither_messages_nor_decisions() -> None:
+    async def main(server: Server) -> None:
+        complete = await server.complete("a")
+        stopped = server.start([SENDS])
+        await until(stopped, lambda: stopped.is_waiting)
+        stopped.stop()
+        await stopped.wait_ended()
+        for run in (complete, stopped):
+            assert refusal(lambda: run.steer("more")) == ("gone", 410)  # noqa: B023 - it is called at once
+            assert refusal(lambda: run.decide("c9", approve=True)) == ("gone", 410)  # noqa: B023
+        assert refusal(lambda: stopped.decide("c1", approve=True)) == ("cancelled", 409)
 
-    async def main() -> None:
-        old = house.begin(["a" * 10_000])
-        small = house.begin(["b" * 1_000, WAIT])
-        large = house.begin([*["c" * 10_000] * 5, WAIT])
-        await led(old)
-        small.alone()
-        large.alone()
-        await heard(small, 2)
-        await heard(large, 6)
-        await asyncio.sleep(0.05)
-        assert house.turns.find(old.id, "ada") is None  # what ended makes room first
-        assert large.journal is not None
-        assert small.journal is not None
-        large.journal.check(0)
-        more = house.begin([*["d" * 10_000] * 2, WAIT])
-        more.alone()
-        await heard(more, 3)
-        await asyncio.sleep(0.05)
-        with pytest.raises(BadRequest, match="is not kept"):  # then the beginning of the largest
-            large.journal.check(0)
-        large.journal.check(6)
-        small.journal.check(0)
-        for one in (small, large, more):
-            one.stop()
-            await told(one, 6 if one is large else 0)
+    check(main)
 
-    run(main(), house)
+
+# The turns of a process
+
+
+def test_ids_are_random() -> None:
+    ids = {turn_of(Player()).id for _ in range(200)}
+    assert len(ids) == 200
+    assert all(re.fullmatch("t[0-9a-f]{16}", turn_id) for turn_id in ids)
+
+
+def test_a_run_is_found_by_its_own_user() -> None:
+    async def main(server: Server) -> None:
+        ada, nobody = await server.complete("a"), await server.complete("b", user=None)
+        found = [
+            (ada.id, "ada", ada),
+            (nobody.id, None, nobody),
+            (ada.id, "bob", None),
+            (ada.id, None, None),
+            (nobody.id, "ada", None),
+            ("t0", "ada", None),
+            ("", "ada", None),
+        ]
+        assert [server.turns.find(turn_id, user) for turn_id, user, _ in found] == [run for *_, run in found]
+
+    check(main)
+
+
+def test_a_request_is_found_by_the_id_that_its_user_gave_it() -> None:
+    async def main(server: Server) -> None:
+        run = server.begin("a", request_id="r1")
+        await server.complete("a")
+        found = [("ada", "r1", run), ("bob", "r1", None), (None, "r1", None), ("ada", "r2", None), ("ada", None, None)]
+        for step in (run.start, run.stop):  # while it runs, and when it is over
+            step()
+            assert [server.turns.asked(request(*asked)) for *asked, _ in found] == [one for *_, one in found]
+        await run.wait_ended()
+        assert server.turns.asked(request("ada", "r1")) is run
+
+    check(main)
+
+
+def test_the_newest_run_of_a_conversation_is_found() -> None:
+    async def main(server: Server) -> None:
+        of = [("x", "ada"), ("y", "ada"), ("x", "ada"), ("x", "bob")]
+        runs = [await server.complete("a", conversation=conversation, user=user) for conversation, user in of]
+        asked = [("x", "ada"), ("x", "bob"), ("y", "ada"), ("y", "bob"), ("z", "ada")]
+        assert [server.turns.newest(*one) for one in asked] == [runs[2], runs[3], runs[1], None, None]
+
+    check(main)
+
+
+@pytest.mark.parametrize(
+    ("asked", "begun", "new"),
+    [
+        ([("ada", "r"), ("ada", "r"), ("ada", "r")], 1, [True, False, False]),
+        ([("ada", "r"), ("bob", "r"), ("ada", "s")], 3, [True, True, True]),
+        ([("ada", None), ("ada", None)], 2, [True, True]),
+    ],
+)
+def test_requests_of_one_id_begin_one_run(asked: list[tuple[str, str | None]], begun: int, new: list[bool]) -> None:
+    async def main(server: Server) -> None:
+        waiting, all_wait, go = 0, asyncio.Event(), asyncio.Event()
+
+        async def once(user: str, request_id: str | None) -> tuple[Run, bool]:
+            async def begin() -> Run:
+                nonlocal waiting
+                waiting += 1
+                if waiting == begun:
+                    all_wait.set()
+                await go.wait()
+                return server.start("a", user=user, request_id=request_id)
+
+            return await server.turns.once(request(user, request_id), begin)
+
+        requests = [asyncio.create_task(once(*one)) for one in asked]
+        await all_wait.wait()
+        go.set()
+        found = await asyncio.gather(*requests)
+        assert [is_new for _, is_new in found] == new
+        assert (len({run.id for run, _ in found}), waiting) == (begun, begun)
+        for run, _ in found:
+            await run.wait_ended()
+        again = [await once(*one) for one in asked]  # also when it is over
+        assert [is_new for _, is_new in again] == [request_id is None for _, request_id in asked]
+        for run, _ in again:
+            await run.wait_ended()
+
+    check(main)
+
+
+def test_a_request_that_cannot_begin_lets_the_next_one_try() -> None:
+    async def main(server: Server) -> None:
+        async def fail() -> Run:
+            raise OSError("no store")
+
+        async def begin() -> Run:
+            return await server.complete("a", request_id="r")
+
+        tries = [server.turns.once(request("ada", "r"), one) for one in (fail, begin, fail)]
+        failed, first, second = await asyncio.gather(*tries, return_exceptions=True)
+        assert isinstance(failed, OSError)
+        assert isinstance(first, tuple)
+        assert (first[1], second) == (True, (first[0], False))
+
+    check(main)
+
+
+def test_forgetting_a_conversation_forgets_those_that_are_over() -> None:
+    async def main(server: Server) -> None:
+        over = await server.complete("a", conversation="x", request_id="r")
+        others = [
+            await server.complete("a", conversation="y"),
+            await server.complete("a", conversation="x", user="bob"),
+        ]
+        running = server.start([asyncio.Event()], conversation="x")
+        server.turns.forget("x", "ada")
+        assert server.turns.find(over.id, "ada") is None
+        assert server.turns.asked(request("ada", "r")) is None
+        assert server.turns.newest("x", "ada") is running
+        assert [server.turns.find(run.id, run.user) for run in [*others, running]] == [*others, running]
+        running.stop()
+        await running.wait_ended()
+        server.turns.forget("x", "ada")
+        assert server.turns.newest("x", "ada") is None
+        assert len(server.turns) == 2
+
+    check(main)
+
+
+@pytest.mark.parametrize(("quiet_seconds", "are_quiet"), [(HUGE, False), (0.0, True)])
+def test_the_turns_are_quiet_a_while_after_the_last_one(
+    quiet_seconds: float, monkeypatch: pytest.MonkeyPatch, *, are_quiet: bool
+) -> None:
+    monkeypatch.setattr("brain.runtime.runs.QUIET_SECONDS", quiet_seconds)
+
+    async def main(server: Server) -> None:
+        seen = [server.turns.are_quiet]
+        run = server.start("a")
+        seen.append(server.turns.are_quiet)
+        await run.wait_ended()
+        assert [*seen, server.turns.are_quiet] == [True, False, are_quiet]
+
+    check(main)
+
+
+# What is forgotten by itself
+
+
+@pytest.mark.parametrize(("kept_seconds", "kept"), [(HUGE, 4), (-1.0, 1)])
+def test_runs_are_forgotten_a_while_after_their_end(
+    kept_seconds: float, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", kept_seconds)
+
+    async def main(server: Server) -> None:
+        running = server.start([asyncio.Event()], request_id="running")
+        over = weakref.WeakSet([await server.complete("a", request_id=f"r{n}") for n in range(3)])
+        server.turns._sweep()
+        await all_tasks_but(running)
+        gc.collect()
+        assert (len(server.turns), len(over)) == (kept, kept - 1)
+        found = [server.turns.asked(request("ada", f"r{n}")) is not None for n in range(3)]
+        assert found == [kept > 1] * 3
+        assert server.turns.find(running.id, "ada") is running
+        running.stop()
+        await running.wait_ended()
+
+    check(main)
+
+
+async def all_tasks_but(run: Run) -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task(), run._task}
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+@pytest.mark.parametrize(
+    ("answers", "stay"),
+    [(["a"] * 6, 6), ([LONG[0]] * 6, 3), ([" ".join(LONG[:4]), "a", "a"], 2), (["a", " ".join(LONG[:4])], 0)],
+    ids=["short", "long", "oldest", "newest"],
+)
+def test_runs_that_are_over_have_a_limit_together(
+    answers: list[str], stay: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brain.runtime.runs.OVER_BYTES_MOST", 65_000)
+
+    async def main(server: Server) -> None:
+        runs = [await server.complete(answer) for answer in answers]
+        server.turns._sweep()
+        found = [server.turns.find(run.id, "ada") is not None for run in runs]
+        assert found == [False] * (len(runs) - stay) + [True] * stay
+
+    check(main)
+
+
+def test_all_logs_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.runtime.runs.BYTES_MOST", 75_000)
+    monkeypatch.setattr("brain.runtime.event_log.BLOCK_BYTES", 4_000)
+
+    async def main(server: Server) -> None:
+        async def written(*texts: str) -> Run:
+            run = server.start([*texts, asyncio.Event()])
+            await until(run, lambda: run.log.bytes > sum(map(len, texts)))
+            return run
+
+        over = await server.complete(LONG[0])
+        small, large = await written("short"), await written(*LONG[:6])
+        server.turns._sweep()  # those that are over make room first
+        assert server.turns.find(over.id, "ada") is None
+        large.log.check(0)
+        more = await written(*LONG[6:])
+        server.turns._sweep()  # then the largest that runs loses its beginning
+        assert refusal(lambda: large.log.check(0)) == ("gone", 410)
+        large.log.check(large.log.last)
+        small.log.check(0)
+        more.log.check(0)
+        for run in (small, large, more):
+            await run.abort()
+
+    check(main)
+
+
+def test_closing_forgets_everything() -> None:
+    async def main(server: Server) -> None:
+        over = await server.complete("a", request_id="r")
+        running = server.start([asyncio.Event()], request_id="s")
+        server.turns.close()
+        assert len(server.turns) == 0
+        assert [server.turns.asked(request("ada", one)) for one in ("r", "s")] == [None, None]
+        assert server.turns.newest("c", "ada") is None
+        await running.abort()  # after it was forgotten
+        again = await server.complete("a")
+        server.turns._sweep()
+        assert [server.turns.find(run.id, "ada") for run in (over, running, again)] == [None, None, again]
+
+    check(main)
