@@ -558,10 +558,17 @@ def test_requests_of_one_id_begin_one_run(asked: list[tuple[str, str | None]], b
 
 def test_a_request_that_cannot_begin_lets_the_next_one_try() -> None:
     async def main(server: Server) -> None:
+        go = asyncio.Event()
+
         async def fail() -> Run:
+            asyncio.get_running_loop().call_soon(go.set)
+            await go.wait()
             raise OSError("no store")
 
         async def begin() -> Run:
+            go.clear()
+            asyncio.get_running_loop().call_soon(go.set)
+            await go.wait()
             return await server.complete("a", request_id="r")
 
         tries = [server.turns.once(request("ada", "r"), one) for one in (fail, begin, fail)]
