@@ -1,6 +1,7 @@
 """Streams a run to one client, in any protocol. The only importer of sse_starlette."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +14,8 @@ from brain.events import Error, Event, Notice, TurnStart
 from brain.protocols.native import HEARTBEAT
 from brain.runtime.run import Run
 from brain.server.middleware import SAFE_HEADERS
+
+log = logging.getLogger("brain")
 
 PIECE_BYTES = 64 * 1024
 PENDING_BYTES = 8 * 1024 * 1024
@@ -102,11 +105,15 @@ class Reader:
         return self._is_lost or self._run.log.ended or (self.encoder is not None and self.encoder.closed)
 
     def _notify(self, events: Sequence[Event], frames: bytes) -> None:
-        if self.encoder is not None and self.encoder.closed:
+        if self._is_lost or (self.encoder is not None and self.encoder.closed):
             return
         if not self.opened.done():
             self._open(events)
-        data = frames if self.encoder is None else self.encoder.encode(events)
+        try:
+            data = frames if self.encoder is None else self.encoder.encode(events)
+        except Exception:  # a fault in one protocol must not end the run, which may have other readers
+            log.exception("turn %s: its events could not be encoded", self._run.id)
+            data, self._is_lost = b"", True
         waiter = self._waiter
         if waiter is not None and self.write is not None and not self.is_over and self.write(data):
             self._position = self._run.log.last
@@ -116,6 +123,7 @@ class Reader:
         self._pending_bytes += len(data)
         if self._pending_bytes > PENDING_BYTES:
             self._is_lost = True
+        if self._is_lost:
             self._pending.clear()
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
