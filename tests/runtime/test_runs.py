@@ -6,6 +6,7 @@ import re
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -83,22 +84,31 @@ class Server:
         await witness.wait_ended()
 
 
-def check(main: Callable[[Server], Coroutine[Any, Any, None]]) -> None:
-    """Run a test with a server of its own; all that it began must be over at the end."""
+@pytest.fixture
+def server() -> Server:
+    return Server()
 
-    async def checked() -> None:
-        server = Server()
-        await main(server)
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on an event loop. At its end, nothing may be left of the server's runs."""
+
+    async def checked(server: Server, arguments: dict[str, Any]) -> None:
+        await test(server=server, **arguments)
         assert server.turns.running == []
         server.turns.close()
         await all_tasks_end()
 
-    asyncio.run(checked())
+    @wraps(test)
+    def run(server: Server, **arguments: Any) -> None:
+        asyncio.run(checked(server, arguments))
+
+    return run
 
 
-async def all_tasks_end() -> None:
-    if others := asyncio.all_tasks() - {asyncio.current_task()}:
-        _, running = await asyncio.wait(others, timeout=30)
+async def all_tasks_end(but: Run | None = None) -> None:
+    """Wait until no other task is left, but that of one run."""
+    if tasks := asyncio.all_tasks() - {asyncio.current_task(), but and but._task}:
+        _, running = await asyncio.wait(tasks, timeout=30)
         assert not running
 
 
@@ -128,84 +138,78 @@ def refusal(action: Callable[[], Any]) -> tuple[str, int]:
 # One execution, any number of readers
 
 
-def test_a_run_executes_its_turn_once_for_all_readers() -> None:
-    async def main(server: Server) -> None:
-        go = asyncio.Event()
-        model = Player(["a", ECHO], [go, "c"])
-        run = server.begin(model=model)
-        early: list[Event] = []
-        late: list[Event] = []
-        run.join(lambda events, frames: early.extend(events))
-        run.start()
-        await until_event(run, Token)
-        late += run.log.events()
-        run.join(lambda events, frames: late.extend(events))
-        go.set()
-        await run.wait_ended()
-        assert short(early) == [
-            "a",
-            {"start": "c1", "name": "echo", "params": {"text": "b"}},
-            {"result": "c1", "text": "b"},
-            "c",
-            {"done": "complete", "text": "ac", "calls": 1, "passes": 2},
-        ]
-        assert early == late == run.log.events()
-        assert (run.readers, len(model.requests), model.open) == (2, 2, 0)
-
-    check(main)
+@on_loop
+async def test_a_run_executes_its_turn_once_for_all_readers(server: Server) -> None:
+    go = asyncio.Event()
+    model = Player(["a", ECHO], [go, "c"])
+    run = server.begin(model=model)
+    early: list[Event] = []
+    late: list[Event] = []
+    run.join(lambda events, frames: early.extend(events))
+    run.start()
+    await until_event(run, Token)
+    late += run.log.events()
+    run.join(lambda events, frames: late.extend(events))
+    go.set()
+    await run.wait_ended()
+    assert short(early) == [
+        "a",
+        {"start": "c1", "name": "echo", "params": {"text": "b"}},
+        {"result": "c1", "text": "b"},
+        "c",
+        {"done": "complete", "text": "ac", "calls": 1, "passes": 2},
+    ]
+    assert early == late == run.log.events()
+    assert (run.readers, len(model.requests), model.open) == (2, 2, 0)
 
 
 @pytest.mark.parametrize("is_replayable", [True, False])
-def test_it_is_settled_once_and_before_any_reader_learns_of_the_end(*, is_replayable: bool) -> None:
-    async def main(server: Server) -> None:
-        run = server.begin(["a", ECHO], "c", replayable=is_replayable)
-        seen: list[tuple[bool, bool, list[str], str]] = []
-        run.join(lambda events, _: seen.append((run.log.ended, run.over, server.outcomes, run.report().state)))
-        run.start()
-        await run.wait_ended()
-        run.stop()
-        await run.abort()
-        assert seen[:-1] == [(False, False, [], "running")] * (len(seen) - 1)
-        assert seen[-1] == (True, True, ["complete"], "done")
-        assert server.settled == [run.report()]
+@on_loop
+async def test_it_is_settled_once_and_before_any_reader_learns_of_the_end(
+    server: Server, *, is_replayable: bool
+) -> None:
+    run = server.begin(["a", ECHO], "c", replayable=is_replayable)
+    seen: list[tuple[bool, bool, list[str], str]] = []
+    run.join(lambda events, _: seen.append((run.log.ended, run.over, server.outcomes, run.report().state)))
+    run.start()
+    await run.wait_ended()
+    run.stop()
+    await run.abort()
+    assert seen[:-1] == [(False, False, [], "running")] * (len(seen) - 1)
+    assert seen[-1] == (True, True, ["complete"], "done")
+    assert server.settled == [run.report()]
 
-    check(main)
 
-
-def test_the_end_reaches_readers_also_when_it_cannot_be_recorded() -> None:
+@on_loop
+async def test_the_end_reaches_readers_also_when_it_cannot_be_recorded(server: Server) -> None:
     def fail(report: TurnReport) -> None:
         raise OSError("the disk is full")
 
-    async def main(server: Server) -> None:
-        run = server.begin("a", settle=fail)
-        heard: list[Event] = []
-        run.join(lambda events, frames: heard.extend(events))
-        run.start()
-        await run.wait_ended()
-        assert (type(heard[-1]), run.over, run.report().outcome) == (Done, True, "complete")
-        assert run._task is not None
-        with pytest.raises(OSError, match="disk is full"):
-            await run._task
-
-    check(main)
+    run = server.begin("a", settle=fail)
+    heard: list[Event] = []
+    run.join(lambda events, frames: heard.extend(events))
+    run.start()
+    await run.wait_ended()
+    assert (type(heard[-1]), run.over, run.report().outcome) == (Done, True, "complete")
+    assert run._task is not None
+    with pytest.raises(OSError, match="disk is full"):
+        await run._task
 
 
-def test_a_run_that_is_over_holds_neither_its_turn_nor_a_timer() -> None:
-    async def main(server: Server) -> None:
-        model = Player(["a", ECHO], "c")
-        run = server.start(model=model, unread_seconds=HUGE)
-        models, runs = weakref.WeakSet([model]), weakref.WeakSet([run])
-        del model
-        await run.wait_ended()
-        await all_tasks_end()
-        gc.collect()
-        assert len(models) == 0
-        server.turns.close()
-        del run
-        gc.collect()
-        assert len(runs) == 0
-
-    check(main)
+@on_loop
+async def test_a_run_that_is_over_holds_neither_its_turn_nor_a_timer(server: Server) -> None:
+    model = Player(["a", ECHO], "c")
+    run = server.start(model=model, unread_seconds=HUGE)
+    models, runs = weakref.WeakSet([model]), weakref.WeakSet([run])
+    del model
+    await run.wait_ended()
+    await all_tasks_end()
+    gc.collect()
+    assert len(models) == 0
+    server.turns.close()
+    del run
+    gc.collect()
+    assert len(runs) == 0
 
 
 # Stopping
@@ -230,56 +234,39 @@ async def begin_at(server: Server, where: str) -> Run:
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_stopping_ends_a_run_with_an_event(where: str) -> None:
-    async def main(server: Server) -> None:
-        run = await begin_at(server, where)
-        run.stop()
-        run.stop("shutdown")  # the first reason counts
-        assert (run.is_stopping, run.over) == (True, False)
-        if where == "before the start":
-            run.start()
-        await run.wait_ended()
-        assert kinds(run)[0] is TurnStart
-        assert kinds(run)[-2:] == [Usage, Done]
-        assert server.outcomes == ["cancelled"]
-        assert (run.is_stopping, run.is_waiting, run.report().state) == (False, False, "done")
-
-    check(main)
+@on_loop
+async def test_stopping_ends_a_run_with_an_event(server: Server, where: str) -> None:
+    run = await begin_at(server, where)
+    run.stop()
+    run.stop("shutdown")  # the first reason counts
+    assert (run.is_stopping, run.over) == (True, False)
+    if where == "before the start":
+        run.start()
+    await run.wait_ended()
+    assert kinds(run)[0] is TurnStart
+    assert kinds(run)[-2:] == [Usage, Done]
+    assert server.outcomes == ["cancelled"]
+    assert (run.is_stopping, run.is_waiting, run.report().state) == (False, False, "done")
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_aborting_ends_a_run_at_once(where: str) -> None:
-    async def main(server: Server) -> None:
-        run = await begin_at(server, where)
-        await run.abort()
-        assert (run.over, run.log.ended, server.outcomes) == (True, True, ["cancelled"])
-        assert kinds(run)[-2:] == [Usage, Done]
-        await run.wait_ended()
-
-    check(main)
+@on_loop
+async def test_aborting_ends_a_run_at_once(server: Server, where: str) -> None:
+    run = await begin_at(server, where)
+    await run.abort()
+    assert (run.over, run.log.ended, server.outcomes) == (True, True, ["cancelled"])
+    assert kinds(run)[-2:] == [Usage, Done]
+    await run.wait_ended()
 
 
-def test_a_stopped_run_asks_no_model() -> None:
-    async def main(server: Server) -> None:
-        model = Player("never")
-        run = server.begin(model=model)
-        run.stop("shutdown")
-        run.start()
-        await run.wait_ended()
-        assert (server.outcomes, model.requests) == (["shutdown"], [])
-
-    check(main)
-
-
-def test_many_runs_are_aborted_together() -> None:
-    async def main(server: Server) -> None:
-        runs = [server.start(["a", STUCK]) for _ in range(20)]
-        for run in runs[:10]:  # the others are anywhere
-            await until_event(run, SpecialistProgress)
-        await asyncio.gather(*(run.abort() for run in server.turns.running))
-        assert server.outcomes == ["cancelled"] * 20
-
-    check(main)
+@on_loop
+async def test_a_stopped_run_asks_no_model(server: Server) -> None:
+    model = Player("never")
+    run = server.begin(model=model)
+    run.stop("shutdown")
+    run.start()
+    await run.wait_ended()
+    assert (server.outcomes, model.requests) == (["shutdown"], [])
 
 
 # Readers
@@ -289,24 +276,22 @@ def test_many_runs_are_aborted_together() -> None:
     ("unread_seconds", "outcome"), [(None, "complete"), (HUGE, "complete"), (TINY, "cancelled"), (0.0, "cancelled")]
 )
 @pytest.mark.parametrize("is_read_first", [True, False])
-def test_without_a_reader_a_run_continues_for_a_time(
-    unread_seconds: float | None, outcome: str, *, is_read_first: bool
+@on_loop
+async def test_without_a_reader_a_run_continues_for_a_time(
+    server: Server, unread_seconds: float | None, outcome: str, *, is_read_first: bool
 ) -> None:
-    async def main(server: Server) -> None:
-        go = asyncio.Event()
-        run = server.begin(["a", go, "b"], unread_seconds=unread_seconds)
-        if is_read_first:
-            run.join(lambda events, frames: None)
-        run.start()
-        if is_read_first:
-            await until_event(run, Token)
-            run.leave()
-        await server.pass_tiny_time()
-        go.set()
-        await run.wait_ended()
-        assert server.outcomes == [outcome]
-
-    check(main)
+    go = asyncio.Event()
+    run = server.begin(["a", go, "b"], unread_seconds=unread_seconds)
+    if is_read_first:
+        run.join(lambda events, frames: None)
+    run.start()
+    if is_read_first:
+        await until_event(run, Token)
+        run.leave()
+    await server.pass_tiny_time()
+    go.set()
+    await run.wait_ended()
+    assert server.outcomes == [outcome]
 
 
 @pytest.mark.parametrize("unread_seconds", [TINY, HUGE])
@@ -314,25 +299,25 @@ def test_without_a_reader_a_run_continues_for_a_time(
     ("steps", "is_unread"),
     [("+", False), ("++-", False), ("+-+", False), ("+-+-+", False), ("+-", True), ("++--", True), ("+-+-", True)],
 )
-def test_a_reader_keeps_a_run_alive(unread_seconds: float, steps: str, *, is_unread: bool) -> None:
-    async def main(server: Server) -> None:
-        go = asyncio.Event()
-        run = server.begin(["a", go, "b"], unread_seconds=unread_seconds)
-        for n, step in enumerate(steps):
-            if step == "+":
-                run.join(lambda events, frames: None)
-            else:
-                run.leave()
-            if n == 0:
-                run.start()
-                await until_event(run, Token)
-        assert run.readers == steps.count("+") - steps.count("-")
-        await server.pass_tiny_time()
-        go.set()
-        await run.wait_ended()
-        assert server.outcomes == ["cancelled" if is_unread and unread_seconds == TINY else "complete"]
-
-    check(main)
+@on_loop
+async def test_a_reader_keeps_a_run_alive(
+    server: Server, unread_seconds: float, steps: str, *, is_unread: bool
+) -> None:
+    go = asyncio.Event()
+    run = server.begin(["a", go, "b"], unread_seconds=unread_seconds)
+    for n, step in enumerate(steps):
+        if step == "+":
+            run.join(lambda events, frames: None)
+        else:
+            run.leave()
+        if n == 0:
+            run.start()
+            await until_event(run, Token)
+    assert run.readers == steps.count("+") - steps.count("-")
+    await server.pass_tiny_time()
+    go.set()
+    await run.wait_ended()
+    assert server.outcomes == ["cancelled" if is_unread and unread_seconds == TINY else "complete"]
 
 
 @pytest.mark.parametrize(
@@ -344,127 +329,123 @@ def test_a_reader_keeps_a_run_alive(unread_seconds: float, steps: str, *, is_unr
         ("a", True, 30.0, "cancelled"),  # there is nothing to approve
     ],
 )
-def test_a_reader_that_comes_back_with_an_approval_is_given_time(
-    first: str, outcome: str, reconnect_seconds: float, monkeypatch: pytest.MonkeyPatch, *, comes_back: bool
+@on_loop
+async def test_a_reader_that_comes_back_with_an_approval_is_given_time(
+    server: Server,
+    first: str,
+    outcome: str,
+    reconnect_seconds: float,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    comes_back: bool,
 ) -> None:
     monkeypatch.setattr("brain.runtime.run.RECONNECT_SECONDS", reconnect_seconds)
-
-    async def main(server: Server) -> None:
-        run = server.begin([first, *([] if first == SENDS else [asyncio.Event()])], "Sent.", unread_seconds=0.0)
+    run = server.begin([first, *([] if first == SENDS else [asyncio.Event()])], "Sent.", unread_seconds=0.0)
+    run.join(lambda events, frames: None)
+    run.start()
+    await until(run, lambda: run.is_waiting or Token in kinds(run))
+    run.leave(comes_back=comes_back)
+    await server.pass_tiny_time()
+    if outcome == "complete":
         run.join(lambda events, frames: None)
-        run.start()
-        await until(run, lambda: run.is_waiting or Token in kinds(run))
-        run.leave(comes_back=comes_back)
-        await server.pass_tiny_time()
-        if outcome == "complete":
-            run.join(lambda events, frames: None)
-            run.decide("c1", approve=True)
-        await run.wait_ended()
-        assert server.outcomes == [outcome]
-
-    check(main)
+        run.decide("c1", approve=True)
+    await run.wait_ended()
+    assert server.outcomes == [outcome]
 
 
 # A run as an iterator of events
 
 
 @pytest.mark.parametrize("is_replayable", [True, False])
-def test_reading_the_events_starts_the_run(*, is_replayable: bool) -> None:
-    async def main(server: Server) -> None:
-        run = server.begin(["a", ECHO], "c", replayable=is_replayable, unread_seconds=0.0)
-        async with aclosing(run.events()) as batches:
-            events = [event async for batch in batches for event in batch]
-        assert isinstance(events[0], TurnStart)
-        assert short(events)[-1] == {"done": "complete", "text": "ac", "calls": 1, "passes": 2}
-        assert (len(events), run.readers, run.log.subscribers) == (run.log.last, 0, 0)
-        if is_replayable:
-            assert run.log.events() == events
-        else:
-            assert run.log.bytes == 0
-
-    check(main)
+@on_loop
+async def test_reading_the_events_starts_the_run(server: Server, *, is_replayable: bool) -> None:
+    run = server.begin(["a", ECHO], "c", replayable=is_replayable, unread_seconds=0.0)
+    async with aclosing(run.events()) as batches:
+        events = [event async for batch in batches for event in batch]
+    assert isinstance(events[0], TurnStart)
+    assert short(events)[-1] == {"done": "complete", "text": "ac", "calls": 1, "passes": 2}
+    assert (len(events), run.readers, run.log.subscribers) == (run.log.last, 0, 0)
+    if is_replayable:
+        assert run.log.events() == events
+    else:
+        assert run.log.bytes == 0
 
 
 @pytest.mark.parametrize("how", ["leave", "cancel"])
 @pytest.mark.parametrize("unread_seconds", [None, 0.0])
-def test_leaving_the_events_early_stops_the_run_and_waits_for_its_end(how: str, unread_seconds: float | None) -> None:
-    async def main(server: Server) -> None:
-        model = Player(["a", STUCK])
-        run = server.begin(model=model, unread_seconds=unread_seconds)
+@on_loop
+async def test_leaving_the_events_early_stops_the_run_and_waits_for_its_end(
+    server: Server, how: str, unread_seconds: float | None
+) -> None:
+    model = Player(["a", STUCK])
+    run = server.begin(model=model, unread_seconds=unread_seconds)
 
-        async def read() -> None:
-            async with aclosing(run.events()) as batches:
-                async for batch in batches:
-                    if how == "leave" and isinstance(batch[-1], SpecialistProgress):
-                        return
+    async def read() -> None:
+        async with aclosing(run.events()) as batches:
+            async for batch in batches:
+                if how == "leave" and isinstance(batch[-1], SpecialistProgress):
+                    return
 
-        reader = asyncio.create_task(read())
-        await until_event(run, SpecialistProgress)
-        if how == "cancel":
-            reader.cancel()
-        await asyncio.wait({reader})
-        assert reader.cancelled() is (how == "cancel")
-        assert (run.over, server.outcomes, model.open) == (True, ["cancelled"], 0)
-        assert (run.readers, run.log.subscribers) == (0, 0)
-
-    check(main)
+    reader = asyncio.create_task(read())
+    await until_event(run, SpecialistProgress)
+    if how == "cancel":
+        reader.cancel()
+    await asyncio.wait({reader})
+    assert reader.cancelled() is (how == "cancel")
+    assert (run.over, server.outcomes, model.open) == (True, ["cancelled"], 0)
+    assert (run.readers, run.log.subscribers) == (0, 0)
 
 
 # Steering and approvals
 
 
 @pytest.mark.parametrize(("approve", "call"), [(True, {"result": "c1", "text": "sent"}), (False, None)])
-def test_steering_and_decisions_reach_the_turn(call: dict[str, str] | None, *, approve: bool) -> None:
-    async def main(server: Server) -> None:
-        run = server.start([SENDS], "Done.")
-        assert not run.is_waiting
-        await until(run, lambda: run.is_waiting)
-        assert run.report().state == "waiting"
-        run.steer("hurry")
-        run.decide("c1", approve=approve)
-        await run.wait_ended()
-        events = short(run.log.events())
-        assert {"steered": "hurry"} in events
-        assert (call or {"error": "c1", "name": "sends", "code": "declined"}) in events
-        assert server.outcomes == ["complete"]
-
-    check(main)
+@on_loop
+async def test_steering_and_decisions_reach_the_turn(
+    server: Server, call: dict[str, str] | None, *, approve: bool
+) -> None:
+    run = server.start([SENDS], "Done.")
+    assert not run.is_waiting
+    await until(run, lambda: run.is_waiting)
+    assert run.report().state == "waiting"
+    run.steer("hurry")
+    run.decide("c1", approve=approve)
+    await run.wait_ended()
+    events = short(run.log.events())
+    assert {"steered": "hurry"} in events
+    assert (call or {"error": "c1", "name": "sends", "code": "declined"}) in events
+    assert server.outcomes == ["complete"]
 
 
 @pytest.mark.parametrize(("race_seconds", "is_refused"), [(HUGE, True), (0.0, False)])
-def test_a_person_who_stops_a_run_as_a_call_is_approved_is_asked_again(
-    race_seconds: float, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
+@on_loop
+async def test_a_person_who_stops_a_run_as_a_call_is_approved_is_asked_again(
+    server: Server, race_seconds: float, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
 ) -> None:
     monkeypatch.setattr("brain.turn.approvals.RACE_SECONDS", race_seconds)
-
-    async def main(server: Server) -> None:
-        run = server.start([SENDS], [asyncio.Event()])
-        await until(run, lambda: run.is_waiting)
-        run.decide("c1", approve=True)
-        if is_refused:
-            assert refusal(run.cancel) == ("decided", 409)
-            run.stop()
-        run.cancel()
-        await run.wait_ended()
-        run.cancel()
-        assert server.outcomes == ["cancelled"]
-
-    check(main)
+    run = server.start([SENDS], [asyncio.Event()])
+    await until(run, lambda: run.is_waiting)
+    run.decide("c1", approve=True)
+    if is_refused:
+        assert refusal(run.cancel) == ("decided", 409)
+        run.stop()
+    run.cancel()
+    await run.wait_ended()
+    run.cancel()
+    assert server.outcomes == ["cancelled"]
 
 
-def test_a_run_that_is_over_takes_neither_messages_nor_decisions() -> None:
-    async def main(server: Server) -> None:
-        complete = await server.complete("a")
-        stopped = server.start([SENDS])
-        await until(stopped, lambda: stopped.is_waiting)
-        stopped.stop()
-        await stopped.wait_ended()
-        for run in (complete, stopped):
-            assert refusal(lambda: run.steer("more")) == ("gone", 410)  # noqa: B023 - it is called at once
-            assert refusal(lambda: run.decide("c9", approve=True)) == ("gone", 410)  # noqa: B023
-        assert refusal(lambda: stopped.decide("c1", approve=True)) == ("cancelled", 409)
-
-    check(main)
+@on_loop
+async def test_a_run_that_is_over_takes_neither_messages_nor_decisions(server: Server) -> None:
+    complete = await server.complete("a")
+    stopped = server.start([SENDS])
+    await until(stopped, lambda: stopped.is_waiting)
+    stopped.stop()
+    await stopped.wait_ended()
+    for run in (complete, stopped):
+        assert refusal(lambda: run.steer("more")) == ("gone", 410)  # noqa: B023 - it is called at once
+        assert refusal(lambda: run.decide("c9", approve=True)) == ("gone", 410)  # noqa: B023
+    assert refusal(lambda: stopped.decide("c1", approve=True)) == ("cancelled", 409)
 
 
 # The turns of a process
@@ -476,45 +457,39 @@ def test_ids_are_random() -> None:
     assert all(re.fullmatch("t[0-9a-f]{16}", turn_id) for turn_id in ids)
 
 
-def test_a_run_is_found_by_its_own_user() -> None:
-    async def main(server: Server) -> None:
-        ada, nobody = await server.complete("a"), await server.complete("b", user=None)
-        found = [
-            (ada.id, "ada", ada),
-            (nobody.id, None, nobody),
-            (ada.id, "bob", None),
-            (ada.id, None, None),
-            (nobody.id, "ada", None),
-            ("t0", "ada", None),
-            ("", "ada", None),
-        ]
-        assert [server.turns.find(turn_id, user) for turn_id, user, _ in found] == [run for *_, run in found]
-
-    check(main)
+@on_loop
+async def test_a_run_is_found_by_its_own_user(server: Server) -> None:
+    ada, nobody = await server.complete("a"), await server.complete("b", user=None)
+    found = [
+        (ada.id, "ada", ada),
+        (nobody.id, None, nobody),
+        (ada.id, "bob", None),
+        (ada.id, None, None),
+        (nobody.id, "ada", None),
+        ("t0", "ada", None),
+        ("", "ada", None),
+    ]
+    assert [server.turns.find(turn_id, user) for turn_id, user, _ in found] == [run for *_, run in found]
 
 
-def test_a_request_is_found_by_the_id_that_its_user_gave_it() -> None:
-    async def main(server: Server) -> None:
-        run = server.begin("a", request_id="r1")
-        await server.complete("a")
-        found = [("ada", "r1", run), ("bob", "r1", None), (None, "r1", None), ("ada", "r2", None), ("ada", None, None)]
-        for step in (run.start, run.stop):  # while it runs, and when it is over
-            step()
-            assert [server.turns.asked(request(*asked)) for *asked, _ in found] == [one for *_, one in found]
-        await run.wait_ended()
-        assert server.turns.asked(request("ada", "r1")) is run
-
-    check(main)
+@on_loop
+async def test_a_request_is_found_by_the_id_that_its_user_gave_it(server: Server) -> None:
+    run = server.begin("a", request_id="r1")
+    await server.complete("a")
+    found = [("ada", "r1", run), ("bob", "r1", None), (None, "r1", None), ("ada", "r2", None), ("ada", None, None)]
+    for step in (run.start, run.stop):  # while it runs, and when it is over
+        step()
+        assert [server.turns.asked(request(*asked)) for *asked, _ in found] == [one for *_, one in found]
+    await run.wait_ended()
+    assert server.turns.asked(request("ada", "r1")) is run
 
 
-def test_the_newest_run_of_a_conversation_is_found() -> None:
-    async def main(server: Server) -> None:
-        of = [("x", "ada"), ("y", "ada"), ("x", "ada"), ("x", "bob")]
-        runs = [await server.complete("a", conversation=conversation, user=user) for conversation, user in of]
-        asked = [("x", "ada"), ("x", "bob"), ("y", "ada"), ("y", "bob"), ("z", "ada")]
-        assert [server.turns.newest(*one) for one in asked] == [runs[2], runs[3], runs[1], None, None]
-
-    check(main)
+@on_loop
+async def test_the_newest_run_of_a_conversation_is_found(server: Server) -> None:
+    of = [("x", "ada"), ("y", "ada"), ("x", "ada"), ("x", "bob")]
+    runs = [await server.complete("a", conversation=conversation, user=user) for conversation, user in of]
+    asked = [("x", "ada"), ("x", "bob"), ("y", "ada"), ("y", "bob"), ("z", "ada")]
+    assert [server.turns.newest(*one) for one in asked] == [runs[2], runs[3], runs[1], None, None]
 
 
 @pytest.mark.parametrize(
@@ -525,128 +500,112 @@ def test_the_newest_run_of_a_conversation_is_found() -> None:
         ([("ada", None), ("ada", None)], 2, [True, True]),
     ],
 )
-def test_requests_of_one_id_begin_one_run(asked: list[tuple[str, str | None]], begun: int, new: list[bool]) -> None:
-    async def main(server: Server) -> None:
-        waiting, all_wait, go = 0, asyncio.Event(), asyncio.Event()
+@on_loop
+async def test_requests_of_one_id_begin_one_run(
+    server: Server, asked: list[tuple[str, str | None]], begun: int, new: list[bool]
+) -> None:
+    waiting, all_wait, go = 0, asyncio.Event(), asyncio.Event()
 
-        async def once(user: str, request_id: str | None) -> tuple[Run, bool]:
-            async def begin() -> Run:
-                nonlocal waiting
-                waiting += 1
-                if waiting == begun:
-                    all_wait.set()
-                await go.wait()
-                return server.start("a", user=user, request_id=request_id)
-
-            return await server.turns.once(request(user, request_id), begin)
-
-        requests = [asyncio.create_task(once(*one)) for one in asked]
-        await all_wait.wait()
-        go.set()
-        found = await asyncio.gather(*requests)
-        assert [is_new for _, is_new in found] == new
-        assert (len({run.id for run, _ in found}), waiting) == (begun, begun)
-        for run, _ in found:
-            await run.wait_ended()
-        again = [await once(*one) for one in asked]  # also when it is over
-        assert [is_new for _, is_new in again] == [request_id is None for _, request_id in asked]
-        for run, _ in again:
-            await run.wait_ended()
-
-    check(main)
-
-
-def test_a_request_that_cannot_begin_lets_the_next_one_try() -> None:
-    async def main(server: Server) -> None:
-        go = asyncio.Event()
-
-        async def fail() -> Run:
-            asyncio.get_running_loop().call_soon(go.set)
-            await go.wait()
-            raise OSError("no store")
-
+    async def once(user: str, request_id: str | None) -> tuple[Run, bool]:
         async def begin() -> Run:
-            go.clear()
-            asyncio.get_running_loop().call_soon(go.set)
+            nonlocal waiting
+            waiting += 1
+            if waiting == begun:
+                all_wait.set()
             await go.wait()
-            return await server.complete("a", request_id="r")
+            return server.start("a", user=user, request_id=request_id)
 
-        tries = [server.turns.once(request("ada", "r"), one) for one in (fail, begin, fail)]
-        failed, first, second = await asyncio.gather(*tries, return_exceptions=True)
-        assert isinstance(failed, OSError)
-        assert isinstance(first, tuple)
-        assert (first[1], second) == (True, (first[0], False))
+        return await server.turns.once(request(user, request_id), begin)
 
-    check(main)
+    requests = [asyncio.create_task(once(*one)) for one in asked]
+    await all_wait.wait()
+    go.set()
+    found = await asyncio.gather(*requests)
+    assert [is_new for _, is_new in found] == new
+    assert (len({run.id for run, _ in found}), waiting) == (begun, begun)
+    for run, _ in found:
+        await run.wait_ended()
+    again = [await once(*one) for one in asked]  # also when it is over
+    assert [is_new for _, is_new in again] == [request_id is None for _, request_id in asked]
+    for run, _ in again:
+        await run.wait_ended()
 
 
-def test_forgetting_a_conversation_forgets_those_that_are_over() -> None:
-    async def main(server: Server) -> None:
-        over = await server.complete("a", conversation="x", request_id="r")
-        others = [
-            await server.complete("a", conversation="y"),
-            await server.complete("a", conversation="x", user="bob"),
-        ]
-        running = server.start([asyncio.Event()], conversation="x")
-        server.turns.forget("x", "ada")
-        assert server.turns.find(over.id, "ada") is None
-        assert server.turns.asked(request("ada", "r")) is None
-        assert server.turns.newest("x", "ada") is running
-        assert [server.turns.find(run.id, run.user) for run in [*others, running]] == [*others, running]
-        running.stop()
-        await running.wait_ended()
-        server.turns.forget("x", "ada")
-        assert server.turns.newest("x", "ada") is None
-        assert len(server.turns) == 2
+@on_loop
+async def test_a_request_that_cannot_begin_lets_the_next_one_try(server: Server) -> None:
+    go = asyncio.Event()
 
-    check(main)
+    async def fail() -> Run:
+        asyncio.get_running_loop().call_soon(go.set)
+        await go.wait()
+        raise OSError("no store")
+
+    async def begin() -> Run:
+        go.clear()
+        asyncio.get_running_loop().call_soon(go.set)
+        await go.wait()
+        return await server.complete("a", request_id="r")
+
+    tries = [server.turns.once(request("ada", "r"), one) for one in (fail, begin, fail)]
+    failed, first, second = await asyncio.gather(*tries, return_exceptions=True)
+    assert isinstance(failed, OSError)
+    assert isinstance(first, tuple)
+    assert (first[1], second) == (True, (first[0], False))
+
+
+@on_loop
+async def test_forgetting_a_conversation_forgets_those_that_are_over(server: Server) -> None:
+    over = await server.complete("a", conversation="x", request_id="r")
+    others = [
+        await server.complete("a", conversation="y"),
+        await server.complete("a", conversation="x", user="bob"),
+    ]
+    running = server.start([asyncio.Event()], conversation="x")
+    server.turns.forget("x", "ada")
+    assert server.turns.find(over.id, "ada") is None
+    assert server.turns.asked(request("ada", "r")) is None
+    assert server.turns.newest("x", "ada") is running
+    assert [server.turns.find(run.id, run.user) for run in [*others, running]] == [*others, running]
+    running.stop()
+    await running.wait_ended()
+    server.turns.forget("x", "ada")
+    assert server.turns.newest("x", "ada") is None
+    assert len(server.turns) == 2
 
 
 @pytest.mark.parametrize(("quiet_seconds", "are_quiet"), [(HUGE, False), (0.0, True)])
-def test_the_turns_are_quiet_a_while_after_the_last_one(
-    quiet_seconds: float, monkeypatch: pytest.MonkeyPatch, *, are_quiet: bool
+@on_loop
+async def test_the_turns_are_quiet_a_while_after_the_last_one(
+    server: Server, quiet_seconds: float, monkeypatch: pytest.MonkeyPatch, *, are_quiet: bool
 ) -> None:
     monkeypatch.setattr("brain.runtime.runs.QUIET_SECONDS", quiet_seconds)
-
-    async def main(server: Server) -> None:
-        seen = [server.turns.are_quiet]
-        run = server.start("a")
-        seen.append(server.turns.are_quiet)
-        await run.wait_ended()
-        assert [*seen, server.turns.are_quiet] == [True, False, are_quiet]
-
-    check(main)
+    seen = [server.turns.are_quiet]
+    run = server.start("a")
+    seen.append(server.turns.are_quiet)
+    await run.wait_ended()
+    assert [*seen, server.turns.are_quiet] == [True, False, are_quiet]
 
 
 # What is forgotten by itself
 
 
 @pytest.mark.parametrize(("kept_seconds", "kept"), [(HUGE, 4), (-1.0, 1)])
-def test_runs_are_forgotten_a_while_after_their_end(
-    kept_seconds: float, kept: int, monkeypatch: pytest.MonkeyPatch
+@on_loop
+async def test_runs_are_forgotten_a_while_after_their_end(
+    server: Server, kept_seconds: float, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", kept_seconds)
-
-    async def main(server: Server) -> None:
-        running = server.start([asyncio.Event()], request_id="running")
-        over = weakref.WeakSet([await server.complete("a", request_id=f"r{n}") for n in range(3)])
-        server.turns._sweep()
-        await all_tasks_but(running)
-        gc.collect()
-        assert (len(server.turns), len(over)) == (kept, kept - 1)
-        found = [server.turns.asked(request("ada", f"r{n}")) is not None for n in range(3)]
-        assert found == [kept > 1] * 3
-        assert server.turns.find(running.id, "ada") is running
-        running.stop()
-        await running.wait_ended()
-
-    check(main)
-
-
-async def all_tasks_but(run: Run) -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task(), run._task}
-    if tasks:
-        await asyncio.wait(tasks)
+    running = server.start([asyncio.Event()], request_id="running")
+    over = weakref.WeakSet([await server.complete("a", request_id=f"r{n}") for n in range(3)])
+    server.turns._sweep()
+    await all_tasks_end(but=running)
+    gc.collect()
+    assert (len(server.turns), len(over)) == (kept, kept - 1)
+    found = [server.turns.asked(request("ada", f"r{n}")) is not None for n in range(3)]
+    assert found == [kept > 1] * 3
+    assert server.turns.find(running.id, "ada") is running
+    running.stop()
+    await running.wait_ended()
 
 
 @pytest.mark.parametrize(
@@ -654,58 +613,51 @@ async def all_tasks_but(run: Run) -> None:
     [(["a"] * 6, 6), ([LONG[0]] * 6, 3), ([" ".join(LONG[:4]), "a", "a"], 2), (["a", " ".join(LONG[:4])], 0)],
     ids=["short", "long", "oldest", "newest"],
 )
-def test_runs_that_are_over_have_a_limit_together(
-    answers: list[str], stay: int, monkeypatch: pytest.MonkeyPatch
+@on_loop
+async def test_runs_that_are_over_have_a_limit_together(
+    server: Server, answers: list[str], stay: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brain.runtime.runs.OVER_BYTES_MOST", 65_000)
-
-    async def main(server: Server) -> None:
-        runs = [await server.complete(answer) for answer in answers]
-        server.turns._sweep()
-        found = [server.turns.find(run.id, "ada") is not None for run in runs]
-        assert found == [False] * (len(runs) - stay) + [True] * stay
-
-    check(main)
+    runs = [await server.complete(answer) for answer in answers]
+    server.turns._sweep()
+    found = [server.turns.find(run.id, "ada") is not None for run in runs]
+    assert found == [False] * (len(runs) - stay) + [True] * stay
 
 
-def test_all_logs_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+@on_loop
+async def test_all_logs_together_have_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.runtime.runs.BYTES_MOST", 75_000)
     monkeypatch.setattr("brain.runtime.event_log.BLOCK_BYTES", 4_000)
 
-    async def main(server: Server) -> None:
-        async def written(*texts: str) -> Run:
-            run = server.start([*texts, asyncio.Event()])
-            await until(run, lambda: run.log.bytes > sum(map(len, texts)))
-            return run
+    async def written(*texts: str) -> Run:
+        run = server.start([*texts, asyncio.Event()])
+        await until(run, lambda: run.log.bytes > sum(map(len, texts)))
+        return run
 
-        over = await server.complete(LONG[0])
-        small, large = await written("short"), await written(*LONG[:6])
-        server.turns._sweep()  # those that are over make room first
-        assert server.turns.find(over.id, "ada") is None
-        large.log.check(0)
-        more = await written(*LONG[6:])
-        server.turns._sweep()  # then the largest that runs loses its beginning
-        assert refusal(lambda: large.log.check(0)) == ("gone", 410)
-        large.log.check(large.log.last)
-        small.log.check(0)
-        more.log.check(0)
-        for run in (small, large, more):
-            await run.abort()
-
-    check(main)
+    over = await server.complete(LONG[0])
+    small, large = await written("short"), await written(*LONG[:6])
+    server.turns._sweep()  # those that are over make room first
+    assert server.turns.find(over.id, "ada") is None
+    large.log.check(0)
+    more = await written(*LONG[6:])
+    server.turns._sweep()  # then the largest that runs loses its beginning
+    assert refusal(lambda: large.log.check(0)) == ("gone", 410)
+    large.log.check(large.log.last)
+    small.log.check(0)
+    more.log.check(0)
+    for run in (small, large, more):
+        await run.abort()
 
 
-def test_closing_forgets_everything() -> None:
-    async def main(server: Server) -> None:
-        over = await server.complete("a", request_id="r")
-        running = server.start([asyncio.Event()], request_id="s")
-        server.turns.close()
-        assert len(server.turns) == 0
-        assert [server.turns.asked(request("ada", one)) for one in ("r", "s")] == [None, None]
-        assert server.turns.newest("c", "ada") is None
-        await running.abort()  # after it was forgotten
-        again = await server.complete("a")
-        server.turns._sweep()
-        assert [server.turns.find(run.id, "ada") for run in (over, running, again)] == [None, None, again]
-
-    check(main)
+@on_loop
+async def test_closing_forgets_everything(server: Server) -> None:
+    over = await server.complete("a", request_id="r")
+    running = server.start([asyncio.Event()], request_id="s")
+    server.turns.close()
+    assert len(server.turns) == 0
+    assert [server.turns.asked(request("ada", one)) for one in ("r", "s")] == [None, None]
+    assert server.turns.newest("c", "ada") is None
+    await running.abort()  # after it was forgotten
+    again = await server.complete("a")
+    server.turns._sweep()
+    assert [server.turns.find(run.id, "ada") for run in (over, running, again)] == [None, None, again]
