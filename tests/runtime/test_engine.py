@@ -53,7 +53,7 @@ class House:
 
 
 async def told(run: Run) -> list[Event]:
-    return [event async for batch in run.lead() for event in batch]
+    return [event async for batch in run.events() for event in batch]
 
 
 def housed(work: Callable[[House], Coroutine[Any, Any, None]], **settings: str) -> None:
@@ -76,7 +76,7 @@ def test_what_is_said_is_kept_before_its_end_is_told() -> None:
         house.play(["Hello."])
         run = await house.begin()
         assert await house.kept() == [("Hi", "", "")]
-        async for batch in run.lead():
+        async for batch in run.events():
             if isinstance(batch[-1], Done):
                 assert await house.kept() == [("Hi", "Hello.", "complete")]
         assert [report.outcome for report in house.reports] == ["complete"]
@@ -159,7 +159,7 @@ def test_what_was_cancelled_is_kept_marked_and_read() -> None:
     async def work(house: House) -> None:
         player = house.play(["Well, ", WAIT])
         run = await house.begin("One?")
-        async for batch in run.lead():
+        async for batch in run.events():
             if getattr(batch[-1], "text", "") == "Well, ":
                 run.stop()
         assert await house.kept() == [("One?", "Well, ", "cancelled")]
@@ -174,7 +174,7 @@ def test_what_was_cut_is_kept_too() -> None:
     async def work(house: House) -> None:
         house.play(["Well, ", WAIT])
         run = await house.begin("One?")
-        batches = run.lead()
+        batches = run.events()
         async for batch in batches:
             if getattr(batch[-1], "text", "") == "Well, ":
                 break
@@ -203,7 +203,7 @@ def test_what_was_said_last_is_known_as_it_is_kept() -> None:
         await house.said("Two?", replaces=history.exchanges[0].question_id)
         assert await last() == [("Two?", "No.")]
         house.play(["Well, ", WAIT])
-        batches = (await house.begin("Three?", "d")).lead()
+        batches = (await house.begin("Three?", "d")).events()
         async for batch in batches:
             if getattr(batch[-1], "text", "") == "Well, ":
                 break
