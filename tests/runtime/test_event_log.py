@@ -158,20 +158,20 @@ def test_events_that_never_happened_are_gone(after: int, until: int | None, fiel
 
 
 def test_a_long_log_loses_its_older_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 50_000)
+    monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 20_000)
     log = MemoryEventLog("t1")
     lost = set()
-    for n in range(1, 5_001):
+    for n in range(1, 2_001):
         log.append([Token(f"{n:05}")])
-        assert log.bytes <= 50_000 + 64 * 60
+        assert log.bytes <= 20_000 + 64 * 60
         if n % 64 == 0:
             lost.add(kept_after(log)[0])
     kept = kept_after(log)
-    assert kept == list(range(kept[0], 5_001))
+    assert kept == list(range(kept[0], 2_001))
     assert all(after % 64 == 0 for after in lost)  # whole blocks
     assert log.bytes == sum(map(len, log.frames(kept[0])))
-    assert log.bytes >= 25_000 - 64 * 60
-    assert log.events(kept[0]) == [Token(f"{n:05}") for n in range(kept[0] + 1, 5_001)]
+    assert log.bytes >= 10_000 - 64 * 60
+    assert log.events(kept[0]) == [Token(f"{n:05}") for n in range(kept[0] + 1, 2_001)]
     for after, field in [(0, None), (kept[0] - 1, "last-event-id")]:
         with pytest.raises(BadRequest) as raised:
             log.frames(after)

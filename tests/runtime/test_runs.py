@@ -260,9 +260,8 @@ async def test_aborting_ends_a_run_at_once(server: Server, where: str) -> None:
 
 
 @on_loop
-async def test_a_stopped_run_asks_no_model(server: Server) -> None:
-    model = Player("never")
-    run = server.begin(model=model)
+async def test_a_run_that_is_stopped_first_asks_no_model(server: Server) -> None:
+    run = server.begin(model=(model := Player("never")))
     run.stop("shutdown")
     run.start()
     await run.wait_ended()
