@@ -115,7 +115,8 @@ class Reader:
             log.exception("turn %s: its events could not be encoded", self._run.id)
             data, self._is_lost = b"", True
         waiter = self._waiter
-        if waiter is not None and self.write is not None and not self.is_over and self.write(data):
+        is_waiting = waiter is not None and not waiter.done()  # else what came before is still to be sent
+        if is_waiting and self.write is not None and not self.is_over and self.write(data):
             self._position = self._run.log.last
             self.sent_at = self._loop.time()
             return
