@@ -88,7 +88,8 @@ class Reader:
         if after or run.log.last:
             self._catch_up(after)
         self._pending_bytes = sum(map(len, self._pending))
-        self._position = after  # the last event that was handed to the server
+        # the numbers of the last events that this stream has, that the server was given, and that it has sent
+        self._last, self._given, self._position = run.log.last, after, after
         self._is_lost = False
         self._waiter: asyncio.Future[None] | None = None
         self._unsubscribe = run.join(self._notify)
@@ -116,8 +117,9 @@ class Reader:
             data, self._is_lost = b"", True
         waiter = self._waiter
         is_waiting = waiter is not None and not waiter.done()  # else what came before is still to be sent
+        self._last = self._run.log.last
         if is_waiting and self.write is not None and not self.is_over and self.write(data):
-            self._position = self._run.log.last
+            self._given = self._position = self._last
             self.sent_at = self._loop.time()
             return
         self._pending.append(data)
@@ -139,6 +141,7 @@ class Reader:
         return self
 
     async def __anext__(self) -> bytes:
+        self._position = self._given
         while not self._pending:
             if self.is_over:
                 raise StopAsyncIteration
@@ -161,7 +164,7 @@ class Reader:
         del self._pending[:taken]
         self._pending_bytes -= size
         if not self._pending:
-            self._position = self._run.log.last
+            self._given = self._last
         return data
 
     def close(self) -> None:
