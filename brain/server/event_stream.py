@@ -217,10 +217,12 @@ class EventStreamResponse:
         if self._refusal is not None:
             leaving = asyncio.create_task(until_disconnect(receive), name="disconnect")
             waiting: set[asyncio.Future[Any]] = {reader.opened, leaving}
-            await asyncio.wait(waiting, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
-            if leaving.done():
-                return None
-            leaving.cancel()
+            try:
+                await asyncio.wait(waiting, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
+                if leaving.done():
+                    return None
+            finally:
+                leaving.cancel()
             await asyncio.wait({leaving})
             if reader.opened.done() and (error := reader.opened.result()) is not None:
                 status, body = self._refusal(error)
