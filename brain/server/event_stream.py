@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import anyio
 from sse_starlette import EventSourceResponse
+from sse_starlette.sse import SendTimeoutError
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -33,6 +34,8 @@ OPENING = (TurnStart, Notice)
 
 Refusal = Callable[[Error], tuple[int, bytes]]
 """HTTP status and JSON body for a turn that failed before the model answered."""
+
+log = logging.getLogger("brain")
 
 _HEADERS = {**SAFE_HEADERS, "Cache-Control": "no-cache, no-transform"}
 
@@ -207,6 +210,8 @@ class EventStreamResponse:
             if response is not None:
                 self._reader.write = scope.get("extensions", {}).get(WRITE_EXTENSION)
                 await response(scope, receive, send)
+        except* SendTimeoutError:  # of an event, of a heartbeat, or of both
+            log.info("a client takes nothing of its stream; it is disconnected")
         finally:
             self._count_streams(-1)
             self._reader.close()
