@@ -1,88 +1,82 @@
-"""A turn's response at the ASGI `send`: whoever leaves, stalls or cancels, it settles once and all that ran is over."""
+"""A run's stream at the ASGI `send`: every reader gets the events once and in order, and never delays the run.
+
+The clock of these tests jumps (`clock.py`), so that no time passes while a stream waits.
+"""
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
-from playing import WAIT, Player, ask_for, registry_of, turn_of
+from clock import run_jumping
+from playing import Player, ask_for, turn_of
+from sse_starlette.sse import AppStatus
 from starlette.types import Message as Sent
 
-from brain.errors import ModelError
-from brain.events import Done, Error, Event, SpecialistError, SpecialistStart, Token, TurnStart, Usage
-from brain.messages import Chunk, Message, TurnReport
-from brain.plugins.specialist import specialist
+from brain.errors import BadRequest, ModelError
+from brain.events import Done, Error, Event, Token
+from brain.messages import TurnReport
 from brain.protocols import native
 from brain.runtime.run import Run
-from brain.runtime.runs import Turns
-from brain.server.event_stream import Refusal, TurnResponse
-from brain.turn_request import UNSAID, Sampling
+from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION, EventStreamResponse, Reader
 
-SCOPE = {"type": "http", "method": "POST", "path": "/", "headers": []}
-SOON = 0.25
-"""100 ms are promised; the rest is for a machine that is busy with other tests."""
-
-
-class ClosesSlowly(Player):
-    """A model that waits for ever, and whose stream takes its time to close."""
-
-    def __init__(self, seconds: float = 0.05) -> None:
-        super().__init__()
-        self.seconds = seconds
-
-    async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
-    ) -> AsyncGenerator[Chunk, None]:
-        try:
-            yield "Hi"
-            await asyncio.sleep(WAIT)
-        finally:
-            await asyncio.sleep(self.seconds)
+HEARTBEAT = 8.0
+LIMIT = 10_000.0
+"""Seconds of the jumping clock, longer than a turn may take."""
+NEVER = 100_000.0
 
 
-@specialist(timeout=WAIT)
-async def deaf() -> str:
-    """Does not listen to a cancellation."""
-    end = time.monotonic() + 0.6
-    while (left := end - time.monotonic()) > 0:
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(left)
-    return "late"
+class Client:
+    """Records what is sent. It can stop to take it, and leave."""
 
-
-class Reader:
-    """The other side: keeps what is sent, takes it or not, hangs up when told to."""
-
-    def __init__(self, takes: bool = True) -> None:
+    def __init__(self) -> None:
         self.sent: list[Sent] = []
-        self.gone = asyncio.Event()
+        self.left = asyncio.Event()
         self.takes = asyncio.Event()
-        if takes:
-            self.takes.set()
+        self.takes.set()
+        self._news = asyncio.Event()
 
     async def receive(self) -> Sent:
-        await self.gone.wait()
+        await self.left.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Sent) -> None:
         await self.takes.wait()
         self.sent.append(message)
+        self._news.set()
+
+    def write(self, data: bytes) -> bool:
+        """The extension by which a server writes at once."""
+        if not self.takes.is_set():
+            return False
+        self.sent.append({"type": WRITE_EXTENSION, "body": data})
+        self._news.set()
+        return True
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIMIT):
+            while not condition():
+                self._news.clear()
+                await self._news.wait()
 
     @property
     def bodies(self) -> list[bytes]:
-        return [message["body"] for message in self.sent if message["type"] == "http.response.body"]
+        return [message["body"] for message in self.sent if message.get("body")]
+
+    @property
+    def frames(self) -> bytes:
+        """All bytes without heartbeats."""
+        return b"".join(body for body in self.bodies if body != native.HEARTBEAT)
 
     @property
     def names(self) -> list[str]:
-        """The events that it got."""
-        lines = b"".join(self.bodies).decode().split("\n")
+        lines = self.frames.decode().split("\n")
         return [line.removeprefix("event: ") for line in lines if line.startswith("event: ")]
 
     @property
     def numbers(self) -> list[int]:
-        lines = b"".join(self.bodies).decode().split("\n")
+        lines = self.frames.decode().split("\n")
         return [int(line.rpartition(".")[2]) for line in lines if line.startswith("id: ")]
 
     @property
@@ -92,428 +86,186 @@ class Reader:
 
 
 class Stage:
-    """One turn and what is open for it."""
+    """One run, the responses that stream it, and what became of both."""
 
-    def __init__(self, model: Any, *, journal: bool = True, survives: float | None = None, **options: Any) -> None:
+    def __init__(self, *items: Any, unread_seconds: float | None = None) -> None:
         self.settled: list[TurnReport] = []
-        self.open_ones: set[TurnResponse] = set()
-        self.turns = Turns()
+        self.open_streams = 0
         ask = ask_for()
-        turn = turn_of(model, ask=ask, **options)
-        self.run: Run = self.turns.begin(turn, ask, "native", self.settled.append, joinable=journal, survives=survives)
+        turn = turn_of(Player(items), ask=ask)
+        self.run = Run(turn, ask, "native", self.settled.append, replayable=True, unread_seconds=unread_seconds)
 
-    def response(
+    def count_streams(self, change: int) -> None:
+        self.open_streams += change
+
+    def stream(
         self,
-        heartbeat: float = 15.0,
-        after: int | None = None,
-        refusal: Refusal | None = None,
-        encoder: Any = None,
-    ) -> TurnResponse:
-        encoder = encoder or native.Encoder(self.run.id, after or 0)
-        return TurnResponse(
-            self.run, encoder, open_ones=self.open_ones, heartbeat=heartbeat, after=after, refusal=refusal
+        client: Client,
+        after: int = 0,
+        *,
+        direct: bool = False,
+        send: Any = None,
+        refusal: Any = None,
+        **more: Any,
+    ) -> "asyncio.Task[None]":
+        """Begin to stream the run to a client."""
+        response = EventStreamResponse(
+            Reader(self.run, more.pop("encoder", None), after, **more),
+            heartbeat=HEARTBEAT,
+            count_streams=self.count_streams,
+            refusal=refusal,
         )
+        extensions = {WRITE_EXTENSION: client.write} if direct else {}
+        scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "extensions": extensions}
+        return asyncio.create_task(response(scope, client.receive, send or client.send), name="response")
 
-    def over(self, outcome: str = "complete") -> bool:
-        """Whether it was settled once, as this, and nothing is open."""
-        assert [report.stop_reason or report.error for report in self.settled] == [outcome]
-        assert self.open_ones == set()
-        self.turns.close()
-        return self.run.over
+    async def ended(self) -> str:
+        """How the turn ended, once it did. It was recorded once, and nobody reads it any more."""
+        async with asyncio.timeout(LIMIT):
+            await self.run.wait_ended()
+        (report,) = self.settled
+        assert (self.open_streams, self.run.readers, self.run.log.subscribers) == (0, 0, 0)
+        return str(report.error or report.stop_reason)
 
-    async def told(self) -> list[Event]:
-        assert self.run.journal is not None
-        async with aclosing(self.run.journal.follow()) as pieces:
-            return [event async for piece in pieces for event in piece]
+    @property
+    def frames(self) -> bytes:
+        return b"".join(self.run.log.frames(0))
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Runs a test; no task may be left behind it."""
+def play(main: Callable[[], Awaitable[None]]) -> None:
+    """Run a test. No task of it is left, except for the one by which sse_starlette waits for the server's end."""
 
     async def alone() -> None:
-        await main
-        await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+        async with asyncio.timeout(2 * LIMIT):
+            await main()
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        assert {task.get_coro().__qualname__ for task in tasks} <= {"_shutdown_watcher"}  # type: ignore[union-attr]
 
-    asyncio.run(alone())
-
-
-async def until(condition: Any, seconds: float = 2.0) -> float:
-    """Waits until something is so; when that was."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - what is looked at has no event
-            await asyncio.sleep(0.001)
-    return time.monotonic()
+    run_jumping(alone())
 
 
-# A reader that stays, or leaves
+# Whole streams
 
 
-def test_it_ends_with_its_turn_though_the_reader_stays() -> None:
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_whole_stream(direct: bool) -> None:
     async def main() -> None:
-        stage, reader = Stage(Player("Hi")), Reader()
-        await stage.response()(SCOPE, reader.receive, reader.send)
-        assert stage.over()
-        assert [message.get("more_body") for message in reader.sent] == [None, True, True, False]
-        assert reader.names == ["turn_start", "token", "usage", "done"]
-        task = asyncio.current_task()
-        assert task is not None
-        assert task.cancelling() == 0
-
-    run(main())
-
-
-def test_it_ends_when_the_reader_hangs_up() -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(["Hi", WAIT])), Reader()
-        asyncio.get_running_loop().call_later(0.05, reader.gone.set)
-        await stage.response()(SCOPE, reader.receive, reader.send)
-        assert stage.over("cancelled")
-        assert len(asyncio.all_tasks()) == 1
-
-    run(main())
-
-
-def test_a_turn_whose_reader_left_goes_to_its_end_for_the_others() -> None:
-    async def main() -> None:
-        stage, reader, other = Stage(Player(["Hi", "SPECIALIST_REQUEST[waits]", WAIT])), Reader(), Reader()
-        response = asyncio.create_task(stage.response()(SCOPE, reader.receive, reader.send))
-        following = asyncio.create_task(stage.response(after=0)(SCOPE, other.receive, other.send))
-        await until(lambda: "specialist_start" in other.names)
-        reader.gone.set()
-        await asyncio.gather(response, following)
-        assert stage.over("cancelled")
-        assert reader.names == ["turn_start", "token", "specialist_start"]
-        assert other.names == ["turn_start", "token", "specialist_start", "specialist_error", "usage", "done"]
-        assert other.complete
-        start, token, call, ended, usage, done = await stage.told()
-        assert isinstance(start, TurnStart)
-        assert (token, isinstance(call, SpecialistStart)) == (Token("Hi"), True)
-        assert isinstance(ended, SpecialistError)
-        assert (ended.call_id, ended.code, isinstance(usage, Usage)) == ("c1", "cancelled", True)
-        assert isinstance(done, Done)
-        assert (done.stop_reason, done.text) == ("cancelled", "Hi")
-
-    run(main())
-
-
-def test_a_turn_that_does_not_come_to_its_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.server.event_stream.ENDING_SECONDS", 0.05)
-    monkeypatch.setattr("brain.turn.model_pass.CLOSING_SECONDS", WAIT)
-
-    async def main() -> None:
-        stage, reader = Stage(ClosesSlowly(0.5)), Reader()
-        response = asyncio.create_task(stage.response()(SCOPE, reader.receive, reader.send))
-        await until(lambda: "token" in reader.names)
-        reader.gone.set()
+        stage, client = Stage("Hel", "lo"), Client()
+        response = stage.stream(client, direct=direct)
+        await asyncio.sleep(0)
+        stage.run.start()
         await response
-        assert stage.over("cancelled")
-        assert [type(event) for event in await stage.told()][-2:] == [Usage, Done]
+        assert await stage.ended() == "complete"
+        assert client.sent[0]["status"] == 200
+        headers = dict(client.sent[0]["headers"])
+        assert headers[b"content-type"] == b"text/event-stream; charset=utf-8"
+        assert headers[b"cache-control"] == b"no-cache, no-transform"
+        assert headers[b"x-accel-buffering"] == b"no"
+        assert client.names == ["turn_start", "token", "token", "usage", "done"]
+        assert (client.numbers, client.complete) == ([1, 2, 3, 4, 5], True)
+        assert client.frames == stage.frames
+        assert stage.run.left_at == 5
 
-    run(main())
+    play(main)
 
 
-def test_a_second_cancellation_while_it_ends_leaves_nothing_open() -> None:
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+def test_a_reader_joins_in_the_middle(after: int, direct: bool) -> None:
     async def main() -> None:
-        stage, reader = Stage(ClosesSlowly()), Reader()
-        answering = asyncio.create_task(stage.response()(SCOPE, reader.receive, reader.send))
-        await asyncio.sleep(0.02)
-        reader.gone.set()
-        await asyncio.sleep(0.01)
-        answering.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await answering
-        assert stage.over("cancelled")
+        go_on = asyncio.Event()
+        stage, first, second, late = Stage("a", "b", go_on, "c"), Client(), Client(), Client()
+        responses = [stage.stream(first)]
+        stage.run.start()
+        await first.until(lambda: len(first.names) == 3)
+        responses.append(stage.stream(second, after, direct=direct))
+        if after < 3:
+            await second.until(lambda: second.numbers == list(range(after + 1, 4)))
+        go_on.set()
+        await asyncio.gather(*responses)
+        await stage.stream(late, after)
+        assert await stage.ended() == "complete"
+        assert first.numbers == [1, 2, 3, 4, 5, 6]
+        assert second.numbers == late.numbers == list(range(after + 1, 7))
+        assert second.complete
+        assert late.complete
+        with pytest.raises(BadRequest) as refused:
+            Reader(stage.run, None, 7)
+        assert refused.value.code == "gone"
 
-    run(main())
+    play(main)
 
 
-def test_a_cancellation_from_outside_at_the_very_end_is_not_taken_for_its_own() -> None:
+# Readers that leave
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("owns_run", [True, False])
+def test_a_client_hangs_up(owns_run: bool, direct: bool) -> None:
     async def main() -> None:
-        stage, reader = Stage(Player("Hi")), Reader()
-
-        async def send(message: Sent) -> None:
-            if message.get("more_body") is False:
-                answering.cancel()
-
-        answering = asyncio.create_task(stage.response()(SCOPE, reader.receive, send))
-        with pytest.raises(asyncio.CancelledError):
-            await answering
-        assert stage.over()
-
-    run(main())
-
-
-@pytest.mark.parametrize("after", [None, 0])
-def test_what_the_server_raises_is_raised_when_all_is_over(after: int | None) -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(["Hi", WAIT])), Reader()
-        if after is not None:
-            stage.run.alone()
-
-        async def send(message: Sent) -> None:
-            if message.get("body"):
-                raise OSError("the connection is lost")
-
-        with pytest.raises(OSError, match="is lost"):
-            await stage.response(after=after)(SCOPE, reader.receive, send)
-        assert stage.open_ones == set()
-        if after is not None:
-            assert not stage.run.over
-            stage.run.stop()
-            await stage.told()
-        assert stage.over("cancelled")
-
-    run(main())
-
-
-def test_an_answer_that_is_told_to_leave_leaves() -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(["Hi", WAIT])), Reader()
-        response = stage.response()
-        answering = asyncio.create_task(response(SCOPE, reader.receive, reader.send))
-        await until(lambda: "token" in reader.names)
-        response.leave()
-        await answering
-        assert not reader.complete
-        assert stage.over("cancelled")
-
-    run(main())
-
-
-# Followers
-
-
-def test_followers_come_and_go_and_the_turn_runs_on() -> None:
-    async def main() -> None:
-        stage = Stage(Player(["a", 0.05, "b", 0.05, "c"]))
-        stage.run.alone()
-        readers = [Reader() for _ in range(3)]
-        answering = [
-            asyncio.create_task(stage.response(after=after)(SCOPE, reader.receive, reader.send))
-            for reader, after in zip(readers, (0, 0, 1), strict=True)
-        ]
-        await until(lambda: readers[0].names.count("token") == 2)
-        readers[0].gone.set()
-        await asyncio.gather(*answering)
-        assert stage.over()
-        whole = ["turn_start", "token", "token", "token", "usage", "done"]
-        assert [reader.names for reader in readers] == [whole[:3], whole, whole[1:]]
-        assert [reader.numbers for reader in readers] == [[1, 2, 3], [1, 2, 3, 4, 5, 6], [2, 3, 4, 5, 6]]
-        assert [reader.complete for reader in readers] == [False, True, True]
-        late = Reader()
-        await stage.response(after=3)(SCOPE, late.receive, late.send)
-        assert (late.names, late.complete) == (["token", "usage", "done"], True)
-
-    run(main())
-
-
-@pytest.mark.alone
-def test_a_turn_ends_when_the_last_of_its_readers_was_gone_for_long_enough() -> None:
-    async def main() -> None:
-        stage = Stage(Player(["a", WAIT]), survives=0.5)
-        stage.run.alone()
-        for gone in (0.3, 0.3, 0.0):  # together longer than it survives
-            reader = Reader()
-            answering = asyncio.create_task(stage.response(after=0)(SCOPE, reader.receive, reader.send))
-            await until(lambda: len(reader.names) == 2)  # noqa: B023
-            reader.gone.set()
-            await answering
-            left = time.monotonic()
-            await asyncio.sleep(gone)
-            assert (reader.names, stage.run.over) == (["turn_start", "token"], False)
-        assert 0.4 < await until(lambda: stage.run.over) - left < 1.5
-        assert stage.over("cancelled")
-
-    run(main())
-
-
-@pytest.mark.parametrize("leaves_after", [1, 2, 3])
-def test_where_a_reader_left_is_known(leaves_after: int) -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(["a", 0.01, "b", 0.01, "c", WAIT])), Reader()
-        stage.run.alone()
-        answering = asyncio.create_task(stage.response(after=1)(SCOPE, reader.receive, reader.send))
-        await until(lambda: len(reader.names) == leaves_after)
-        reader.gone.set()
-        await answering
-        assert stage.run.left_at == 1 + leaves_after
-        stage.run.stop()
-        await stage.told()
-        assert stage.over("cancelled")
-
-    run(main())
-
-
-def test_what_a_reader_did_not_take_it_has_not_got() -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(["a", 0.05, "b", WAIT])), Reader()
-        stage.run.alone()
-        answering = asyncio.create_task(stage.response(after=0)(SCOPE, reader.receive, reader.send))
-        await until(lambda: len(reader.names) == 2)
-        reader.takes.clear()
-        await until(lambda: stage.run.journal is not None and stage.run.journal.count == 3)
-        await asyncio.sleep(0.01)
-        reader.gone.set()
-        await answering
+        go_on = asyncio.Event()
+        stage, client, other = Stage("Hi", go_on, " again"), Client(), Client()
+        response, following = stage.stream(client, owns_run=owns_run, direct=direct), stage.stream(other)
+        stage.run.start()
+        await client.until(lambda: client.names == ["turn_start", "token"])
+        client.left.set()
+        await response
         assert stage.run.left_at == 2
-        stage.run.stop()
-        await stage.told()
-        assert stage.over("cancelled")
+        go_on.set()
+        await following
+        assert await stage.ended() == ("cancelled" if owns_run else "complete")
+        assert (client.names, client.complete) == (["turn_start", "token"], False)
+        assert other.names == ["turn_start", "token", *([] if owns_run else ["token"]), "usage", "done"]
+        assert other.complete
 
-    run(main())
+    play(main)
 
 
-def test_a_follower_too_slow_for_what_is_kept_is_told_that_there_is_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.runtime.event_log.JOURNAL_BYTES", 2_000)
-
+@pytest.mark.parametrize(
+    ("unread_seconds", "ended_at"),
+    [(None, 50.0), (20.0, 20.0), (0.0, 0.0)],
+    ids=["runs to its end", "runs for a while", "stops"],
+)
+def test_a_run_without_readers(unread_seconds: float | None, ended_at: float) -> None:
     async def main() -> None:
-        stage, reader = Stage(Player(["a" * 100, 0.02, *["b" * 100] * 50])), Reader(takes=False)
-        stage.run.alone()
-        answering = asyncio.create_task(stage.response(after=0)(SCOPE, reader.receive, reader.send))
-        await until(lambda: stage.run.over)
-        reader.takes.set()
-        await answering
-        assert reader.complete
-        assert "done" not in reader.names
-        assert stage.over()
+        stage, client = Stage("Hi", 50.0, " again", unread_seconds=unread_seconds), Client()
+        response = stage.stream(client)
+        stage.run.start()
+        await client.until(lambda: len(client.names) == 2)
+        client.left.set()
+        await response
+        assert await stage.ended() == ("complete" if unread_seconds is None else "cancelled")
+        assert asyncio.get_running_loop().time() == pytest.approx(ended_at)
 
-    run(main())
-
-
-# Heartbeats, and readers that take nothing
+    play(main)
 
 
-def test_heartbeats_are_sent_in_silence_and_never_behind_the_end() -> None:
+@pytest.mark.parametrize("owns_run", [True, False])
+@pytest.mark.parametrize("how", ["the connection fails", "the response is cancelled"])
+def test_a_stream_that_is_broken_off_leaves_the_run(how: str, owns_run: bool) -> None:
     async def main() -> None:
-        goes_on = asyncio.Event()
-        stage, reader = Stage(Player(["Hi", goes_on, " again"])), Reader()
-        answering = asyncio.create_task(stage.response(heartbeat=0.05)(SCOPE, reader.receive, reader.send))
-        await until(lambda: len(reader.bodies) == 4)
-        goes_on.set()
-        await answering
-        await asyncio.sleep(0.1)
-        beats = [number for number, body in enumerate(reader.bodies) if body.startswith(b":")]
-        assert beats[:2] == [2, 3]
-        assert beats == [*range(2, 2 + len(beats))]
-        assert b"event: done" in reader.bodies[-1]
-        assert stage.over()
-
-    run(main())
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("after", [None, 0])
-@pytest.mark.parametrize("texts", [["Hi", 0.1, " again", WAIT], ["Hi", WAIT]], ids=["of tokens", "of heartbeats"])
-def test_a_reader_that_takes_nothing_for_long_is_dropped(after: int | None, texts: list[Any]) -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(texts), survives=0.0), Reader()
-        if after is not None:
-            stage.run.alone()
-        began = time.monotonic()
-        answering = asyncio.create_task(stage.response(heartbeat=0.05, after=after)(SCOPE, reader.receive, reader.send))
-        await until(lambda: "token" in reader.names)
-        reader.takes.clear()
-        await asyncio.wait_for(answering, 2)
-        assert 0.2 < time.monotonic() - began < 0.7
-        told = await stage.told()
-        assert isinstance(told[-1], Done)
-        assert (told[-1].stop_reason, reader.complete) == ("cancelled", False)
-        assert stage.over("cancelled")
-
-    run(main())
-
-
-@pytest.mark.parametrize("after", [None, 0])
-def test_a_reader_that_does_not_take_the_end_is_dropped_too(after: int | None) -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(["Hi", 0.02, " again"])), Reader()
-        if after is not None:
-            stage.run.alone()
-        answering = asyncio.create_task(stage.response(heartbeat=0.05, after=after)(SCOPE, reader.receive, reader.send))
-        await until(lambda: "token" in reader.names)
-        reader.takes.clear()
-        await asyncio.wait_for(answering, 2)
-        await until(lambda: stage.run.over)
-        assert stage.over("cancelled" if after is None else "complete")
-
-    run(main())
-
-
-def test_a_slow_reader_gets_all_and_no_heartbeats_in_between() -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(["a", "b", "c"])), Reader()
+        go_on = asyncio.Event()
+        stage, client = Stage("Hi", go_on, " again"), Client()
 
         async def send(message: Sent) -> None:
-            await asyncio.sleep(0.08 if "body" in message else 0.0)
-            await reader.send(message)
+            await client.send(message)
+            if b"Hi" not in message.get("body", b""):
+                return
+            if how == "the connection fails":
+                raise OSError("the connection is lost")
+            response.cancel()
 
-        await stage.response(heartbeat=0.05)(SCOPE, reader.receive, send)
-        assert reader.numbers == [1, 2, 3, 4, 5, 6]
-        assert [body for body in reader.bodies if body.startswith(b":")] == []
-        assert stage.over()
+        response = stage.stream(client, owns_run=owns_run, send=send)
+        stage.run.start()
+        with pytest.raises((OSError, asyncio.CancelledError)):
+            await response
+        go_on.set()
+        assert await stage.ended() == ("cancelled" if owns_run else "complete")
 
-    run(main())
-
-
-# A turn that is told to stop though its reader takes nothing
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("texts", [["a", 0.02, "b", WAIT], ["a", 0.02, "bSPECIALIST_REQUEST[waits]", WAIT]])
-def test_stopping_does_not_wait_for_the_reader(texts: list[Any]) -> None:
-    async def main() -> None:
-        model = Player(texts)
-        stage, reader = Stage(model), Reader()
-        answering = asyncio.create_task(stage.response()(SCOPE, reader.receive, reader.send))
-        await until(lambda: "token" in reader.names)
-        reader.takes.clear()
-        await asyncio.sleep(0.05)
-        assert model.open == 1
-        stopped = time.monotonic()
-        stage.run.stop()
-        assert await until(lambda: not model.open) - stopped < SOON
-        assert await until(lambda: stage.run.over) - stopped < SOON
-        assert not answering.done()
-        reader.takes.set()
-        await answering
-        assert (reader.complete, reader.names[-1]) == (True, "done")
-        assert reader.numbers == list(range(1, len(reader.names) + 1))  # nothing is lost, nothing comes twice
-        assert stage.over("cancelled")
-
-    run(main())
+    play(main)
 
 
-def test_stopping_twice_and_hanging_up_end_it_once() -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(["a", 0.02, "b", WAIT])), Reader()
-        answering = asyncio.create_task(stage.response()(SCOPE, reader.receive, reader.send))
-        await until(lambda: "token" in reader.names)
-        reader.takes.clear()
-        await asyncio.sleep(0.05)
-        stage.run.stop()
-        stage.run.stop()
-        reader.gone.set()
-        await asyncio.wait_for(answering, 1)
-        assert stage.over("cancelled")
-
-    run(main())
-
-
-def test_a_stopped_turn_whose_reader_never_takes_the_end_is_dropped() -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(["a", 0.02, "b", WAIT])), Reader()
-        answering = asyncio.create_task(stage.response(heartbeat=0.05)(SCOPE, reader.receive, reader.send))
-        await until(lambda: "token" in reader.names)
-        reader.takes.clear()
-        await asyncio.sleep(0.05)
-        stage.run.stop()
-        await asyncio.wait_for(answering, 1)
-        assert stage.over("cancelled")
-
-    run(main())
-
-
-# Turns that are refused before the model was heard
+# The response begins when the model does, for protocols that refuse with its status
 
 
 def refuse(error: Error) -> tuple[int, bytes]:
@@ -523,114 +275,328 @@ def refuse(error: Error) -> tuple[int, bytes]:
 UNKNOWN = ModelError("model_failed", "The model server has no such model.", status=404)
 
 
-def test_a_turn_that_fails_before_the_model_was_heard_is_refused_with_a_status() -> None:
+def test_a_turn_that_fails_before_the_model_answers_is_refused() -> None:
     async def main() -> None:
-        stage, reader = Stage(Player([0.02, UNKNOWN])), Reader()
-        await stage.response(refusal=refuse)(SCOPE, reader.receive, reader.send)
-        start, body = reader.sent
+        stage, client = Stage(1.0, UNKNOWN), Client()
+        response = stage.stream(client, refusal=refuse)
+        stage.run.start()
+        await response
+        assert await stage.ended() == "model_failed"
+        start, body = client.sent
         assert (start["status"], dict(start["headers"])[b"content-type"]) == (404, b"application/json")
-        assert body == {"type": "http.response.body", "body": b"model_failed", "more_body": False}
-        assert stage.over("model_failed")
+        assert (body["body"], body.get("more_body", False)) == (b"model_failed", False)
 
-    run(main())
+    play(main)
 
 
-def test_the_head_waits_for_the_model_and_then_all_comes() -> None:
+def test_the_response_begins_when_the_model_answers() -> None:
     async def main() -> None:
-        stage, reader = Stage(Player([0.1, "Hi"])), Reader()
-        answering = asyncio.create_task(stage.response(refusal=refuse)(SCOPE, reader.receive, reader.send))
-        await asyncio.sleep(0.05)
-        assert reader.sent == []
-        await answering
-        assert reader.sent[0]["status"] == 200
-        assert reader.numbers == [1, 2, 3, 4]
-        assert stage.over()
+        go_on = asyncio.Event()
+        stage, client = Stage(4.0, "Hi", go_on, UNKNOWN), Client()
+        response = stage.stream(client, refusal=refuse)
+        stage.run.start()
+        await client.until(lambda: client.numbers == [1, 2])
+        assert asyncio.get_running_loop().time() == 4.0
+        go_on.set()
+        await response
+        assert await stage.ended() == "model_failed"
+        assert client.sent[0]["status"] == 200
+        assert (client.names, client.complete) == (["turn_start", "token", "usage", "error"], True)
 
-    run(main())
+    play(main)
 
 
-def test_the_head_waits_no_longer_than_for_the_first_word() -> None:
+def test_the_response_begins_after_one_heartbeat() -> None:
     async def main() -> None:
-        stage, reader = Stage(Player([0.02, "Hi", WAIT])), Reader()
-        answering = asyncio.create_task(stage.response(refusal=refuse)(SCOPE, reader.receive, reader.send))
-        await until(lambda: reader.numbers == [1, 2])
-        assert len(stage.open_ones) == 1
-        reader.gone.set()
-        await answering
-        assert stage.over("cancelled")
+        stage, client = Stage(HEARTBEAT + 1, UNKNOWN), Client()
+        response = stage.stream(client, refusal=refuse)
+        stage.run.start()
+        await client.until(lambda: client.numbers == [1])
+        assert asyncio.get_running_loop().time() == HEARTBEAT
+        await response
+        assert await stage.ended() == "model_failed"
+        assert client.sent[0]["status"] == 200
+        assert client.names == ["turn_start", "usage", "error"]
 
-    run(main())
+    play(main)
 
 
-def test_the_head_waits_no_longer_than_a_heartbeat() -> None:
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_client_leaves_before_the_response_begins(cancelled: bool) -> None:
     async def main() -> None:
-        stage, reader = Stage(Player([0.12, UNKNOWN])), Reader()
-        await stage.response(refusal=refuse, heartbeat=0.05)(SCOPE, reader.receive, reader.send)
-        assert reader.sent[0]["status"] == 200
-        assert reader.bodies[0] == b": heartbeat\n\n"
-        assert (reader.names, reader.complete) == (["turn_start", "usage", "error"], True)
-        assert stage.over("model_failed")
+        stage, client = Stage(NEVER), Client()
+        response = stage.stream(client, refusal=refuse, owns_run=True)
+        stage.run.start()
+        await asyncio.sleep(1)
+        if cancelled:
+            response.cancel()
+        else:
+            client.left.set()
+        await asyncio.wait({response})
+        assert client.sent == []
+        assert await stage.ended() == "cancelled"
 
-    run(main())
+    play(main)
+
+
+# Heartbeats
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_heartbeats_are_sent_in_silence_only(direct: bool) -> None:
+    async def main() -> None:
+        stage, client = Stage("a", 5.0, "b", 5.0, "c", 25.0, "d", 5.0, "e"), Client()
+        response = stage.stream(client, direct=direct)
+        stage.run.start()
+        await response
+        assert await stage.ended() == "complete"
+        lines = b"".join(client.bodies).decode().split("\n")
+        told = [line for line in lines if line.startswith((": ", 'data: {"text"'))]
+        texts = [f'data: {{"text":"{text}"}}' for text in "abcde"]
+        assert told == [*texts[:3], *[": heartbeat"] * 3, *texts[3:]]
+        assert client.frames == stage.frames
+
+    play(main)
+
+
+# Slow clients
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("taken", [0, 2, 3])
+def test_a_slow_client_never_delays_the_run_and_gets_everything(taken: int, direct: bool) -> None:
+    """`taken` is how many events it takes before it stops."""
+
+    async def main() -> None:
+        steps = [asyncio.Event() for _ in range(3)]
+        texts = [f"{number} " for number in range(200)]
+        stage, client = Stage(steps[0], "a", steps[1], "b", steps[2], *texts), Client()
+        if taken:
+            steps[0].set()
+        else:
+            client.takes.clear()
+        response = stage.stream(client, direct=direct)
+        stage.run.start()
+        if taken:
+            await client.until(lambda: len(client.names) == 2)
+        if taken > 2:
+            steps[1].set()
+            await client.until(lambda: len(client.names) == 3)
+        client.takes.clear()
+        for step in steps:
+            step.set()
+        await stage.run.wait_ended()
+        assert len(client.names) == taken
+        client.takes.set()
+        await response
+        assert await stage.ended() == "complete"
+        assert (client.frames, client.complete) == (stage.frames, True)
+
+    play(main)
+
+
+class Doubling:
+    """A protocol that writes each text twice, and may end after one."""
+
+    content_type = b"application/x-doubled"
+    headers = ((b"x-doubled", b"yes"),)
+    heartbeat = b"."
+
+    def __init__(self, last: str | None = None) -> None:
+        self.last = last
+        self.closed = False
+
+    def encode(self, events: Sequence[Event]) -> bytes:
+        texts = [event.text for event in events if isinstance(event, Token)] if not self.closed else []
+        self.closed = self.closed or self.last in texts
+        return "".join(text + text for text in texts).encode()
+
+
+ACTIONS = ("written", "refused", "others run", "taken")
+DONE = Done(stop_reason="complete", message_id="m1", text="", calls=0, passes=1, first_token_ms=0, total_ms=0)
+
+
+@pytest.mark.parametrize("foreign", [False, True])
+def test_direct_writes_in_any_order(foreign: bool) -> None:
+    """Appends whose direct write the server accepts or refuses, other tasks that run, and sends that finish."""
+
+    async def act(actions: Sequence[str]) -> None:
+        stage, got, permits = Stage(), bytearray(), asyncio.Semaphore(0)
+        reader = Reader(stage.run, Doubling() if foreign else None)
+        accepts = False
+
+        def write(data: bytes) -> bool:
+            if accepts:
+                got.extend(data)
+            return accepts
+
+        async def send_all() -> None:
+            async for data in reader:
+                got.extend(data)
+                await permits.acquire()
+
+        reader.write = write
+        sending = asyncio.create_task(send_all())
+        await asyncio.sleep(0)
+        for number, action in enumerate(actions):
+            if action == "others run":
+                await asyncio.sleep(0)
+            elif action == "taken":
+                permits.release()
+            else:
+                accepts = action == "written"
+                stage.run.log.append([Token(f"{number} ")])
+        stage.run.log.append([DONE])
+        for _ in actions:
+            permits.release()
+        permits.release()
+        await sending
+        reader.close()
+        texts = [f"{number} " for number, action in enumerate(actions) if action in ("written", "refused")]
+        expected = "".join(text * 2 for text in texts).encode() if foreign else stage.frames
+        assert bytes(got) == expected, actions
+        assert stage.run.left_at == len(texts) + 1
+
+    async def main() -> None:
+        for actions in product(ACTIONS, repeat=5):
+            await act(actions)
+
+    play(main)
+
+
+def test_a_client_too_far_behind_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.server.event_stream.PENDING_BYTES", 4_000)
+
+    async def main() -> None:
+        go_on = asyncio.Event()
+        stage, client, other = Stage("a", go_on, *(f"{number} " for number in range(200))), Client(), Client()
+        response, following = stage.stream(client), stage.stream(other, direct=True)
+        stage.run.start()
+        await client.until(lambda: len(client.names) == 2)
+        client.takes.clear()
+        go_on.set()
+        await following
+        client.takes.set()
+        await response
+        assert await stage.ended() == "complete"
+        assert "done" not in client.names
+        assert client.numbers == list(range(1, len(client.numbers) + 1))
+        assert stage.run.left_at == len(client.numbers)
+        assert other.frames == stage.frames
+        rest = Client()
+        await stage.stream(rest, stage.run.left_at)
+        assert client.frames + rest.frames == stage.frames
+
+    play(main)
+
+
+@pytest.mark.parametrize("owns_run", [True, False])
+@pytest.mark.parametrize("texts", [["Hi", NEVER], ["Hi", 1.0, " again", 300.0]], ids=["a heartbeat", "an event"])
+def test_a_client_that_takes_nothing_for_four_heartbeats_is_disconnected(texts: list[Any], owns_run: bool) -> None:
+    async def main() -> None:
+        stage, client = Stage(*texts, unread_seconds=0.0), Client()
+        response = stage.stream(client, owns_run=owns_run)
+        stage.run.start()
+        await client.until(lambda: len(client.names) == 2)
+        client.takes.clear()
+        await response
+        assert 4 * HEARTBEAT <= asyncio.get_running_loop().time() <= 5 * HEARTBEAT
+        assert (client.names, client.complete, stage.run.left_at) == (["turn_start", "token"], False, 2)
+        assert await stage.ended() == "cancelled"
+
+    play(main)
 
 
 # Streams that end before their turn
 
 
-class UpToToken(native.Encoder):
-    """Ends its stream behind the first token, like one that waits for an answer in another request."""
-
-    closed = False
-
-    def encode(self, events: Sequence[Event]) -> bytes:
-        self.closed = self.closed or any(isinstance(event, Token) for event in events)
-        return super().encode(events)
-
-
-def test_a_stream_may_end_before_its_turn() -> None:
+def test_an_encoder_ends_its_stream_before_the_turn_ends() -> None:
     async def main() -> None:
-        stage, reader = Stage(Player(["a", 0.05, "b"]), survives=None), Reader()
-        stage.run.alone()
-        await stage.response(after=0, encoder=UpToToken(stage.run.id))(SCOPE, reader.receive, reader.send)
-        assert (reader.names, reader.complete, stage.run.over) == (["turn_start", "token"], True, False)
-        assert stage.run.left_at == 2
-        rest = Reader()
-        await stage.response(after=2)(SCOPE, rest.receive, rest.send)
-        assert rest.names == ["token", "usage", "done"]
-        assert stage.over()
+        go_on = asyncio.Event()
+        stage, client, rest = Stage("a", "b", go_on, "c"), Client(), Client()
+        response = stage.stream(client, encoder=Doubling("b"))
+        stage.run.start()
+        await response
+        headers = dict(client.sent[0]["headers"])
+        assert (headers[b"content-type"], headers[b"x-doubled"]) == (b"application/x-doubled", b"yes")
+        assert (client.frames, client.complete, stage.run.over) == (b"aabb", True, False)
+        assert stage.run.left_at == 3
+        go_on.set()
+        await stage.stream(rest, stage.run.left_at, encoder=Doubling())
+        assert await stage.ended() == "complete"
+        assert rest.frames == b"cc"
 
-    run(main())
+    play(main)
 
 
-def test_an_encoder_that_skipped_what_the_reader_knows_counts_from_there() -> None:
+def test_what_happens_after_an_encoder_ended_its_stream_was_not_read() -> None:
     async def main() -> None:
-        stage, reader = Stage(Player(["a", 0.02, "b", WAIT])), Reader()
-        stage.run.alone()
-        encoder = native.Encoder(stage.run.id)
-        await until(lambda: stage.run.journal is not None and stage.run.journal.count == 2)
-        encoder.encode((await anext(aiter(stage.run.journal.follow())))[:2] if stage.run.journal else ())
-        answering = asyncio.create_task(stage.response(after=2, encoder=encoder)(SCOPE, reader.receive, reader.send))
-        await until(lambda: len(reader.names) == 1)
-        reader.gone.set()
-        await answering
-        assert (reader.names, stage.run.left_at) == (["token"], 3)
+        stage, client = Stage("a", "b", "c"), Client()
+        client.takes.clear()
+        response = stage.stream(client, encoder=Doubling("b"))
+        stage.run.start()
+        await stage.run.wait_ended()
+        client.takes.set()
+        await response
+        assert await stage.ended() == "complete"
+        assert (client.frames, client.complete, stage.run.left_at) == (b"aabb", True, 3)
+
+    play(main)
+
+
+@pytest.mark.parametrize("taken", [1, 2, 3])
+def test_where_a_reader_left(taken: int) -> None:
+    async def main() -> None:
+        steps = [asyncio.Event() for _ in range(3)]
+        stage, client = Stage(steps[0], "a", steps[1], "b", steps[2], "c"), Client()
+        response = stage.stream(client)
+        stage.run.start()
+        for number in range(1, taken + 1):
+            await client.until(lambda: len(client.names) == number)  # noqa: B023
+            if number < taken:
+                steps[number - 1].set()
+        client.takes.clear()
+        for step in steps:
+            step.set()
+        await stage.run.wait_ended()
+        client.left.set()
+        await response
+        assert await stage.ended() == "complete"
+        assert (client.numbers, stage.run.left_at) == (list(range(1, taken + 1)), taken)
+
+    play(main)
+
+
+# Shutdown
+
+
+def test_a_stream_gets_the_end_of_its_run_when_the_server_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        stage, client = Stage("Hi", NEVER), Client()
+        response = stage.stream(client)
+        stage.run.start()
+        await client.until(lambda: len(client.names) == 2)
+        monkeypatch.setattr(AppStatus, "should_exit", True)
+        await asyncio.sleep(1)  # until sse_starlette sees it
+        stage.run.stop("shutdown")
+        await response
+        assert await stage.ended() == "shutdown"
+        assert (client.names, client.complete) == (["turn_start", "token", "usage", "error"], True)
+
+    play(main)
+
+
+def test_a_stream_ends_though_its_run_does_not_when_the_server_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        stage, client = Stage("Hi", NEVER), Client()
+        response = stage.stream(client)
+        stage.run.start()
+        await client.until(lambda: len(client.names) == 2)
+        monkeypatch.setattr(AppStatus, "should_exit", True)
+        await response
+        assert asyncio.get_running_loop().time() == pytest.approx(SHUTDOWN_SECONDS, abs=1)
+        assert not client.complete
         stage.run.stop()
-        await stage.told()
-        assert stage.over("cancelled")
+        assert await stage.ended() == "cancelled"
 
-    run(main())
-
-
-@pytest.mark.alone
-def test_a_deaf_call_holds_up_neither_the_reader_nor_its_end() -> None:
-    async def main() -> None:
-        stage, reader = Stage(Player(["SPECIALIST_REQUEST[deaf]"]), registry=registry_of(deaf)), Reader()
-        answering = asyncio.create_task(stage.response()(SCOPE, reader.receive, reader.send))
-        await until(lambda: "specialist_start" in reader.names)
-        left = time.monotonic()
-        reader.gone.set()
-        await answering
-        assert time.monotonic() - left < SOON
-        assert stage.over("cancelled")
-
-    run(main())
+    play(main)
