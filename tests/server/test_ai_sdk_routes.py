@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
+from playing import words
 from serving import Player, Server, brain_served
 
 from brain import Registry, specialist
-from brain.runtime.event_log import JOURNAL_BYTES
 
 ANN = {"authorization": "Bearer anns"}
 BOB = {"authorization": "Bearer bobs"}
@@ -158,7 +158,7 @@ def test_the_turn_is_filed_under_the_id_of_the_chat(server: Server) -> None:
     start = parts(chat(server, id="filed"))[0]
     run = server.house.turns.find(start["messageMetadata"]["turn_id"], "ann")
     assert run is not None
-    assert (run.conversation_id, run.wire) == ("filed", "ai_sdk")
+    assert (run.conversation_id, run.protocol) == ("filed", "ai_sdk")
     assert start["messageId"] == run.report().message_id
     kept = server.on_loop(server.house.store.conversation("ann", "filed"))
     assert kept is not None
@@ -334,9 +334,12 @@ def test_a_turn_of_another_protocol_is_not_come_back_to(server: Server) -> None:
     assert again(server, "native").status_code == 204
 
 
-def test_a_turn_that_told_more_than_is_kept_is_not_come_back_to(server: Server) -> None:
-    server.play(Player(["x" * (JOURNAL_BYTES // 4)] * 6, ["two."]))
-    with begun(server, "xxx", id="long", resumable=True):
+def test_a_turn_that_told_more_than_is_kept_is_not_come_back_to(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 20_000)
+    server.play(Player([0.1, *[f"{word} " * 5 for word in words(1_000)]]))
+    with begun(server, "worda", id="long", resumable=True):
         pass
     while server.house.turns.running:
         time.sleep(0.01)

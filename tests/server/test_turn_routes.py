@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from eventsource import EventSource, Message, read
+from playing import words
 from serving import Player, Server, brain_served, served, settings
 from starlette.applications import Starlette
 
@@ -529,17 +530,18 @@ async def swept(server: Server) -> None:
 def test_what_is_too_long_to_be_kept_is_gone_from_its_beginning(
     server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.runtime.event_log.JOURNAL_BYTES", 20_000)
-    server.play(Player(["a" * 1_000] * 100))
+    monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 20_000)
+    texts = [f"{word} " * 5 for word in words(1_000)]
+    server.play(Player(texts))
     turn_id, place = begun(client)
     ended(client, place)
     gone = client.get(f"{place}/events")
     assert refused(gone) == (410, "gone", None)
-    kept = re.search(r"\?after=(\d+) reads what is", gone.text)
+    kept = re.search(r"\?after=(\d+) reads those that are", gone.text)
     assert kept is not None
     assert events(client, place, after=kept[1])[-1].type == "done"
-    last = json.loads(events(client, place, f"{turn_id}.102")[-1].data)
-    assert last["text"] == "a" * 100_000
+    last = json.loads(events(client, place, f"{turn_id}.1002")[-1].data)
+    assert last["text"] == "".join(texts)
 
 
 # Whose turns they are
