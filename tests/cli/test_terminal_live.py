@@ -24,7 +24,7 @@ from pathlib import Path
 
 from brain import Citation, Progress, Refused, Result, specialist
 
-HERE = Path(__file__).parent.parent
+HERE = Path(__file__).parent
 
 
 @specialist(timeout=60)
@@ -250,7 +250,8 @@ def test_the_stand_in_says_that_it_is_one(folder: Path) -> None:
 def test_an_answer_that_fails_says_so_and_keeps_what_was_written(folder: Path) -> None:
     with asked(folder, {"chunks": ["Half **an** "], "error": "secret"}) as terminal:
         seen = ended(terminal, 1)
-    assert seen == "Half an\n\nsecret\n\nError: The model failed in the middle of its answer. (model_failed)"
+    assert seen.endswith("\n\nError: The model failed in the middle of its answer. (model_failed)")
+    assert sorted(seen.split("\n\n")[:-1]) == ["Half an", "secret"]  # the log does not wait for the terminal
 
 
 def test_how_it_ended_is_said_when_it_did_not_end_by_itself(folder: Path) -> None:
