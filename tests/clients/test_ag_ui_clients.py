@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
+from ag_ui_stream import verify
 from nodes import Clients, Script
 from serving import Player, Server, brain_served
-from test_ag_ui import verify
 
 from brain import Citation, Registry, Result, specialist
 from brain.errors import ModelError

@@ -3,14 +3,12 @@
 import base64
 import itertools
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from ag_ui.core import Event as AgUiEvent
-from pydantic import BaseModel, TypeAdapter
+from ag_ui_stream import verify
 
 from brain.errors import BadRequest
 from brain.events import (
@@ -42,7 +40,6 @@ SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "openai:gpt"})
 PNG = b"\x89PNG\r\n\x1a\n"
 PDF = b"%PDF-1.7"
-EVENT: TypeAdapter[Any] = TypeAdapter(AgUiEvent)
 WANTED = Wanted("thread", "run", None, "thread")
 UNTIL = datetime(2026, 11, 21, 10, 20, 30, tzinfo=UTC)
 START = TurnStart("t1", "thread", "player", "mono", Limits())
@@ -101,60 +98,6 @@ def body_of(*events: Event) -> str:
     text = encoded(START, *events)
     assert text.startswith(RUN_STARTED)
     return text.removeprefix(RUN_STARTED)
-
-
-# Judges of a stream
-
-
-def verify(stream: str) -> list[dict[str, Any]]:
-    """The events of a stream, each of which the protocol's own package takes with no field left over."""
-    *frames, rest = stream.split("\n\n")
-    assert rest == ""
-    assert all(re.fullmatch(r"data: \{.*\}", frame) for frame in frames)
-    found = [json.loads(frame.removeprefix("data: ")) for frame in frames]
-    for event in found:
-        read_back = EVENT.validate_python(event)
-        assert list(extras(read_back)) == [], event
-        assert "null" not in json.dumps(event)
-    check_order(found)
-    return found
-
-
-def extras(value: Any) -> Iterator[str]:
-    """Fields that the models of the protocol do not know."""
-    if isinstance(value, BaseModel):
-        yield from value.model_extra or {}
-        for name in type(value).model_fields:
-            yield from extras(getattr(value, name))
-    elif isinstance(value, list):
-        for one in value:
-            yield from extras(one)
-
-
-OPENS = {"TEXT_MESSAGE_START", "TOOL_CALL_START", "REASONING_START", "REASONING_MESSAGE_START"}
-CLOSES = {"TEXT_MESSAGE_END", "TOOL_CALL_END", "REASONING_END", "REASONING_MESSAGE_END"}
-
-
-def check_order(found: Sequence[Mapping[str, Any]]) -> None:
-    """The rules of the TypeScript client's verifier, and that no delta is empty."""
-    open_ones: set[tuple[str, str]] = set()
-    seen: set[tuple[str, str]] = set()
-    for n, event in enumerate(found):
-        kind = event["type"]
-        assert (kind == "RUN_STARTED") == (n == 0)
-        assert kind not in ("RUN_FINISHED", "RUN_ERROR") or n == len(found) - 1
-        key = (kind.rpartition("_")[0], event.get("messageId") or event.get("toolCallId", ""))
-        if kind in OPENS:
-            assert key not in seen
-            open_ones.add(key)
-            seen.add(key)
-        elif kind in CLOSES:
-            open_ones.remove(key)
-        elif kind.endswith(("_CONTENT", "_ARGS")):
-            assert key in open_ones
-            assert event["delta"]
-        elif kind in ("RUN_FINISHED", "RUN_ERROR"):
-            assert not open_ones
 
 
 # What clients ask
