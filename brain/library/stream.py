@@ -139,10 +139,11 @@ async def _answered(call: Call, desk: Desk, alarm: Alarm) -> AsyncGenerator[dict
     calls.take(call)
     calls.complete()
     with suppress(Interrupted):  # the calls said how they ended
-        async with aclosing(calls.events(alarm)) as events:
-            async for event in events:
-                if chunk := _chunk(event):
-                    yield chunk
+        async with aclosing(calls.events(alarm)) as batches:
+            async for events in batches:
+                for event in events:
+                    if chunk := _chunk(event):
+                        yield chunk
 
 
 async def _resumed(

@@ -176,6 +176,11 @@ class Inquiries:
         self._inquiries.append(inquiry)
         return inquiry
 
+    @property
+    def are_over(self) -> bool:
+        """Whether none is still to be asked about."""
+        return all(inquiry.over.is_set() for inquiry in self._inquiries)
+
     async def previewed(self, inquiry: Inquiry, preview: Awaitable[Result | Failure | None]) -> Result | Failure | None:
         """What a call would do, as soon as it is its turn to be asked about; at once when it is refused."""
         latest = asyncio.get_running_loop().time() + GATHERING_SECONDS

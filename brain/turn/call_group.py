@@ -144,6 +144,7 @@ class Calls:
         self._answered = answered
         self._open: list[OpenCall] = []
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._asked: list[ApprovalRequired] = []
         self._complete = False
         self._all_taken = asyncio.Event()
         self._inquiries = Inquiries(desk.approvals, self._all_taken)
@@ -183,8 +184,8 @@ class Calls:
         self._answered = None  # whose pass knows us: the two would wait for the garbage collector
         self._tell_if_over()
 
-    async def events(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
-        """What happens, as it happens, until no call is open and none will come, or the time for calls is over.
+    async def events(self, alarm: Alarm) -> AsyncGenerator[Sequence[Event], None]:
+        """The events that came together, until no call is open and none will come, or the time for calls is over.
 
         Raises:
             Interrupted: when the alarm rings, after the events of how each call ended then.
@@ -192,29 +193,40 @@ class Calls:
         alarm.patient = True
         try:
             while True:
-                event = await self._next(alarm)
-                if event is None:
+                events = await self._next(alarm)
+                if not events:
                     break
-                yield event
-            if self.open:
-                for event in await self.stop("deadline"):
-                    yield event
+                yield events
+            if self.open and (events := await self.stop("deadline")):
+                yield events
         except Interrupted as interruption:
-            for event in await self.stop("deadline" if interruption.reason == "deadline" else "cancelled"):
-                yield event
+            if events := await self.stop("deadline" if interruption.reason == "deadline" else "cancelled"):
+                yield events
             raise
         finally:
             alarm.patient = False
             await self.stop("cancelled")
 
-    async def _next(self, alarm: Alarm) -> Event | None:
-        """The next event; None when all calls are over, or the time for them is."""
+    async def _next(self, alarm: Alarm) -> Sequence[Event]:
+        """The next events; none when all calls are over, or the time for them is."""
         while (left := self._desk.deadline - time.monotonic()) > 0 or not self._events.empty():
             with suppress(TimeoutError):  # too early where the turn's clock stood still meanwhile
                 async with asyncio.timeout(max(left, CLOCK_SECONDS)):
                     with alarm:
-                        return await self._events.get()
-        return None
+                        return self._together(await self._events.get())
+        return ()
+
+    def _together(self, event: Event | None) -> Sequence[Event]:
+        """An event and all that wait behind it."""
+        events: list[Event] = []
+        while event is not None:
+            events.append(event)
+            if self._events.empty():
+                return events
+            event = self._events.get_nowait()
+        if events:
+            self._events.put_nowait(None)
+        return events
 
     async def stop(self, code: CallCode) -> list[Event]:
         """Ends what still runs, with this code; the events of it."""
@@ -293,9 +305,13 @@ class Calls:
             texts += [f"Sends to another server: {value}" for value in sent]
             inquiry.text = "\n".join(texts) or None
             expires_at = approvals.open(call.call_id)
-            self._events.put_nowait(ApprovalRequired(call.call_id, call.name, work.params, expires_at, inquiry.text))
+            self._asked.append(ApprovalRequired(call.call_id, call.name, work.params, expires_at, inquiry.text))
         finally:
             inquiry.over.set()
+            if self._inquiries.are_over:  # asked together, they can be answered together
+                asked, self._asked[:] = self._asked[:], []
+                for event in asked:
+                    self._events.put_nowait(event)
         try:
             approved = await approvals.decided(call.call_id)
         finally:

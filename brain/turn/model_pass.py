@@ -177,7 +177,7 @@ class Pass:
         if self.calls is None and self._may_be_left():
             self._alarm.nudge()
 
-    async def told(self) -> AsyncGenerator[Event, None]:
+    async def told(self) -> AsyncGenerator[Sequence[Event], None]:
         """What happens to the calls; meanwhile the stream is read on for further ones."""
         if self.calls is None:
             return
@@ -188,9 +188,9 @@ class Pass:
             complete = self.calls.complete
             self._reader = asyncio.create_task(self._read_on(self._stream), name="read on")
             self._reader.add_done_callback(lambda reader: complete())
-        async with aclosing(self.calls.events(self._alarm)) as events:
-            async for event in events:
-                yield event
+        async with aclosing(self.calls.events(self._alarm)) as batches:
+            async for events in batches:
+                yield events
 
     def parts(self) -> list[Part]:
         """What was said, and the calls with their blocks."""

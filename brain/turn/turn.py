@@ -203,8 +203,8 @@ class Turn:
         try:
             if self._ask.attachments:
                 async with aclosing(self._one_way(alarm)) as before:
-                    async for event in before:
-                        yield (event,)
+                    async for events in before:
+                        yield events
             else:
                 self.exchange.question = self._question()
             more = True
@@ -219,8 +219,8 @@ class Turn:
                             yield events if self._untold is None else [*self._trimmed(), *events]
                             events = ()  # not kept while the next are waited for
                         async with aclosing(one.told()) as told:
-                            async for event in told:
-                                yield (event,)
+                            async for events in told:
+                                yield events
                 finally:
                     self._pass = None  # it knows us: the two would wait for the garbage collector
                     self._record(one)
@@ -333,7 +333,7 @@ class Turn:
                 self._told(notice)
         return TurnStart(self.id, self._conversation.id, self._model.name, "mono", self._ask.limits), *told
 
-    async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Event, None]:
+    async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Sequence[Event], None]:
         """What attachments ask for by themselves; its blocks stand before the user's text."""
         calls = Calls(self._desk, 0)
         for attachment in self._ask.attachments if self._automatic else ():
@@ -342,9 +342,9 @@ class Turn:
                     calls.take_one_way(specialist.name, attachment)
         calls.complete()
         try:
-            async with aclosing(calls.events(alarm)) as events:
-                async for event in events:
-                    yield event
+            async with aclosing(calls.events(alarm)) as batches:
+                async for events in batches:
+                    yield events
         finally:
             self.exchange.one_way = tuple(calls.parts())
             self.exchange.question = self._question([part.block for part in self.exchange.one_way])
