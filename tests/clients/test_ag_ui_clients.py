@@ -379,7 +379,7 @@ def test_headers_and_heartbeats(server: Server) -> None:
     response = post(server, "beats")
     assert response.headers["cache-control"] == "no-cache, no-transform"
     assert response.headers["x-accel-buffering"] == "no"
-    assert response.text.count(": heartbeat\n\n") == 2
+    assert response.text.count(": heartbeat\n\n") >= 2
 
 
 def test_files_and_context_and_options_reach_the_turn(server: Server) -> None:

@@ -354,9 +354,9 @@ def test_what_it_took_so_far_is_known(play: Play) -> None:
     async def work(one: Thinker) -> None:
         session = one.create_session(on_token=lambda text: told.append(session.metrics))
         response = await session.think("Hi")
-        assert (told[0].total_tokens, told[0].calls) == (0, 0)
-        assert 0 < told[1].total_tokens < response.tokens
-        assert told[1].calls == 1
+        assert told[0].calls <= told[1].calls == 1  # the turn does not wait for the callback
+        assert told[0].total_tokens <= told[1].total_tokens <= response.tokens
+        assert told[1].total_tokens > 0
 
     thought(play(["One. ", CALL], ["Two."]), work)
 
