@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Result, specialist
-from specialists._kit.passages import anchor, pieces, sections
+from specialists._kit.passages import anchor, pieces, sections, unwrapped
 from specialists._kit.terms import telling
 
 PASSAGES_GIVEN = 3
@@ -136,8 +136,6 @@ def answered(handbook: Handbook, query: str, section: str | None) -> Result:
 
 def passages(page: str, text: str) -> Iterator[Passage]:
     """The sections of a Markdown page, long ones in pieces, their paragraphs one line each."""
-    from specialists._kit.passages import unwrapped  # with a parser of Markdown: who asks nothing does not pay for it
-
     for heading, body in sections(text):
         for piece in pieces(unwrapped(body)):
             yield Passage(page, heading or (page,), piece)

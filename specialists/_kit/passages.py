@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 _MARGIN = " \t>"
 """What may stand before a line of a paragraph that is in a list or a quotation."""
@@ -32,7 +34,9 @@ def _unwrapped_paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # whose import is slow: who asks nothing does not pay for it
+
     return MarkdownIt("commonmark").enable("table")
 
 
