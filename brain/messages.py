@@ -286,6 +286,8 @@ Category = Literal["personal", "preferences", "knowledge", "general"]
 Kind = Literal["fact", "memory"]
 CLOCK_NOTE = r"\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\)|It is \w{1,20} \d{4}-\d\d-\d\d \d\d:\d\d, .{1,80}\."
 """A pattern of the line in a question that tells the time. Questions stored by older versions have the first form."""
+OWN_WORDS = "In the user's own words: "
+"""The beginning of a memory of a conversation that quotes the user. No summary that a model writes begins so."""
 NOTE_OPENS = "(Recalled of earlier conversations, "
 """How the line of a question begins that tells the model what is recalled for it; nobody else can write it."""
 
@@ -421,7 +423,6 @@ class Item:
         conversation_id, message_id: where it was said; None where the user wrote it down, or that was deleted.
         outside: whether strangers' words may stand in it.
         was: what it said before, oldest first.
-        against: the ids of facts that it may contradict.
     """
 
     id: str
@@ -435,7 +436,11 @@ class Item:
     message_id: str | None = None
     outside: bool = False
     was: tuple[Former, ...] = ()
-    against: tuple[str, ...] = ()
+
+    @property
+    def is_summary(self) -> bool:
+        """Whether a model wrote the text; facts and other memories quote the user."""
+        return self.kind == "memory" and not self.text.startswith(OWN_WORDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
     if context.memory is None or not needs_approval(params):
         return None
     which, words = _to_forget(str(params.get("id") or "").strip(), str(params["text"]).strip())
-    item = await context.memory.meant(which, words)
+    item = await context.memory.find_item(which, words)
     kind = "fact" if item.kind == "fact" else "memory of a conversation"
     return Result(f"Forget this {kind}, of {item.updated:%Y-%m-%d}:\n{item.text}", data=item)
 
@@ -101,9 +101,15 @@ async def memory(
     operation: Annotated[Operation | None, Meta(examples=["save_fact"])] = None,
     text: Annotated[
         Text | None,
-        Meta(description="to keep: the user's own words; else words to find", examples=["I am allergic to penicillin"]),
+        Meta(
+            description="to store: the user's sentence, word for word; else words to find",
+            examples=["I am allergic to penicillin"],
+        ),
     ] = None,
-    category: Literal["personal", "preferences", "knowledge", "general"] | None = None,
+    category: Annotated[
+        Literal["personal", "preferences", "knowledge", "general"] | None,
+        Meta(description="personal, preferences: recalled with each message"),
+    ] = None,
     id: Annotated[Which | None, Meta(description="which to update or forget")] = None,
     n: Annotated[int, Meta(ge=1, le=50)] | None = None,
     immutable: bool = False,
@@ -164,7 +170,7 @@ async def _update_fact(call: _Call) -> Result:
 
 
 async def _store(call: _Call) -> Result:
-    item = await call.memory.keep(call.wanted("store"))
+    item = await call.memory.store(call.wanted("store"))
     return Result(f"Stored memory {_line(item)}")
 
 
@@ -221,7 +227,7 @@ _OPERATIONS: Mapping[str, Callable[[_Call], Any]] = {
 
 
 def _told(saved: Any) -> Result:
-    """What became of a fact, and which others it may contradict."""
+    """What became of a fact."""
     item = saved.item
     if saved.how == "known":
         lines = [f"Known already: {_line(item)}"]
@@ -230,10 +236,7 @@ def _told(saved: Any) -> Result:
         lines = [f"Corrected: {_line(item)}", f'It was "{former.text}" until {former.until:%Y-%m-%d}.']
     else:
         lines = [f"Saved {_line(item)}"]
-    if saved.against:
-        lines.append("It may contradict these; ask the user which is right, if it matters:")
-        lines += [f"- {_line(other)}" for other in saved.against]
-    return Result("\n".join(lines), data=item, outside=any(other.outside for other in (item, *saved.against)))
+    return Result("\n".join(lines), data=item, outside=item.outside)
 
 
 def _listed(head: str, items: Sequence[Any], call: _Call, none: str) -> Result:
@@ -244,15 +247,13 @@ def _listed(head: str, items: Sequence[Any], call: _Call, none: str) -> Result:
 
 
 def _line(item: Any) -> str:
-    kind = item.category if item.kind == "fact" else "memory"
+    kind = "summary by a model" if item.is_summary else item.category or item.kind
     fixed = "" if item.mutable else ", immutable"
     return f"#{item.id} ({kind}, {item.updated:%Y-%m-%d}{fixed}): {item.text}"
 
 
 def _former(item: Any) -> str:
-    told = [f'was "{former.text}" until {former.until:%Y-%m-%d}' for former in item.was[-1:]]
-    told += [f"may contradict {', '.join(f'#{other}' for other in item.against)}"] if item.against else []
-    return f" ({'; '.join(told)})" if told else ""
+    return "".join(f' (was "{former.text}" until {former.until:%Y-%m-%d})' for former in item.was[-1:])
 
 
 def _short(text: str) -> str:

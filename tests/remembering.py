@@ -15,6 +15,7 @@ from stores import Clock, opened
 
 from brain.errors import Refused, StoreError
 from brain.memory import Memory
+from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
 from brain.messages import Exchange, Interaction, Item, Part, Resting, Said
 from brain.store.sqlite import SQLite
@@ -160,7 +161,7 @@ async def looked(store: Breakable, what: str, times: int = 2) -> None:
 
 def view(memory: Memory, *said: str, user: str = "ada", conversation_id: str = "c1") -> UserMemory:
     """The memory of a user who said this."""
-    return memory.view(user, conversation_id, lambda: said)
+    return memory.view(user, conversation_id, lambda: [UserMessage(text) for text in said])
 
 
 async def talked(

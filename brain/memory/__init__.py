@@ -18,7 +18,8 @@ from brain.memory.background import Background
 from brain.memory.cache import Hot, Others, Recent
 from brain.memory.edits import ByHand
 from brain.memory.items import ALL, QUESTION_LENGTH, Items, Shelf
-from brain.memory.recall import Asked
+from brain.memory.quotes import UserMessage
+from brain.memory.recall import QuestionWords
 from brain.memory.summaries import Writer
 from brain.memory.user_view import UserMemory
 from brain.messages import Category, Exchange, Interaction, Item, Recalled
@@ -97,10 +98,10 @@ class Memory:
         known = await self._known.of(user)
         if not known.recalls:
             return Recalled()
-        asked = Asked(message)
-        found = await self._items.looked_up(user, message, asked.words, ALL)
+        question = QuestionWords(message)
+        found = await self._items.looked_up(user, message, question.words, ALL)
         first = await self._shelf.memory_of(user, rested) if rested is not None else None
-        ranked = [item for item in recall.ranked(found, asked) if first is None or item.id != first.id]
+        ranked = [item for item in recall.ranked(found, question) if first is None or item.id != first.id]
         relevant = ranked if first is None else [first, *ranked]
         items = recall.chosen(relevant, known.about, self._tokens, present)
         return Recalled(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
@@ -116,16 +117,13 @@ class Memory:
         few = found if len(found) <= ABOUT_USER_MOST else []
         return _Known(recalls=True, about=sorted(few, key=lambda item: item.updated, reverse=True))
 
-    def view(
-        self, user: str, conversation_id: str, said: Callable[[], Sequence[str]], message_id: str | None = None
-    ) -> UserMemory:
+    def view(self, user: str, conversation_id: str, messages: Callable[[], Sequence[UserMessage]]) -> UserMemory:
         """The memory of one user, for the specialists of a turn.
 
         Args:
-            message_id: of the question that is answered, if it is kept.
-            said: the user's own words in this conversation, newest last.
+            messages: the user's own in this conversation, oldest first.
         """
-        return UserMemory(self._items, self._recent, user, conversation_id, message_id, said)
+        return UserMemory(self._items, self._recent, user, conversation_id, messages)
 
     def ended(self, user: str, conversation_id: str, exchange: Exchange) -> None:
         """A turn ended, and is kept: what was said is known at once."""

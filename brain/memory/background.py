@@ -5,10 +5,8 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
-from typing import ParamSpec, TypeVar
 
 from brain.errors import BadRequest, ModelError, StoreError
 from brain.memory.items import Shelf
@@ -194,13 +192,3 @@ class Background:
 
 class _Busy(Exception):
     """A turn began."""
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-_THREAD = ThreadPoolExecutor(1, "memory")
-
-
-async def aside(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a pure function returns."""
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, partial(work, *args, **kwargs))

@@ -3,9 +3,7 @@
 from dataclasses import replace
 
 from brain.errors import BadRequest
-from brain.memory.background import aside
 from brain.memory.items import Items
-from brain.memory.statements import Verdict, category_of, judged
 from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
 from brain.messages import Category, Item
 
@@ -17,18 +15,20 @@ class ByHand:
         self._items = items
 
     async def write(self, user: str, text: str, category: Category | None = None, *, mutable: bool = True) -> Item:
-        """Keeps a fact; one that says the same is that one, in these words unless it is immutable, which it stays.
+        """Stores a fact; one with the same words is that one, written so unless it is immutable, which it stays.
 
         Raises:
             BadRequest: when the text is empty or too long, or the user keeps too much.
         """
         text = _line(text, FACT_LENGTH)
         async with self._items.writing(user):
-            verdict = await aside(judged, text, *await self._items.alike(user, text))
-            item = verdict.same
-            item = await self._new(user, text, verdict) if item is None else self._said_again(item, text)
-            category = category or item.category or category_of(text)
-            item = replace(item, category=category, mutable=mutable and item.mutable)
+            item = await self._items.find_same(user, text)
+            if item is None:
+                now = self._items.now()
+                item = Item(await self._items.new_id(user), "fact", text, now, now, "general")
+            else:
+                item = self._rewrite(item, text) if item.mutable else replace(item, updated=self._items.now())
+            item = replace(item, category=category or item.category, mutable=mutable and item.mutable)
             await self._items.put(user, item)
             return item
 
@@ -53,7 +53,7 @@ class ByHand:
             if category is not None and item.kind == "memory":
                 raise BadRequest("Only a fact has a category; leave it out.", "category")
             if text is not None:
-                item = self._rewritten(item, text, unlocked=mutable is True)
+                item = self._change_text(item, text, unlocked=mutable is True)
             item = replace(
                 item,
                 category=category or item.category,
@@ -72,23 +72,14 @@ class ByHand:
         """Switches on or off that anything is recalled."""
         await self._items.set_recalls(user, on)
 
-    async def _new(self, user: str, text: str, verdict: Verdict) -> Item:
-        now = self._items.now()
-        others = (verdict.corrects,) if verdict.corrects is not None else verdict.against
-        item = Item(await self._items.new_id(user), "fact", text, now, now)
-        return replace(item, against=tuple(other.id for other in others))
-
-    def _said_again(self, item: Item, text: str) -> Item:
-        return self._said(item, text) if item.mutable else replace(item, updated=self._items.now())
-
-    def _rewritten(self, item: Item, text: str, *, unlocked: bool) -> Item:
+    def _change_text(self, item: Item, text: str, *, unlocked: bool) -> Item:
         text = _line(text, FACT_LENGTH if item.kind == "fact" else MEMORY_LENGTH)
         if text != item.text and not item.mutable and not unlocked:
             sentence = "This fact is immutable; send mutable: true with its new text, or delete it."
             raise BadRequest(sentence, "text", code="immutable", status=409)
-        return self._said(item, text)
+        return self._rewrite(item, text)
 
-    def _said(self, item: Item, text: str) -> Item:
+    def _rewrite(self, item: Item, text: str) -> Item:
         """The item with a text of the user's hand, which no message has unless it is the same."""
         message_id = item.message_id if text == item.text else None
         return self._items.said_anew(item, text, item.conversation_id, message_id)

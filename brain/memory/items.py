@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from brain.memory import recall
 from brain.memory.recall import Found
-from brain.memory.statements import queries
+from brain.memory.terms import words
 from brain.messages import Category, Former, Interaction, Item, Kind, Near, Resting
 from brain.models.embedder import Meaning
 
@@ -59,7 +59,7 @@ ALL: Sequence[Kind] = ("fact", "memory")
 CANDIDATES = 30
 """Of what the store finds by words, and of what it finds by meaning, so many are ranked."""
 ALIKE_MOST = 60
-"""So many facts with the words of a new one are compared with it."""
+"""So many items that share words with a text are compared with it."""
 QUESTION_LENGTH = 4_000
 FORMER_MOST = 10
 """Earlier wordings that a fact keeps, with the first, which no number of corrections loses."""
@@ -101,26 +101,18 @@ class Items:
         found = await self.looked_up(user, question, question, kinds)
         return recall.ranked(found)[: max(0, most)]
 
-    async def alike(self, user: str, text: str) -> tuple[list[Item], set[str]]:
-        """Known facts that a new one may have to do with, and the ids of those that mean something alike."""
-        found: dict[str, Item] = {}
-        for words in queries(text):
-            rows = await self.shelf.by_words(user, words, kinds=FACTS, limit=ALIKE_MOST)
-            found |= {item.id: item for item, _ in rows}
-        near = await self.meaning.near(text) if self.meaning is not None else None
-        if near is None or self.meaning is None or self.meaning.grade is None:
-            return list(found.values()), set()
-        least = (1 + self.meaning.grade.own) / 2
-        rows = await self.shelf.by_meaning(user, near, kinds=FACTS, limit=CANDIDATES)
-        means = {item.id: item for item, cosine in rows if cosine >= least}
-        return list((found | means).values()), set(means)
+    async def find_same(self, user: str, text: str) -> Item | None:
+        """The fact with the same words in the same order, if there is one: case, accents and signs do not matter."""
+        same = words(text)
+        found = await self.shelf.by_words(user, text, kinds=FACTS, limit=ALIKE_MOST)
+        return next((item for item, _ in found if words(item.text) == same), None)
 
     async def with_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:
         """What has any of these words, best first."""
         return [item for item, _ in await self.shelf.by_words(user, words, kinds=kinds, limit=ALIKE_MOST)]
 
     def writing(self, user: str) -> AbstractAsyncContextManager[Any]:
-        """Only one change of a user's is judged and made at a time."""
+        """Only one change of a user's is made at a time."""
         lock = self._locks.get(user)
         if lock is None:
             lock = self._locks[user] = asyncio.Lock()

@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from brain.memory.tables import COUNTING, ONESELF
-from brain.memory.terms import Wanted, content, telling, union, words
+from brain.memory.terms import ONESELF, Wanted, content, telling, union, words
 from brain.memory.texts import MEMORY_LENGTH
 from brain.messages import Item
 from brain.prompts import templates
@@ -52,17 +51,17 @@ class Found:
         object.__setattr__(self, "items", items)
 
 
-def ranked(found: Found, asked: "Asked | None" = None) -> list[Item]:
+def ranked(found: Found, question: "QuestionWords | None" = None) -> list[Item]:
     """The items that belong to a question, best first. Meaning weighs more than words: it finds other wordings.
 
     Args:
-        asked: the question, where nobody looked for something: a single word in common may be too little then.
+        question: its words, where nobody looked for something: a single word in common may be too little then.
     """
     most = max((score for _, score in found.by_words), default=0.0) or 1.0
-    by_words = found.by_words if asked is None else _fitting(found.by_words, asked)
+    by_words = found.by_words if question is None else _matching(found.by_words, question)
     shares = {item.id: score / most for item, score in by_words}
     width = max(found.own - found.floor, 0.05)
-    by_meaning = found.by_meaning if asked is None or asked.words else ()
+    by_meaning = found.by_meaning if question is None or question.words else ()
     near = {item.id: (cosine - found.floor) / width for item, cosine in by_meaning if cosine >= found.floor}
 
     def score(item_id: str) -> float:
@@ -71,22 +70,21 @@ def ranked(found: Found, asked: "Asked | None" = None) -> list[Item]:
     return [found.items[item_id] for item_id in sorted({**near, **shares}, key=score, reverse=True)]
 
 
-def _fitting(by_words: Sequence[tuple[Item, float]], asked: "Asked") -> Iterator[tuple[Item, float]]:
+def _matching(by_words: Sequence[tuple[Item, float]], question: "QuestionWords") -> Iterator[tuple[Item, float]]:
     room = LETTERS_MOST
     for item, score in by_words:
         room -= min(len(item.text), MEMORY_LENGTH)
         if room < 0:
             return
-        if asked.fits(item):
+        if question.matches(item):
             yield item, score
 
 
-class Asked:
+class QuestionWords:
     """The words of a question that tell what it is about."""
 
     def __init__(self, question: str) -> None:
-        found = telling(question) or (content(question) if ONESELF.intersection(words(question)) else ())
-        said = [word for word in found if word not in COUNTING]
+        said = telling(question) or (content(question) if ONESELF.intersection(words(question)) else ())
         longest = set(sorted(said, key=len, reverse=True)[:WORDS_MOST])
         self._telling = [word for word in said if word in longest]
         self._wanted = Wanted(self._telling)
@@ -96,7 +94,7 @@ class Asked:
         """What to look for."""
         return " ".join(self._telling)
 
-    def fits(self, item: Item) -> bool:
+    def matches(self, item: Item) -> bool:
         """Whether an item has enough of them: several, or a good part of those of both."""
         there, asked = content(item.text[:MEMORY_LENGTH])[:ITEM_WORDS_MOST], len(self._telling)
         common = union(map(self._wanted.of, there)).bit_count()
@@ -123,8 +121,9 @@ def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, pr
 
 
 def note(items: Sequence[Item], tokens: int) -> str:
-    """What the model reads of them."""
-    return templates.recall_note([templates.recalled(item, _most(tokens)) for item in items]) if items else ""
+    """What the model reads of them, newest first: of facts that contradict each other, the first one is the newest."""
+    newest_first = sorted(items, key=lambda item: item.updated, reverse=True)
+    return templates.recall_note([templates.recalled(item, _most(tokens)) for item in newest_first]) if items else ""
 
 
 def sentence(items: Sequence[Item]) -> str:

@@ -10,7 +10,8 @@ from brain.errors import ModelError
 from brain.markers.neutralize import harmless
 from brain.markers.scanner import Scanner
 from brain.memory.terms import content
-from brain.messages import Chunk, Exchange, Item, Message, Resting
+from brain.memory.texts import BETWEEN
+from brain.messages import OWN_WORDS, Chunk, Exchange, Item, Message, Resting
 from brain.models.script import Embedder
 from brain.prompts import templates
 from brain.text import BYTES_A_TOKEN, seen, size
@@ -26,8 +27,6 @@ MESSAGE_LENGTH = 2000
 LEAST_WORDS = 3
 """Of a conversation that is worth a memory."""
 QUOTE_LENGTH = 200
-EXTRACT = "In the user's own words: "
-_BETWEEN = " / "
 
 
 class Writer(Embedder, Protocol):
@@ -80,16 +79,17 @@ def says_enough(resting: Resting) -> bool:
 
 
 def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
-    """The user's own words, the newest that there is room for."""
+    """The user's own words, the newest that there is room for; behind an earlier summary they are not called so."""
+    opening = "" if earlier and earlier.is_summary else OWN_WORDS
     quotes = [harmless(_shortened(exchange.said, QUOTE_LENGTH)) for exchange in exchanges]
-    before = earlier.text.removeprefix(EXTRACT).split(_BETWEEN) if earlier else []
-    kept, room = list[str](), SUMMARY_LENGTH - len(EXTRACT)
+    before = earlier.text.removeprefix(opening).split(BETWEEN) if earlier else []
+    kept, room = list[str](), SUMMARY_LENGTH - len(opening)
     for quote in reversed([*before, *quotes]):
-        room -= len(quote) + len(_BETWEEN)
+        room -= len(quote) + len(BETWEEN)
         if room < 0:
             break
         kept.insert(0, quote)
-    return EXTRACT + _BETWEEN.join(kept)
+    return opening + BETWEEN.join(kept)
 
 
 async def _written(resting: Resting, exchanges: Sequence[Exchange], model: Writer) -> str:
@@ -117,7 +117,7 @@ def _said(exchanges: Sequence[Exchange], room: int) -> list[tuple[str, str]]:
 
 
 async def _answer(stream: AsyncGenerator[Chunk, None]) -> str:
-    """The text of an answer, in one harmless line and without what was thought first."""
+    """The text of an answer, in one harmless line, without what was thought first; it does not claim to quote."""
     scanner, text = Scanner(()), ""
     async with aclosing(stream) as chunks:
         async for chunk in chunks:
@@ -126,7 +126,10 @@ async def _answer(stream: AsyncGenerator[Chunk, None]) -> str:
             if len(text) > 2 * SUMMARY_LENGTH:
                 break
     text += "".join(piece for piece in scanner.close() if isinstance(piece, str))
-    return harmless(_shortened(text, SUMMARY_LENGTH))
+    summary = harmless(_shortened(text, SUMMARY_LENGTH))
+    while summary.startswith(OWN_WORDS):
+        summary = summary.removeprefix(OWN_WORDS)
+    return summary
 
 
 def _shortened(text: str, most: int) -> str:

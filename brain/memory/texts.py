@@ -5,8 +5,10 @@ from brain.text import seen
 
 FACT_LENGTH = 500
 MEMORY_LENGTH = 1000
+BETWEEN = " / "
+"""What stands between the quotes in a memory."""
 
 
 def one_line(text: str) -> str:
     """The text in one line, without hidden characters, and with nothing that could be taken for a marker."""
-    return harmless(" ".join(seen(text[: 8 * MEMORY_LENGTH]).split())).strip('"“”„ ')
+    return harmless(" ".join(seen(text[: 8 * MEMORY_LENGTH]).split()))

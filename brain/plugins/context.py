@@ -60,19 +60,18 @@ class Saved:
 
     Attributes:
         item: as it is kept now; of a corrected one, `was` tells what it said before.
-        how: whether it is new, was known already, or took the place of another value.
-        against: facts that it may contradict.
+        how: whether it is new, was known already, or took the place of what the fact said before.
     """
 
     item: Item
     how: Literal["new", "known", "corrected"]
-    against: Sequence[Item] = ()
 
 
 class MemoryView(Protocol):
     """What a specialist may ask of the memory of the user who is served, and of no other.
 
-    Nothing can be kept but what the user said, in this conversation. Reasons of `Refused` are for the model.
+    It stores only sentences that the user wrote in this conversation, word for word. A given text finds them: they
+    share at least two thirds of its content words. Reasons of `Refused` are for the model.
     """
 
     async def recent(self, most: int = 5) -> Sequence[Interaction]:
@@ -82,33 +81,36 @@ class MemoryView(Protocol):
         """Memories of conversations: those that fit the words best, without any the newest."""
 
     async def facts(self, words: str = "", category: Category | None = None, most: int = 50) -> Sequence[Item]:
-        """Facts that the user stated: those that fit the words best, without any the newest."""
+        """Facts that the user stated, newest first: those that fit the words best, without any the newest."""
 
     async def search(self, words: str, most: int = 5) -> Sequence[Item]:
         """Facts and memories that fit the words best."""
 
     async def save(self, text: str, category: Category | None = None, *, mutable: bool = True) -> Saved:
-        """Keeps a fact, or corrects the one that said another value of the same.
+        """Stores the user's sentence as a fact; one with the same words is only given its date.
+
+        Args:
+            category: `general` when left out.
 
         Raises:
-            Refused: when the user did not say it, or an immutable fact says otherwise.
+            Refused: when the user did not write it, or too much is stored of them.
         """
 
     async def update(self, which: str, text: str, category: Category | None = None) -> Saved:
-        """Says a fact anew that is named by its id, or by words that it alone has.
+        """Replaces the text of a fact that is named by its id, or by words that it alone has.
 
         Raises:
-            Refused: as `save`; when no fact is meant or several are, or it is immutable.
+            Refused: as `save`; when no fact is meant or several are, it is immutable, or another fact says so already.
         """
 
-    async def keep(self, text: str) -> Item:
-        """Keeps a memory of more than one sentence.
+    async def store(self, text: str) -> Item:
+        """Stores the user's sentences as a memory of the conversation.
 
         Raises:
-            Refused: when the user did not say it.
+            Refused: as `save`.
         """
 
-    async def meant(self, which: str, words: str = "") -> Item:
+    async def find_item(self, which: str, words: str = "") -> Item:
         """The fact or memory that `forget` would remove, which stays.
 
         Raises:

@@ -189,12 +189,16 @@ def clock_of(message: str) -> str:
 
 
 def recalled(item: Item, most: int) -> str:
-    """One fact or memory as a note tells it: what it is, of which day, and at most so many bytes of its text."""
+    """One fact or memory as a note tells it: what it is, of which day, and at most so many bytes of its text.
+
+    A summary is named as what a model wrote, since only facts and quotes are what the user said.
+    """
     text = " ".join(seen(item.text).split())
     if len(text.encode()) > most:
         text = text.encode()[:most].decode(errors="ignore").rpartition(" ")[0] + " …"
     strangers = ", in parts of strangers" if item.outside else ""
-    return f"{item.kind} of {item.updated:%Y-%m-%d}{strangers}: {harmless(json.dumps(text, ensure_ascii=False))}"
+    kind = "summary written by a model on" if item.is_summary else f"{item.kind} of"
+    return f"{kind} {item.updated:%Y-%m-%d}{strangers}: {harmless(json.dumps(text, ensure_ascii=False))}"
 
 
 def recall_note(told: Sequence[str]) -> str:

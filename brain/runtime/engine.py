@@ -11,6 +11,7 @@ import anyio.lowlevel
 
 from brain.errors import BadRequest
 from brain.memory import Memory
+from brain.memory.quotes import UserMessage
 from brain.messages import Conversation, Exchange, Recalled, TurnReport
 from brain.models import AnyModel, Opened, running_models
 from brain.plugins.data_erasure import forgotten
@@ -193,8 +194,7 @@ class Engine:
 
     def _turn(self, ask: Ask, held: Conversation, model: AnyModel, filing: Filing | None) -> Turn:
         settings = self.settings
-        message_id = held.begun.question_id if held.begun is not None and filing is not None else None
-        view = None if ask.user is None else self.memory.view(ask.user, held.id, partial(_said, held), message_id)
+        view = None if ask.user is None else self.memory.view(ask.user, held.id, partial(_user_messages, held))
         return Turn(
             ask,
             held,
@@ -225,10 +225,15 @@ class Engine:
             self.memory.ended(user, conversation_id, exchange)
 
 
-def _said(held: Conversation) -> list[str]:
-    """The user's own words in a conversation, as far as the model reads them, newest last."""
+def _user_messages(held: Conversation) -> list[UserMessage]:
+    """What the user wrote in a conversation, as far as the model reads it, oldest first."""
     exchanges = [*held.exchanges, *([held.begun] if held.begun is not None else ())]
-    return [text for exchange in exchanges for text in exchange.own_words if text]
+    return [
+        UserMessage(text, exchange.question_id or None, exchange.asked)
+        for exchange in exchanges
+        for text in exchange.own_words
+        if text
+    ]
 
 
 def _now() -> datetime:

@@ -78,7 +78,12 @@ class ExchangeRecord(Struct, tag="exchange", tag_field="kind", omit_defaults=Tru
 
 
 class ItemRecord(Struct, tag="item", tag_field="kind", omit_defaults=True):
-    """A fact or a memory; `upto` is the last question that it holds, where it is the summary of a conversation."""
+    """A fact or a memory.
+
+    Attributes:
+        against: read from older exports, and ignored.
+        upto: the last question that it holds, where it is the summary of a conversation.
+    """
 
     id: Id
     type: Kind
@@ -180,7 +185,6 @@ def _item(row: tuple[Any, ...]) -> ItemRecord:
         message=item.message_id,
         outside=item.outside,
         was=item.was,
-        against=item.against,
         upto=row[-1],
     )
 

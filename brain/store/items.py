@@ -122,12 +122,9 @@ def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[i
 
 
 def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
-    """Removes an item, that others may contradict it, and where models were told of it; whether there was one."""
+    """Removes an item, and where models were told of it; whether there was one."""
     number = known(db, user)
     _untell(db, number, item_id)
-    others = "(SELECT json_group_array(value) FROM json_each(item.against) WHERE value <> ?)"
-    mention = f"UPDATE item SET against = {others} WHERE user = ? AND instr(against, ?)"
-    db.execute(mention, (item_id, number, rows.encoded(item_id)))
     return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
 
 

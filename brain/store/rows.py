@@ -53,10 +53,7 @@ EXCHANGE = (
     "question, before, behind, parts, about"
 )
 QUESTION_ID = 5
-ITEM = (
-    "i.id, i.kind, i.text, i.created, i.updated, i.category, i.mutable, c.id, e.question_id, i.outside, i.was, "
-    "i.against"
-)
+ITEM = "i.id, i.kind, i.text, i.created, i.updated, i.category, i.mutable, c.id, e.question_id, i.outside, i.was"
 ITEMS = "item i LEFT JOIN conversation c ON c.key = i.conversation LEFT JOIN exchange e ON e.key = i.exchange"
 
 
@@ -159,7 +156,7 @@ def _exchange_of(row: Sequence[Any]) -> Exchange:
 
 def item_columns(item: Item) -> dict[str, Any]:
     """An item without its user, and without where it was said."""
-    texts = {"text": item.text, "was": encoded(item.was), "against": encoded(item.against)}
+    texts = {"text": item.text, "was": encoded(item.was)}
     return {
         **texts,
         "id": item.id,
@@ -183,7 +180,7 @@ def item_of(row: Sequence[Any]) -> Item:
 
 
 def _item_of(row: Sequence[Any]) -> Item:
-    item_id, kind, text, created, updated, category, mutable, conversation, message, outside, was, against = row
+    item_id, kind, text, created, updated, category, mutable, conversation, message, outside, was = row
     return Item(
         id=item_id,
         kind=kind,
@@ -196,5 +193,4 @@ def _item_of(row: Sequence[Any]) -> Item:
         message_id=message,
         outside=bool(outside),
         was=_formers(was),
-        against=_names(against),
     )

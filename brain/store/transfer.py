@@ -386,5 +386,4 @@ def _item_of(record: ItemRecord) -> Item:
         message_id=None if record.message is None else _own(record.message, _ID),
         outside=record.outside,
         was=record.was,
-        against=tuple(_own(one, _ITEM_ID) for one in record.against),
     )

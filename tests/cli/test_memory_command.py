@@ -20,9 +20,7 @@ from brain.store import connection
 from brain.store.sqlite import SQLite
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-TEA = Item(
-    "k7m2", "fact", "Likes tea.", NOON, NOON, "preferences", was=(Former("Likes coffee.", NOON),), against=("x2",)
-)
+TEA = Item("k7m2", "fact", "Likes tea.", NOON, NOON, "preferences", was=(Former("Likes coffee.", NOON),))
 BLOOD = Item("f3a9", "fact", "My blood group is 0.", NOON, NOON, "personal", mutable=False)
 TALK = Item("mm22", "memory", "Planned a trip\x1b[2J to Bergen.", NOON + timedelta(days=1), NOON, outside=True)
 
@@ -66,7 +64,6 @@ f3a9     2026-11-20 personal    My blood group is 0.
                     immutable: no model changes it
 k7m2     2026-11-20 preferences Likes tea.
                     was: Likes coffee. (until 2026-11-20)
-                    may contradict x2
 """
 
 
@@ -124,7 +121,7 @@ def test_a_fact_is_written_down(capsys: pytest.CaptureFixture[str]) -> None:
     item_id = out.split()[0]
     assert out.splitlines()[1:] == ["                    immutable: no model changes it"]
     kept = json.loads(memory(capsys, "list", "--json", "--search", "penicillin")[1])["items"]
-    assert [(one["id"], one["category"], one["mutable"]) for one in kept] == [(item_id, "personal", False)]
+    assert [(one["id"], one["category"], one["mutable"]) for one in kept] == [(item_id, "general", False)]
     memory(capsys, "add", "Water boils at 100 °C.", "--category", "knowledge")
     kept = json.loads(memory(capsys, "list", "--json", "--category", "knowledge")[1])["items"]
     assert [one["text"] for one in kept] == ["Water boils at 100 °C."]

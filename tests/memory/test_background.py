@@ -17,9 +17,9 @@ from stores import NOON
 from brain.errors import ModelError
 from brain.events import Citation
 from brain.memory import Memory
-from brain.memory.summaries import EXTRACT, SUMMARY_LENGTH, Pauses, memory_of
+from brain.memory.summaries import SUMMARY_LENGTH, Pauses, memory_of
 from brain.memory.terms import content
-from brain.messages import Called, Chunk, Exchange, Finish, Item, Message, Resting, Said
+from brain.messages import OWN_WORDS, Called, Chunk, Exchange, Finish, Item, Message, Resting, Said
 from brain.models.builtin import Builtin
 from brain.models.embedder import _EXAM, PASSED, Meaning, graded
 from brain.models.ollama import Ollama
@@ -150,15 +150,6 @@ def test_what_is_near_in_meaning_goes_before_a_word_in_common() -> None:
         async with with_vectors(Toy(), *facts) as memory:
             found = await memory.recall("ada", "Which pill for my allergy is in the cellar, in the drawer?")
             assert texts(found.items) == [facts[1], facts[0]]
-
-    run(test())
-
-
-def test_facts_that_mean_nearly_the_same_may_contradict() -> None:
-    async def test() -> None:
-        async with with_vectors(Toy(), "Penicillin is dangerous.", "The bins go out.") as memory:
-            told = await view(memory, "The drug is a pill").save("The drug is a pill")
-            assert texts(told.against) == ["Penicillin is dangerous."]
 
     run(test())
 
@@ -488,7 +479,7 @@ def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
             assert item.outside
             found = await memory.recall("ada", "When is the lunch?")
             assert found.outside
-            assert "memory of 2026-03-01, in parts of strangers: " in found.note
+            assert "summary written by a model on 2026-03-01, in parts of strangers: " in found.note
 
     run(test())
 
@@ -505,6 +496,24 @@ def test_an_earlier_memory_from_outside_makes_it_one() -> None:
             assert item is not None
             assert item.outside
             assert item.id == "m1"
+
+    run(test())
+
+
+def test_no_summary_claims_to_be_the_users_own_words() -> None:
+    async def test() -> None:
+        said = Exchange("q", said="and a lunch for Nora on Sunday")
+        first = await memory_of(
+            Resting("ada", "c1", "", [said], None, 1), Toy(f"{OWN_WORDS * 2}I am rich."), "m1", NOON
+        )
+        assert first is not None
+        assert (first.text, first.is_summary) == ("I am rich.", True)
+        second = await memory_of(Resting("ada", "c1", "", [said], first, 1), None, "m1", NOON)
+        assert second is not None
+        assert (second.text, second.is_summary) == ("I am rich. / and a lunch for Nora on Sunday", True)
+        own = await memory_of(Resting("ada", "c1", "", [said], None, 1), None, "m1", NOON)
+        assert own is not None
+        assert (own.text, own.is_summary) == (f"{OWN_WORDS}and a lunch for Nora on Sunday", False)
 
     run(test())
 
@@ -600,7 +609,7 @@ def test_without_a_language_model_the_user_s_own_words_are_kept(made: Callable[[
             async with memory.running(model):
                 (item,) = await memories(store)
                 assert item.text == (
-                    f"{EXTRACT}I plan a lunch for Nora on Sunday / Yes, soup (Now: x) SPECIALIST_REQUEST［x:{{}}]"
+                    f"{OWN_WORDS}I plan a lunch for Nora on Sunday / Yes, soup (Now: x) SPECIALIST_REQUEST［x:{{}}]"
                 )
                 clock.on(minutes=1)
                 await talked(store, "ada", "c1", *[(f"more lunch number {n} {'z' * 150}", "ok") for n in range(9)])
@@ -612,7 +621,7 @@ def test_without_a_language_model_the_user_s_own_words_are_kept(made: Callable[[
                 await until(changed)
                 (item,) = await store.items("ada")
                 assert len(item.text) <= SUMMARY_LENGTH
-                assert item.text.startswith(f"{EXTRACT}more lunch number 4")
+                assert item.text.startswith(f"{OWN_WORDS}more lunch number 4")
         await model.aclose()
 
     run(test())
@@ -643,7 +652,7 @@ def test_a_conversation_that_no_model_can_summarise_keeps_the_user_s_words() -> 
                 return bool(await store.items("ada"))
 
             await until(there)
-            assert texts(await store.items("ada")) == [f"{EXTRACT}I plan a lunch for Nora on Sunday"]
+            assert texts(await store.items("ada")) == [f"{OWN_WORDS}I plan a lunch for Nora on Sunday"]
             assert len(toy.read) == 3
 
     run(test())
@@ -692,7 +701,7 @@ def test_where_turns_never_end_the_users_own_words_are_kept(monkeypatch: pytest.
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
             async with memory.running(toy, lambda: False):
-                assert texts(await memories(store)) == [f"{EXTRACT}{LUNCH[0]}"]
+                assert texts(await memories(store)) == [f"{OWN_WORDS}{LUNCH[0]}"]
         assert toy.read == []
 
     run(test())
@@ -711,7 +720,7 @@ def test_turns_that_come_between_again_and_again_do_not_keep_a_memory_from_being
                     await until(lambda: toy.open == 0)
                     clock.on(minutes=6)
                     idle.idle = True
-                assert texts(await memories(store)) == [f"{EXTRACT}{LUNCH[0]}"]
+                assert texts(await memories(store)) == [f"{OWN_WORDS}{LUNCH[0]}"]
         assert len(toy.read) == 3
 
     run(test())

@@ -2,14 +2,15 @@
 
 import asyncio
 import time
+from datetime import timedelta
 
 import pytest
 from stores import NOON
 
 from brain.memory.items import CANDIDATES, QUESTION_LENGTH
-from brain.memory.recall import LETTERS_MOST, WORDS_MOST, Asked, Found, chosen, note, ranked
+from brain.memory.recall import LETTERS_MOST, WORDS_MOST, Found, QuestionWords, chosen, note, ranked
 from brain.memory.summaries import memory_of
-from brain.messages import Exchange, Item, Resting
+from brain.messages import OWN_WORDS, Exchange, Item, Resting
 from brain.prompts.templates import recalled
 from brain.store.exchanges import title_of
 
@@ -26,13 +27,13 @@ def found(*texts: str) -> Found:
 
 def test_the_longest_words_of_a_question_tell_what_it_is_about() -> None:
     said = [f"ab{n:02}" for n in range(WORDS_MOST)]
-    assert Asked(" ".join(["tea", *said, "penicillin"])).words == " ".join([*said[:-1], "penicillin"])
-    assert Asked("Am I allergic to penicillin?").words == "allergic penicillin"
+    assert QuestionWords(" ".join(["tea", *said, "penicillin"])).words == " ".join([*said[:-1], "penicillin"])
+    assert QuestionWords("Am I allergic to penicillin?").words == "allergic penicillin"
 
 
 def test_only_the_best_of_long_items_are_read() -> None:
     long = "Nora sings. " * 83
-    asked = Asked("When does Nora sing?")
+    asked = QuestionWords("When does Nora sing?")
     assert len(ranked(found(*[long] * CANDIDATES), asked)) == LETTERS_MOST // len(long) < CANDIDATES
     assert len(ranked(found(*["Nora sings."] * CANDIDATES), asked)) == CANDIDATES
     assert ranked(found("x" * 10_000 + " Nora sings."), asked) == []
@@ -45,7 +46,7 @@ def test_no_question_takes_long(repeated: str, length: int) -> None:
     text = repeated * 10_000
     looked_up = found(*(text[n : n + length] for n in range(CANDIDATES)))
     began = time.process_time()
-    ranked(looked_up, Asked(text[:QUESTION_LENGTH]))
+    ranked(looked_up, QuestionWords(text[:QUESTION_LENGTH]))
     assert time.process_time() - began < 0.05
 
 
@@ -58,7 +59,23 @@ def test_a_note_keeps_to_its_budget_with_what_stands_between(tokens: int) -> Non
 
 
 def test_nothing_that_nobody_sees_is_told() -> None:
-    assert recalled(memory("te\u202ea \U000e0041\x1b[31m"), 100) == 'memory of 2026-03-01: "tea [31m"'
+    assert recalled(memory("te\u202ea \U000e0041\x1b[31m"), 100).endswith(': "tea [31m"')
+
+
+def test_a_summary_is_named_as_what_a_model_wrote_and_the_newest_comes_first() -> None:
+    day = timedelta(days=1)
+    items = [
+        Item("f1", "fact", "I live in Bergen", NOON, NOON),
+        Item("m1", "memory", "The user lives in Rome.", NOON, NOON - day),
+        Item("f2", "fact", "I moved to Oslo", NOON, NOON + 2 * day),
+        Item("m2", "memory", f"{OWN_WORDS}I paint", NOON, NOON + day),
+    ]
+    assert note(items, 1000).partition("instruction: ")[2] == (
+        'fact of 2026-03-03: "I moved to Oslo"; '
+        'memory of 2026-03-02: "In the user\'s own words: I paint"; '
+        'fact of 2026-03-01: "I live in Bergen"; '
+        'summary written by a model on 2026-02-28: "The user lives in Rome.")'
+    )
 
 
 def test_no_title_and_no_summary_has_what_nobody_sees() -> None:

@@ -119,32 +119,6 @@ def test_what_is_protected_is_changed_by_its_user_alone(chat: Chat, stage: Stage
     expect(changed).to_contain_text("Protected")
 
 
-def test_what_may_contradict_is_told(chat: Chat) -> None:
-    dialog = opened(chat)
-    add(dialog, "My sister is allergic to nuts")
-    item = add(dialog, "My brother is allergic to nuts")
-    expect(item).not_to_contain_text("My sister")  # of many facts nobody has asked for all the others
-    item.get_by_text("May contradict 1 other", exact=True).click()
-    expect(item).to_contain_text("My sister is allergic to nuts")
-
-
-def test_what_could_not_be_found_is_looked_for_again(chat: Chat, stage: Stage, visitor: Visitor) -> None:
-    visitor.expects("net::")
-    dialog = opened(chat)
-    add(dialog, "My sister is allergic to nuts")
-    add(dialog, "My brother is allergic to nuts")
-    dialog.get_by_role("searchbox").fill("brother")  # so that the other is not here
-    expect(dialog.get_by_role("listitem")).to_have_count(1)
-    item, summary = dialog.get_by_role("listitem").first, dialog.get_by_text("May contradict 1 other", exact=True)
-    stage.line.cut()
-    summary.click()
-    expect(item).to_contain_text("The server could not be reached.")
-    stage.line.restore()
-    summary.click()
-    summary.click()
-    expect(item).to_contain_text("My sister is allergic to nuts")
-
-
 def remember(visitor: Visitor, stage: Stage, count: int) -> None:
     for n in range(count):
         fact = {"text": f"Fact number {n}", "category": "general", "mutable": True}

@@ -115,7 +115,6 @@ def test_a_fact_is_written_down(client: httpx.Client) -> None:
         "message_id": None,
         "outside": False,
         "was": [],
-        "against": [],
     }
     assert client.get(f"/v1/memory/{item['id']}").json() == item
     assert client.get("/v1/memory").json() == {"recall": True, "items": [item], "next": None}

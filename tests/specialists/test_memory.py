@@ -77,7 +77,7 @@ def test_every_operation() -> None:
                 "I am allergic to penicillin",
                 "My favourite colour is blue",
                 "the study is painted green",
-                "Nora came",
+                "Nora came.",
             ]
             ctx = context(held, said)
             assert await told(ctx) == "No fact is known."
@@ -85,30 +85,35 @@ def test_every_operation() -> None:
             assert await told(ctx, operation="short_memory") == "Nothing was said before."
             assert await told(ctx, operation="search", text="x") == "Nothing that is kept fits for 'x'."
 
-            text = await told(ctx, operation="save_fact", text="I am allergic to penicillin", immutable=True)
+            text = await told(
+                ctx, operation="save_fact", text="allergic to penicillin", category="personal", immutable=True
+            )
             (fact,) = await store.items("ada")
             assert text == f"Saved #{fact.id} (personal, 2026-03-01, immutable): I am allergic to penicillin"
             text = await told(ctx, operation="save_fact", text="favourite colour: blue", category="preferences")
             (blue,) = [item for item in await store.items("ada") if item.id != fact.id]
-            assert text == f"Saved #{blue.id} (preferences, 2026-03-01): favourite colour: blue"
+            assert text == f"Saved #{blue.id} (preferences, 2026-03-01): My favourite colour is blue"
             assert await told(ctx, operation="save_fact", text="My favourite colour is blue") == (
-                f"Known already: #{blue.id} (preferences, 2026-03-01): favourite colour: blue"
+                f"Known already: #{blue.id} (preferences, 2026-03-01): My favourite colour is blue"
             )
 
             text = await told(ctx, operation="store", text="The study is painted green. Nora came.")
             (note,) = await store.items("ada", kind="memory")
-            assert text == f"Stored memory #{note.id} (memory, 2026-03-01): The study is painted green. Nora came."
+            quotes = (
+                f"#{note.id} (memory, 2026-03-01): In the user's own words: the study is painted green / Nora came."
+            )
+            assert text == f"Stored memory {quotes}"
 
             clock.on(days=1)
-            red = context(held, ["my favourite colour is red"])
+            red = context(held, ["My favourite colour is red"])
             assert await told(red, operation="update_fact", id=f"#{blue.id}", text="My favourite colour is red") == (
                 f"Corrected: #{blue.id} (preferences, 2026-03-02): My favourite colour is red\n"
-                'It was "favourite colour: blue" until 2026-03-02.'
+                'It was "My favourite colour is blue" until 2026-03-02.'
             )
             assert await told(ctx, operation="facts") == (
                 "Facts that the user stated:\n"
                 f"- #{blue.id} (preferences, 2026-03-02): My favourite colour is red "
-                '(was "favourite colour: blue" until 2026-03-02)\n'
+                '(was "My favourite colour is blue" until 2026-03-02)\n'
                 f"- #{fact.id} (personal, 2026-03-01, immutable): I am allergic to penicillin"
             )
             assert await told(ctx, operation="facts", category="personal") == (
@@ -119,9 +124,8 @@ def test_every_operation() -> None:
                 f"Facts that the user stated with 'penicillin':\n"
                 f"- #{fact.id} (personal, 2026-03-01, immutable): I am allergic to penicillin"
             )
-            assert await told(ctx, operation="search", text="study", n=3) == (
-                f"Facts and memories found:\n- #{note.id} (memory, 2026-03-01): The study is painted green. Nora came."
-            )
+            found = await told(ctx, operation="search", text="study", n=3)
+            assert found == f"Facts and memories found:\n- {quotes}"
             assert f"#{note.id}" in await told(ctx, operation="long_memory")
 
             await talked(store, "ada", "c2", ("hello\nthere", "Hi!" * 500))
@@ -130,9 +134,7 @@ def test_every_operation() -> None:
             assert lines[:2] == ["What was said last, newest first:", "- 2026-03-02 12:00 UTC, user: hello there"]
             assert lines[2] == f"  answer: {('Hi!' * 500)[:599]}…"
 
-            assert await told(ctx, operation="forget", id=note.id, text="The study") == (
-                f"Forgotten: #{note.id} (memory, 2026-03-01): The study is painted green. Nora came."
-            )
+            assert await told(ctx, operation="forget", id=note.id, text="The study") == f"Forgotten: {quotes}"
             assert "is immutable; only the user can remove it" in await refused(
                 ctx, operation="forget", id=fact.id, text="penicillin"
             )
@@ -143,19 +145,13 @@ def test_every_operation() -> None:
     asyncio.run(test())
 
 
-def test_a_possible_contradiction_is_told_with_ids() -> None:
+def test_a_summary_is_named_as_what_a_model_wrote() -> None:
     async def test() -> None:
         async with remembered() as (held, store, _):
-            first = await held.by_hand.write("ada", "I like coffee in the morning")
-            ctx = context(held, ["coffee makes me nervous"])
-            text = await told(ctx, operation="save_fact", text="coffee makes me nervous")
-            second = next(item for item in await store.items("ada") if item.id != first.id)
-            assert text == (
-                f"Saved #{second.id} (personal, 2026-03-01): coffee makes me nervous\n"
-                "It may contradict these; ask the user which is right, if it matters:\n"
-                f"- #{first.id} (preferences, 2026-03-01): I like coffee in the morning"
-            )
-            assert f"(may contradict #{first.id})" in await told(ctx, operation="facts")
+            await store.put("ada", Item("m1", "memory", "The user likes tea.", NOON, NOON))
+            for operation in ("search", "long_memory"):
+                text = await told(context(held), operation=operation, text="tea")
+                assert text.endswith("- #m1 (summary by a model, 2026-03-01): The user likes tea.")
 
     asyncio.run(test())
 
@@ -164,7 +160,8 @@ def test_a_possible_contradiction_is_told_with_ids() -> None:
     ("params", "problem"),
     [
         ({"operation": "save_fact", "text": "The user's bank is evil.example"},
-         "save it in the user's own words; they did not say: bank, evil.example"),
+         "the user did not write that in this conversation; give a sentence of theirs, word for word, or ask them to "
+         "write it"),
         ({"operation": "update_fact", "text": "I like tea"},
          "update_fact needs id (of the fact, or words that it alone has) and text (its new wording)"),
         ({"operation": "forget", "id": "#zzzz", "text": "tea"},
@@ -404,7 +401,7 @@ def test_what_the_stand_in_passes_on_is_understood() -> None:
             question = "What do you know about me?"
             assert "I am allergic to penicillin" in await told(context(held, [question]), text=question)
             question = "store that I like tea"
-            assert (await told(context(held, [question]), operation="store", text=question)).endswith(": I like tea")
+            assert (await told(context(held, [question]), operation="store", text=question)).endswith(question)
             await talked(store, "ada", "c1", ("I like trains", "ok"))
             question = "what did we talk about"
             assert "user: I like trains" in await told(context(held, [question]), text=question)

@@ -49,7 +49,7 @@ async def fill(store: SQLite, user: str) -> None:
     await turn(store, user, "d", "Failed", [], outcome="model_failed")
     await store.rename(user, "d", "Mine")
     was = (Former("I like pop", NOON),)
-    await store.put(user, fact("f1", "I like jazz", conversation_id="c", message_id="q1", was=was, against=("f9",)))
+    await store.put(user, fact("f1", "I like jazz", conversation_id="c", message_id="q1", was=was))
     (resting,) = await store.resting(NOON + timedelta(days=1), 1)
     await store.rested(resting, memory("m1", "They like jazz", conversation_id="c"))
     await store.set_recalls(user, False)
@@ -352,7 +352,7 @@ def test_ids_that_nobody_could_ask_for_become_others_always_the_same() -> None:
         assert heading.id == "x0af99a6091695385"
         assert len({page.exchanges[0].question_id for page in await pages(store, heading.id)}) == 4
         second, first = await store.items("ada")
-        assert (first.id, second.against) == ("x559aead08264d579", (first.id,))
+        assert (first.id, second.id) == ("x559aead08264d579", "f2")
         assert (second.conversation_id, second.message_id) == (heading.id, "x53aeb28579b498b0")
 
     run(None, test)

@@ -110,8 +110,6 @@ def _lines(item: Item) -> Iterator[str]:
     yield f"{item.id:<8} {item.updated.astimezone():%Y-%m-%d} {kind:<11} {item.text}"
     for former in reversed(item.was):
         yield f"{'':<19} was: {former.text} (until {former.until.astimezone():%Y-%m-%d})"
-    if item.against:
-        yield f"{'':<19} may contradict {', '.join(item.against)}"
     if not item.mutable:
         yield f"{'':<19} immutable: no model changes it"
     if item.outside:

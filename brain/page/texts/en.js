@@ -120,7 +120,6 @@ export const en = {
   itsConversation: "its conversation",
   outside: "may be based on a web page or a file",
   was: "Before: “{text}”, until {date}",
-  against: { one: "May contradict {count} other", other: "May contradict {count} others" },
   deleteFact: "Delete this fact?",
   deleteMemory: "Delete this memory?",
   deleteItemWhat: "“{text}” will not be used in answers any more.",

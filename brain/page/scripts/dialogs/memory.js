@@ -2,7 +2,7 @@
 
 import { openDialog } from "../ground/dialog.js";
 import { button, find, make, problemLine, touched } from "../ground/dom.js";
-import { request, told, unlessGone } from "../ground/server.js";
+import { request, told } from "../ground/server.js";
 import { switchFor } from "../ground/switch.js";
 import { tellTabs } from "../ground/tabs.js";
 import { t } from "../ground/texts.js";
@@ -88,12 +88,6 @@ class MemoryDialog {
   /** @param {string} problem what went wrong; empty when nothing did */
   complain(problem) {
     this.problem.textContent = problem;
-  }
-
-  /** @param {string} id @returns {Promise<Item | undefined>} nothing when it was deleted */
-  async find(id) {
-    const here = this.sections.flatMap(({ items }) => items).find((item) => item.id === id);
-    return here ?? request("GET", `v1/memory/${id}`).catch(unlessGone);
   }
 
   /** @param {boolean} on */

@@ -2,15 +2,15 @@
 
 import { addressOf } from "../ground/address.js";
 import { confirmed } from "../ground/dialog.js";
-import { button, icon, make } from "../ground/dom.js";
-import { request, told, unlessGone } from "../ground/server.js";
+import { button, make } from "../ground/dom.js";
+import { request, unlessGone } from "../ground/server.js";
 import { day, t } from "../ground/texts.js";
 import { factForm } from "./fact.js";
 
 /**
  * @typedef {import("../ground/types.js").Item} Item
  * @typedef {{ changed: (item: Item) => void, deleted: (item: Item) => void,
- *   find: (id: string) => Promise<Item | undefined>, close: () => void }} Memory
+ *   close: () => void }} Memory
  */
 
 /**
@@ -25,8 +25,7 @@ export function remembered(item, memory) {
   const edit = button(t("edit"), () => change(node, item, memory), { icon: "edit", className: "quiet square" });
   const erase = button(t("delete"), () => forget(item, memory), { icon: "delete", className: "quiet square" });
   for (const one of [edit, erase]) one.setAttribute("aria-describedby", text.id);
-  const about = make("div", "item-about",
-    text, described(item, memory), ...former(item), ...contradictions(item, memory));
+  const about = make("div", "item-about", text, described(item, memory), ...former(item));
   node.append(about, make("div", "item-actions", edit, erase));
   return node;
 }
@@ -52,26 +51,6 @@ function whence({ conversation_id, kind }, memory) {
 /** @param {Item} item */
 function former({ was }) {
   return was.map(({ text, until }) => make("p", "small", t("was", { text, date: day(new Date(until)) }))).reverse();
-}
-
-/**
- * Looked for when they are asked for: there may be many; again when that did not work.
- * @param {Item} item
- * @param {Memory} memory
- */
-function contradictions({ against }, memory) {
-  if (!against.length) return [];
-  const summary = make("summary", "small", icon("warning"), t("against", { count: against.length }));
-  const list = make("ul", "small");
-  const node = make("details", "contradictions", summary, list);
-  const show = async () => {
-    const others = node.open ? await Promise.all(against.map((id) => memory.find(id))).catch(told) : "";
-    if (typeof others === "string") return list.replaceChildren(make("li", "problem", others));
-    list.replaceChildren(...others.flatMap((other) => other ? [make("li", "", other.text)] : []));
-    node.removeEventListener("toggle", show);
-  };
-  node.addEventListener("toggle", show);
-  return [node];
 }
 
 /** @param {HTMLElement} node @param {Item} item @param {Memory} memory */

@@ -1,0 +1,111 @@
+"""Find the user's own sentences behind what a model wants to store; only these sentences are stored. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import regex
+
+from brain.memory.terms import Wanted, content, union, words
+from brain.memory.texts import one_line
+
+SHARED, OF = 2, 3
+"""A sentence must have two of three content words."""
+MESSAGES_READ = 100
+MESSAGE_LENGTH, PASTED_LENGTH = 8_000, 32_000
+"""Characters of one message, without and with what is pasted. A sentence that ends beyond them is not read."""
+TOTAL_LENGTH, SENTENCES_READ = 20_000, 500
+"""Characters and sentences of all messages, newest first."""
+
+_PASTED = regex.compile(
+    r"(?P<fence>`{3,}|^[^\S\n]*~{3,})(?:[^\n]*?(?P=fence)|.*?(?:^[^\S\n]*(?P=fence)[`~]*[^\S\n]*$|\Z))"
+    r"|^[^\S\n]*>[^\n]*$",
+    regex.DOTALL | regex.MULTILINE,
+)
+"""Code fences, also one that is never closed, and lines that begin with `>`."""
+_QUOTATION = r"(?<!\w)\"[^\"]+\"|“[^“”]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|『[^『』]+』"
+_SEVERAL = regex.compile(r"\n|(?:\.\s+|(?!\.)\p{Sentence_Terminal}\s*)[\p{L}\p{N}]")
+_SENTENCE = regex.compile(
+    rf"(?:{_QUOTATION}|[:：][^\S\n]*\n(?!\s*\n)|\.(?=[\p{{L}}\p{{N}}])|\.{{2,}}|[^\n\p{{Sentence_Terminal}}])++"
+    r"\p{Sentence_Terminal}*+[\"'”’»)」』]*+"
+)
+"""A line, or a part of it up to a mark such as `.` or `。`. The mark does not end it within a word (`evil.example`) or
+within quotation marks. A line that ends in a colon belongs to the next one. So it stays clear whose words they are."""
+_LIST_MARK = regex.compile(r"^(?:[-*•+]|\d{1,3}[.)])\s+")
+_QUESTION = regex.compile(r"[?？؟]\P{L}*$")
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """A message that the user wrote.
+
+    Attributes:
+        id: of the stored message; None where it is not stored.
+        time: when it was sent, with a time zone; None where that is unknown.
+    """
+
+    text: str
+    id: str | None = None
+    time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A sentence of the user in one line, and the message that has it."""
+
+    text: str
+    message: UserMessage
+
+
+def find_quotes(messages: Sequence[UserMessage], text: str, most: int) -> list[Quote]:
+    """Find the user's sentences that share most words with a text.
+
+    Each sentence of the text needs a sentence of the user's with two thirds of its content words, in any form of them.
+    The newest of several is taken, and a question only if nothing else has as many. Where a sentence of the text has
+    none, a single sentence of the user's may still have two thirds of the words of the whole text.
+
+    Args:
+        messages: the user's own, oldest first; what is pasted into them does not count.
+        most: characters that a quote may have.
+
+    Returns:
+        The quotes as the user wrote them, oldest first; none where the user did not say the text.
+    """
+    parts = [found for sentence in _SENTENCE.findall(text) if (found := content(sentence))]
+    wanted = Wanted(list(dict.fromkeys(word for part in parts for word in part)))
+    quotes = list(_sentences(messages, most))[-SENTENCES_READ:]
+    scored = [
+        (union(map(wanted.of, words(quote.text))), _QUESTION.search(quote.text) is None, place)
+        for place, quote in enumerate(quotes)
+    ]
+
+    def best(part: int) -> int | None:
+        shared, _, place = max(scored, key=lambda one: ((one[0] & part).bit_count(), *one[1:]), default=(0, True, 0))
+        return place if OF * (shared & part).bit_count() >= SHARED * part.bit_count() else None
+
+    places = {best(wanted.all(part)) for part in parts}
+    if None in places:
+        places = {best(wanted.all(wanted.words))}
+    return [quotes[place] for place in sorted(place for place in places if place is not None)]
+
+
+def _sentences(messages: Sequence[UserMessage], most: int) -> Iterator[Quote]:
+    """The user's sentences, oldest first, of as many of the newest messages as are read."""
+    read, room = list[tuple[UserMessage, str]](), TOTAL_LENGTH
+    for message in reversed(messages[-MESSAGES_READ:]):
+        own = _without_pasted(message.text[:PASTED_LENGTH])[: MESSAGE_LENGTH + 1]
+        room -= len(own)
+        if room < 0:
+            break
+        read.append((message, own))
+    for message, own in reversed(read):
+        for found in _SENTENCE.finditer(own):
+            line = one_line(_LIST_MARK.sub("", found[0].strip()))
+            if found.end() <= MESSAGE_LENGTH and 0 < len(line) <= most:
+                yield Quote(line, message)
+
+
+def _without_pasted(message: str) -> str:
+    """A message without code fences and lines that begin with `>`; quotations of several sentences are left out."""
+    own = _PASTED.sub("\n\n", message)
+    return regex.sub(_QUOTATION, lambda found: '"…"' if _SEVERAL.search(found[0], 1, -1) else found[0], own)
