@@ -93,7 +93,7 @@ async def fill(store: SQLite) -> None:
         was = (Former(f"Likes no {word}.", NOON),)
         await store.put(
             user,
-            Item("k7m2", "fact", f"Likes {word}.", NOON, NOON, "preferences", False, "c1", "q1", True, was, ("x",)),
+            Item("k7m2", "fact", f"Likes {word}.", NOON, NOON, "preferences", False, "c1", "q1", True, was),
         )
         await store.put(user, Item("aaaa", "memory", f"Spoke of {word}.", NOON, NOON, conversation_id="c1"))
     await store.set_recalls("ada", False)

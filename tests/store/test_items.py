@@ -57,6 +57,18 @@ def test_an_item_is_kept_as_it_was(path: Path | None) -> None:
     run(path, test)
 
 
+def test_what_older_versions_said_of_contradictions_is_ignored() -> None:
+    async def test(store: SQLite) -> None:
+        await store.put("ada", fact("f1", "I live in Ulm"))
+        await store._database.write(lambda db: db.execute("""UPDATE item SET against = '["f2"]'"""))
+        assert await store.item("ada", "f1") == fact("f1", "I live in Ulm")
+        await store.put("ada", fact("f1", "I live in Rome"))
+        assert await store.items("ada") == [fact("f1", "I live in Rome")]
+        assert await store.erase("ada", "f1")
+
+    run(None, test)
+
+
 def test_two_users_may_use_the_same_ids(path: Path | None) -> None:
     async def test(store: SQLite) -> None:
         await store.put("ada", fact("f1", "jazz"))
