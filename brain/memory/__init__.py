@@ -15,9 +15,9 @@ import anyio
 from brain.errors import StoreError
 from brain.memory import recall
 from brain.memory.background import Background
-from brain.memory.cache import Hot, Others, Recent
+from brain.memory.cache import Others, Recent, UserCache
 from brain.memory.edits import ByHand
-from brain.memory.items import ALL, QUESTION_LENGTH, Items, Shelf
+from brain.memory.items import ALL, QUESTION_LENGTH, Items, MemoryStore
 from brain.memory.quotes import UserMessage
 from brain.memory.recall import QuestionWords
 from brain.memory.summaries import Writer
@@ -56,7 +56,7 @@ class Memory:
     """The memory of all users.
 
     Args:
-        shelf: where it is kept.
+        store: where it is kept.
         tokens: of what is recalled for a question, at most; 0 for none.
         rest_seconds: a conversation in which nothing was said for so long is summarised.
         now: the time, aware.
@@ -65,16 +65,16 @@ class Memory:
         by_hand: what users do to theirs themselves.
     """
 
-    def __init__(self, shelf: Shelf, *, tokens: int, rest_seconds: float, now: Callable[[], datetime]) -> None:
-        self._shelf = shelf
+    def __init__(self, store: MemoryStore, *, tokens: int, rest_seconds: float, now: Callable[[], datetime]) -> None:
+        self._store = store
         self._tokens = tokens
         self._rest_seconds = rest_seconds
         self._now = now
-        self._items = Items(shelf, now, self._changed)
+        self._items = Items(store, now, self._changed)
         self.by_hand = ByHand(self._items)
-        others = Others(shelf)
-        self._recent = Recent(shelf, others)
-        self._known = Hot(others, self._read_known, HOT_USERS, HOT_BYTES, _size)
+        others = Others(store)
+        self._recent = Recent(store, others)
+        self._known = UserCache(others, self._read_known, HOT_USERS, HOT_BYTES, _size)
         self._background: Background | None = None
 
     async def recall(
@@ -100,19 +100,19 @@ class Memory:
             return Recalled()
         question = QuestionWords(message)
         found = await self._items.looked_up(user, message, question.words, ALL)
-        first = await self._shelf.memory_of(user, rested) if rested is not None else None
+        first = await self._store.memory_of(user, rested) if rested is not None else None
         ranked = [item for item in recall.ranked(found, question) if first is None or item.id != first.id]
         relevant = ranked if first is None else [first, *ranked]
         items = recall.chosen(relevant, known.about, self._tokens, present)
         return Recalled(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
 
     async def _read_known(self, user: str) -> _Known:
-        if not await self._shelf.items(user, limit=1) or not await self._shelf.recalls(user):
+        if not await self._store.items(user, limit=1) or not await self._store.recalls(user):
             return _Known(recalls=False)
         found = [
             item
             for category in _ABOUT_USER
-            for item in await self._shelf.items(user, kind="fact", category=category, limit=ABOUT_USER_MOST + 1)
+            for item in await self._store.items(user, kind="fact", category=category, limit=ABOUT_USER_MOST + 1)
         ]
         few = found if len(found) <= ABOUT_USER_MOST else []
         return _Known(recalls=True, about=sorted(few, key=lambda item: item.updated, reverse=True))
@@ -147,10 +147,10 @@ class Memory:
             idle: whether no turn runs, nor ran a moment ago; else the model is left alone.
             embedder: what makes vectors; the model when left out.
         """
-        self._items.meaning = meaning = Meaning(model if embedder is None else embedder, self._shelf)
+        self._items.meaning = meaning = Meaning(model if embedder is None else embedder, self._store)
         await self._taken_up(meaning)
         self._background = background = Background(
-            self._shelf, model, meaning, self._rest_seconds, self._now, self._items.new_id, self._changed, idle
+            self._store, model, meaning, self._rest_seconds, self._now, self._items.new_id, self._changed, idle
         )
         work = {
             asyncio.create_task(background.embed(), name="memory"),

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from brain.errors import BadRequest, ModelError, StoreError
-from brain.memory.items import Shelf
+from brain.memory.items import MemoryStore
 from brain.memory.summaries import Pauses, Writer, memory_of, says_enough
 from brain.messages import Item, Resting
 from brain.models.embedder import Meaning
@@ -54,7 +54,7 @@ class Background:
 
     def __init__(
         self,
-        shelf: Shelf,
+        store: MemoryStore,
         model: Writer,
         meaning: Meaning,
         rest_seconds: float,
@@ -63,7 +63,7 @@ class Background:
         written: Callable[[str], None],
         idle: Callable[[], bool],
     ) -> None:
-        self._shelf, self._model, self._meaning = shelf, model, meaning
+        self._store, self._model, self._meaning = store, model, meaning
         self._rest, self._now, self._new_id = timedelta(seconds=rest_seconds), now, new_id
         self._written, self._idle = written, idle
         self._pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic)
@@ -114,7 +114,7 @@ class Background:
     async def _embed_all(self) -> bool:
         """Nobody is asked for vectors as long as there is nothing to make any of, nor beside turns."""
         if not self._meaning.sat:
-            if not await self._shelf.lacking(_ANY, 1):
+            if not await self._store.lacking(_ANY, 1):
                 return False
             await self._moment()
         async with self._asking:
@@ -122,7 +122,7 @@ class Background:
                 return False
         assert self._meaning.grade is not None
         key = self._meaning.grade.key
-        while rows := await self._shelf.lacking(key, BATCH):
+        while rows := await self._store.lacking(key, BATCH):
             await self._moment()
             async with self._asking:
                 began = time.monotonic()
@@ -131,7 +131,7 @@ class Background:
             if vectors is None:
                 return False
             told = zip(rows, vectors, strict=True)
-            await self._shelf.embed(key, [(user, item.id, item.text, vector) for (user, item), vector in told])
+            await self._store.embed(key, [(user, item.id, item.text, vector) for (user, item), vector in told])
             if len(rows) == BATCH:
                 await asyncio.sleep(max(VECTORS_REST_LEAST, VECTORS_REST * took))
         return True
@@ -141,7 +141,7 @@ class Background:
         writes = self._model.writes and is_quiet
         if writes and time.monotonic() < self._summaries_due - (SUMMARIES_AT_ONCE - 1) * SUMMARY_SECONDS:
             return False
-        for resting in await self._shelf.resting(self._now() - self._rest, 1, alone=writes):
+        for resting in await self._store.resting(self._now() - self._rest, 1, alone=writes):
             return await self._summarise(resting, self._model if writes else None)
         return False
 
@@ -167,10 +167,10 @@ class Background:
             self._interrupted[about] += 1
             return False
         try:
-            await self._shelf.rested(resting, item)
+            await self._store.rested(resting, item)
         except BadRequest as problem:
             log.info("memory: no room for that of a conversation: %s", problem.message)
-            await self._shelf.rested(resting, None)
+            await self._store.rested(resting, None)
         self._written(resting.user)
         self.saved.set()
         del self._failures[about], self._interrupted[about]

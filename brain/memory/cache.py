@@ -1,4 +1,4 @@
-"""What was read of the users who are here, kept hot as long as nobody changed anything.
+"""What was read of the users who are here, cached as long as nobody changed anything.
 
 What this process does is told here at once. What other processes do, the store knows, and is asked.
 """
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from brain.memory.items import Shelf
+from brain.memory.items import MemoryStore
 from brain.messages import Interaction
 
 HOT_SECONDS = 60.0
@@ -25,8 +25,8 @@ T = TypeVar("T")
 class Others:
     """Whether other processes changed anything, asked once in a while."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
         self._wrote = 0
         self._until = 0.0
 
@@ -36,7 +36,7 @@ class Others:
         if asked >= self._until:
             try:
                 async with asyncio.timeout(ASKED_SECONDS):
-                    self._wrote = await self._shelf.others_wrote()
+                    self._wrote = await self._store.others_wrote()
             except TimeoutError:
                 return None
             self._until = asked + UNSEEN_SECONDS
@@ -44,19 +44,19 @@ class Others:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept(Generic[T]):
+class _Entry(Generic[T]):
     value: T
     wrote: int
     until: float
     size: int
 
 
-class Hot(Generic[T]):
+class UserCache(Generic[T]):
     """One value a user, read when it is first needed; those of the users who were here last.
 
     Args:
         read: reads it from the store.
-        users, most: how many are kept, and how large they may be together by `size`.
+        users, most: how many are cached, and how large they may be together by `size`.
     """
 
     def __init__(
@@ -70,49 +70,49 @@ class Hot(Generic[T]):
         self._others = others
         self._read = read
         self._users, self._most, self._size = users, most, size
-        self._kept: OrderedDict[str, _Kept[T]] = OrderedDict()
+        self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
         self._total = 0
         self._changes = 0
 
     async def of(self, user: str) -> T:
         """The user's, as it is now."""
         wrote = await self._others.wrote()
-        kept = self._kept.get(user)
-        if kept is not None and kept.wrote == wrote and time.monotonic() < kept.until:
-            self._kept.move_to_end(user)
-            return kept.value
+        entry = self._entries.get(user)
+        if entry is not None and entry.wrote == wrote and time.monotonic() < entry.until:
+            self._entries.move_to_end(user)
+            return entry.value
         while True:
             changes = self._changes
             value = await self._read(user)
             if changes == self._changes:
                 break  # else it may be old already
         if wrote is not None:
-            self._keep(user, _Kept(value, wrote, time.monotonic() + HOT_SECONDS, self._size(value)))
+            self._set(user, _Entry(value, wrote, time.monotonic() + HOT_SECONDS, self._size(value)))
         return value
 
     def change(self, user: str, changed: Callable[[T], T]) -> None:
         """It was changed, in this way."""
         self._changes += 1
-        kept = self._kept.get(user)
-        if kept is not None:
-            value = changed(kept.value)
-            self._keep(user, _Kept(value, kept.wrote, kept.until, self._size(value)))
+        entry = self._entries.get(user)
+        if entry is not None:
+            value = changed(entry.value)
+            self._set(user, _Entry(value, entry.wrote, entry.until, self._size(value)))
 
     def forget(self, user: str) -> None:
         """It was changed, and is read anew the next time."""
         self._changes += 1
         self._drop(user)
 
-    def _keep(self, user: str, kept: _Kept[T]) -> None:
+    def _set(self, user: str, entry: _Entry[T]) -> None:
         self._drop(user)
-        self._kept[user] = kept
-        self._total += kept.size
-        while len(self._kept) > self._users or self._total > self._most:
-            self._drop(next(iter(self._kept)))
+        self._entries[user] = entry
+        self._total += entry.size
+        while len(self._entries) > self._users or self._total > self._most:
+            self._drop(next(iter(self._entries)))
 
     def _drop(self, user: str) -> None:
-        kept = self._kept.pop(user, None)
-        self._total -= kept.size if kept is not None else 0
+        entry = self._entries.pop(user, None)
+        self._total -= entry.size if entry is not None else 0
 
 
 KEPT = 20
@@ -127,25 +127,25 @@ _OBJECT_BYTES = 300
 class Recent:
     """The newest interactions of the users who were here last, newest first."""
 
-    def __init__(self, shelf: Shelf, others: Others) -> None:
-        self._shelf = shelf
-        self._hot = Hot(others, self._read, USERS_MOST, BYTES_MOST, _size)
+    def __init__(self, store: MemoryStore, others: Others) -> None:
+        self._store = store
+        self._cache = UserCache(others, self._read, USERS_MOST, BYTES_MOST, _size)
 
     async def of(self, user: str) -> Sequence[Interaction]:
         """What was said last, newest first."""
-        return await self._hot.of(user)
+        return await self._cache.of(user)
 
     def add(self, user: str, interaction: Interaction) -> None:
         """Something was said, and is in the store."""
         short = _short(interaction)
-        self._hot.change(user, lambda newest: _with(newest, short))
+        self._cache.change(user, lambda newest: _with(newest, short))
 
     def forget(self, user: str) -> None:
         """Reads those of a user anew, the next time."""
-        self._hot.forget(user)
+        self._cache.forget(user)
 
     async def _read(self, user: str) -> Sequence[Interaction]:
-        return [_short(interaction) for interaction in await self._shelf.recent(user, KEPT)]
+        return [_short(interaction) for interaction in await self._store.recent(user, KEPT)]
 
 
 def _with(newest: Sequence[Interaction], one: Interaction) -> Sequence[Interaction]:

@@ -47,7 +47,7 @@ class ByHand:
             BadRequest: when there is none of this id, its text is immutable, or what is given cannot be.
         """
         async with self._items.writing(user):
-            item = await self._items.shelf.item(user, item_id)
+            item = await self._items.store.item(user, item_id)
             if item is None:
                 raise BadRequest("There is no fact or memory of this id.", "id", code="not_found", status=404)
             if category is not None and item.kind == "memory":

@@ -16,7 +16,7 @@ from brain.messages import Category, Former, Interaction, Item, Kind, Near, Rest
 from brain.models.embedder import Meaning
 
 
-class Shelf(Protocol):
+class MemoryStore(Protocol):
     """Where facts, memories and conversations are kept. Its errors are `StoreError`s."""
 
     async def others_wrote(self) -> int:
@@ -78,9 +78,9 @@ class Items:
     """
 
     def __init__(
-        self, shelf: Shelf, now: Callable[[], datetime], changed: Callable[[str], None] = lambda user: None
+        self, store: MemoryStore, now: Callable[[], datetime], changed: Callable[[str], None] = lambda user: None
     ) -> None:
-        self.shelf = shelf
+        self.store = store
         self.now = now
         self.meaning: Meaning | None = None
         self._changed = changed
@@ -88,11 +88,11 @@ class Items:
 
     async def looked_up(self, user: str, question: str, words: str, kinds: Sequence[Kind]) -> Found:
         """What the store has to a question, by words of it and, where vectors count, by its meaning."""
-        by_words = await self.shelf.by_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
+        by_words = await self.store.by_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
         near = await self.meaning.near(question) if self.meaning is not None and question.strip() else None
         if near is None or self.meaning is None or self.meaning.grade is None:
             return Found(by_words)
-        by_meaning = await self.shelf.by_meaning(user, near, kinds=kinds, limit=CANDIDATES)
+        by_meaning = await self.store.by_meaning(user, near, kinds=kinds, limit=CANDIDATES)
         return Found(by_words, by_meaning, self.meaning.grade.floor, self.meaning.grade.own)
 
     async def found(self, user: str, words: str, kinds: Sequence[Kind], most: int) -> list[Item]:
@@ -104,12 +104,12 @@ class Items:
     async def find_same(self, user: str, text: str) -> Item | None:
         """The fact with the same words in the same order, if there is one: case, accents and signs do not matter."""
         same = words(text)
-        found = await self.shelf.by_words(user, text, kinds=FACTS, limit=ALIKE_MOST)
+        found = await self.store.by_words(user, text, kinds=FACTS, limit=ALIKE_MOST)
         return next((item for item, _ in found if words(item.text) == same), None)
 
     async def with_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:
         """What has any of these words, best first."""
-        return [item for item, _ in await self.shelf.by_words(user, words, kinds=kinds, limit=ALIKE_MOST)]
+        return [item for item, _ in await self.store.by_words(user, words, kinds=kinds, limit=ALIKE_MOST)]
 
     def writing(self, user: str) -> AbstractAsyncContextManager[Any]:
         """Only one change of a user's is made at a time."""
@@ -121,21 +121,21 @@ class Items:
     async def put(self, user: str, item: Item) -> None:
         """Keeps an item."""
         try:
-            await self.shelf.put(user, item)
+            await self.store.put(user, item)
         finally:  # it is written even if nobody waits any more
             self._changed(user)
 
     async def erase(self, user: str, item_id: str) -> bool:
         """Removes one; whether there was one."""
         try:
-            return await self.shelf.erase(user, item_id)
+            return await self.store.erase(user, item_id)
         finally:
             self._changed(user)
 
     async def set_recalls(self, user: str, on: bool) -> None:
         """Notes whether the user lets Brain recall."""
         try:
-            await self.shelf.set_recalls(user, on)
+            await self.store.set_recalls(user, on)
         finally:
             self._changed(user)
 
@@ -143,7 +143,7 @@ class Items:
         """A short id that no item of the user has: models copy short ones rightly."""
         for length in _ID_LENGTHS:
             item_id = "".join(secrets.choice(_ID_LETTERS) for _ in range(length))
-            if await self.shelf.item(user, item_id) is None:
+            if await self.store.item(user, item_id) is None:
                 return item_id
         return secrets.token_hex(8)
 

@@ -47,14 +47,14 @@ class UserMemory:
     async def memories(self, words: str = "", most: int = 5) -> Sequence[Item]:
         if words.strip():
             return await self._items.found(self._user, words, MEMORIES, most)
-        return await self._items.shelf.items(self._user, kind="memory", limit=most)
+        return await self._items.store.items(self._user, kind="memory", limit=most)
 
     async def facts(self, words: str = "", category: Category | None = None, most: int = 50) -> Sequence[Item]:
         if words.strip():
             found = await self._items.found(self._user, words, FACTS, FOUND_MOST)
             found = [item for item in found if category in (None, item.category)][:most]
         else:
-            found = await self._items.shelf.items(self._user, kind="fact", category=category, limit=most)
+            found = await self._items.store.items(self._user, kind="fact", category=category, limit=most)
         return sorted(found, key=lambda item: item.updated, reverse=True)
 
     async def search(self, words: str, most: int = 5) -> Sequence[Item]:
@@ -142,7 +142,7 @@ class UserMemory:
     async def _find(self, which: str, kinds: Sequence[Kind]) -> Item:
         """The item of this id, or the only one that has these words."""
         which = which.strip()
-        item = await self._items.shelf.item(self._user, which.removeprefix("#").lower()) if which else None
+        item = await self._items.store.item(self._user, which.removeprefix("#").lower()) if which else None
         if item is not None and item.kind in kinds:
             return item
         wanted = content(which)
