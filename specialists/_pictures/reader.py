@@ -48,8 +48,8 @@ TESSERACT_SECONDS = 30.0
 """Of CPU time for one page."""
 LOOKING_SECONDS = 30
 """Of CPU time for one file."""
-NICE = 5
-"""Streams go first."""
+NICE = 2
+"""Streams go first, but a page must not starve beside eight busy programs on two cores."""
 
 WAITING_SECONDS = 300.0
 """For a page or a file by someone who has no limit of their own: on a busy machine what takes 1 s may last 30."""
