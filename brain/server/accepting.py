@@ -67,7 +67,9 @@ class Acceptor:
         if sys.platform != "linux":
             return 0
         # tcpi_unacked, which of a listening socket is the length of its queue
-        told = (one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)[24:] for one in self._listening)
+        told = (
+            one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)[24:] for one in self._listening if one.fileno() >= 0
+        )
         return sum(int.from_bytes(number, sys.byteorder) for number in told)
 
     def accept(self, loop: AbstractEventLoop, make: Callable[[], Protocol], room: int) -> int:
@@ -120,7 +122,9 @@ class Acceptor:
                 connection.send(data)
 
     def close(self) -> None:
-        """Answer all that were refused."""
+        """Listen no longer, and answer all that were refused."""
+        for listening in self._listening:
+            listening.close()
         self._is_closing = True
         self.answer(0.0)
         for connection in self.unread:

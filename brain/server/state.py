@@ -20,6 +20,8 @@ from brain.telemetry.watchdog import UNKNOWN, Blocked, Watchdog
 
 MEASURE_SECONDS = 0.1
 """How often the lag of the event loop is measured."""
+START_SECONDS = 1.0
+"""After so long it is measured for the first time: a start blocks the loop."""
 DESCRIPTORS_RESERVED = 128
 """For the store, specialists, child processes, the log, and connections that are refused."""
 
@@ -51,7 +53,8 @@ class House(Engine):
         stack.enter_context(Watchdog(self.registry, report))
         watcher = asyncio.create_task(self._say_farewell(), name="farewell")
         stack.callback(watcher.cancel)
-        self._measure_from(asyncio.get_running_loop().time())
+        loop = asyncio.get_running_loop()
+        self._measuring = loop.call_later(START_SECONDS, lambda: self._measure_from(loop.time()))
         stack.callback(lambda: self._measuring.cancel())
         stack.callback(lambda: self.acceptor.close())
 
@@ -98,6 +101,7 @@ class House(Engine):
         """When the server is told to stop: ends all turns in a sentence, then those that did not listen."""
         await server_stops()
         self.leaving = True
+        self.acceptor.close()
         self.store.hurry(SHUTDOWN_SECONDS)
         for run in self.turns.running:
             run.stop("shutdown")
