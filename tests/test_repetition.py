@@ -32,15 +32,24 @@ LOOPS = {
     "after other text": INTRODUCTION + PARAGRAPH + ONE * 40,
     "Chinese": "我喜欢在河边散步，看看水和天空。" * 40,
     "German": "Der schnelle braune Fuchs springt über den faulen Hund, äöü. " * 20,
-    "a line that counts on": numbered("The model writes the same line again.", 60),
+    "a line that counts on": numbered("The model writes the same line again.", 500),
     "code": "    print(result)\n" * 60,
     "a sign": "!" * 9000,
+    "a digit": "0" * 9000,
     "letters": "ha" * 4500,
     "line ends": "So:\n" + "\n" * 9000,
 }
 
 TEXTS = {
     "a paragraph, three times": PARAGRAPH * 3 + INTRODUCTION * 2,
+    "a plan": "".join(f"Day {n}: Walk {n % 5 + 2} km and rest.\n" for n in range(90)),
+    "a counting song": "".join(
+        f"{n} bottles of beer on the wall, {n} bottles of beer.\nTake one down and pass it around.\n"
+        for n in range(99, 60, -1)
+    ),
+        f"{n} bottles of beer on the wall, {n} bottles of beer.\nTake one down, pass it around.\n"
+        for n in range(99, 60, -1)
+    ),
     "a refrain": "".join(f"Verse {n}: {''.join(chance.sample(PARAGRAPH, 150))}\n{ONE}\n{ONE}\n" for n in range(9)),
     "a song": "Row, row, row your boat,\nGently down the stream,\nMerrily, merrily, merrily, merrily,\n" * 2,
     "a list": "".join(f"- {''.join(chance.sample('abcdefghij', 6))}: see page {n}\n" for n in range(200)),

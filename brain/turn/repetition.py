@@ -20,6 +20,8 @@ NUMBERED_ROUNDS, NUMBERED_LEAST = 6, 1024
 """The same where numbers are not compared."""
 NUMBERED_LOOKS = 8
 """Looks from one without numbers to the next."""
+NUMBERED_TIMES = 16
+"""So many of these must find a period, one after the other: plans, songs and lists count, too, and end before."""
 FILLER_LOOKS = 64
 """Looks during which the same sign, the same data, or white space may fill the text, as in rulers and base64."""
 UNBROKEN_MOST = 50
@@ -41,7 +43,7 @@ class Guard:
         found: whether the text repeats itself.
     """
 
-    __slots__ = ("_chunks", "_fills", "_looks", "_period", "_period_at", "_size", "_text", "found")
+    __slots__ = ("_chunks", "_fills", "_looks", "_numbered", "_period", "_period_at", "_size", "_text", "found")
 
     def __init__(self) -> None:
         self.found = False
@@ -49,6 +51,7 @@ class Guard:
         self._chunks: list[str] = []  # since then
         self._size = 0  # of these, in characters
         self._looks = 0
+        self._numbered = 0  # looks without numbers that found a period, one after the other
         self._period = 0  # at the last look
         self._period_at = 0  # the first look of those that found it
         self._fills = False
@@ -85,7 +88,8 @@ class Guard:
             return False
         text = _NUMBER.sub("0", text)
         period = period_of(text, NUMBERED_ROUNDS, NUMBERED_LEAST)
-        return period > 0 and _has_words(text, period)
+        self._numbered = self._numbered + 1 if period > 0 and _has_words(text, period) else 0
+        return self._numbered >= NUMBERED_TIMES
 
 
 def period_of(text: str, rounds: int, least: int) -> int:
@@ -117,7 +121,7 @@ def _has_words(text: str, period: int) -> bool:
 def _fills(text: str, period: int) -> bool:
     """Whether a period is a sign, letters or white space, or the text is data."""
     pieces = _PIECES.findall(text[-period:])
-    return (len(pieces) <= 1 or _is_data(text)) and not any(piece.isdigit() for piece in pieces)
+    return period == 1 or ((len(pieces) <= 1 or _is_data(text)) and not any(piece.isdigit() for piece in pieces))
 
 
 def _is_data(text: str) -> bool:
