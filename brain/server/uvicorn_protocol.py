@@ -83,7 +83,6 @@ class Protocol(HttpToolsProtocol):
             self._house.watch.metrics.connections(connections.open)
             self._await_head(HEAD_SECONDS)
         elif len(connections.refused) >= REFUSED_MOST:
-            self._count_refusal(self._over)
             transport.abort()
         else:
             connections.refused.add(self)
@@ -204,6 +203,7 @@ class Protocol(HttpToolsProtocol):
 
     def _displace(self) -> Reason | None:
         """Make room by ending the connection that has waited longest for a request; the limit, if none waits."""
+        self._count_refusal("connections")
         oldest = next(iter(self._house.connections.idle), None)
         if oldest is None:
             return "connections"
@@ -221,6 +221,7 @@ class Protocol(HttpToolsProtocol):
             self._address = address
         else:
             self._over = "address"
+            self._count_refusal("address")
             log.warning(
                 "%s has %d open connections, the limit (CONNECTIONS_PER_ADDRESS)",
                 address,
@@ -249,7 +250,8 @@ class Protocol(HttpToolsProtocol):
     def _refuse_for(self, reason: Reason) -> None:
         """Answer 503 and close, without the application; what else the client sends is dropped until then."""
         self._refusing = True
-        self._count_refusal(reason)
+        if reason == "overload":  # the others were counted when the connection came
+            self._count_refusal(reason)
         data = response(self.url.partition(b"?")[0], reason)
 
         def send() -> None:

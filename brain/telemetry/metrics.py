@@ -91,7 +91,7 @@ class Metrics:
         )
         self._refused = Counter(
             "brain_refused_total",
-            "connections and requests answered 503: too many connections of one `address` or in total, or `overload`",
+            "refused connections and requests: too many of one `address`, `connections` in total, or `overload`",
             ["reason"],
             registry=one,
         )
@@ -113,7 +113,7 @@ class Metrics:
         self._connections.set(number)
 
     def refused(self, reason: str) -> None:
-        """A connection or a request was answered 503."""
+        """A connection or a request was refused, or an idle connection closed for it."""
         self._refused.labels(reason).inc()
 
     def lag(self, seconds: float) -> None:

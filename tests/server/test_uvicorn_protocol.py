@@ -174,7 +174,9 @@ def test_one_address_has_so_many_connections_and_others_have_theirs() -> None:
         assert b"\r\nretry-after: 2\r\n" in refused
         assert json.loads(refused.partition(b"\r\n\r\n")[2])["error"]["code"] == "unavailable"
         assert ask("127.0.0.3").recv(65536).startswith(b"HTTP/1.1 200")
-        assert 'brain_refused_total{reason="address"} 1.0' in httpx.get(f"{server.url}/metrics", trust_env=False).text
+        silent = ask("127.0.0.2", b"")
+        assert rest(silent) == b""  # it is closed without a request, and counted, too
+        assert 'brain_refused_total{reason="address"} 2.0' in httpx.get(f"{server.url}/metrics", trust_env=False).text
         second.close()
         while b" 503 " in (answer := ask("127.0.0.2").recv(65536)):  # until the server sees that it is closed
             pass
