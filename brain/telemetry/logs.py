@@ -124,7 +124,10 @@ class RateLimit(logging.Filter):
         if period is None or period.last is None:
             return
         last = period.last
-        message, args = "%d more in %.0f seconds like: %s", (period.left_out, self._clock() - period.began, last.msg)
+        message, args = (
+            "%d more in %.0f seconds like: %s",
+            (period.left_out, self._clock() - period.began, last.getMessage()),
+        )
         self._handler.acquire()
         try:
             self._handler.emit(
