@@ -2,6 +2,7 @@
 
 import importlib.util
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from io import BytesIO
@@ -44,7 +45,7 @@ def office_parts(data: bytes, ending: str) -> Iterator[Part | Trouble]:
 
 
 def _check(data: bytes) -> None:
-    """Refuses what would unpack to more than it should; zipfile reads no member beyond the size it declares."""
+    """Refuses what would unpack to more than it should. What members say of their sizes is not believed."""
     if data.startswith(b"\xd0\xcf\x11\xe0"):
         raise Unreadable("encrypted, or in an old Office format; save it as docx, xlsx or pptx without a password")
     try:
@@ -64,6 +65,13 @@ def _check(data: bytes) -> None:
             raise Unreadable(f"a part of it unpacks to more than {PART_MOST // 1_000_000} MB")
         if member.file_size > max(RATIO_FROM, RATIO_MOST * member.compress_size):
             raise Unreadable(f"a part of it unpacks to more than {RATIO_MOST} times its size")
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as packed:
+            damaged = packed.testzip()  # in small pieces: read as a whole, a part unpacks to more than it says
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        raise Unreadable("damaged: not what its name says") from error
+    if damaged is not None:
+        raise Unreadable("damaged: a part of it is not as large as it says, or was changed")
 
 
 def _document(file: BytesIO) -> Iterator[Part]:

@@ -311,6 +311,14 @@ def lying_about_sizes(archive: bytes) -> bytes:
     return archive[:at] + (1_000_000).to_bytes(4, "little") + archive[at + 4 :]
 
 
+def larger_than_it_says(size: int) -> bytes:
+    """A docx of which one part unpacks to more than the file says in both places."""
+    data = bytearray(with_document(b"A" * 3_000_000 + bytes(range(256)) * 400))
+    real = (3_000_000 + 102_400).to_bytes(4, "little")
+    assert data.count(real) == 2
+    return bytes(data.replace(real, size.to_bytes(4, "little")))
+
+
 NAMESPACE = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 
 
@@ -323,6 +331,7 @@ NAMESPACE = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/m
         ("ratio.docx", with_document(b"<w:p/>" * 200_000), "a part of it unpacks to more than 100 times its size"),
         ("sheet.xlsx", packed({"xl/worksheets/a.xml": bytes(2_000_000)}), "more than 100 times its size"),
         ("overlap.xlsx", lying_about_sizes(packed({"a": b"b"})), "damaged: its parts overlap"),
+        ("lying.docx", larger_than_it_says(50_000), "damaged: "),
         ("locked.xlsx", b"\xd0\xcf\x11\xe0" + b"x" * 600, "encrypted, or in an old Office format"),
         ("junk.docx", b"junk" * 100, "damaged: not what its name says"),
         ("empty.pptx", packed({"a": b"b"}), "damaged: not what its name says"),
