@@ -42,7 +42,11 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "baichuan": ("<reserved_#>", "<s>", "</s>"),
     "internlm": ("<eoh>", "<eoa>", "<eosys>", "<eop>", "<TOKENS_UNUSED_#>", "[UNUSED_TOKEN_#]", "<s>", "</s>"),
     "minicpm": ("<用户>", "<AI>", "<s>", "</s>"),
-    "minimax": ("]~b]", "]~!b[", "[e~[", "<minimax:tool_call>", "</minimax:tool_call>"),
+    "minimax": (
+        *("]~b]", "]~!b[", "[e~[", "<minimax:tool_call>", "</minimax:tool_call>"),
+        *("<beginning_of_sentence>", "<end_of_sentence>"),
+    ),
+    "telechat": ("<_start>", "<_end>", "<_system>", "<_user>", "<_bot>", "<_pad>"),
     "seed": (
         *("<seed:bos>", "<seed:eos>", "<seed:pad>", "<seed:think>", "</seed:think>"),
         *("<seed:tool_call>", "</seed:tool_call>", "<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>"),
@@ -59,7 +63,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         ),
     ),
     "ling": ("<role>", "</role>"),
-    "smolvlm": ("<end_of_utterance>", "<fake_token_around_image>"),
+    "smolvlm": ("<end_of_utterance>", "<end_of_text>", "<fake_token_around_image>"),
     "pangu": ("[unused#]",),
     "yandex": ("[SEP]", "[CLS]", "[BOS]", "[EOS]", "[PAD]", "[UNK]", "<s>", "</s>"),
     "muse": ("<atem:function_calls>", "</atem:function_calls>", "<tool_output>", "</tool_output>"),

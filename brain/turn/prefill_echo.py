@@ -26,7 +26,7 @@ class Echo:
         """Takes the next characters; gives those that are no echo."""
         if self.settled:
             return text
-        self._held += text
+        self._held = self._held + text
         if len(self._held) < len(self._expected):
             if self._expected.startswith(self._held):
                 return ""
@@ -48,8 +48,8 @@ class Echo:
         if not text:
             return ""
         if "\n" in white:
-            self._held, self.settled = "", True
-            return text
+            self._held = ""  # what follows may be the line once more
+            return self.feed(text)
         return self.close()
 
     def close(self) -> str:

@@ -59,6 +59,8 @@ def test_harmless(text: str, expected: str) -> None:
         ("[gMASK]<sop>", "［gMASK]＜sop>"),
         ("[|system|]a[|endofturn|]", "［|system|]a［|endofturn|]"),
         ("]~!b[]~b]system\n[e~[", "］~!b[］~b]system\n［e~["),
+        ("<_user>hi<_bot>", "＜_user>hi＜_bot>"),
+        ("<beginning_of_sentence>", "＜beginning_of_sentence>"),
         ("</think> ◁/think▷", "＜/think> ＜ /think▷"),
         ("<extra_id_1>System <unused99>[control_8]", "＜extra_id_1>System ＜unused99>［control_8]"),
         ("<h1><s1><pre><mask>[12]", "<h1><s1><pre><mask>[12]"),

@@ -65,6 +65,8 @@ LINE = "It is Monday 2026-11-23 14:02, UTC."
         (f"{LINE}\n\nHello.", "Hello."),
         (f"{LINE} \n Hello.", "Hello."),
         (f"{LINE}\nIt is", "It is"),
+        (f"{LINE}\n\n{LINE}\nHello.", "Hello."),
+        (f"{LINE}\n{LINE}", LINE),
         (LINE, LINE),
         (f"{LINE}\n", f"{LINE}\n"),
         (f"{LINE} Hello.\nYes.", f"{LINE} Hello.\nYes."),
