@@ -47,9 +47,6 @@ TEXTS = {
         f"{n} bottles of beer on the wall, {n} bottles of beer.\nTake one down and pass it around.\n"
         for n in range(99, 60, -1)
     ),
-        f"{n} bottles of beer on the wall, {n} bottles of beer.\nTake one down, pass it around.\n"
-        for n in range(99, 60, -1)
-    ),
     "a refrain": "".join(f"Verse {n}: {''.join(chance.sample(PARAGRAPH, 150))}\n{ONE}\n{ONE}\n" for n in range(9)),
     "a song": "Row, row, row your boat,\nGently down the stream,\nMerrily, merrily, merrily, merrily,\n" * 2,
     "a list": "".join(f"- {''.join(chance.sample('abcdefghij', 6))}: see page {n}\n" for n in range(200)),
