@@ -317,6 +317,11 @@ def outcome(turn: Turn) -> str:
     return f"{report.stop_reason or report.error or 'cut'}, {calls} calls, {len(report.passes)} passes"
 
 
+def prose(length: int, seed: int = 0) -> str:
+    """Text of so many characters that does not repeat itself; nor does it that of another seed."""
+    return " ".join(f"{seed:x}x{n:x}" for n in range(length // 4 + 1))[:length]
+
+
 def words(count: int) -> list[str]:
     """Different words, for long texts: a model that repeats itself is stopped."""
     return ["word" + "".join("abcdefghij"[int(digit)] for digit in str(n)) for n in range(count)]

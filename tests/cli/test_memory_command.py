@@ -254,9 +254,9 @@ def embedding(vectors: Vectors) -> Iterator[str]:
         (Vectors(), "by words and by meaning, with the vectors of openai:toy"),
         (
             Vectors(blind=True),
-            "by words: the vectors of openai:toy tell meanings badly apart (MODEL_EMBEDDINGS names another)",
+            "by words: the vectors of openai:toy tell meanings badly apart (EMBEDDINGS names another)",
         ),
-        (Vectors(broken=True), "by words: openai:toy gives no vectors (MODEL_EMBEDDINGS names a model that does)"),
+        (Vectors(broken=True), "by words: openai:toy gives no vectors (EMBEDDINGS names a model that does)"),
     ],
     ids=["good", "blind", "none"],
 )

@@ -19,6 +19,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from playing import prose
 from serving import Player, Server, brain_served
 
 from brain import Progress, Registry, specialist
@@ -46,7 +47,7 @@ def passes(talk: int) -> Sequence[Sequence[Any]]:
         [[0.2, "late"]],
         [["SPECIALIST_REQUEST[letter]"], ["Sent."]],
         [["Half ", 0.01, ModelError("model_failed", "The model failed.")]],
-        [["A long one: ", *["x" * 4_000] * 50]],
+        [["A long one: ", *(prose(4_000, n) for n in range(50))]],
         [[NAP, " ", 0.3]],
     )
     return talks[talk]

@@ -352,7 +352,7 @@ def test_an_answer_can_be_asked_for_again_or_its_question_changed(server: Server
     _, place = begun(client, message="Changed?", conversation_id="edit", replace_from=second["message_id"])
     third = json.loads(events(client, place)[-1].data)
     ended(client, begun(client, message="Third?", conversation_id="edit")[1])
-    spoken = [message.content.rpartition(")\n\n")[2] for message in player.asked[-1] if message.role == "user"]
+    spoken = [message.content.rpartition("\n\n")[2] for message in player.asked[-1] if message.role == "user"]
     assert spoken == ["First?", "Changed?", "Third?"]
     for gone in (second["message_id"], "m0123456789abcdef"):
         again = client.post("/v1/turns", json={"message": "hi", "conversation_id": "edit", "replace_from": gone})
