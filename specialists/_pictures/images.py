@@ -102,7 +102,7 @@ class Document:
         """The number of pages, and what the process said of those that are wanted, until it was done or ended."""
         told = list[Message]()
         try:
-            for message in messages("_pictures.pdf_page", [wanted, *pages], self.data, Limits(self.seconds)):
+            for message in messages("_pictures.pdf", [wanted, *pages], self.data, Limits(self.seconds)):
                 told.append(message)
         except OutOfTime:
             self._given_up = late(self.name)

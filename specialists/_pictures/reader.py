@@ -54,9 +54,9 @@ NICE = 2
 WAITING_SECONDS = 300.0
 """For a page or a file by someone who has no limit of their own: on a busy machine what takes 1 s may last 30."""
 
-reader = IsolatedProcess("_pictures.engine", Limits(PAGE_SECONDS, MEMORY_MOST, nice=NICE))
+reader = IsolatedProcess("_pictures.worker", Limits(PAGE_SECONDS, MEMORY_MOST, nice=NICE))
 """Reads pages: slow, and up to 1 GB. RapidOCR has 1.2 GB of address space on a page of A4."""
-looker = IsolatedProcess("_pictures.engine", Limits(LOOKING_SECONDS, MEMORY_MOST, nice=NICE))
+looker = IsolatedProcess("_pictures.worker", Limits(LOOKING_SECONDS, MEMORY_MOST, nice=NICE))
 """Opens files, counts pages, takes text layers, measures: fast, so it does not wait behind pages that are read."""
 
 

@@ -1,4 +1,7 @@
-"""Asks ddgs in a child process, since it blocks, scrapes, and takes proxies from the environment."""
+"""Searches by SearXNG, Brave or ddgs, whichever is configured; a query goes in, results or a reason come out.
+
+What the servers answer is foreign: every field is checked, cut and cleaned, and is only ever text.
+"""
 
 import html
 import importlib.util
@@ -10,40 +13,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from brain import Context, Page, Refused
-from specialists._kit.child import Tell
 from specialists._kit.isolated import Ended, Limits, run_isolated
 from specialists._web.cleaning import one_line
-
-
-def answer(words: Any, _: bytes, __: Tell) -> tuple[dict[str, Any], bytes]:
-    """What ddgs found for query, most, since (d, w, m, y or None) and seconds.
-
-    Returns:
-        `hits`, each with title, url and snippet; or `trouble`, one of missing, late, empty, unreachable.
-    """
-    return _found(**words), b""
-
-
-def _found(query: str, most: int, since: str | None, seconds: int) -> dict[str, Any]:
-    """Hosts are those of its search engines: the region, which is part of one, is fixed."""
-    try:
-        from ddgs import DDGS
-        from ddgs.exceptions import DDGSException, TimeoutException
-    except ImportError:
-        return {"trouble": "missing"}
-    try:
-        found = DDGS(timeout=seconds).text(query, region="us-en", timelimit=since, max_results=most)
-    except TimeoutException:
-        return {"trouble": "late"}
-    except DDGSException as error:
-        return {"trouble": "empty" if "No results" in str(error) else "unreachable"}
-    return {
-        "hits": [
-            {"title": str(one.get("title")), "url": str(one.get("href")), "snippet": str(one.get("body"))[:2000]}
-            for one in found[:most]
-        ]
-    }
-
 
 SERVER_SECONDS = 6.0
 DDGS_LIMITS = Limits(memory=3 << 30, network=True)  # its threads reserve much and use little

@@ -25,7 +25,7 @@ from brain.events import Limits, Resume, Token
 from brain.messages import Chunk, Conversation, Finish, Message
 from brain.models.openai import reply
 from brain.plugins.registry import Registry
-from brain.protocols.native import Encoder
+from brain.protocols.native import FrameEncoder
 from brain.turn.turn import Turn
 from brain.turn_request import UNSAID, Ask, Sampling
 
@@ -159,7 +159,7 @@ def encode(run: Run) -> Table:
         for column, size in READS.items():
             texts = joined(words(count), size)
             events = [(Token(text),) for text in texts]
-            encoder = Encoder("t0123456789abcdef")
+            encoder = FrameEncoder("t0123456789abcdef")
             table.add("brain", column, nanoseconds(_each(encoder.encode), events, count))
             for name, way in ways.items():
                 table.add(name, column, nanoseconds(_each(way), texts, count))
@@ -214,7 +214,7 @@ class Player:
 async def _turn(texts: Sequence[str]) -> None:
     asked = Ask("hi", None, Limits(), ("bracket", "function_call"), "UTC")
     one = Turn(asked, Conversation("c"), Player(texts), Registry())
-    encoder = Encoder(one.id)
+    encoder = FrameEncoder(one.id)
     async with aclosing(one.batches()) as batches:
         async for batch in batches:
             encoder.encode(batch)

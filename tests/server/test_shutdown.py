@@ -16,7 +16,7 @@ import pytest
 from eventsource import Message, read
 from serving import Process, script
 
-from brain.server.state import SHUTDOWN_SECONDS
+from brain.server.event_stream import SHUTDOWN_SECONDS
 
 SPECIALISTS = '''
 import asyncio, time

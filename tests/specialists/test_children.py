@@ -43,8 +43,8 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(reader, "reader", IsolatedProcess("_pictures.engine", Limits(memory=None)))
-    monkeypatch.setattr(reader, "looker", IsolatedProcess("_pictures.engine", Limits(memory=None)))
+    monkeypatch.setattr(reader, "reader", IsolatedProcess("_pictures.worker", Limits(memory=None)))
+    monkeypatch.setattr(reader, "looker", IsolatedProcess("_pictures.worker", Limits(memory=None)))
     page = {"way": "html", "url": "http://x.example", "links": False}
 
     async def main() -> None:

@@ -268,7 +268,7 @@ def test_ten_users_share_one_process() -> None:
     async def main() -> None:
         readings = await asyncio.gather(*(reader.page_text(PAGE) for _ in range(10)))
         assert [reading.text for reading in readings] == ["Done"] * 10
-        assert len(children_of(os.getpid(), "_pictures.engine")) <= 2
+        assert len(children_of(os.getpid(), "_pictures.worker")) <= 2
 
     within(main)
 
@@ -283,7 +283,7 @@ def test_one_process_serves_one_loop_after_the_other() -> None:
 def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(isolated, "IDLE_SECONDS", 0.1)
-        child = isolated.IsolatedProcess("_pictures.engine", isolated.Limits(memory=None))
+        child = isolated.IsolatedProcess("_pictures.worker", isolated.Limits(memory=None))
         with child.job(
             {"do": "pages", "name": "a", "pdf": False, "pages": [], "stamps": False, "pdf_seconds": 1.0}, PAGE
         ) as job:

@@ -107,7 +107,12 @@ def test_what_waits_together_is_committed_together_and_undone_apart(tmp_path: Pa
         await database.open(lambda db: None)
         database._connections[0].set_trace_callback(statements.append)
         begun, blocked = threading.Event(), threading.Event()
-        holding = database.writing(lambda db: begun.set() or blocked.wait(60))
+
+        def hold(db: sqlite3.Connection) -> bool:
+            begun.set()
+            return blocked.wait(60)
+
+        holding = database.writing(hold)
         await asyncio.to_thread(begun.wait, 60)
         waiting = [database.writing(work) for work in (adding("a"), failing, adding("b"))]
         alone = database.writing(adding("c"), alone=True)
