@@ -160,6 +160,7 @@ def drag(chat: Chat, x: float, y: float, data: object) -> None:
 
 def test_what_was_said_of_files_is_not_said_of_another_message(chat: Chat, stage: Stage) -> None:
     chat.ask("one")
+    stage.model.says("Yes.")
     stage.model.ends()
     chat.is_idle()
     chat.page.evaluate(DROP, [0])

@@ -4,6 +4,7 @@ import re
 
 import httpx
 import pytest
+from playing import words
 from playwright.sync_api import Route, expect
 
 from page.chat import Chat
@@ -237,7 +238,7 @@ def test_earlier_messages_come_when_one_scrolls_to_them(chat: Chat, stage: Stage
 
 def test_what_is_written_later_is_not_searched(chat: Chat, stage: Stage) -> None:
     """Nor does it scroll back to the words."""
-    ask_elsewhere(stage, "How do I make tea?", "\n\n".join(["Boil fresh water."] * 60))
+    ask_elsewhere(stage, "How do I make tea?", "\n\n".join(f"Boil fresh water. {word}" for word in words(60)))
     chat.page.clock.install()
     chat.reload()
     chat.search("fresh")

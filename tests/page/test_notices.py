@@ -161,7 +161,7 @@ def stop(url: str) -> None:
 
 LATE: dict[str, tuple[Callable[[str], None], str, str]] = {
     "somebody else said no": (decide_no, "409", "not approved"),
-    "the turn was stopped": (stop, "410", "stopped"),
+    "the turn was stopped": (stop, "409", "stopped"),
 }
 
 
