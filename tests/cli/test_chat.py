@@ -531,7 +531,8 @@ def test_a_model_that_fails_ends_no_session(home: Path) -> None:
 
 
 def test_a_message_that_cannot_be_sent_is_in_the_prompt_again(home: Path) -> None:
-    endless = script(home, {"chunks": ["So ", *["and on "] * 4000], "delay_ms": 5}, name="endless.jsonl")
+    chunks = ["So ", *(f"{n} and on " for n in range(4000))]
+    endless = script(home, {"chunks": chunks, "delay_ms": 5}, name="endless.jsonl")
     env = {"XDG_DATA_HOME": str(home)}
     (home / "two.txt").write_text("two")
     with Process("ask", "hi", "--model", endless, "--conversation", "c", env=env) as process:

@@ -253,6 +253,7 @@ def test_paper_has_the_conversation_and_nothing_else(chat: Chat, stage: Stage) -
     stage.model.says("\n\n".join(f"Line {n}." for n in range(200)), "\n\n", request("wiki", title="Bern"), " x")
     stage.library.set()
     stage.model.ends()
+    expect(chat.answer).to_contain_text("Line 199.")
     chat.is_idle()
     chat.page.emulate_media(media="print")
     for gone in (chat.history, chat.box, chat.button("New conversation"), chat.button("Copy").last):
