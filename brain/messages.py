@@ -125,7 +125,7 @@ Chunk = str | Thinking | NativeCall | PassUsage | Finish | PromptProgress
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Text:
     """Text of an answer."""
 
     text: str
@@ -133,7 +133,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class Call:
     """A call: its marker as written, and the block that answers it; `outcome` is None for a success.
 
     `outside` says whether its block may hold the words of strangers, `cached` whether an earlier call was answered so,
@@ -155,18 +155,18 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
-class Steered:
+class Steer:
     """What the user put in while the answer was written."""
 
     text: str
     turn_pass: int
 
 
-Part = Said | Called | Steered
+Part = Text | Call | Steer
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class Annotation:
     """What its reader saw beside the text of an answer: a notice, or what the model thought.
 
     Attributes:
@@ -180,14 +180,14 @@ class Aside:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class AnswerDetails:
     """How an answer came to be, for its reader. No model ever reads it.
 
     Attributes:
         failure: with which it ended, if so.
     """
 
-    asides: tuple[Aside, ...] = ()
+    asides: tuple[Annotation, ...] = ()
     usage: Usage | None = None
     first_token_ms: int | None = None
     total_ms: int | None = None
@@ -232,18 +232,18 @@ class Exchange:
     tokens: int = field(default=0, compare=False)
     recalled: tuple[str, ...] = field(default=(), compare=False)
     outside: bool = field(default=False, compare=False)
-    one_way: tuple[Called, ...] = field(default=(), compare=False)
-    about: About = field(default=About(), compare=False)
+    one_way: tuple[Call, ...] = field(default=(), compare=False)
+    about: AnswerDetails = field(default=AnswerDetails(), compare=False)
 
     @property
     def own_words(self) -> list[str]:
         """What the user said: first, and while the answer was written."""
-        return [self.said, *(part.text for part in self.parts if isinstance(part, Steered))]
+        return [self.said, *(part.text for part in self.parts if isinstance(part, Steer))]
 
     @property
     def visible(self) -> str:
         """The answer as its reader saw it."""
-        return "".join(part.text for part in self.parts if isinstance(part, Said))
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
 
 
 def new_message_id() -> str:
@@ -257,7 +257,7 @@ def new_conversation_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class ClientToolCall:
     """A call of a client's own tool, as the client tells of it."""
 
     call_id: str
@@ -266,7 +266,7 @@ class Handed:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class ClientMessage:
     """One message of a history that the client holds; nothing in it is trusted.
 
     Attributes:
@@ -278,7 +278,7 @@ class Spoken:
     role: Literal["system", "user", "assistant", "tool"]
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
-    calls: tuple[Handed, ...] = ()
+    calls: tuple[ClientToolCall, ...] = ()
     call_id: str = ""
 
 
@@ -314,7 +314,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
+class Conversation:
     """One conversation in a list of them.
 
     Attributes:
@@ -344,7 +344,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class ConversationPage:
     """A conversation as its user reads it: some of its exchanges, oldest first, and the files that came with them.
 
     Attributes:
@@ -352,7 +352,7 @@ class History:
         size: about how many bytes the exchanges take.
     """
 
-    heading: Heading
+    heading: Conversation
     exchanges: Sequence[Exchange]
     files: Sequence[File]
     earlier: str | None
@@ -382,12 +382,12 @@ class ChatMessage:
     @property
     def call_ids(self) -> list[str]:
         """Of the calls in it, in their order."""
-        return [part.call_id for part in self.parts if isinstance(part, Called)]
+        return [part.call_id for part in self.parts if isinstance(part, Call)]
 
     @property
     def citations(self) -> list[Citation]:
         """Of all its calls."""
-        return [citation for part in self.parts if isinstance(part, Called) for citation in part.citations]
+        return [citation for part in self.parts if isinstance(part, Call) for citation in part.citations]
 
 
 def chat_messages(exchange: Exchange) -> tuple[ChatMessage, ChatMessage]:
@@ -444,7 +444,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Resting:
+class IdleConversation:
     """A conversation that rests, with what its memory does not hold yet.
 
     Attributes:
@@ -514,7 +514,7 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class History:
     """What a turn goes on from: what was said before, and the files that came with it.
 
     Attributes:

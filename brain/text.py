@@ -65,7 +65,7 @@ def well_formed(text: str) -> str:
     return whole + "\ufffd" if half else whole
 
 
-class Growing:
+class TextBuffer:
     """A text that grows piece by piece, in little more than its length.
 
     A list of pieces would take ten times that, and one buffer would leave holes behind wherever it outgrew its place.

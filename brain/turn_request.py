@@ -53,7 +53,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class TurnRequest:
     """One request for a turn. Nothing in it is trusted but `user`, which the door checked.
 
     Attributes:

@@ -16,7 +16,7 @@ Json = Any
 
 
 @dataclass(frozen=True)
-class Thought:
+class ThinkerRun:
     """Reasoning, in the field where this server has it."""
 
     text: str
@@ -44,7 +44,7 @@ class Cut:
     reset: bool = False
 
 
-Item = str | Thought | Raw | Wait | Cut
+Item = str | ThinkerRun | Raw | Wait | Cut
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class Server:
         """Frames before the first text."""
         yield from ()
 
-    def frame(self, said: str | Thought) -> bytes:
+    def frame(self, said: str | ThinkerRun) -> bytes:
         """One text."""
         raise NotImplementedError
 

@@ -9,10 +9,10 @@ from playing import WAIT, Item, Player, ask_for, echo, read, registry_of, short,
 
 from brain import Specialist, specialist
 from brain.events import ApprovalRequired, Event
-from brain.messages import Called
+from brain.messages import Call
 from brain.plugins.registry import Registry
 from brain.turn.turn import Turn
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 Say = Callable[[Turn, ApprovalRequired], None]
 
@@ -51,7 +51,7 @@ class Asked:
         *passes: Sequence[Item] | str,
         say: Say = silent,
         more: Sequence[Specialist[..., Any]] = (),
-        ask: Ask | None = None,
+        ask: TurnRequest | None = None,
         **options: Any,
     ) -> None:
         self.post = Post()
@@ -81,4 +81,4 @@ class Asked:
 
     @property
     def blocks(self) -> list[str]:
-        return [part.block for part in self.turn.exchange.parts if isinstance(part, Called)]
+        return [part.block for part in self.turn.exchange.parts if isinstance(part, Call)]

@@ -26,12 +26,12 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.messages import Attachment, Chunk, Conversation, Finish, Message
+from brain.messages import Attachment, Chunk, Finish, History, Message
 from brain.plugins.context import Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
 from brain.turn.turn import Turn
-from brain.turn_request import UNSAID, Ask, Sampling
+from brain.turn_request import UNSAID, Sampling, TurnRequest
 
 PNG = b"\x89PNG\r\n\x1a\n"
 WAIT = 30.0
@@ -204,9 +204,9 @@ def ask_for(
     wanted: Iterable[str] | None = None,
     syntax: tuple[SyntaxName, ...] = ("bracket", "function_call"),
     **more: Any,
-) -> Ask:
+) -> TurnRequest:
     """What is asked, with the usual limits."""
-    return Ask(
+    return TurnRequest(
         message=message,
         user=user,
         limits=limits or Limits(),
@@ -221,13 +221,13 @@ def ask_for(
 def turn_of(
     model: Any,
     registry: Registry | None = None,
-    ask: Ask | None = None,
-    conversation: Conversation | None = None,
+    ask: TurnRequest | None = None,
+    conversation: History | None = None,
     **options: Any,
 ) -> Turn:
     """A turn, ready to be read."""
     registry = registry_of() if registry is None else registry
-    return Turn(ask or ask_for(), conversation or Conversation("c"), model, registry, **options)
+    return Turn(ask or ask_for(), conversation or History("c"), model, registry, **options)
 
 
 async def read(turn: Turn, on_event: Callable[[Event], None] = lambda event: None) -> list[Event]:
@@ -247,7 +247,7 @@ async def read(turn: Turn, on_event: Callable[[Event], None] = lambda event: Non
 def played(
     *passes: Sequence[Item] | str,
     registry: Registry | None = None,
-    ask: Ask | None = None,
+    ask: TurnRequest | None = None,
     **options: Any,
 ) -> tuple[list[Any], Turn, Player]:
     """What a turn tells, in short, when the model plays these passes; nothing of it may be left running."""

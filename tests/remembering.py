@@ -17,7 +17,7 @@ from brain.errors import Refused, StoreError
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
-from brain.messages import Exchange, Interaction, Item, Part, Resting, Said
+from brain.messages import Exchange, IdleConversation, Interaction, Item, Part, Text
 from brain.store.sqlite import SQLite
 
 GROUPS = (
@@ -101,7 +101,7 @@ class Breakable(SQLite):
         self.reads = 0
         self.looks = Counter[str]()
 
-    async def resting(self, before: datetime, limit: int, *, alone: bool = False) -> list[Resting]:
+    async def resting(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]:
         self._check()
         found = await super().resting(before, limit, alone=alone)
         self.looks["resting"] += 1
@@ -178,7 +178,7 @@ async def talked(
         mark = f"{conversation_id}-{n}-{store._clock()}"
         exchange = Exchange(said, said=said, asked=asked, question_id=f"q{mark}", answer_id=f"m{mark}")
         record = await store.begin(user, conversation_id, exchange, [])
-        exchange.parts = [*parts, Said(answer, 1)]
+        exchange.parts = [*parts, Text(answer, 1)]
         exchange.answered, exchange.outcome, exchange.outside = asked, "complete", outside
         await store.end(record, exchange)
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 
-from answering import Json, Pass, Server, Thought
+from answering import Json, Pass, Server, ThinkerRun
 
 
 class OpenAIServer(Server):
@@ -19,7 +19,7 @@ class OpenAIServer(Server):
     def opening(self, body: Json) -> Iterator[bytes]:
         yield self._chunk([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
 
-    def frame(self, said: str | Thought) -> bytes:
+    def frame(self, said: str | ThinkerRun) -> bytes:
         delta = {"content": said} if isinstance(said, str) else {said.field: said.text}
         return self._chunk([{"index": 0, "delta": delta, "finish_reason": None}])
 
@@ -54,7 +54,7 @@ class OllamaServer(Server):
     def refusal(self, text: str) -> Json:
         return {"error": text}
 
-    def frame(self, said: str | Thought) -> bytes:
+    def frame(self, said: str | ThinkerRun) -> bytes:
         message = {"content": said} if isinstance(said, str) else {"content": "", "thinking": said.text}
         return self._line(message={"role": "assistant", **message}, done=False)
 

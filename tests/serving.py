@@ -26,7 +26,7 @@ from brain.messages import Chunk, Finish, Message
 from brain.models import Opened
 from brain.plugins.registry import Registry
 from brain.server.app import create_app
-from brain.server.state import House
+from brain.server.state import ServerState
 from brain.server.uvicorn_protocol import Protocol
 from brain.settings import Settings, read
 from brain.settings.models import STANDARD
@@ -59,8 +59,8 @@ class Server(uvicorn.Server):
         self.url = f"http://127.0.0.1:{self.port}"
 
     @property
-    def house(self) -> House:
-        house: House = self.app.state.house
+    def house(self) -> ServerState:
+        house: ServerState = self.app.state.house
         return house
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from brain.events import Error, Notice, Thinking, Usage
-from brain.messages import About, Aside, Attachment, Exchange, Item, Part, Record, Said
+from brain.messages import Annotation, AnswerDetails, Attachment, Exchange, Item, Part, Record, Text
 from brain.store.sqlite import SQLite
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 S = TypeVar("S", bound=SQLite)
-ABOUT = About(
-    (Aside(Notice("recalled", "Recalled 1 fact: tea"), 0), Aside(Thinking("Hm, Köln?"), 1, 3)),
+ABOUT = AnswerDetails(
+    (Annotation(Notice("recalled", "Recalled 1 fact: tea"), 0), Annotation(Thinking("Hm, Köln?"), 1, 3)),
     Usage(7, 8, None, estimated=True),
     first_token_ms=5,
     total_ms=60,
@@ -56,7 +56,7 @@ def asked(words: str, number: int | str = 1, **more: Any) -> Exchange:
 
 def answered(words: str | Sequence[Part], number: int | str = 1, outcome: str = "complete") -> Exchange:
     """The same as it ends."""
-    parts: list[Part] = [Said(words, 1)] if isinstance(words, str) else list(words)
+    parts: list[Part] = [Text(words, 1)] if isinstance(words, str) else list(words)
     return Exchange("(read)", parts, answer_id=f"a{number}", outcome=outcome)
 
 

@@ -13,8 +13,8 @@ from playing import PNG, ask_for, played, registry_of
 
 from brain import Result, specialist
 from brain.events import ApprovalRequired, Citation, Limits
-from brain.messages import Attachment, Called, Conversation, Exchange, Handed, Item, Recalled, Said, Spoken
-from brain.prompts.client_history import Held
+from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, Exchange, History, Item, Recalled, Text
+from brain.prompts.client_history import ClientHistory
 from brain.turn.outgoing import check
 
 PAGE = "Welcome. [More](https://site.example/more) or (https://site.example/a_(b)) and https://site.example/c?d=e."
@@ -122,10 +122,10 @@ def test_what_the_user_wrote_or_a_result_showed_is_sent_unasked(params: dict[str
 
 def test_only_a_few_links_are_picked_unasked() -> None:
     links = [f"https://cited.example/{n}" for n in range(5)]
-    said = Called("c0", "web", {}, "", None, f"[SPECIALIST_RESULT: web]\n{' '.join(links)}\n[/]", (), 1, outside=True)
+    said = Call("c0", "web", {}, "", None, f"[SPECIALIST_RESULT: web]\n{' '.join(links)}\n[/]", (), 1, outside=True)
     found = Exchange("Hi", [said], said="Hi", outside=True)
     passes = ["SPECIALIST_REQUEST[diary]", *(call(url=link) for link in links)]
-    options = {"conversation": Conversation("c", [found]), "ask": ask_for(MESSAGE, limits=Limits(9, 9))}
+    options = {"conversation": History("c", [found]), "ask": ask_for(MESSAGE, limits=Limits(9, 9))}
     assert len(asked_for(*passes, **options)) == 2
 
 
@@ -144,9 +144,9 @@ ITEM = Item("1", "fact", SECRET, created=None, updated=None)  # type: ignore[arg
     "options",
     [
         {"ask": ask_for(MESSAGE, attachments=(Attachment(1, "a.png", "image/png", PNG),))},
-        {"conversation": Conversation("c", attachments=(Attachment(1, "a.png", "image/png", PNG),))},
-        {"conversation": Conversation("c", outside=True, recalled=Recalled("(Recalled …)", (ITEM,)))},
-        {"conversation": Conversation("c", [Exchange("Hi", [Said("Well.", 1)], recalled=("1",))], outside=True)},
+        {"conversation": History("c", attachments=(Attachment(1, "a.png", "image/png", PNG),))},
+        {"conversation": History("c", outside=True, recalled=Recalled("(Recalled …)", (ITEM,)))},
+        {"conversation": History("c", [Exchange("Hi", [Text("Well.", 1)], recalled=("1",))], outside=True)},
     ],
 )
 def test_files_and_memory_are_private(options: dict[str, Any]) -> None:
@@ -155,11 +155,11 @@ def test_files_and_memory_are_private(options: dict[str, Any]) -> None:
 
 def test_a_result_of_a_clients_tool_is_private() -> None:
     spoken = [
-        Spoken("user", "Read my mail."),
-        Spoken("assistant", calls=(Handed("x", "mail", {}),)),
-        Spoken("tool", SECRET, call_id="x"),
+        ClientMessage("user", "Read my mail."),
+        ClientMessage("assistant", calls=(ClientToolCall("x", "mail", {}),)),
+        ClientMessage("tool", SECRET, call_id="x"),
     ]
-    ask, conversation = Held(ask_for(), ["web"]).conversation(spoken, "c")
+    ask, conversation = ClientHistory(ask_for(), ["web"]).conversation(spoken, "c")
     assert len(asked_for(EVIL, ask=ask, conversation=conversation)) == 1
 
 

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from brain.text import Growing, escaped, joined, seen, well_formed
+from brain.text import TextBuffer, escaped, joined, seen, well_formed
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_text_without_what_nobody_sees_keeps_its_spaces() -> None:
 def test_a_text_grows_in_little_more_than_its_length(size: int) -> None:
     tracemalloc.start()
     try:
-        text = Growing()
+        text = TextBuffer()
         for number in range(20_000 // size):
             text.add(f"{number:04}"[:size].ljust(size, "é" if number == 3 else "x"))
         kept, _ = tracemalloc.get_traced_memory()

@@ -183,7 +183,7 @@ def _add_copies(commands: Any) -> None:
     exported.add_argument("--user", type=_user, default=LOCAL_USER, metavar="NAME", help="whose it is (local)")
     exported.add_argument("--output", type=Path, metavar="FILE", help="where to (standard output)")
     text = "Take in what was exported: all of it, or nothing."
-    imported = _command(commands, "import", text, "brain import ada.jsonl --user ada", transfer.take_in)
+    imported = _command(commands, "import", text, "brain import ada.jsonl --user ada", transfer.import_user)
     imported.add_argument("file", nargs="+", type=Path, metavar="FILE", help="an export; - for standard input")
     imported.add_argument("--user", type=_user, metavar="NAME", help="whose it becomes (whom the file names)")
 

@@ -33,7 +33,7 @@ from brain.prompts.builder import small_context
 from brain.server.accepting import Acceptor
 from brain.server.app import create_app
 from brain.server.event_stream import BEATS_UNREAD, SHUTDOWN_SECONDS
-from brain.server.state import House
+from brain.server.state import ServerState
 from brain.server.uvicorn_protocol import Protocol
 from brain.settings import LOOPBACK, Settings
 from brain.store import open_store, path_of
@@ -115,7 +115,7 @@ class _Stop:
         self.note(_signal_name(number))
         raise SystemExit(DONE)
 
-    def watch_signals(self, house: House) -> None:
+    def watch_signals(self, house: ServerState) -> None:
         """Note the signals that stop uvicorn, which has set its handlers; a closed terminal stops it like SIGTERM."""
         loop = asyncio.get_running_loop()
         stops = signal.getsignal(signal.SIGTERM)
@@ -170,7 +170,7 @@ def _config(settings: Settings, app: Any, **more: Any) -> uvicorn.Config:
 
 
 @asynccontextmanager
-async def _open(house: House) -> AsyncIterator[None]:
+async def _open(house: ServerState) -> AsyncIterator[None]:
     """The house from before the first request to behind the last."""
     try:
         await house.open()
@@ -191,7 +191,7 @@ def _spare_the_collector() -> None:
 
 def _alone(settings: Settings, stop: _Stop) -> int:
     app = create_app(settings)
-    house: House = app.state.house
+    house: ServerState = app.state.house
 
     class Server(uvicorn.Server):
         """Says where it listens, and on whom, as soon as it does."""
@@ -354,7 +354,7 @@ def _worker(settings: Settings, tell: Connection, folder: Path, listening: socke
     assert parent is not None
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
     app = create_app(settings)
-    house: House = app.state.house
+    house: ServerState = app.state.house
     house.acceptor = Acceptor([listening])
     stop = _Stop(f"worker {os.getpid()}")
 
@@ -382,7 +382,7 @@ def _leave_with(parent: BaseProcess) -> None:
 # What it says
 
 
-def _lines(settings: Settings, house: House) -> list[str]:
+def _lines(settings: Settings, house: ServerState) -> list[str]:
     registry = house.registry
     lines = [f"Specialists: {', '.join(one.name for one in registry.usable()) or 'none'}"]
     lines += [f"Unavailable: {e.specialist.name}: {e.missing}" for e in registry.values() if e.missing]

@@ -23,7 +23,7 @@ from brain.events import (
 from brain.runtime.run import Run
 
 State = Literal["idle", "processing", "tool_calling", "generating", "complete", "cancelled", "error"]
-Called = SpecialistResult | SpecialistError
+Call = SpecialistResult | SpecialistError
 T = TypeVar("T")
 Callback = Callable[[T], Awaitable[None] | None]
 """Is called with what happened, and waited for when it is asynchronous. What it raises ends the turn and is raised."""
@@ -45,7 +45,7 @@ class Response:
     message_id: str
     conversation_id: str
     citations: Sequence[Citation]
-    calls: Sequence[Called]
+    calls: Sequence[Call]
     latency_ms: int
     tokens: int
     state: State
@@ -69,11 +69,11 @@ class Callbacks:
 
     token: Callback[str] | None
     call: Callback[SpecialistStart] | None
-    result: Callback[Called] | None
+    result: Callback[Call] | None
     approval: Callable[[ApprovalRequired], Awaitable[bool] | bool] | None
 
 
-class Thought:
+class ThinkerRun:
     """One `think`."""
 
     def __init__(self, callbacks: Callbacks) -> None:
@@ -86,7 +86,7 @@ class Thought:
         self._cancelled = False
         self._said: list[str] = []
         self._open: set[str] = set()
-        self._calls: list[Called] = []
+        self._calls: list[Call] = []
         self._tokens = 0
         self._first_token_ms: int | None = None
         self._asking: set[asyncio.Task[None]] = set()

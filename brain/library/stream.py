@@ -11,17 +11,17 @@ from brain.concurrency import iterated
 from brain.errors import BrainError, Interrupted, Refused
 from brain.events import Error, Event, Limits, Resume, SpecialistError, SpecialistResult, SyntaxName, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
-from brain.markers.scanner import Call, Scanner, Stop
-from brain.messages import Attachment, Chunk, Conversation, Message, renumbered, sniff
+from brain.markers.scanner import FoundCall, Scanner, Stop
+from brain.messages import Attachment, Chunk, History, Message, renumbered, sniff
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options, Specialist
 from brain.settings import machine_time_zone
-from brain.turn.call_group import Calls
-from brain.turn.call_policy import Desk
-from brain.turn.deadline import Alarm
+from brain.turn.call_group import CallGroup
+from brain.turn.call_policy import CallPolicy
+from brain.turn.deadline import Deadline
 from brain.turn.turn import Turn
-from brain.turn_request import UNSAID, Ask, Sampling
+from brain.turn_request import UNSAID, Sampling, TurnRequest
 
 SYNTAX: tuple[SyntaxName, ...] = ("bracket", "function_call")
 
@@ -99,18 +99,18 @@ async def stream_with_specialists(
 
 
 async def _in_place(
-    stream: AnyStream, registry: Registry, ask: Ask, conversation_id: str
+    stream: AnyStream, registry: Registry, ask: TurnRequest, conversation_id: str
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Each result stands where its marker stood; the same stream goes on behind it."""
     model = _Streams(stream, None)
-    desk = Desk(ask, registry, model, Conversation(conversation_id), BLOCK_BYTES)
-    alarm = Alarm(ask.limits.turn_seconds, ask.limits.turn_seconds)
+    desk = CallPolicy(ask, registry, model, History(conversation_id), BLOCK_BYTES)
+    alarm = Deadline(ask.limits.turn_seconds, ask.limits.turn_seconds)
     try:
         async with aclosing(_pieces(stream)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Stop):
                     return
-                if isinstance(piece, Call):
+                if isinstance(piece, FoundCall):
                     async with aclosing(_answered(piece, desk, alarm)) as answers:
                         async for answer in answers:
                             yield answer
@@ -134,8 +134,8 @@ async def _pieces(stream: AnyStream) -> AsyncGenerator[Any, None]:
         yield piece
 
 
-async def _answered(call: Call, desk: Desk, alarm: Alarm) -> AsyncGenerator[dict[str, Any], None]:
-    calls = Calls(desk, turn_pass=0)
+async def _answered(call: FoundCall, desk: CallPolicy, alarm: Deadline) -> AsyncGenerator[dict[str, Any], None]:
+    calls = CallGroup(desk, turn_pass=0)
     calls.take(call)
     calls.complete()
     with suppress(Interrupted):  # the calls said how they ended
@@ -147,10 +147,10 @@ async def _answered(call: Call, desk: Desk, alarm: Alarm) -> AsyncGenerator[dict
 
 
 async def _resumed(
-    model: "_Streams", registry: Registry, ask: Ask, conversation_id: str
+    model: "_Streams", registry: Registry, ask: TurnRequest, conversation_id: str
 ) -> AsyncGenerator[dict[str, Any], None]:
     """A whole turn: the stream is closed at a call, and gone on with by another."""
-    turn = Turn(ask, Conversation(conversation_id), model, registry, silence=ask.limits.turn_seconds, automatic=False)
+    turn = Turn(ask, History(conversation_id), model, registry, silence=ask.limits.turn_seconds, automatic=False)
     async with aclosing(turn.events()) as events:
         async for event in events:
             while model.others:
@@ -244,9 +244,9 @@ def _registry(specialists: Registry | Iterable[Specialist[..., Any]] | None) -> 
     return registry
 
 
-def _ask(context: Mapping[str, Any], calls: int) -> Ask:
+def _ask(context: Mapping[str, Any], calls: int) -> TurnRequest:
     user = context.get("user")
-    return Ask(
+    return TurnRequest(
         message=str(context.get("message") or ""),
         user=None if user is None else str(user),
         limits=Limits(calls=calls, calls_per_specialist=calls),

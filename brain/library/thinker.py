@@ -13,14 +13,14 @@ from zoneinfo import ZoneInfo
 
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, SpecialistStart
-from brain.library.answer import Callback, Callbacks, Called, Metrics, Response, State, Thought
+from brain.library.answer import Call, Callback, Callbacks, Metrics, Response, State, ThinkerRun
 from brain.messages import Attachment, ChatMessage, Source, chat_messages, renumbered
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options
 from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER, read
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 
 class Thinker:
@@ -70,7 +70,7 @@ class Thinker:
         *,
         on_token: Callback[str] | None = None,
         on_call: Callback[SpecialistStart] | None = None,
-        on_result: Callback[Called] | None = None,
+        on_result: Callback[Call] | None = None,
         on_approval: Callable[[ApprovalRequired], Awaitable[bool] | bool] | None = None,
         system: str = "",
         user: str = LOCAL_USER,
@@ -111,9 +111,9 @@ class Session:
         self.conversation_id = conversation_id
         self._engine = engine
         self._callbacks = callbacks
-        self._newest: Thought | None = None
+        self._newest: ThinkerRun | None = None
         settings = engine.settings
-        self._ask = Ask(
+        self._ask = TurnRequest(
             message="",
             user=user,
             limits=settings.limits,
@@ -167,7 +167,7 @@ class Session:
             memory=memory,
             barge_in=barge_in,
         )
-        earlier, thought = self._newest, Thought(self._callbacks)
+        earlier, thought = self._newest, ThinkerRun(self._callbacks)
         self._newest = thought
         try:
             run = await self._engine.begin(ask, "session")

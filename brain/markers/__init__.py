@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from brain.events import SyntaxName
 from brain.markers import bracket, function_call, mention
-from brain.markers.cursor import Reader, Source
+from brain.markers.cursor import Cursor, Reader
 
-Read = Callable[[Source, str], Reader]
+Read = Callable[[Cursor, str], Reader]
 
 _MODULES = {"bracket": bracket, "function_call": function_call, "mention": mention}
 

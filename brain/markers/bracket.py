@@ -2,7 +2,7 @@
 
 import re
 
-from brain.markers.cursor import Reader, Reading, Source, Steps, decode_object
+from brain.markers.cursor import Cursor, ParsedMarker, Reader, Steps, decode_object
 
 OPENERS = ("SPECIALIST_REQUEST[",)
 
@@ -13,32 +13,32 @@ _NO_COLON = "{(="
 """What stands behind the name where the colon was forgotten; behind anything else it is no request."""
 
 
-def read(source: Source, opener: str) -> Reader:
+def read(source: Cursor, opener: str) -> Reader:
     """Reads behind the opener; what is no name there is text."""
     yield from source.skip_white()
     name = yield from source.name(longest=64)
     if not name:
         return None
     if not (yield from source.skip_white()):
-        return Reading(name, ended=False)
+        return ParsedMarker(name, ended=False)
     behind = source.text[source.at]
     if behind in _NO_COLON:
         if not (yield from _to_closer(source)):
-            return Reading(name, ended=False)
-        return Reading(name, problem="write a colon between the name and the body, as in name:{}")
+            return ParsedMarker(name, ended=False)
+        return ParsedMarker(name, problem="write a colon between the name and the body, as in name:{}")
     if behind not in ":]":
         return None
     source.at += 1
     if behind == "]":
-        return Reading(name, {})
+        return ParsedMarker(name, {})
     start = source.offset
     if not (yield from _to_closer(source)):
-        return Reading(name, ended=False)
+        return ParsedMarker(name, ended=False)
     body = source.raw()[start:-1].strip()
-    return Reading(name, *(decode_object(body) if body else ({}, "")))
+    return ParsedMarker(name, *(decode_object(body) if body else ({}, "")))
 
 
-def _to_closer(source: Source) -> Steps:
+def _to_closer(source: Cursor) -> Steps:
     """Moves behind the `]` that belongs to the opener: not one of an array, not one in a string.
 
     Where the nesting makes no sense, the next `]` is taken for it.

@@ -30,7 +30,7 @@ _STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedMarker:
     """A marker as read: `params` when its body could be read, else a `problem` that tells the model what is wrong.
 
     `ended` is false when the characters ended before the marker did.
@@ -42,11 +42,11 @@ class Reading:
     ended: bool = True
 
 
-Reader = Generator[re.Pattern[str], re.Match[str] | None, Reading | None]
+Reader = Generator[re.Pattern[str], re.Match[str] | None, ParsedMarker | None]
 """Reads one marker behind its opener; its value is None when the text is no marker after all."""
 
 
-class Source:
+class Cursor:
     """What has come of one possible marker: `text[at:end]` is still to be read."""
 
     __slots__ = ("_before", "_room", "_start", "at", "awaited", "closed", "end", "found", "full", "text")
@@ -145,7 +145,7 @@ class Source:
         return self.raw()[start:]
 
 
-def resumed(reader: Reader, source: Source) -> tuple[Reading | None, bool]:
+def resumed(reader: Reader, source: Cursor) -> tuple[ParsedMarker | None, bool]:
     """Lets a reader read what is there: its reading, and whether it waits for more."""
     try:
         source.awaited = reader.send(source.found)

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from brain.markers.cursor import Params, Reader, Reading, Source, Steps, decode_object
+from brain.markers.cursor import Cursor, Params, ParsedMarker, Reader, Steps, decode_object
 
 OPENERS = ("<function_call>", "<tool_call>")
 
@@ -16,7 +16,7 @@ _ASIDE = ("name", "call_objective", "id", "type")
 """Keys that some models write next to the parameters; nothing is lost with them."""
 
 
-def read(source: Source, opener: str) -> Reader:
+def read(source: Cursor, opener: str) -> Reader:
     """Reads behind the opener; it is a marker only when `{` follows."""
     closer = "/" + opener[1:]
     if not (yield from source.skip_white()) or source.text[source.at] != "{":
@@ -28,13 +28,15 @@ def read(source: Source, opener: str) -> Reader:
     whole = ended and (yield from source.literal("<" + closer))
     while not whole:
         if not (yield from source.to(_TAG)):
-            return Reading(_name_in(body), ended=False)
+            return ParsedMarker(_name_in(body), ended=False)
         if (yield from source.literal(closer)):
-            return Reading(_name_in(body), problem=f"between the tags must stand one JSON object and then <{closer}")
+            return ParsedMarker(
+                _name_in(body), problem=f"between the tags must stand one JSON object and then <{closer}"
+            )
     return _reading(body)
 
 
-def _to_object_end(source: Source) -> Steps:
+def _to_object_end(source: Cursor) -> Steps:
     """Moves behind the brace that closes the object; false where the nesting makes no sense or never ends."""
     open_brackets: list[str] = []
     while (yield from source.to(_STRUCTURE)):
@@ -54,21 +56,21 @@ def _to_object_end(source: Source) -> Steps:
     return False
 
 
-def _reading(body: str) -> Reading:
+def _reading(body: str) -> ParsedMarker:
     call, problem = decode_object(body)
     if call is None:
-        return Reading(_name_in(body), problem=problem)
+        return ParsedMarker(_name_in(body), problem=problem)
     name = call.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return Reading(UNREADABLE, problem='"name" must be the name of a specialist')
+        return ParsedMarker(UNREADABLE, problem='"name" must be the name of a specialist')
     given = [key for key in _ARGS if key in call]
     if len(given) > 1:
-        return Reading(name, problem=f'give either "{given[0]}" or "{given[1]}"')
+        return ParsedMarker(name, problem=f'give either "{given[0]}" or "{given[1]}"')
     astray = [key for key in call if key not in _ASIDE]
     if not given and astray:
-        return Reading(name, problem=f'put the parameters into "args"; {astray[0]:.40} stands outside')
+        return ParsedMarker(name, problem=f'put the parameters into "args"; {astray[0]:.40} stands outside')
     params, problem = _params(call[given[0]]) if given else ({}, "")
-    return Reading(name, params, problem)
+    return ParsedMarker(name, params, problem)
 
 
 def _params(args: Any) -> tuple[Params | None, str]:

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from brain.markers.cursor import Params, Reader, Reading, Source, Steps
+from brain.markers.cursor import Cursor, Params, ParsedMarker, Reader, Steps
 from brain.text import well_formed
 
 OPENERS = ("@",)
@@ -22,7 +22,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
-def read(source: Source, opener: str) -> Reader:
+def read(source: Cursor, opener: str) -> Reader:
     """Reads behind the `@`; it is a marker only when `name_specialist(` follows."""
     word = yield from source.name(longest=64 + len(_SUFFIX))
     name = word.removesuffix(_SUFFIX)
@@ -30,11 +30,11 @@ def read(source: Source, opener: str) -> Reader:
         return None
     start = source.offset
     if not (yield from _to_closer(source)):
-        return Reading(name, ended=False)
-    return Reading(name, *_params(source.raw()[start:-1]))
+        return ParsedMarker(name, ended=False)
+    return ParsedMarker(name, *_params(source.raw()[start:-1]))
 
 
-def _to_closer(source: Source) -> Steps:
+def _to_closer(source: Cursor) -> Steps:
     """Moves behind the `)` that is not in a quoted value; a quote elsewhere is an apostrophe."""
     while (yield from source.to(_VALUE_OR_END)):
         if source.text[source.at - 1] == ")":

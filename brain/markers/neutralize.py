@@ -82,7 +82,7 @@ _FOLDING = _Folding(
 )
 
 
-def harmless(text: str, tokens: ControlTokens = EVERY) -> str:
+def neutralize(text: str, tokens: ControlTokens = EVERY) -> str:
     """The same text, with nothing in it that could be taken for a marker, a note, a delimiter or a control token.
 
     The first character of each becomes its full-width form: people still read it, no scanner and no tokenizer takes it

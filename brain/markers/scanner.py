@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from brain.events import SyntaxName, Thinking
 from brain.markers import Read, openers
-from brain.markers.cursor import MARKER_LIMIT, Reader, Reading, Source, resumed
+from brain.markers.cursor import MARKER_LIMIT, Cursor, ParsedMarker, Reader, resumed
 from brain.text import halved, joined
 
 BACKTICK = "`"
@@ -30,7 +30,7 @@ Problem = Literal["malformed", "oversized", "forged"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FoundCall:
     """A marker that was read. `raw` is the marker as written; `params` is None when there is a `problem`.
 
     `name` is `?` when it could not be read; `reason` tells the model what is wrong.
@@ -48,11 +48,11 @@ class Stop:
     """Nothing more of this pass is wanted: its stream can be closed."""
 
 
-Piece = str | Thinking | Call | Stop
+Piece = str | Thinking | FoundCall | Stop
 """What the scanner found; a plain string is text to show."""
 
 STOP = Stop()
-FORGED = Call("?", None, "", "forged", "result and error blocks are written by the system only; ask a specialist")
+FORGED = FoundCall("?", None, "", "forged", "result and error blocks are written by the system only; ask a specialist")
 
 _Mode = Callable[["Scanner", str, int, list[Piece]], int]
 Search = Callable[..., re.Match[str] | None]
@@ -96,7 +96,7 @@ class Scanner:
         self._beginnings: frozenset[str] = frozenset()  # what held text may become and still be held; in the answer
         self._literal = False  # the next character begins nothing: it is quoted, or was tried before
         self._high = ""  # a high surrogate whose partner may come with the next text
-        self._marker: tuple[Source, Reader] | None = None
+        self._marker: tuple[Cursor, Reader] | None = None
 
     def feed(self, text: str) -> Sequence[Piece]:
         """Takes the next characters; gives what they settle."""
@@ -142,7 +142,7 @@ class Scanner:
         self._mode, self._held, self._plain = Scanner._over, "", False
         return pieces
 
-    def _read_on(self, source: Source, reader: Reader, text: str, pieces: list[Piece]) -> str:
+    def _read_on(self, source: Cursor, reader: Reader, text: str, pieces: list[Piece]) -> str:
         """Goes on with a marker that began in an earlier text; returns what is left for the mode that follows."""
         reading, waits = resumed(reader, source)
         if waits:
@@ -240,7 +240,7 @@ class Scanner:
 
     def _marker_from(self, text: str, start: int, opener: str, settled: int, pieces: list[Piece]) -> int | None:
         """Reads the marker that begins at `start`, as far as it has come; None, and nothing shown, if it is none."""
-        source = Source(text, start, start + len(opener))
+        source = Cursor(text, start, start + len(opener))
         reader = self._delimiters.openers[opener](source, opener)
         reading, waits = resumed(reader, source)
         if not waits and reading is None:
@@ -251,7 +251,7 @@ class Scanner:
         self._marker = source, reader
         return len(text)
 
-    def _took(self, reading: Reading, source: Source, pieces: list[Piece]) -> int:
+    def _took(self, reading: ParsedMarker, source: Cursor, pieces: list[Piece]) -> int:
         pieces.append(_call(reading, source))
         self._called, self._literal, self._white = self._stops, False, 0
         self._mode = Scanner._behind_call if self._stops else Scanner._in_text
@@ -298,14 +298,16 @@ def _pattern(delimiters: Iterable[str]) -> str:
 _find_think_closer = re.compile(_pattern([THINK_CLOSER])).search
 
 
-def _call(reading: Reading, source: Source) -> Call:
+def _call(reading: ParsedMarker, source: Cursor) -> FoundCall:
     raw = source.raw()
     if not reading.ended and source.full:
-        return Call(
+        return FoundCall(
             reading.name, None, raw, "oversized", f"a request may be {MARKER_LIMIT} characters long; make it shorter"
         )
     if not reading.ended:
-        return Call(reading.name, None, raw, "malformed", "the request never ends; write its closing bracket or tag")
+        return FoundCall(
+            reading.name, None, raw, "malformed", "the request never ends; write its closing bracket or tag"
+        )
     if reading.params is None:
-        return Call(reading.name, None, raw, "malformed", f"{reading.problem}; write the request again")
-    return Call(reading.name, reading.params, raw)
+        return FoundCall(reading.name, None, raw, "malformed", f"{reading.problem}; write the request again")
+    return FoundCall(reading.name, reading.params, raw)

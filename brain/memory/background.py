@@ -11,7 +11,7 @@ from functools import partial
 from brain.errors import BadRequest, ModelError, StoreError
 from brain.memory.items import MemoryStore
 from brain.memory.summaries import Pauses, Writer, memory_of, says_enough
-from brain.messages import Item, Resting
+from brain.messages import IdleConversation, Item
 from brain.models.embedder import Meaning
 
 log = logging.getLogger("brain")
@@ -145,7 +145,7 @@ class Background:
             return await self._summarise(resting, self._model if writes else None)
         return False
 
-    async def _summarise(self, resting: Resting, model: Writer | None) -> bool:
+    async def _summarise(self, resting: IdleConversation, model: Writer | None) -> bool:
         about = resting.user, resting.conversation_id
         if max(self._failures[about], self._interrupted[about]) >= TRIES or not says_enough(resting):
             model = None

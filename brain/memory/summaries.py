@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Protocol
 
 from brain.errors import ModelError
-from brain.markers.neutralize import harmless
+from brain.markers.neutralize import neutralize
 from brain.markers.scanner import Scanner
 from brain.memory.terms import content
 from brain.memory.texts import BETWEEN
-from brain.messages import OWN_WORDS, Chunk, Exchange, Item, Message, Resting
+from brain.messages import OWN_WORDS, Chunk, Exchange, IdleConversation, Item, Message
 from brain.models.script import Embedder
 from brain.prompts import templates
 from brain.text import BYTES_A_TOKEN, seen, size
@@ -46,7 +46,7 @@ class Writer(Embedder, Protocol):
     ) -> AsyncGenerator[Chunk, None]: ...
 
 
-async def memory_of(resting: Resting, model: Writer | None, item_id: str, now: datetime) -> Item | None:
+async def memory_of(resting: IdleConversation, model: Writer | None, item_id: str, now: datetime) -> Item | None:
     """What is kept of a conversation, with what was kept of it before; None when it is not worth it.
 
     Args:
@@ -73,7 +73,7 @@ async def memory_of(resting: Resting, model: Writer | None, item_id: str, now: d
     )
 
 
-def says_enough(resting: Resting) -> bool:
+def says_enough(resting: IdleConversation) -> bool:
     """Whether a conversation is worth a memory."""
     return len({word for exchange in resting.exchanges for word in content(exchange.said)}) >= LEAST_WORDS
 
@@ -81,7 +81,7 @@ def says_enough(resting: Resting) -> bool:
 def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
     """The user's own words, the newest that there is room for; behind an earlier summary they are not called so."""
     opening = "" if earlier and earlier.is_summary else OWN_WORDS
-    quotes = [harmless(_shortened(exchange.said, QUOTE_LENGTH)) for exchange in exchanges]
+    quotes = [neutralize(_shortened(exchange.said, QUOTE_LENGTH)) for exchange in exchanges]
     before = earlier.text.removeprefix(opening).split(BETWEEN) if earlier else []
     kept, room = list[str](), SUMMARY_LENGTH - len(opening)
     for quote in reversed([*before, *quotes]):
@@ -92,7 +92,7 @@ def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
     return opening + BETWEEN.join(kept)
 
 
-async def _written(resting: Resting, exchanges: Sequence[Exchange], model: Writer) -> str:
+async def _written(resting: IdleConversation, exchanges: Sequence[Exchange], model: Writer) -> str:
     said = _said(exchanges, int((model.context_tokens or CONTEXT_UNKNOWN) * BYTES_A_TOKEN * CONTEXT_SHARE))
     request = templates.summary_request(seen(resting.title), resting.memory.text if resting.memory else "", said)
     messages = [Message("system", templates.SUMMARY), Message("user", request)]
@@ -126,7 +126,7 @@ async def _answer(stream: AsyncGenerator[Chunk, None]) -> str:
             if len(text) > 2 * SUMMARY_LENGTH:
                 break
     text += "".join(piece for piece in scanner.close() if isinstance(piece, str))
-    summary = harmless(_shortened(text, SUMMARY_LENGTH))
+    summary = neutralize(_shortened(text, SUMMARY_LENGTH))
     while summary.startswith(OWN_WORDS):
         summary = summary.removeprefix(OWN_WORDS)
     return summary

@@ -1,6 +1,6 @@
 """How a fact or a memory is written: one harmless line."""
 
-from brain.markers.neutralize import harmless
+from brain.markers.neutralize import neutralize
 from brain.text import seen
 
 FACT_LENGTH = 500
@@ -11,4 +11,4 @@ BETWEEN = " / "
 
 def one_line(text: str) -> str:
     """The text in one line, without hidden characters, and with nothing that could be taken for a marker."""
-    return harmless(" ".join(seen(text[: 8 * MEMORY_LENGTH]).split()))
+    return neutralize(" ".join(seen(text[: 8 * MEMORY_LENGTH]).split()))

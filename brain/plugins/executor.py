@@ -19,7 +19,7 @@ import msgspec
 from brain.concurrency import NoThread, in_thread
 from brain.errors import Refused
 from brain.events import CallCode, Citation
-from brain.markers.neutralize import harmless
+from brain.markers.neutralize import neutralize
 from brain.plugins.context import Progress, Result
 from brain.plugins.schema import filled, problems
 from brain.plugins.specialist import Specialist
@@ -285,7 +285,7 @@ def text_of(text: Any) -> str:
 def _citation(citation: Any) -> Citation:
     if not isinstance(citation, Citation):
         raise TypeError(f"a citation is a {type(citation).__name__}")
-    return Citation(harmless(_line(citation.id)), harmless(_line(citation.title)), _url(citation.url))
+    return Citation(neutralize(_line(citation.id)), neutralize(_line(citation.title)), _url(citation.url))
 
 
 def _url(url: str | None) -> str | None:

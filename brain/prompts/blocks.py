@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import regex
 
-from brain.markers.neutralize import BLOCK_BYTES, harmless
+from brain.markers.neutralize import BLOCK_BYTES, neutralize
 from brain.markers.template_tokens import EVERY, ControlTokens
 from brain.text import BYTES_A_TOKEN, seen
 
@@ -42,7 +42,7 @@ def result_text(
     """
     whole, text = len(text), text.lstrip("\r\n")
     skipped, text = whole - len(text), text.rstrip("\r\n")
-    head = harmless(text[: 2 * most], tokens)
+    head = neutralize(text[: 2 * most], tokens)
     if len(text) <= 2 * most and len(head.encode()) <= most:
         return head if head.strip() else "(nothing found)"
     length = f"{len(text):,}"
@@ -51,7 +51,7 @@ def result_text(
 
 
 def _note(length: str, more: Callable[[int], str] | None, shown: int, tokens: ControlTokens) -> str:
-    said = harmless(more(shown), tokens)[:_MORE_LENGTH] if more else ""
+    said = neutralize(more(shown), tokens)[:_MORE_LENGTH] if more else ""
     remedy = f"To see more, {said}" if said else "Ask for a smaller part to see more"
     return f"\n[Cut: this is the beginning of {length} characters. {remedy}.]"
 
@@ -75,7 +75,7 @@ def _cut(text: str, most: int) -> str:
 
 def reason_text(reason: str, tokens: ControlTokens = EVERY) -> str:
     """A reason as it stands in its block and in its event: one line, short, harmless."""
-    line = " ".join(harmless(seen(reason[: 4 * REASON_LENGTH]), tokens).split()) or "no reason was given"
+    line = " ".join(neutralize(seen(reason[: 4 * REASON_LENGTH]), tokens).split()) or "no reason was given"
     return line if len(line) <= REASON_LENGTH else line[: REASON_LENGTH - 1] + "…"
 
 

@@ -5,13 +5,13 @@ from itertools import starmap
 from typing import Any
 
 from brain.events import Limits, SyntaxName
-from brain.markers.neutralize import harmless
+from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import EVERY, ControlTokens
 from brain.messages import Attachment
 from brain.plugins.specialist import Specialist
 from brain.prompts import blocks, templates
 from brain.text import size
-from brain.turn_request import Ask, Tool
+from brain.turn_request import Tool, TurnRequest
 
 CONTEXT_WANTED = 8192
 """Tokens that hold the prompt, some results of calls and an answer."""
@@ -20,7 +20,7 @@ LEAST_OF_A_FILE = 256
 
 
 def front(
-    ask: Ask,
+    ask: TurnRequest,
     specialists: Sequence[Specialist[..., Any]],
     tools: Mapping[str, Tool],
     operator: str,
@@ -65,16 +65,18 @@ def small_context(
     return sentence, used.detail == "none"
 
 
-def _client_words(ask: Ask, tools: Mapping[str, Tool], tokens: ControlTokens) -> str:
+def _client_words(ask: TurnRequest, tools: Mapping[str, Tool], tokens: ControlTokens) -> str:
     """The client's instructions, and whether it wants one of its tools to be called."""
-    words = harmless(ask.system, tokens)
+    words = neutralize(ask.system, tokens)
     if not tools or not ask.must_call:
         return words
     wanted = next((name for name, tool in tools.items() if tool.name == ask.must_call), None)
     return f"{words}\n\n{templates.must_call(wanted)}".strip()
 
 
-def written(ask: Ask, room: int, before: Iterable[str] = (), recalled: str = "", tokens: ControlTokens = EVERY) -> str:
+def written(
+    ask: TurnRequest, room: int, before: Iterable[str] = (), recalled: str = "", tokens: ControlTokens = EVERY
+) -> str:
     """The newest message: the clock, what is recalled, its files, the blocks that these asked for, and what was said.
 
     Args:
@@ -87,7 +89,7 @@ def written(ask: Ask, room: int, before: Iterable[str] = (), recalled: str = "",
     files = (
         [templates.attachments_note(ask.attachments), *_texts(ask.attachments, room, tokens)] if ask.attachments else []
     )
-    return "\n\n".join(filter(None, [*clock, *spoken, recalled, *files, *before, harmless(ask.message, tokens)]))
+    return "\n\n".join(filter(None, [*clock, *spoken, recalled, *files, *before, neutralize(ask.message, tokens)]))
 
 
 def _texts(attachments: Sequence[Attachment], room: int, tokens: ControlTokens) -> list[str]:

@@ -6,12 +6,12 @@ Its answers become what the model said, its calls of the client's own tools mark
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from brain.markers.neutralize import harmless
+from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import EVERY, ControlTokens
-from brain.messages import Attachment, Called, Conversation, Exchange, Handed, Message, Part, Said, Spoken
+from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, Exchange, History, Message, Part, Text
 from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name, named
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 _RESULT_OF_NONE = "tool"
 """The name of what answered a call that the history no longer holds."""
@@ -34,7 +34,7 @@ class _Draft:
 
     def made(self, tokens: ControlTokens) -> Exchange:
         files = [templates.attachments_note(self.attachments)] if self.attachments else []
-        question = "\n\n".join(filter(None, [*files, harmless(self.question, tokens)]))
+        question = "\n\n".join(filter(None, [*files, neutralize(self.question, tokens)]))
         said = self.question if self.said else ""
         return Exchange(question, self.parts, tuple(self.before), tuple(self.behind), said=said)
 
@@ -43,7 +43,7 @@ class _Draft:
         return len(self.parts) - 1_000_000
 
 
-class Held:
+class ClientHistory:
     """Takes a history message by message.
 
     Args:
@@ -52,7 +52,7 @@ class Held:
         tokens: the control tokens that count for the model.
     """
 
-    def __init__(self, ask: Ask, taken: Iterable[str], tokens: ControlTokens = EVERY) -> None:
+    def __init__(self, ask: TurnRequest, taken: Iterable[str], tokens: ControlTokens = EVERY) -> None:
         self._tokens = tokens
         self._ask = ask
         self._taken = frozenset(taken)
@@ -62,7 +62,7 @@ class Held:
         self._open: dict[str, tuple[_Draft, int]] = {}  # where calls stand whose results are still to come
         self._files = 0
 
-    def conversation(self, spoken: Sequence[Spoken], conversation_id: str) -> tuple[Ask, Conversation]:
+    def conversation(self, spoken: Sequence[ClientMessage], conversation_id: str) -> tuple[TurnRequest, History]:
         """What is asked now, with its files, and all that was said before."""
         for message in spoken:
             self._take(message)
@@ -73,9 +73,9 @@ class Held:
         ask = replace(self._ask, message=newest.question, system=system, attachments=tuple(newest.attachments))
         exchanges = [draft.made(self._tokens) for draft in earlier]
         answered = any(message.role in ("assistant", "tool") for message in spoken)  # and who knows from what
-        return ask, Conversation(conversation_id, exchanges, files, begun=newest.made(self._tokens), outside=answered)
+        return ask, History(conversation_id, exchanges, files, begun=newest.made(self._tokens), outside=answered)
 
-    def _take(self, message: Spoken) -> None:
+    def _take(self, message: ClientMessage) -> None:
         if message.role == "system":
             self._take_system(message.text)
         elif message.role == "user":
@@ -89,7 +89,7 @@ class Held:
 
     def _take_system(self, text: str) -> None:
         """Instructions stay where they stood; those at the very beginning join the others there."""
-        said = Message("system", harmless(text, self._tokens))
+        said = Message("system", neutralize(text, self._tokens))
         if not self._drafts:
             self._system.append(text)
         elif self._drafts[-1].parts:
@@ -99,33 +99,33 @@ class Held:
         else:
             self._drafts[-1].behind.append(said)
 
-    def _take_answer(self, message: Spoken) -> None:
+    def _take_answer(self, message: ClientMessage) -> None:
         draft = self._drafts[-1] if self._drafts else self._next()
         number = draft.next_pass()
         draft.attachments += [self._numbered(file) for file in message.attachments]
         if message.text:
-            follows = bool(draft.parts) and isinstance(draft.parts[-1], Said)
-            draft.parts.append(Said(("\n\n" if follows else "") + harmless(message.text, self._tokens), number))
+            follows = bool(draft.parts) and isinstance(draft.parts[-1], Text)
+            draft.parts.append(Text(("\n\n" if follows else "") + neutralize(message.text, self._tokens), number))
         for call in message.calls:
             self._open[call.call_id] = draft, len(draft.parts)
             draft.parts.append(self._called(call, number))
 
-    def _called(self, call: Handed, number: int) -> Called:
+    def _called(self, call: ClientToolCall, number: int) -> Call:
         known = call.name in self._taken  # a specialist's call that a client tells of
         name = self._names.get(call.name) or (call.name if known else callable_name(call.name))
         marker = templates.marker(name, call.params, self._ask.syntax[0])
         block = blocks.error_block(name, templates.NO_RESULT)
-        return Called(call.call_id, name, call.params, marker, "failed", block, (), number)
+        return Call(call.call_id, name, call.params, marker, "failed", block, (), number)
 
-    def _take_result(self, message: Spoken) -> None:
+    def _take_result(self, message: ClientMessage) -> None:
         """Puts a result where its call stands; one of no known call stands alone."""
         draft, place = self._open.pop(message.call_id, (None, 0))
         if draft is None:
             draft = self._drafts[-1] if self._drafts else self._next()
             place = len(draft.parts)
-            draft.parts.append(Called(message.call_id, _RESULT_OF_NONE, None, "", None, "", (), draft.next_pass()))
+            draft.parts.append(Call(message.call_id, _RESULT_OF_NONE, None, "", None, "", (), draft.next_pass()))
         call = draft.parts[place]
-        assert isinstance(call, Called)
+        assert isinstance(call, Call)
         block = blocks.result_block(call.name, blocks.result_text(message.text, tokens=self._tokens))
         draft.parts[place] = replace(call, outcome=None, block=block, outside=True)
 
@@ -134,7 +134,7 @@ class Held:
         while self._drafts and self._drafts[-1].blank and not self._drafts[-1].before:
             self._drafts.pop()
         newest = self._drafts[-1] if self._drafts else self._next()
-        if newest.parts and isinstance(newest.parts[-1], Said):
+        if newest.parts and isinstance(newest.parts[-1], Text):
             newest = self._next()
         if newest.blank:
             newest.question, newest.said = templates.CONTINUE, False

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from brain.markers.neutralize import BLOCK_BYTES
-from brain.messages import Conversation, Exchange, Record, Said
+from brain.messages import Exchange, History, Record, Text
 from brain.prompts import transcript
 from brain.text import estimated, size
 
@@ -34,7 +34,7 @@ class Window:
     seconds: float = 3600.0
 
 
-def taken_up(record: Record, question: Exchange, room: Window, context_tokens: int | None) -> Conversation:
+def select_window(record: Record, question: Exchange, room: Window, context_tokens: int | None) -> History:
     """What was said before, as far as it fits beside the question, with which the turn begins."""
     awake = _awake(record.exchanges, question.asked, room.seconds)
     files = sum(min(size(file.text or ""), BLOCK_BYTES) for file in record.files)
@@ -44,7 +44,7 @@ def taken_up(record: Record, question: Exchange, room: Window, context_tokens: i
     kept = window(awake, most, tokens, first)
     before = window(awake[:-1], most, tokens, first)
     moved = len(awake) - len(kept) > max(0, len(awake) - 1 - len(before))
-    return Conversation(
+    return History(
         record.id,
         kept,
         tuple(record.attachments),
@@ -54,7 +54,7 @@ def taken_up(record: Record, question: Exchange, room: Window, context_tokens: i
     )
 
 
-def windowed(conversation: Conversation, context_tokens: int | None) -> Conversation:
+def fit_to_context(conversation: History, context_tokens: int | None) -> History:
     """A history that a client holds, with the newest exchanges of it that fit into their share of the context."""
     if context_tokens is None:
         return conversation
@@ -100,7 +100,7 @@ def weight(exchange: Exchange) -> int:
 
 def _shortened(exchange: Exchange) -> Exchange:
     """What was visibly said of an exchange: calls and blocks are left out, all of them."""
-    return replace(exchange, question=exchange.said, parts=[Said(exchange.visible, 1)], tokens=0)
+    return replace(exchange, question=exchange.said, parts=[Text(exchange.visible, 1)], tokens=0)
 
 
 def _awake(exchanges: Sequence[Exchange], now: datetime | None, seconds: float) -> Sequence[Exchange]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from brain.events import CallCode, Limits, SyntaxName
-from brain.markers.neutralize import harmless
+from brain.markers.neutralize import neutralize
 from brain.messages import CLOCK_NOTE, NOTE_OPENS, Attachment, Item
 from brain.plugins.specialist import Specialist
 from brain.text import estimated, seen, size
@@ -156,8 +156,8 @@ def _how(listed: str, calls: int, calls_per_specialist: int, syntax: SyntaxName)
 
 def tool_line(name: str, tool: Tool) -> str:
     """What a model is told of a client's own tool. Its schema stays JSON: a foreign one could be endless in short."""
-    schema = harmless(json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":")))
-    description = " ".join(harmless(tool.description).split())
+    schema = neutralize(json.dumps(tool.parameters, ensure_ascii=False, separators=(",", ":")))
+    description = " ".join(neutralize(tool.description).split())
     return f"- {name} (run by the user's program): {description} {schema}"
 
 
@@ -171,7 +171,7 @@ def marker(name: str, params: Mapping[str, Any], syntax: SyntaxName) -> str:
     """A call as a model writes it."""
     compact = json.dumps(params, ensure_ascii=False, separators=(",", ":"))
     pairs = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in params.items())
-    return _SHAPES[syntax].format(name=name, json=harmless(compact), pairs=harmless(pairs))
+    return _SHAPES[syntax].format(name=name, json=neutralize(compact), pairs=neutralize(pairs))
 
 
 def clock_note(now: datetime, time_zone: str) -> str:
@@ -198,7 +198,7 @@ def recalled(item: Item, most: int) -> str:
         text = text.encode()[:most].decode(errors="ignore").rpartition(" ")[0] + " …"
     strangers = ", in parts of strangers" if item.outside else ""
     kind = "summary written by a model on" if item.is_summary else f"{item.kind} of"
-    return f"{kind} {item.updated:%Y-%m-%d}{strangers}: {harmless(json.dumps(text, ensure_ascii=False))}"
+    return f"{kind} {item.updated:%Y-%m-%d}{strangers}: {neutralize(json.dumps(text, ensure_ascii=False))}"
 
 
 def recall_note(told: Sequence[str]) -> str:
@@ -211,13 +211,13 @@ def summary_request(title: str, earlier: str, said: Sequence[tuple[str, str]]) -
     before = [f"Earlier in it, as you wrote it down before; keep what still matters:\n{earlier}"] if earlier else []
     lines = [f"{who}: {text}" for who, text in said]
     whole = "\n\n".join([f"The conversation {json.dumps(title, ensure_ascii=False)}.", *before, *lines])
-    return f"{harmless(whole)}\n\nNow write it down."
+    return f"{neutralize(whole)}\n\nNow write it down."
 
 
 def attachments_note(attachments: Sequence[Attachment]) -> str:
     """Tells of new files, with the ids by which specialists find them."""
     listed = ", ".join(f"{a.id}: {json.dumps(a.name, ensure_ascii=False)} ({a.type})" for a in attachments)
-    return f"(Attached, by image_id: {harmless(listed)})"
+    return f"(Attached, by image_id: {neutralize(listed)})"
 
 
 def attachment_text(attachment: Attachment, text: str) -> str:

@@ -10,7 +10,7 @@ from itertools import chain, groupby
 from brain.events import Resume
 from brain.markers.neutralize import without_control_tokens
 from brain.markers.template_tokens import ControlTokens
-from brain.messages import Called, Exchange, Message, Part, Steered
+from brain.messages import Call, Exchange, Message, Part, Steer
 from brain.prompts.templates import CONTINUE
 
 
@@ -47,9 +47,9 @@ def neutralized(exchange: Exchange, tokens: ControlTokens) -> Exchange:
         return without_control_tokens(text, tokens)
 
     def part(one: Part) -> Part:
-        if isinstance(one, Called):
+        if isinstance(one, Call):
             return replace(one, block=clean(one.block))
-        return replace(one, text=clean(one.text)) if isinstance(one, Steered) else one
+        return replace(one, text=clean(one.text)) if isinstance(one, Steer) else one
 
     return replace(
         exchange,
@@ -77,7 +77,7 @@ def _of(exchange: Exchange, resume: Resume) -> list[Message]:
     """An exchange's messages; what the user put in later cuts the answer in two."""
     asked = [Message("user", exchange.question)] if exchange.question else []
     found = [*exchange.before, *asked, *exchange.behind]
-    for steered, group in groupby(exchange.parts, key=lambda part: isinstance(part, Steered)):
+    for steered, group in groupby(exchange.parts, key=lambda part: isinstance(part, Steer)):
         parts = list(group)
         found += [Message("user", _text(part)) for part in parts] if steered else _answer(parts, resume)
     return found
@@ -107,10 +107,10 @@ def _passes(parts: Sequence[Part]) -> list[tuple[str, str]]:
     for _, group in groupby(parts, key=lambda part: part.turn_pass):
         of_pass = list(group)
         text = "".join(map(_text, of_pass))
-        blocks = "\n\n".join(part.block for part in of_pass if isinstance(part, Called))
+        blocks = "\n\n".join(part.block for part in of_pass if isinstance(part, Call))
         found.append((text, blocks))
     return found
 
 
 def _text(part: Part) -> str:
-    return part.marker if isinstance(part, Called) else part.text
+    return part.marker if isinstance(part, Call) else part.text

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Spoken
+from brain.messages import ClientMessage
 from brain.text import well_formed
 
 BODY_BYTES = 20 * 1024 * 1024
@@ -176,13 +176,13 @@ def sent_one_by_one(sent: msgspec.Raw, kind: type[T], most: int, too_many: str) 
         yield decoded(one, kind, place), place
 
 
-def with_few_calls(spoken: Iterable[Spoken]) -> list[Spoken]:
+def with_few_calls(spoken: Iterable[ClientMessage]) -> list[ClientMessage]:
     """All messages.
 
     Raises:
         BadRequest: `too_large`, as soon as their calls are too many.
     """
-    taken: list[Spoken] = []
+    taken: list[ClientMessage] = []
     calls = 0
     for one in spoken:
         calls += len(one.calls)

@@ -12,20 +12,20 @@ import anyio.lowlevel
 from brain.errors import BadRequest
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
-from brain.messages import Conversation, Exchange, Recalled, TurnReport
+from brain.messages import Exchange, History, Recalled, TurnReport
 from brain.models import AnyModel, Opened, running_models
 from brain.plugins.data_erasure import forgotten
 from brain.plugins.registry import Registry
 from brain.prompts import context_window
 from brain.prompts.context_window import Window
-from brain.runtime.persistence import ENDING_SECONDS, Filing, Filings
+from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Filings
 from brain.runtime.run import Run, Settle
-from brain.runtime.runs import Turns
+from brain.runtime.runs import RunRegistry
 from brain.settings import Rights, Settings
 from brain.store import open_store
 from brain.store.sqlite import SQLite
 from brain.turn.turn import Turn
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 
 class Engine:
@@ -46,7 +46,7 @@ class Engine:
         self.filings: Filings
         self.models: list[Opened] = []
         self.embedder: Opened | None = None
-        self.turns = Turns()
+        self.turns = RunRegistry()
         self.leaving = False
         self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
         self._closing: AsyncExitStack | None = None
@@ -116,11 +116,11 @@ class Engine:
 
     async def begin(
         self,
-        ask: Ask,
+        ask: TurnRequest,
         wire: str,
         settle: Settle | None = None,
         *,
-        held: Conversation | None = None,
+        held: History | None = None,
         replayable: bool = True,
         unread_seconds: float | None = None,
     ) -> Run:
@@ -145,11 +145,11 @@ class Engine:
             if held is None:
                 assert filing is not None
                 ask = replace(ask, attachments=filing.record.files)
-                held = context_window.taken_up(filing.record, question, self._window, model.context_tokens)
+                held = context_window.select_window(filing.record, question, self._window, model.context_tokens)
             held = replace(held, recalled=await self._recalled(ask, held))
             turn = self._turn(ask, held, model, filing)
             if filing is not None:
-                filing.watch(turn.so_far)
+                filing.watch(turn.snapshot)
         except BaseException:
             if filing is not None:
                 self.filings.soon(filing, None)
@@ -163,7 +163,7 @@ class Engine:
         """What a model reads of a conversation before its next question."""
         record = await self.store.told(user, conversation_id, self._window.messages)
         question = Exchange("", asked=_now())
-        return context_window.taken_up(record, question, self._window, model.context_tokens).exchanges
+        return context_window.select_window(record, question, self._window, model.context_tokens).exchanges
 
     async def delete(self, user: str, conversation_id: str) -> bool:
         """Deletes a conversation, everywhere; a turn of it is stopped. Whether there was one.
@@ -185,14 +185,14 @@ class Engine:
             raise BadRequest(message, code="unavailable", status=503)
         return deleted
 
-    async def _recalled(self, ask: Ask, held: Conversation) -> Recalled:
+    async def _recalled(self, ask: TurnRequest, held: History) -> Recalled:
         """What the memory has to the question, but for what the model reads of it anyway."""
         if not ask.memory or ask.user is None:
             return Recalled()
         present = {name for one in held.exchanges for name in (*one.recalled, one.question_id)}
         return await self.memory.recall(ask.user, ask.message, present, held.id if held.rested else None)
 
-    def _turn(self, ask: Ask, held: Conversation, model: AnyModel, filing: Filing | None) -> Turn:
+    def _turn(self, ask: TurnRequest, held: History, model: AnyModel, filing: ExchangeLease | None) -> Turn:
         settings = self.settings
         view = None if ask.user is None else self.memory.view(ask.user, held.id, partial(_user_messages, held))
         return Turn(
@@ -208,13 +208,15 @@ class Engine:
             memory=view,
         )
 
-    def _settled(self, exchange: Exchange, filing: Filing | None, settle: Settle | None, report: TurnReport) -> None:
+    def _settled(
+        self, exchange: Exchange, filing: ExchangeLease | None, settle: Settle | None, report: TurnReport
+    ) -> None:
         if filing is not None:
             self._remember(exchange, filing)
         if settle is not None:
             settle(report)
 
-    def _remember(self, exchange: Exchange, filing: Filing) -> None:
+    def _remember(self, exchange: Exchange, filing: ExchangeLease) -> None:
         user, conversation_id = filing.key
         if not filing.kept:  # it was cut, and nobody could wait
             keeping = self.filings.soon(filing, exchange)
@@ -225,7 +227,7 @@ class Engine:
             self.memory.ended(user, conversation_id, exchange)
 
 
-def _user_messages(held: Conversation) -> list[UserMessage]:
+def _user_messages(held: History) -> list[UserMessage]:
     """What the user wrote in a conversation, as far as the model reads it, oldest first."""
     exchanges = [*held.exchanges, *([held.begun] if held.begun is not None else ())]
     return [
@@ -240,7 +242,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def narrowed(ask: Ask, rights: Rights) -> Ask:
+def narrowed(ask: TurnRequest, rights: Rights) -> TurnRequest:
     """The same, with no more specialists than the user may call, and none where the answer must be JSON."""
     if ask.sampling.format is not None:
         return replace(ask, specialists=frozenset(), tools=())

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from brain.events import Thinking
-from brain.markers.neutralize import harmless
-from brain.messages import About, Aside, Called, Exchange, Item, Message, Part, Said, Steered
+from brain.markers.neutralize import neutralize
+from brain.messages import Annotation, AnswerDetails, Call, Exchange, Item, Message, Part, Steer, Text
 from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name
 from brain.text import seen
-from brain.turn.annotations import Asides
+from brain.turn.annotations import Annotations
 
 TOLD_LENGTH = 10_000
 """Characters of a notice, and of why an answer failed. Our own are far shorter."""
@@ -19,7 +19,7 @@ def exchange(one: Exchange) -> Exchange:
     """An exchange of which a model reads what was said and found, and nothing that tells it what to do."""
     return replace(
         one,
-        question=harmless(one.question),
+        question=neutralize(one.question),
         before=_said(one.before),
         behind=_said(one.behind),
         parts=[_part(part) for part in one.parts],
@@ -32,30 +32,30 @@ def exchange(one: Exchange) -> Exchange:
 
 def item(one: Item) -> Item:
     """A fact or a memory, with what it said before."""
-    was = tuple(replace(former, text=harmless(seen(former.text))) for former in one.was)
-    return replace(one, text=harmless(seen(one.text)), was=was)
+    was = tuple(replace(former, text=neutralize(seen(former.text))) for former in one.was)
+    return replace(one, text=neutralize(seen(one.text)), was=was)
 
 
 def _said(some: Iterable[Message]) -> tuple[Message, ...]:
     """What was said, without instructions."""
-    return tuple(Message(one.role, harmless(one.content)) for one in some if one.role != "system")
+    return tuple(Message(one.role, neutralize(one.content)) for one in some if one.role != "system")
 
 
-def _about(about: About) -> About:
+def _about(about: AnswerDetails) -> AnswerDetails:
     """How an answer came to be, with no more beside it than is kept of our own."""
     failure = about.failure and replace(about.failure, message=_told(about.failure.message))
     return replace(about, asides=_asides(about.asides), failure=failure)
 
 
-def _asides(some: Iterable[Aside]) -> tuple[Aside, ...]:
-    kept = Asides()
+def _asides(some: Iterable[Annotation]) -> tuple[Annotation, ...]:
+    kept = Annotations()
     for aside in some:
         kept.before = aside.place
         if isinstance(aside.told, Thinking):
             kept.think(aside.told.text, aside.at)
         else:
             kept.tell(replace(aside.told, text=_told(aside.told.text)))
-    return kept.so_far()
+    return kept.snapshot()
 
 
 def _told(text: str) -> str:
@@ -63,20 +63,20 @@ def _told(text: str) -> str:
 
 
 def _part(part: Part) -> Part:
-    if isinstance(part, Said):
-        return replace(part, text=harmless(part.text))
-    if isinstance(part, Steered):
-        return replace(part, text=harmless(part.text))
+    if isinstance(part, Text):
+        return replace(part, text=neutralize(part.text))
+    if isinstance(part, Steer):
+        return replace(part, text=neutralize(part.text))
     return _call(part)
 
 
-def _call(part: Called) -> Called:
+def _call(part: Call) -> Call:
     name = callable_name(part.name)
     marker = templates.marker(name, part.params or {}, "bracket") if part.marker else ""
     return replace(part, name=name, marker=marker, block=_block(name, part))
 
 
-def _block(name: str, part: Called) -> str:
+def _block(name: str, part: Call) -> str:
     """The block of a call, made anew of what stands in it."""
     if not part.block:
         return ""

@@ -11,16 +11,16 @@ from typing import Any, Protocol, TypeVar
 from brain.errors import BadRequest, StoreError
 from brain.messages import (
     Attachment,
-    Called,
+    Call,
+    ConversationPage,
     Exchange,
-    History,
     Record,
     TakenAlong,
     new_conversation_id,
     new_message_id,
 )
-from brain.runtime.runs import Turns
-from brain.turn_request import Ask
+from brain.runtime.runs import RunRegistry
+from brain.turn_request import TurnRequest
 
 ENDING_SECONDS = 2.0
 """How long a turn that was told to end may take, before the next one of its conversation is refused."""
@@ -61,16 +61,16 @@ class Store(Protocol):
     async def drop(self, record: Record) -> None:
         """Takes the question back: its turn cannot begin."""
 
-    def watch(self, record: Record, so_far: Callable[[], Exchange]) -> None:
+    def watch(self, record: Record, snapshot: Callable[[], Exchange]) -> None:
         """Keeps from time to time how far the answer is, in case the process gets no further."""
 
     async def conversation(
         self, user: str, conversation_id: str, *, before: str | None = None, limit: int = 50
-    ) -> History | None:
+    ) -> ConversationPage | None:
         """The newest of it."""
 
 
-class Filing:
+class ExchangeLease:
     """The place of one turn.
 
     Args:
@@ -102,9 +102,9 @@ class Filing:
         self.kept = True
         return None
 
-    def watch(self, so_far: Callable[[], Exchange]) -> None:
+    def watch(self, snapshot: Callable[[], Exchange]) -> None:
         """Has it kept from time to time how far the answer is."""
-        self._store.watch(self.record, so_far)
+        self._store.watch(self.record, snapshot)
 
     async def drop(self) -> None:
         """Takes the question back."""
@@ -122,13 +122,13 @@ class Filings:
         recent: how many of the exchanges before it a turn wants to know at most.
     """
 
-    def __init__(self, store: Store, turns: Turns, recent: int) -> None:
+    def __init__(self, store: Store, turns: RunRegistry, recent: int) -> None:
         self._store = store
         self._turns = turns
         self._recent = recent
         self._keeping: dict[Key, set[asyncio.Task[Any]]] = {}
 
-    async def begin(self, ask: Ask, question: Exchange) -> Filing:
+    async def begin(self, ask: TurnRequest, question: Exchange) -> ExchangeLease:
         """Keeps what is asked, and holds its conversation.
 
         Raises:
@@ -138,7 +138,7 @@ class Filings:
         user, conversation_id = ask.user or "", ask.conversation_id or new_conversation_id()
         question.source, question.question_id = ask.source, new_message_id()
 
-        async def begun() -> Filing:
+        async def begun() -> ExchangeLease:
             question.asked = datetime.now(UTC)
             replaces = ask.replaces or (await self._answered_in_part((user, conversation_id), question))
             record = await self._store.begin(
@@ -150,7 +150,7 @@ class Filings:
                 taken_along=ask.taken_along,
                 recent=self._recent,
             )
-            return Filing(self._store, record, replaces=replaces is not None)
+            return ExchangeLease(self._store, record, replaces=replaces is not None)
 
         try:
             filing = await self.alone(ask.user, conversation_id, begun, stops=ask.barge_in)
@@ -199,7 +199,7 @@ class Filings:
         if keeping := self._keeping.get((user or "", conversation_id)):
             await asyncio.wait(keeping)
 
-    def soon(self, filing: Filing, exchange: Exchange | None) -> asyncio.Task[Any]:
+    def soon(self, filing: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
         """Has a turn kept for which nobody can wait; None takes its question back."""
         return self._do(filing.key, filing.drop() if exchange is None else filing.keep(exchange))
 
@@ -223,7 +223,7 @@ class Filings:
 
 
 def _call_ids(exchange: Exchange) -> set[str]:
-    return {part.call_id for part in exchange.parts if isinstance(part, Called)}
+    return {part.call_id for part in exchange.parts if isinstance(part, Call)}
 
 
 def _elsewhere() -> BadRequest:

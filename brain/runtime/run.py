@@ -10,7 +10,7 @@ from brain.messages import TurnReport
 from brain.runtime.event_log import MemoryEventLog, Notify, Unsubscribe
 from brain.turn.approvals import stopped_before
 from brain.turn.turn import Turn
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 RECONNECT_SECONDS = 30.0
 """How long a client that left to approve a call may take to reconnect after the time for the approval is over."""
@@ -37,7 +37,14 @@ class Run:
                  "user")  # fmt: skip
 
     def __init__(
-        self, turn: Turn, ask: Ask, protocol: str, settle: Settle, *, replayable: bool, unread_seconds: float | None
+        self,
+        turn: Turn,
+        ask: TurnRequest,
+        protocol: str,
+        settle: Settle,
+        *,
+        replayable: bool,
+        unread_seconds: float | None,
     ) -> None:
         self.id = turn.id
         self.user = ask.user

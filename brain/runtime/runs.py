@@ -10,7 +10,7 @@ from functools import partial
 from brain.messages import TurnReport
 from brain.runtime.run import Run, Settle
 from brain.turn.turn import Turn
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 KEPT_SECONDS = 300.0
 """How long a turn is kept behind its end."""
@@ -25,7 +25,7 @@ QUIET_SECONDS = 5.0
 """So long after a turn the next one of the same person may come, and the model is left alone."""
 
 
-class Turns:
+class RunRegistry:
     """All turns of this process by their ids, and by the ids that clients gave their requests."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Turns:
     def begin(
         self,
         turn: Turn,
-        ask: Ask,
+        ask: TurnRequest,
         wire: str,
         settle: Settle,
         *,
@@ -81,13 +81,13 @@ class Turns:
         run = self._runs.get(turn_id)
         return run if run is not None and run.user == user else None
 
-    def asked(self, ask: Ask) -> Run | None:
+    def asked(self, ask: TurnRequest) -> Run | None:
         """The turn that the user began with the same id of their own, if one was given."""
         if ask.request_id is None:
             return None
         return self.find(self._asked.get((ask.user, ask.request_id), ""), ask.user)
 
-    async def once(self, ask: Ask, begin: Callable[[], Awaitable[Run]]) -> tuple[Run, bool]:
+    async def once(self, ask: TurnRequest, begin: Callable[[], Awaitable[Run]]) -> tuple[Run, bool]:
         """The turn that this request asked for before, or that `begin` begins; and whether it is new.
 
         Of requests of one id that come at the same time, one begins it and the others wait for that.

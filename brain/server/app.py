@@ -14,10 +14,10 @@ from starlette.routing import Mount, Route
 
 from brain.errors import BadRequest, StoreError
 from brain.plugins.registry import Registry
-from brain.server.auth import Keyring
+from brain.server.auth import KeyStore
 from brain.server.middleware import Cors, Guard, Keys, refusal
 from brain.server.routes import about, ag_ui, ai_sdk, chat, conversations, memory, ollama, openai, page, session, turns
-from brain.server.state import House
+from brain.server.state import ServerState
 from brain.settings import Settings, read
 
 log = logging.getLogger("brain")
@@ -60,7 +60,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         registry: the specialists; those that are installed when left out.
     """
     settings = settings or read({})
-    house = House(settings, registry if registry is not None else Registry(settings).discover())
+    house = ServerState(settings, registry if registry is not None else Registry(settings).discover())
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -70,7 +70,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         finally:
             await house.close()
 
-    keyring = Keyring(settings.keys)
+    keyring = KeyStore(settings.keys)
     cors = Middleware(Cors, settings=settings)
     app = Starlette(
         routes=_routes(),
@@ -110,7 +110,7 @@ def _routes() -> list[Route]:
         Route("/v1/turns/{id}/steer", turns.steer, methods=["POST"]),
         Route("/v1/turns/{id}/approvals/{call_id}", turns.approve, methods=["POST"]),
         Route("/v1/conversations", conversations.conversations),
-        Route("/v1/conversations/{id}", conversations.Conversation),
+        Route("/v1/conversations/{id}", conversations.ConversationEndpoint),
         Route("/v1/conversations/{id}/files/{number}", conversations.file),
         Route("/v1/memory", memory.Items),
         Route("/v1/memory/{id}", memory.Item),
@@ -140,7 +140,7 @@ def mount(
     """Puts the whole of Brain into an existing Starlette or FastAPI application, and its start and stop with it."""
     brain = create_app(settings, registry)
     outer: Callable[[Any], AbstractAsyncContextManager[Any]] = app.router.lifespan_context
-    house: House = brain.state.house
+    house: ServerState = brain.state.house
 
     @asynccontextmanager
     async def both(inner_app: Any) -> AsyncIterator[Any]:

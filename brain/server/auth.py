@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from brain.server.rate_limits import Failures
+from brain.server.rate_limits import LoginRateLimit
 
 SESSION_SECONDS = 30 * 24 * 3600
 
@@ -21,14 +21,14 @@ _TOKEN = re.compile(r"(?P<ends>[0-9]{1,12})\.(?P<key_id>[A-Za-z0-9_-]{16})\.(?P<
 
 
 class Session(NamedTuple):
-    """What a token says; whether it is true, `Keyring` knows."""
+    """What a token says; whether it is true, `KeyStore` knows."""
 
     ends: int
     key_id: str
     seal: str
 
 
-class Keyring:
+class KeyStore:
     """The keys, as pairs of key and user.
 
     What is looked up is never a key but its digest under a secret of this process, or the digest of a session's key,
@@ -39,7 +39,7 @@ class Keyring:
     """
 
     def __init__(self, keys: Sequence[tuple[str, str]]) -> None:
-        self.failures = Failures()
+        self.failures = LoginRateLimit()
         self._secret = secrets.token_bytes(32)
         self._users = {self._digest(form): user for key, user in keys for form in _forms(key)}
         self._by_id = {_key_id(key.encode()): (key.encode(), user) for key, user in keys}

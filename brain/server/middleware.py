@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from brain.errors import BadRequest
 from brain.protocols import ag_ui, ai_sdk, ollama, openai
 from brain.server import auth, static_files
-from brain.server.auth import Keyring
+from brain.server.auth import KeyStore
 from brain.server.rate_limits import too_many
 from brain.settings import LOCAL_USER, LOOPBACK, Settings
 from brain.text import well_formed
@@ -188,7 +188,7 @@ class Cors(CORSMiddleware):
 class Keys:
     """Lets in who has a key, or a session that a key opened, and puts the key's user into the scope."""
 
-    def __init__(self, app: ASGIApp, keyring: Keyring) -> None:
+    def __init__(self, app: ASGIApp, keyring: KeyStore) -> None:
         self._app = app
         self._keyring = keyring
 
@@ -219,7 +219,7 @@ class Keys:
         return user
 
 
-def wrong_key(scope: Scope, keyring: Keyring, field: str, message: str = NOT_KNOWN) -> BadRequest:
+def wrong_key(scope: Scope, keyring: KeyStore, field: str, message: str = NOT_KNOWN) -> BadRequest:
     """What is said to a wrong key: after many from one address, to wait. A right one is never kept waiting."""
     seconds = keyring.failures.count(_address(scope), time.time())
     return (

@@ -31,7 +31,7 @@ class _Used:
         self.running = 0
 
 
-class Allowances:
+class UserRateLimits:
     """How many turns users may begin.
 
     Each user has a bucket of as many turns as a minute allows; it is full at first, and refills evenly.
@@ -95,7 +95,7 @@ def _take(used: _Used, a_minute: int, now: float) -> None:
     used.left = left - 1
 
 
-class Failures:
+class LoginRateLimit:
     """How often each address, and all together, gave a wrong key in the running minute.
 
     Addresses whose minute began first are forgotten first.

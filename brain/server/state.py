@@ -13,9 +13,9 @@ from brain.runtime.engine import Engine
 from brain.server.accepting import Acceptor
 from brain.server.admission import Admission, Connections
 from brain.server.event_stream import SHUTDOWN_SECONDS, server_stops
-from brain.server.rate_limits import Allowances
+from brain.server.rate_limits import UserRateLimits
 from brain.settings import Settings
-from brain.telemetry.telemetry import Watch
+from brain.telemetry.telemetry import Telemetry
 from brain.telemetry.watchdog import UNKNOWN, Blocked, Watchdog
 
 MEASURE_SECONDS = 0.1
@@ -28,7 +28,7 @@ DESCRIPTORS_RESERVED = 128
 log = logging.getLogger("brain")
 
 
-class House(Engine):
+class ServerState(Engine):
     """The engine of a server, with what its users may do, what its operator sees, and the answers that are given.
 
     Attributes:
@@ -38,8 +38,8 @@ class House(Engine):
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
         super().__init__(settings, registry)
-        self.allowances = Allowances(settings.rights)
-        self.watch = Watch(settings, registry)
+        self.allowances = UserRateLimits(settings.rights)
+        self.watch = Telemetry(settings, registry)
         self.admission = Admission()
         self.connections: Connections[Any] = Connections(connections_most(), settings.connections_per_address)
         self.acceptor = Acceptor(())

@@ -11,7 +11,7 @@ from brain.server.accepting import HELD_SECONDS, response, starts_turn
 from brain.server.admission import START, Reason
 from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION
 from brain.server.middleware import network_of
-from brain.server.state import House
+from brain.server.state import ServerState
 
 HEAD_BYTES = 64 * 1024
 """Of a request's head; of a body's trailers; and of what comes while earlier requests wait for their answers."""
@@ -63,7 +63,7 @@ class Protocol(HttpToolsProtocol):
         self._proxies: Any = getattr(app, "trusted_hosts", ())
         while not hasattr(app, "state"):  # the application inside uvicorn's middleware
             app = app.app
-        self._house: House = app.state.house
+        self._house: ServerState = app.state.house
         self._address: str | None = None  # that this connection is counted under
         self._over: Reason | None = None  # the limit that this connection is over
         self._refusing = False

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from brain.events import Approval, CallCode, Citation, Error, ErrorCode, Notice, NoticeCode, Thinking, Usage
-from brain.messages import About, Aside, Called, Exchange, Part, Said, Steered
+from brain.messages import Annotation, AnswerDetails, Call, Exchange, Part, Steer, Text
 
 Number = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """A count that every client can read: those in JavaScript have no larger ones."""
@@ -97,9 +97,9 @@ def rows_of(exchange: Exchange) -> list[PartRow]:
 
 
 def _row_of(part: Part) -> PartRow:
-    if isinstance(part, Said):
+    if isinstance(part, Text):
         return SaidRow(part.text, part.turn_pass)
-    if isinstance(part, Steered):
+    if isinstance(part, Steer):
         return SteeredRow(part.text, part.turn_pass)
     return CalledRow(
         call_id=part.call_id,
@@ -117,12 +117,12 @@ def _row_of(part: Part) -> PartRow:
     )
 
 
-def parts_of(rows: Iterable[PartRow]) -> tuple[tuple[Called, ...], list[Part]]:
+def parts_of(rows: Iterable[PartRow]) -> tuple[tuple[Call, ...], list[Part]]:
     """The same back: the calls that files asked for, and the parts."""
-    one_way: list[Called] = []
+    one_way: list[Call] = []
     parts: list[Part] = []
     for part in map(_part_of, rows):
-        if isinstance(part, Called) and part.turn_pass == 0:
+        if isinstance(part, Call) and part.turn_pass == 0:
             one_way.append(part)
         else:
             parts.append(part)
@@ -131,10 +131,10 @@ def parts_of(rows: Iterable[PartRow]) -> tuple[tuple[Called, ...], list[Part]]:
 
 def _part_of(row: PartRow) -> Part:
     if isinstance(row, SaidRow):
-        return Said(row.text, row.turn_pass)
+        return Text(row.text, row.turn_pass)
     if isinstance(row, SteeredRow):
-        return Steered(row.text, row.turn_pass)
-    return Called(
+        return Steer(row.text, row.turn_pass)
+    return Call(
         call_id=row.call_id,
         name=row.name,
         params=row.params,
@@ -150,7 +150,7 @@ def _part_of(row: PartRow) -> Part:
     )
 
 
-def about_row(about: About) -> AboutRow:
+def about_row(about: AnswerDetails) -> AboutRow:
     """How an answer came to be, in the form in which it is kept."""
     asides = tuple(map(_aside_row, about.asides))
     usage = None if about.usage is None else UsageRow(*astuple(about.usage))
@@ -158,22 +158,22 @@ def about_row(about: About) -> AboutRow:
     return AboutRow(asides, usage, about.first_token_ms, about.total_ms, failure)
 
 
-def _aside_row(aside: Aside) -> AsideRow:
+def _aside_row(aside: Annotation) -> AsideRow:
     code = aside.told.code if isinstance(aside.told, Notice) else None
     return AsideRow(aside.told.text, aside.place, aside.at, code)
 
 
-def about_of(row: AboutRow) -> About:
+def about_of(row: AboutRow) -> AnswerDetails:
     """The same back."""
     asides = tuple(map(_aside_of, row.asides))
     usage = None if row.usage is None else Usage(*msgspec.structs.astuple(row.usage))
     failure = None if row.failure is None else Error(*msgspec.structs.astuple(row.failure))
-    return About(asides, usage, row.first_token_ms, row.total_ms, failure)
+    return AnswerDetails(asides, usage, row.first_token_ms, row.total_ms, failure)
 
 
-def _aside_of(row: AsideRow) -> Aside:
+def _aside_of(row: AsideRow) -> Annotation:
     told = Thinking(row.text) if row.code is None else Notice(row.code, row.text)
-    return Aside(told, row.place, row.at)
+    return Annotation(told, row.place, row.at)
 
 
 def visible(parts: str) -> str:

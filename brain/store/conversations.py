@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.messages import Attachment, Exchange, File, Heading, History, Interaction, Source
+from brain.messages import Attachment, Conversation, ConversationPage, Exchange, File, Interaction, Source
 from brain.store import answers, exchanges, hidden, rows, search_terms, turns
 from brain.store.schema import EXCHANGES
 
@@ -28,7 +28,9 @@ _SHOWN = (
 _HEADING = "c.key, c.id, c.title, c.created, c.updated, c.messages"
 
 
-def headings(db: sqlite3.Connection, user: str, text: str, before: str | None, limit: int, now: int) -> list[Heading]:
+def headings(
+    db: sqlite3.Connection, user: str, text: str, before: str | None, limit: int, now: int
+) -> list[Conversation]:
     """The conversations of a user, newest first; with a text, those in which its words stand.
 
     A text of signs alone has no words, and is looked for in the titles.
@@ -107,7 +109,7 @@ def _all_with(db: sqlite3.Connection, user: int, match: str, page: tuple[int, in
 
 def opened(
     db: sqlite3.Connection, user: str, conversation_id: str, before: str | None, limit: int, now: int
-) -> History | None:
+) -> ConversationPage | None:
     """One of them, with the newest of its exchanges that came before the one that begins with question `before`.
 
     Of very long exchanges fewer are read.
@@ -130,7 +132,7 @@ def opened(
         "SELECT exchange, id, name, type, size FROM file WHERE exchange BETWEEN ? AND ? ORDER BY id", (oldest, end)
     ).fetchall()
     keys = {key for key, *_ in newest}
-    return History(
+    return ConversationPage(
         _heading(db, (*row, 0), now, ()),
         seen,
         [File(*file) for key, *file in files if key in keys],
@@ -164,7 +166,7 @@ def file(db: sqlite3.Connection, user: str, conversation_id: str, number: int) -
     return None if found is None else Attachment(*found)
 
 
-def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, now: int) -> Heading | None:
+def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, now: int) -> Conversation | None:
     """Gives a conversation a title of its user's."""
     row = _row(db, user, conversation_id)
     if row is None:
@@ -232,11 +234,11 @@ def _question(db: sqlite3.Connection, conversation: int, question_id: str) -> in
     return int(row[0])
 
 
-def _heading(db: sqlite3.Connection, row: Sequence[Any], now: int, wanted: Sequence[str]) -> Heading:
+def _heading(db: sqlite3.Connection, row: Sequence[Any], now: int, wanted: Sequence[str]) -> Conversation:
     key, conversation_id, title, created, updated, messages, at = row
     used = "SELECT 1 FROM exchange WHERE conversation = ? AND source = ? LIMIT 1"
     runs = "SELECT 1 FROM exchange WHERE conversation = ? AND outcome = '' AND until > ?"
-    return Heading(
+    return Conversation(
         conversation_id,
         title,
         rows.moment(created),

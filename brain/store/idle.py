@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from brain.messages import Item, Resting
+from brain.messages import IdleConversation, Item
 from brain.store import exchanges, items, rows
 from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
@@ -13,7 +13,7 @@ CLAIM = 300 * SECOND
 """How long a conversation is left to who asked for it first."""
 
 
-def resting(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: bool) -> list[Resting]:
+def resting(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: bool) -> list[IdleConversation]:
     """Conversations in which nothing happened since `before`, and of which a memory is to be made; each is claimed.
 
     The newest come first: after an import, hundreds of old ones wait.
@@ -34,7 +34,7 @@ def resting(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone:
     return [_resting(db, *row) for row in found]
 
 
-def rested(db: sqlite3.Connection, resting: Resting, item: Item | None) -> None:
+def rested(db: sqlite3.Connection, resting: IdleConversation, item: Item | None) -> None:
     """Notes what was made of a conversation, unless that was deleted; a memory takes the place of the earlier one."""
     conversation = resting.upto >> EXCHANGES
     query = "SELECT c.memory FROM conversation c JOIN user u ON u.key = c.user WHERE c.key = ? AND u.name = ?"
@@ -58,8 +58,8 @@ def _resting(
     title: str,
     summarised_to: int,
     memory: int | None,
-) -> Resting:
+) -> IdleConversation:
     newest = exchanges.told(db, key, summarised_to, exchanges.span(key)[1], TAKEN_MOST)
     earlier = next((item for _, item in items.of_keys(db, number, [] if memory is None else [memory])), None)
     said = list(rows.readable(rows.exchange_of, newest))
-    return Resting(user, conversation_id, title, said, earlier, newest[-1][0])
+    return IdleConversation(user, conversation_id, title, said, earlier, newest[-1][0])

@@ -43,9 +43,9 @@ class Leases:
         """A turn began."""
         self.keys.add(record.key)
 
-    def watch(self, record: Record, so_far: Callable[[], Exchange]) -> None:
+    def watch(self, record: Record, snapshot: Callable[[], Exchange]) -> None:
         """How far its answer is, will be filed."""
-        self._watched[record.key] = so_far
+        self._watched[record.key] = snapshot
 
     def let_go(self, record: Record) -> None:
         """It ended."""
@@ -65,5 +65,5 @@ class Leases:
         self._database.check_place()
         too_long = await self._database.read(lambda db: turns.any_too_long(db, lease))
         if lease.running or too_long:
-            written = {key: so_far() for key, so_far in self._watched.items()}
+            written = {key: snapshot() for key, snapshot in self._watched.items()}
             await self._database.write(partial(turns.prolong, lease=lease, written=written), durable=False)

@@ -17,16 +17,16 @@ from brain.errors import BadRequest, StoreError
 from brain.messages import (
     Attachment,
     Category,
+    Conversation,
+    ConversationPage,
     Counts,
     Exchange,
-    Heading,
-    History,
+    IdleConversation,
     Interaction,
     Item,
     Kind,
     Near,
     Record,
-    Resting,
     TakenAlong,
 )
 from brain.store import blocked, conversations, copies, exchanges, hidden, idle, items, transfer, turns, users, vectors
@@ -34,7 +34,7 @@ from brain.store.connection import Database
 from brain.store.leases import Leases
 from brain.store.rows import SECOND, micros, moment
 from brain.store.turns import Begun
-from brain.store.vacuum import Leftovers
+from brain.store.vacuum import Vacuum
 from brain.store.vectors import Sketches
 
 log = logging.getLogger("brain")
@@ -61,7 +61,7 @@ class SQLite:
         self._leases = Leases(self._database, self._now)
         self._sketches = Sketches()
         self._leaving: set[asyncio.Task[None]] = set()
-        self._leftovers = Leftovers(self._database, self._now)
+        self._leftovers = Vacuum(self._database, self._now)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -158,9 +158,9 @@ class SQLite:
         self._leases.let_go(record)
         await self._database.write(lambda db: exchanges.remove(db, record.key))
 
-    def watch(self, record: Record, so_far: Callable[[], Exchange]) -> None:
+    def watch(self, record: Record, snapshot: Callable[[], Exchange]) -> None:
         """Files every few seconds how far an answer is, so that not all of it is lost when the process dies."""
-        self._leases.watch(record, so_far)
+        self._leases.watch(record, snapshot)
 
     async def told(self, user: str, conversation_id: str, recent: int) -> Record:
         """What a turn that began now would be told of a conversation, but for its files."""
@@ -170,7 +170,7 @@ class SQLite:
 
     async def conversations(
         self, user: str, *, words: str = "", before: str | None = None, limit: int = 50
-    ) -> list[Heading]:
+    ) -> list[Conversation]:
         """The user's conversations, newest first.
 
         Args:
@@ -183,7 +183,7 @@ class SQLite:
 
     async def conversation(
         self, user: str, conversation_id: str, *, before: str | None = None, limit: int = 50
-    ) -> History | None:
+    ) -> ConversationPage | None:
         """One of them, with its newest exchanges.
 
         Args:
@@ -199,7 +199,7 @@ class SQLite:
             lambda db: conversations.file(db, user, conversation_id, number), user=user, aside=True
         )
 
-    async def rename(self, user: str, conversation_id: str, title: str) -> Heading | None:
+    async def rename(self, user: str, conversation_id: str, title: str) -> Conversation | None:
         """Gives one of them a title, which stays."""
         return await self._database.write(
             lambda db: conversations.rename(db, user, conversation_id, title, self._now())
@@ -226,7 +226,7 @@ class SQLite:
 
     # conversations that rest
 
-    async def resting(self, before: datetime, limit: int, *, alone: bool = False) -> list[Resting]:
+    async def resting(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]:
         """Conversations in which nothing happened since `before`, and that say more than their memories; newest first.
 
         Each is left to whoever asked for it, in whatever process, for five minutes.
@@ -238,7 +238,7 @@ class SQLite:
             lambda db: idle.resting(db, micros(before), limit, self._now(), alone=alone), durable=False
         )
 
-    async def rested(self, one: Resting, item: Item | None) -> None:
+    async def rested(self, one: IdleConversation, item: Item | None) -> None:
         """Notes what was made of one of them: a memory in the place of the earlier one, or nothing worth keeping."""
         await self._database.write(lambda db: idle.rested(db, one, item))
 
@@ -333,15 +333,15 @@ class SQLite:
         return await self._database.read(lambda db: users.counted(db, user), user=user, aside=True)
 
     async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
-        """All of the user as records for JSON, in one consistent state; `take_in` reads them."""
+        """All of the user as records for JSON, in one consistent state; `import_user` reads them."""
         now = self._now()
         async with aclosing(self._database.walk(lambda db: copies.records(db, user, now))) as pieces:
             async for piece in pieces:
                 for record in piece:
                     yield record
 
-    async def take_in(
-        self, user: str, records: AsyncIterable[Any] | Iterable[Any], harmless: transfer.Harmless
+    async def import_user(
+        self, user: str, records: AsyncIterable[Any] | Iterable[Any], neutralize: transfer.Harmless
     ) -> Counts:
         """Takes in the records of an export, all or none; what is there already, by its id, is left as it is.
 
@@ -351,7 +351,7 @@ class SQLite:
         with SpooledTemporaryFile(transfer.IN_MEMORY_MOST) as spooled:
             await transfer.spool(records, spooled)
             spooled.seek(0)
-            incoming = transfer.Import(user, spooled, harmless)
+            incoming = transfer.Import(user, spooled, neutralize)
             staged = await self._database.write(lambda db: incoming.begin(db, self._now()), durable=False)
             try:
                 await self._database.in_turns(lambda db: incoming.take(db, self._now()))

@@ -103,10 +103,10 @@ class Import:
         lines: the records, one a line, each read once.
     """
 
-    def __init__(self, user: str, lines: Iterable[bytes], harmless: Harmless) -> None:
+    def __init__(self, user: str, lines: Iterable[bytes], neutralize: Harmless) -> None:
         self._user = user
         self._lines = enumerate(lines, 1)
-        self._harmless = harmless
+        self._harmless = neutralize
         self._taking: _Taking | None = None
 
     def begin(self, db: sqlite3.Connection, now: int) -> int:
@@ -170,7 +170,7 @@ class _Taking:
     user: str
     target: int
     staged: int
-    harmless: Harmless
+    neutralize: Harmless
     number: int = 0
     key: int | None = None
     conversation: str | None = None
@@ -250,7 +250,7 @@ class _Taking:
         if self.key is not None:
             asked = self._message(record.question_id) or new_message_id()
             exchange = replace(_exchange_of(record), question_id=asked, answer_id=self._message(record.answer_id))
-            self._add(self.key, self.harmless.exchange(exchange))
+            self._add(self.key, self.neutralize.exchange(exchange))
 
     def _message(self, given: str) -> str:
         """The id of a message, if it has any: one by which no other message of its conversation goes."""
@@ -281,7 +281,7 @@ class _Taking:
         self._checked("updated", record.updated)
         for place, former in enumerate(record.was):
             self._checked(f"was[{place}].until", former.until)
-        item = self.harmless.item(_item_of(record))
+        item = self.neutralize.item(_item_of(record))
         if self._is_there("item", item.id):
             return
         key, conversation = items.write(self.db, self.staged, self.target, item)

@@ -32,7 +32,7 @@ SCRUB_PATIENCE_SECONDS = 5.0
 _INDEXES = ("said", "stated")
 
 
-class Leftovers:
+class Vacuum:
     """What is left in one file. That there is something stands in the file, so that any process goes on with it.
 
     Args:

@@ -12,7 +12,7 @@ from brain.telemetry.tracing import Traces
 log = logging.getLogger("brain")
 
 
-class Watch:
+class Telemetry:
     """Is told what happens in one application, and tells those who look."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:

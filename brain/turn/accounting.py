@@ -48,7 +48,7 @@ class Counted:
         """The model finished the pass by itself."""
         self._is_whole = True
 
-    def so_far(self) -> tuple[PassUsage, bool]:
+    def snapshot(self) -> tuple[PassUsage, bool]:
         """What the pass took so far, and whether any of it is estimated.
 
         A count of a pass that was cut short is one of before the cut: it lacks what the model wrote since.
@@ -63,7 +63,7 @@ class Counted:
 
     def pass_ended(self) -> tuple[PassUsage, bool]:
         """The pass is over, however it ended: what it took, and whether that is estimated."""
-        usage, estimated = self.so_far()
+        usage, estimated = self.snapshot()
         self._of_pass = None
         self._estimated = self._estimated or estimated
         self._prompt += usage.prompt
@@ -77,7 +77,7 @@ class Counted:
         return Usage(self._prompt, self._completion, self._reused, self._estimated)
 
 
-class Account:
+class Accounting:
     """One turn's.
 
     Attributes:
@@ -131,7 +131,7 @@ class Account:
 
     def running(self, began: float, first_text: float | None) -> PassReport:
         """The pass that runs; what it took so far is estimated."""
-        return self._pass(began, first_text, *self.tokens.so_far())
+        return self._pass(began, first_text, *self.tokens.snapshot())
 
     def _pass(self, began: float, first_text: float | None, taken: PassUsage, estimated: bool) -> PassReport:
         return PassReport(

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from brain.events import Notice, Thinking
-from brain.messages import Aside
-from brain.text import Growing
+from brain.messages import Annotation
+from brain.text import TextBuffer
 
 THOUGHTS_LENGTH = 65_536
 """Characters of what a model thought that are kept of an answer."""
@@ -13,7 +13,7 @@ CUT = " […]"
 """Stands where more was thought than is kept."""
 
 
-class Asides:
+class Annotations:
     """Those of one answer.
 
     Attributes:
@@ -24,8 +24,8 @@ class Asides:
 
     def __init__(self) -> None:
         self.before = 0
-        self._told: list[Aside] = []
-        self._thought = Growing()
+        self._told: list[Annotation] = []
+        self._thought = TextBuffer()
         self._at = 0, 0
         self._left = THOUGHTS_LENGTH
         self._cut = False
@@ -33,7 +33,7 @@ class Asides:
     def tell(self, notice: Notice) -> None:
         """Takes a notice; those about calls are left to these."""
         self._settle()
-        self._add(Aside(notice, self.before))
+        self._add(Annotation(notice, self.before))
 
     def think(self, text: str, said: int) -> None:
         """Takes what a model thought behind so many characters of the pass."""
@@ -46,19 +46,19 @@ class Asides:
         self._thought.add(text[: self._left] + CUT if self._cut else text)
         self._left -= len(text)
 
-    def so_far(self) -> tuple[Aside, ...]:
+    def snapshot(self) -> tuple[Annotation, ...]:
         """All of them, in the order in which they were told."""
         self._settle()
         return tuple(self._told)
 
     def _settle(self) -> None:
-        text, self._thought = self._thought.whole(), Growing()
+        text, self._thought = self._thought.whole(), TextBuffer()
         last = self._told[-1] if self._told else None
         if text and last is not None and isinstance(last.told, Thinking) and (last.place, last.at) == self._at:
             self._told[-1] = replace(last, told=Thinking(last.told.text + text))
         elif text:
-            self._add(Aside(Thinking(text), *self._at))
+            self._add(Annotation(Thinking(text), *self._at))
 
-    def _add(self, aside: Aside) -> None:
+    def _add(self, aside: Annotation) -> None:
         if len(self._told) < ASIDES_MOST:
             self._told.append(aside)

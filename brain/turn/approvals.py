@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 from brain.errors import BadRequest
 from brain.events import Approval
-from brain.markers.neutralize import harmless
+from brain.markers.neutralize import neutralize
 from brain.plugins.context import Progress, Result
 from brain.plugins.executor import Arguments, Failure, Provided, bounded, text_of
 from brain.plugins.schema import injected_of
 from brain.plugins.specialist import Specialist
 from brain.text import escaped
-from brain.turn.deadline import Alarm
+from brain.turn.deadline import Deadline
 
 RACE_SECONDS = 0.1
 """Within this time, a request to stop the turn and an approval are one race, which the first of them wins.
@@ -51,7 +51,7 @@ class Approvals:
         self._open: set[str] = set()
         self._held = 0.0
         self._since = 0.0  # when the first of those that are open was opened
-        self.alarm: Alarm | None = None
+        self.alarm: Deadline | None = None
         self.closed = False
         self._approved_at: float | None = None
 
@@ -137,7 +137,7 @@ GATHERING_SECONDS = 1.0
 
 
 @dataclass(slots=True, eq=False)
-class Inquiry:
+class PendingApproval:
     """What a person is asked before a call runs.
 
     Attributes:
@@ -158,7 +158,7 @@ class Inquiry:
         return self.approvals.of(self.call_id)
 
 
-class Inquiries:
+class PendingApprovals:
     """Those of one pass.
 
     Args:
@@ -168,11 +168,11 @@ class Inquiries:
     def __init__(self, approvals: Approvals, all_taken: asyncio.Event) -> None:
         self._approvals = approvals
         self._all_taken = all_taken
-        self._inquiries: list[Inquiry] = []
+        self._inquiries: list[PendingApproval] = []
 
-    def add(self, call_id: str) -> Inquiry:
+    def add(self, call_id: str) -> PendingApproval:
         """One more, before any call that is taken later has its own."""
-        inquiry = Inquiry(call_id, self._approvals)
+        inquiry = PendingApproval(call_id, self._approvals)
         self._inquiries.append(inquiry)
         return inquiry
 
@@ -181,7 +181,9 @@ class Inquiries:
         """Whether none is still to be asked about."""
         return all(inquiry.over.is_set() for inquiry in self._inquiries)
 
-    async def previewed(self, inquiry: Inquiry, preview: Awaitable[Result | Failure | None]) -> Result | Failure | None:
+    async def previewed(
+        self, inquiry: PendingApproval, preview: Awaitable[Result | Failure | None]
+    ) -> Result | Failure | None:
         """What a call would do, as soon as it is its turn to be asked about; at once when it is refused."""
         latest = asyncio.get_running_loop().time() + GATHERING_SECONDS
         try:
@@ -232,7 +234,7 @@ def shown(found: Result) -> str:
     """Its text, in which nothing is hidden, or looks like more than it is: a few lines, cut to size."""
     head = found.text[: 2 * LENGTH_MOST]
     words = [line.split() for line in head.splitlines()]
-    lines = [escaped(harmless(" ".join(line))) for line in words if line]
+    lines = [escaped(neutralize(" ".join(line))) for line in words if line]
     text = "\n".join(lines[:LINES_MOST])
     is_whole = len(head) == len(found.text) and len(lines) <= LINES_MOST and len(text) <= LENGTH_MOST
     return text if is_whole else f"{text[: LENGTH_MOST - 1]}…"

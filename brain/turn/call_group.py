@@ -24,18 +24,18 @@ from brain.events import (
     SpecialistStart,
     ToolCall,
 )
-from brain.markers.scanner import Call
+from brain.markers.scanner import FoundCall
 from brain.markers.template_tokens import ControlTokens
-from brain.messages import Attachment, Called, CallReport
+from brain.messages import Attachment, Call, CallReport
 from brain.plugins.context import Progress, Result
 from brain.plugins.executor import FAILED, Answer, Failure, Outcome, prepare, run
 from brain.plugins.registry import Entry
 from brain.prompts import blocks
 from brain.prompts.templates import HANDED_OVER, NOBODY_TO_ASK, NOBODY_TO_ASK_TO_SEND, TOO_LONG_TO_ASK
 from brain.text import escaped
-from brain.turn.approvals import Inquiries, Inquiry, shown
-from brain.turn.call_policy import Desk, Work, identity
-from brain.turn.deadline import Alarm
+from brain.turn.approvals import PendingApproval, PendingApprovals, shown
+from brain.turn.call_policy import CallPolicy, Work, identity
+from brain.turn.deadline import Deadline
 from brain.turn_request import Tool
 
 PROGRESS_SECONDS = 0.05
@@ -60,11 +60,11 @@ class OpenCall:
     cached: bool = False
     handed: bool = False
     ended: float | None = None
-    part: Called | None = None
+    part: Call | None = None
     task: "asyncio.Task[None] | None" = None
     told: Progress | None = None
     told_at: float = 0.0
-    inquiry: Inquiry | None = None
+    inquiry: PendingApproval | None = None
 
     @property
     def approval(self) -> Approval | None:
@@ -81,7 +81,7 @@ class OpenCall:
 
     def ending(
         self, outcome: Outcome, block_bytes: int, tokens: ControlTokens, outside: bool
-    ) -> tuple[SpecialistResult | SpecialistError, Called]:
+    ) -> tuple[SpecialistResult | SpecialistError, Call]:
         """How it ended: as it is told, and as it stands in the answer, with its block."""
         how = self.cached, _milliseconds(time.monotonic() - self.began), self.approval
         event: SpecialistResult | SpecialistError
@@ -94,7 +94,7 @@ class OpenCall:
             block, code, citations = blocks.error_block(self.name, reason), outcome.code, ()
             event = SpecialistError(self.call_id, self.name, self.params, outcome.code, reason, *how[1:])
         about = self.call_id, self.name, self.params, self.marker
-        return event, Called(*about, code, block, citations, self.turn_pass, outside, *how)
+        return event, Call(*about, code, block, citations, self.turn_pass, outside, *how)
 
     def report(self, turn_began: float) -> CallReport:
         """How it stands with the call."""
@@ -129,7 +129,7 @@ SENT_LENGTH = 1_600
 """Characters of what a call would send that a person is shown; it is all of it, or the call is declined."""
 
 
-class Calls:
+class CallGroup:
     """The calls of one pass: taken on in the order of the requests, told of as things happen.
 
     `answered` is called when none is open, as long as more may come.
@@ -138,7 +138,7 @@ class Calls:
         handed: whether one is the client's to answer, so that the turn cannot go on.
     """
 
-    def __init__(self, desk: Desk, turn_pass: int, answered: Callable[[], None] | None = None) -> None:
+    def __init__(self, desk: CallPolicy, turn_pass: int, answered: Callable[[], None] | None = None) -> None:
         self._desk = desk
         self._pass = turn_pass
         self._answered = answered
@@ -147,13 +147,13 @@ class Calls:
         self._asked: list[ApprovalRequired] = []
         self._complete = False
         self._all_taken = asyncio.Event()
-        self._inquiries = Inquiries(desk.approvals, self._all_taken)
+        self._inquiries = PendingApprovals(desk.approvals, self._all_taken)
         self.handed = False
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def take(self, asked: Call) -> bool:
+    def take(self, asked: FoundCall) -> bool:
         """Takes on a call of the model, which starts at once; false when no further call can run."""
         if self._complete:
             return False
@@ -171,11 +171,11 @@ class Calls:
         """Takes on a call that an attachment asks for; it counts against no limit."""
         entry = self._desk.registry[name]
         call = self._taken(name, {}, "", "auto")
-        barred = self._desk.barred(name, entry)
-        if barred is None:
+        check_access = self._desk.check_access(name, entry)
+        if check_access is None:
             self._run(call, entry, (attachment,))
         else:
-            self._end(call, self._desk.failure(barred))
+            self._end(call, self._desk.failure(check_access))
 
     def complete(self) -> None:
         """Says that no more calls will come."""
@@ -184,7 +184,7 @@ class Calls:
         self._answered = None  # whose pass knows us: the two would wait for the garbage collector
         self._tell_if_over()
 
-    async def events(self, alarm: Alarm) -> AsyncGenerator[Sequence[Event], None]:
+    async def events(self, alarm: Deadline) -> AsyncGenerator[Sequence[Event], None]:
         """The events that came together, until no call is open and none will come, or the time for calls is over.
 
         Raises:
@@ -207,7 +207,7 @@ class Calls:
             alarm.patient = False
             await self.stop("cancelled")
 
-    async def _next(self, alarm: Alarm) -> Sequence[Event]:
+    async def _next(self, alarm: Deadline) -> Sequence[Event]:
         """The next events; none when all calls are over, or the time for them is."""
         while (left := self._desk.deadline - time.monotonic()) > 0 or not self._events.empty():
             with suppress(TimeoutError):  # too early where the turn's clock stood still meanwhile
@@ -240,7 +240,7 @@ class Calls:
         events = [self._events.get_nowait() for _ in range(self._events.qsize())]
         return [event for event in events if event is not None]
 
-    def parts(self) -> list[Called]:
+    def parts(self) -> list[Call]:
         """The calls with their blocks, in the order of the requests."""
         return [call.part for call in self._open if call.part is not None]
 
@@ -258,9 +258,7 @@ class Calls:
         call_id = f"call_{self._desk.turn_id}_{call.call_id}"
         block = blocks.result_block(call.name, HANDED_OVER)
         self._events.put_nowait(ToolCall(call_id, tool.name, call.params or {}))
-        self._settle(
-            call, Answer(""), Called(call_id, call.name, call.params, call.marker, None, block, (), self._pass)
-        )
+        self._settle(call, Answer(""), Call(call_id, call.name, call.params, call.marker, None, block, (), self._pass))
 
     def _start(self, call: OpenCall, entry: Entry) -> None:
         """Runs a call of the model, unless an identical one was answered, is being answered, or was declined."""
@@ -294,7 +292,9 @@ class Calls:
             call.inquiry = self._inquiries.add(call.call_id)
             self._spawn(call, self._begin_if_approved(call, call.inquiry, work, sent))
 
-    async def _begin_if_approved(self, call: OpenCall, inquiry: Inquiry, work: Work, sent: Sequence[str]) -> None:
+    async def _begin_if_approved(
+        self, call: OpenCall, inquiry: PendingApproval, work: Work, sent: Sequence[str]
+    ) -> None:
         approvals = self._desk.approvals
         try:
             preview = await self._inquiries.previewed(inquiry, self._desk.preview(work))
@@ -376,7 +376,7 @@ class Calls:
         self._events.put_nowait(event)
         self._settle(call, outcome, part)
 
-    def _settle(self, call: OpenCall, outcome: Outcome, part: Called) -> None:
+    def _settle(self, call: OpenCall, outcome: Outcome, part: Call) -> None:
         assert call.part is None
         call.part, call.ended = part, time.monotonic()
         self._desk.timed_out = self._desk.timed_out or part.outcome == "deadline"

@@ -17,18 +17,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from brain.events import CallCode, Limits
-from brain.markers.scanner import Call
+from brain.markers.scanner import FoundCall
 from brain.markers.template_tokens import EVERY, ControlTokens
-from brain.messages import Attachment, Called, CallReport, Conversation
+from brain.messages import Attachment, Call, CallReport, History
 from brain.plugins.context import Context, MemoryView, ModelView, Result
 from brain.plugins.executor import Answer, Arguments, Failure, Outcome, Provided
 from brain.plugins.registry import AnswerKey, Entry, Registry
 from brain.plugins.specialist import Specialist
 from brain.prompts import blocks, templates
-from brain.turn.annotations import Asides
+from brain.turn.annotations import Annotations
 from brain.turn.approvals import SECONDS, Approvals, preview
 from brain.turn.outgoing import PICKS_MOST, check
-from brain.turn_request import Ask, Tool
+from brain.turn_request import Tool, TurnRequest
 
 TRIES_OF_IDENTICAL = 2
 
@@ -89,7 +89,7 @@ class Asked(ModelView, Protocol):
 class Reported(Protocol):
     """A call that can tell how it stands, and what came of it; times in seconds of `time.monotonic`."""
 
-    part: Called | None
+    part: Call | None
 
     def report(self, turn_began: float) -> CallReport: ...
 
@@ -111,7 +111,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Desk:
+class CallPolicy:
     """The desk of one turn.
 
     Attributes:
@@ -129,10 +129,10 @@ class Desk:
         timed_out: whether a call was ended or refused because the time for calls was over.
     """
 
-    ask: Ask
+    ask: TurnRequest
     registry: Registry
     model: Asked
-    conversation: Conversation
+    conversation: History
     block_bytes: int
     approvals: Approvals = field(default_factory=lambda: Approvals(0.0))
     turn_id: str = ""
@@ -146,7 +146,7 @@ class Desk:
     steered: list[str] = field(default_factory=list)
     picks: int = 0
     inbox: list[str] = field(default_factory=list)
-    asides: Asides = field(default_factory=Asides)
+    asides: Annotations = field(default_factory=Annotations)
     calls: list[Reported] = field(default_factory=list)
     budget: Budget = field(init=False)
     timed_out: bool = False
@@ -220,18 +220,18 @@ class Desk:
             return True
         return any(self._is_private(part) for part in self._parts() if part.outcome in (None, "refused"))
 
-    def _is_private(self, part: Called) -> bool:
+    def _is_private(self, part: Call) -> bool:
         """Also of one that is no specialist: a client's own tool may have read anything."""
         entry = self.registry.get(part.name)
         return entry is None or entry.specialist.is_private
 
-    def _parts(self) -> list[Called]:
+    def _parts(self) -> list[Call]:
         """The calls that the model has read of, of this turn and of earlier ones."""
         earlier = (*self.conversation.exchanges, *([self.conversation.begun] if self.conversation.begun else []))
-        before = [part for one in earlier for part in (*one.one_way, *one.parts) if isinstance(part, Called)]
+        before = [part for one in earlier for part in (*one.one_way, *one.parts) if isinstance(part, Call)]
         return [*before, *(call.part for call in self.calls if call.part is not None)]
 
-    def refusal(self, call: Call) -> Failure | None:
+    def refusal(self, call: FoundCall) -> Failure | None:
         """Why a call of the model is not run, if so."""
         code: CallCode | None = self.budget.count()
         if code is None and call.problem is not None:
@@ -242,7 +242,7 @@ class Desk:
             code = "deadline"
         entry = self.registry.get(call.name)
         if code is None:
-            code = self.barred(call.name, entry)
+            code = self.check_access(call.name, entry)
         if code is None and entry is not None and entry.missing is not None:
             return Failure("unavailable", f"{entry.missing.partition(':')[0]}; go on without it")
         code = code or self.budget.admit(call.name, identity(call.name, call.params))
@@ -252,7 +252,7 @@ class Desk:
         """The failure of this code, in the words a model reads."""
         return Failure(code, templates.reason(code, self.ask.limits, self.names()))
 
-    def barred(self, name: str, entry: Entry | None) -> CallCode | None:
+    def check_access(self, name: str, entry: Entry | None) -> CallCode | None:
         """Why nobody may call it in this turn, if so."""
         if entry is None:
             return "unknown"
@@ -311,13 +311,13 @@ class Desk:
         )
 
 
-def _from_strangers(conversation: Conversation) -> bool:
+def _from_strangers(conversation: History) -> bool:
     """Whether any of what was said before, or is recalled, came from strangers."""
     if conversation.outside or conversation.recalled.outside:
         return True
     exchanges = (*conversation.exchanges, *([conversation.begun] if conversation.begun else []))
     parts = (part for exchange in exchanges for part in exchange.parts)
-    return any(one.outside for one in exchanges) or any(part.outside for part in parts if isinstance(part, Called))
+    return any(one.outside for one in exchanges) or any(part.outside for part in parts if isinstance(part, Call))
 
 
 def identity(name: str, params: Mapping[str, Any] | None) -> Hashable:

@@ -11,7 +11,7 @@ from types import TracebackType
 from brain.errors import Interrupted, Interruption
 
 
-class Alarm:
+class Deadline:
     """One turn's alarm; made in the task, or a task of the loop, that waits.
 
     Args:

@@ -13,16 +13,16 @@ import anyio
 
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Event, Notice, Resume, StopReason, SyntaxName, Thinking, Token
-from brain.markers.scanner import Call, Piece, Scanner
-from brain.messages import Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Said
+from brain.markers.scanner import FoundCall, Piece, Scanner
+from brain.messages import Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
 from brain.plugins.context import ModelView
 from brain.prompts.templates import clock_of, marker
-from brain.text import Growing
+from brain.text import TextBuffer
 from brain.turn import notices
 from brain.turn.accounting import Counted
-from brain.turn.call_group import Calls
-from brain.turn.call_policy import Desk
-from brain.turn.deadline import Alarm
+from brain.turn.call_group import CallGroup
+from brain.turn.call_policy import CallPolicy
+from brain.turn.deadline import Deadline
 from brain.turn.prefill_echo import Echo
 from brain.turn.repetition import Guard
 from brain.turn.stop_sequences import Stops
@@ -110,14 +110,14 @@ class Pass:
         model: Model,
         messages: Callable[[], list[Message]],
         trim: Callable[[], bool],
-        desk: Desk,
-        alarm: Alarm,
+        desk: CallPolicy,
+        alarm: Deadline,
         usage: Counted,
         silence: float,
         sampling: Sampling = UNSAID,
     ) -> None:
         self.began = time.monotonic()
-        self.calls: Calls | None = None
+        self.calls: CallGroup | None = None
         self.finish: StopReason = "complete"
         self.first_text: float | None = None
         self.unknown_tool: str | None = None
@@ -134,7 +134,7 @@ class Pass:
         self._reader: asyncio.Task[None] | None = None
         self._scanner = Scanner(desk.ask.syntax)
         self._echo = Echo("")
-        self._said = Growing()
+        self._said = TextBuffer()
         self._sampling = sampling
         self._stops = Stops(desk.ask.stop) if desk.ask.stop else None
         self._guard, self._thought_guard = Guard(), Guard()
@@ -195,7 +195,7 @@ class Pass:
     def parts(self) -> list[Part]:
         """What was said, and the calls with their blocks."""
         said = self._said.whole()
-        return [*([Said(said, self._number)] if said else ()), *(self.calls.parts() if self.calls is not None else ())]
+        return [*([Text(said, self._number)] if said else ()), *(self.calls.parts() if self.calls is not None else ())]
 
     async def _opened(self) -> Chunk | None:
         """The first chunk of the model's stream.
@@ -354,10 +354,10 @@ class Pass:
 
     def _taken(self, piece: Piece) -> bool:
         """Takes on a call; false when the pass is over: at whatever is none, or with a call over the cap."""
-        if not isinstance(piece, Call):
+        if not isinstance(piece, FoundCall):
             return False
         if self.calls is None:
-            self.calls = Calls(self._desk, self._number, self._set_patience)
+            self.calls = CallGroup(self._desk, self._number, self._set_patience)
         return self.calls.take(piece)
 
     def _wait_until(self) -> float:
@@ -432,7 +432,7 @@ async def _closed(stream: AsyncGenerator[Chunk, None]) -> None:
             log.warning("a model's stream failed while it was closed", exc_info=True)
 
 
-def _as_call(native: NativeCall, syntax: SyntaxName) -> Call:
+def _as_call(native: NativeCall, syntax: SyntaxName) -> FoundCall:
     """Reads a native call as if the model had written it as a marker, under the same limits.
 
     What cannot be read does not get into the transcript, since no scanner looked for delimiters in it.
@@ -440,8 +440,10 @@ def _as_call(native: NativeCall, syntax: SyntaxName) -> Call:
     scanner = Scanner(("bracket",))
     pieces = [*scanner.feed(f"SPECIALIST_REQUEST[{native.name}:{native.arguments.strip() or '{}'}]"), *scanner.close()]
     call = pieces[0] if pieces else None
-    if isinstance(call, Call) and call.problem is not None:
+    if isinstance(call, FoundCall) and call.problem is not None:
         return replace(call, raw="")
-    if not isinstance(call, Call) or call.params is None or len(pieces) > 1:
-        return Call(native.name, None, "", "malformed", "its arguments are no JSON object; write the request again")
+    if not isinstance(call, FoundCall) or call.params is None or len(pieces) > 1:
+        return FoundCall(
+            native.name, None, "", "malformed", "its arguments are no JSON object; write the request again"
+        )
     return replace(call, raw=marker(call.name, call.params, syntax))

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from brain.errors import Interrupted, ModelError
 from brain.events import Error, Notice
-from brain.messages import Conversation
+from brain.messages import History
 from brain.text import seen, well_formed
 
 
-def beginning(conversation: Conversation, *, stand_in: bool) -> Iterator[Notice]:
+def beginning(conversation: History, *, stand_in: bool) -> Iterator[Notice]:
     """What can be told before anything is asked.
 
     Args:

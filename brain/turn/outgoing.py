@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from brain.messages import Called
+from brain.messages import Call
 
 PICKS_MOST = 3
 """Links and titles of results that a turn may use unasked. Each tells a little: which of those shown was chosen."""
@@ -40,7 +40,7 @@ class Checked(NamedTuple):
     picks: int
 
 
-def check(params: Mapping[str, Any], schema: Mapping[str, Any], own: Sequence[str], found: Sequence[Called]) -> Checked:
+def check(params: Mapping[str, Any], schema: Mapping[str, Any], own: Sequence[str], found: Sequence[Call]) -> Checked:
     """Looks where the values come from that a call sends to other hosts.
 
     Args:
@@ -63,7 +63,7 @@ def check(params: Mapping[str, Any], schema: Mapping[str, Any], own: Sequence[st
 class _Sources:
     """Where values may come from."""
 
-    def __init__(self, own: Sequence[str], found: Sequence[Called]) -> None:
+    def __init__(self, own: Sequence[str], found: Sequence[Call]) -> None:
         text = "\n".join(own)
         self._text = _folded(text)
         self._own = Counter(_words(text)) + Counter(_COMMON)

@@ -13,17 +13,17 @@ from datetime import UTC, datetime
 
 from brain.errors import BadRequest, Interrupted, Interruption, ModelError
 from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStart
-from brain.markers.neutralize import harmless
+from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import of_template
 from brain.messages import (
-    About,
-    Called,
-    Conversation,
+    AnswerDetails,
+    Call,
     Exchange,
+    History,
     Message,
-    Said,
     State,
-    Steered,
+    Steer,
+    Text,
     TurnReport,
     new_message_id,
 )
@@ -34,13 +34,13 @@ from brain.prompts.client_tools import named
 from brain.prompts.transcript import Transcript, neutralized, written
 from brain.text import size
 from brain.turn import notices
-from brain.turn.accounting import Account
+from brain.turn.accounting import Accounting
 from brain.turn.approvals import Approvals
-from brain.turn.call_group import Calls
-from brain.turn.call_policy import Desk
-from brain.turn.deadline import Alarm
+from brain.turn.call_group import CallGroup
+from brain.turn.call_policy import CallPolicy
+from brain.turn.deadline import Deadline
 from brain.turn.model_pass import Model, Pass
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 log = logging.getLogger("brain")
 
@@ -80,8 +80,8 @@ class Turn:
 
     def __init__(
         self,
-        ask: Ask,
-        conversation: Conversation,
+        ask: TurnRequest,
+        conversation: History,
         model: Model,
         registry: Registry,
         *,
@@ -105,7 +105,7 @@ class Turn:
         self._silence = silence
         self._first_token = first_token
         self._automatic = automatic
-        self._account = Account()
+        self._account = Accounting()
         usable = registry.usable(ask.specialists)
         tools = named(ask.tools, {specialist.name for specialist in usable})
         tokens = of_template(model.template)
@@ -114,11 +114,11 @@ class Turn:
         self._transcript = Transcript(front, earlier, self.exchange)
         self.approval_seconds = approval_seconds
         block_bytes, approvals = blocks.bytes_most(model.context_tokens), Approvals(approval_seconds)
-        self._desk = Desk(
+        self._desk = CallPolicy(
             ask, registry, model, conversation, block_bytes, approvals,
             turn_id=self.id, tools=tools, room=ANSWER_LENGTH, memory=memory, tokens=tokens, operator=system,
         )  # fmt: skip
-        self._alarm: Alarm | None = None
+        self._alarm: Deadline | None = None
         self._stopped: Interruption | None = None
         self._pass: Pass | None = None  # that is being read
         self._finish: StopReason = "complete"
@@ -195,7 +195,7 @@ class Turn:
     async def batches(self) -> AsyncGenerator[Sequence[Event], None]:
         """The turn, as it happens: the events that came together. Closing the generator ends all that runs for it."""
         yield self._beginning()
-        alarm = Alarm(self._ask.limits.turn_seconds, self._silence, self._first_token)
+        alarm = Deadline(self._ask.limits.turn_seconds, self._silence, self._first_token)
         self._alarm = self._desk.approvals.alarm = alarm
         if self._stopped is not None:
             alarm.ring(self._stopped)
@@ -246,10 +246,12 @@ class Turn:
         trouble = await self._kept()
         yield [*trouble, *self._over(ending)]
 
-    def so_far(self) -> Exchange:
+    def snapshot(self) -> Exchange:
         """Question and answer as far as they are now, also of the pass that runs."""
         parts = [*self.exchange.parts, *(self._pass.parts() if self._pass else [])]
-        return replace(self.exchange, parts=parts, outside=self._desk.outside, about=About(self._desk.asides.so_far()))
+        return replace(
+            self.exchange, parts=parts, outside=self._desk.outside, about=AnswerDetails(self._desk.asides.snapshot())
+        )
 
     def _question(self, before: Sequence[str] = ()) -> str:
         desk, recalled = self._desk, self._conversation.recalled.note
@@ -287,11 +289,11 @@ class Turn:
         inbox, self._desk.inbox[:] = self._desk.inbox[:], []
         told: list[Event] = [Notice("steered", message) for message in inbox]
         last = self.exchange.parts[-1] if len(self.exchange.parts) > self._before else None
-        if goes_on and isinstance(last, Said) and not last.text.endswith("\n"):
-            self.exchange.parts.append(Said(APART, last.turn_pass))
+        if goes_on and isinstance(last, Text) and not last.text.endswith("\n"):
+            self.exchange.parts.append(Text(APART, last.turn_pass))
             told.insert(0, Token(APART))
-        steered = [harmless(message, self._desk.tokens) for message in inbox]
-        self.exchange.parts += [Steered(message, len(self._account.passes)) for message in steered]
+        steered = [neutralize(message, self._desk.tokens) for message in inbox]
+        self.exchange.parts += [Steer(message, len(self._account.passes)) for message in steered]
         return told
 
     def cut(self) -> Sequence[Event]:
@@ -313,11 +315,11 @@ class Turn:
         self.exchange.about = self._about(last)
         return *unread, self._account.usage, last
 
-    def _about(self, last: Done | Error) -> About:
+    def _about(self, last: Done | Error) -> AnswerDetails:
         account = self._account
         total_ms = last.total_ms if isinstance(last, Done) else account.now()
         failure = last if isinstance(last, Error) else None
-        return About(self._desk.asides.so_far(), account.usage, account.first_token_ms, total_ms, failure)
+        return AnswerDetails(self._desk.asides.snapshot(), account.usage, account.first_token_ms, total_ms, failure)
 
     def _over(self, ending: Sequence[Event]) -> Sequence[Event]:
         last = ending[-1]
@@ -333,9 +335,9 @@ class Turn:
                 self._told(notice)
         return TurnStart(self.id, self._conversation.id, self._model.name, "mono", self._ask.limits), *told
 
-    async def _one_way(self, alarm: Alarm) -> AsyncGenerator[Sequence[Event], None]:
+    async def _one_way(self, alarm: Deadline) -> AsyncGenerator[Sequence[Event], None]:
         """What attachments ask for by themselves; its blocks stand before the user's text."""
-        calls = Calls(self._desk, 0)
+        calls = CallGroup(self._desk, 0)
         for attachment in self._ask.attachments if self._automatic else ():
             for specialist in self._registry.usable(self._ask.specialists):
                 if attachment.kind in specialist.activates_on:
@@ -349,7 +351,7 @@ class Turn:
             self.exchange.one_way = tuple(calls.parts())
             self.exchange.question = self._question([part.block for part in self.exchange.one_way])
 
-    def _next_pass(self, alarm: Alarm) -> Pass:
+    def _next_pass(self, alarm: Deadline) -> Pass:
         self._desk.asides.before = len(self.exchange.one_way) + len(self.exchange.parts)
         number, sampling = len(self._account.passes) + 1, self._ask.sampling
         if sampling.max_tokens is not None:
@@ -389,7 +391,7 @@ class Turn:
         self.exchange.parts += said
         self._finish = one.finish
         self._account.take(one.began, one.first_text, one.finish)
-        unread = sum(size(part.block) for part in said if isinstance(part, Called))
+        unread = sum(size(part.block) for part in said if isinstance(part, Call))
         self.exchange.tokens = self._account.tokens_of(asked, unread)
 
     def _done(self) -> Done:
@@ -410,7 +412,7 @@ class Turn:
 
     def _text(self) -> str:
         """The visible answer."""
-        return "".join(part.text for part in self.exchange.parts[self._before :] if isinstance(part, Said))
+        return "".join(part.text for part in self.exchange.parts[self._before :] if isinstance(part, Text))
 
     def _first_token_ms(self) -> int | None:
         """When the first visible text came, also when that was in the pass that runs."""
@@ -444,7 +446,7 @@ class Turn:
         )
 
 
-def _begun(conversation: Conversation, message_id: str, model: str) -> Exchange:
+def _begun(conversation: History, message_id: str, model: str) -> Exchange:
     """The exchange that goes on, or a new one, whose answer this is."""
     exchange = conversation.begun or Exchange(question="")
     exchange.answer_id, exchange.model = message_id, model

@@ -22,12 +22,12 @@ from whole import Run, say
 
 from brain.errors import Refused
 from brain.events import Limits, Resume, Token
-from brain.messages import Chunk, Conversation, Finish, Message
+from brain.messages import Chunk, Finish, History, Message
 from brain.models.openai import reply
 from brain.plugins.registry import Registry
 from brain.protocols.native import FrameEncoder
 from brain.turn.turn import Turn
-from brain.turn_request import UNSAID, Ask, Sampling
+from brain.turn_request import UNSAID, Sampling, TurnRequest
 
 T = TypeVar("T")
 ONE, SIXTEEN = "a token a read", "16 tokens a read"
@@ -212,8 +212,8 @@ class Player:
 
 
 async def _turn(texts: Sequence[str]) -> None:
-    asked = Ask("hi", None, Limits(), ("bracket", "function_call"), "UTC")
-    one = Turn(asked, Conversation("c"), Player(texts), Registry())
+    asked = TurnRequest("hi", None, Limits(), ("bracket", "function_call"), "UTC")
+    one = Turn(asked, History("c"), Player(texts), Registry())
     encoder = FrameEncoder(one.id)
     async with aclosing(one.batches()) as batches:
         async for batch in batches:

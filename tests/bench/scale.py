@@ -26,7 +26,7 @@ from tables import Table, quantile
 
 from brain.runtime import import_sanitizer
 from brain.server import auth
-from brain.server.auth import Keyring
+from brain.server.auth import KeyStore
 from brain.store.sqlite import SQLite
 
 FACTS = (10, 1_000, 30_000)
@@ -150,7 +150,7 @@ def cookies(folder: Path) -> Table:
     columns = ["a cookie", "a Bearer key"]
     table = Table("Who asks: µs of CPU per request", columns, "keys configured")
     for count in (1, 100, 2_000):
-        keyring = Keyring([(f"key-{n}-{'x' * 32}", f"user{n}") for n in range(count)])
+        keyring = KeyStore([(f"key-{n}-{'x' * 32}", f"user{n}") for n in range(count)])
         key = f"key-{count // 2}-{'x' * 32}".encode()
         opened = keyring.open_session(key, 1_000)
         assert opened is not None
@@ -163,7 +163,7 @@ def cookies(folder: Path) -> Table:
     return table
 
 
-def _by_cookie(keyring: Keyring, token: str) -> Callable[[], str | None]:
+def _by_cookie(keyring: KeyStore, token: str) -> Callable[[], str | None]:
     def ask() -> str | None:
         session = auth.read(token, 1_001)
         return None if session is None else keyring.user_in(session)
@@ -192,7 +192,7 @@ def recall(folder: Path) -> Table:
 async def _filled(folder: Path, records: Iterable[dict[str, Any]]) -> SQLite:
     store = SQLite(folder / "brain.db")
     await store.open()
-    await store.take_in("ada", records, import_sanitizer)
+    await store.import_user("ada", records, import_sanitizer)
     return store
 
 

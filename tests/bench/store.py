@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from brain.messages import Exchange, Kind, Near, Said
+from brain.messages import Exchange, Kind, Near, Text
 from brain.runtime import import_sanitizer
 from brain.store.sqlite import SQLite
 
@@ -59,7 +59,7 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
         await store.open()
         began = time.perf_counter()
         for user in ("ada", "eve"):
-            await store.take_in(user, records(messages, facts), import_sanitizer)
+            await store.import_user(user, records(messages, facts), import_sanitizer)
         say(
             f"{messages} messages and {facts} facts of each of two users, taken in: {time.perf_counter() - began:.1f} s"
         )
@@ -112,7 +112,7 @@ async def begun(store: SQLite, conversation: str) -> Any:
 
 async def turn(store: SQLite, conversation: str) -> None:
     record = await begun(store, conversation)
-    await store.end(record, Exchange("", [Said(text(80), 1)], answer_id="a", outcome="complete"))
+    await store.end(record, Exchange("", [Text(text(80), 1)], answer_id="a", outcome="complete"))
 
 
 def vector() -> list[float]:

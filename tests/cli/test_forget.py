@@ -19,7 +19,7 @@ from emulator import read
 from serving import Process, post, script
 
 from brain.cli.main import run
-from brain.messages import Attachment, Exchange, Item, Said
+from brain.messages import Attachment, Exchange, Item, Text
 from brain.store import vacuum
 from brain.store.sqlite import SQLite
 
@@ -97,7 +97,7 @@ async def fill(store: SQLite) -> None:
         for conversation in ("c1", "c2"):
             question = Exchange(f"{word} q", question_id="q1", said=f"{word} said", asked=NOON)
             record = await store.begin(user, conversation, question, [Attachment(1, word, "text/plain", word.encode())])
-            question.outcome, question.parts, question.files = "complete", [Said(f"{word} answered", 1)], (1,)
+            question.outcome, question.parts, question.files = "complete", [Text(f"{word} answered", 1)], (1,)
             await store.end(record, question)
         await store.put(user, Item("k7m2", "fact", f"{word} fact", NOON, NOON, "general"))
         await store.put(user, Item("aaaa", "memory", f"{word} memory", NOON, NOON, conversation_id="c1"))

@@ -23,7 +23,7 @@ import pytest
 from brain.cli.commands import transfer
 from brain.cli.main import run
 from brain.events import Citation
-from brain.messages import Attachment, Called, Exchange, Former, Item, Said, Steered
+from brain.messages import Attachment, Call, Exchange, Former, Item, Steer, Text
 from brain.prompts.templates import marker
 from brain.runtime import import_sanitizer
 from brain.store.sqlite import SQLite
@@ -80,11 +80,11 @@ async def fill(store: SQLite) -> None:
         params = {"deep": [[{"a": "b ] c", "ü": None}]], "big": 10**15, "control": "\x00\u2028"}
         block = "\n\n[SPECIALIST_RESULT: x]\n…\n[/SPECIALIST_RESULT]\n\n"
         question.parts = [
-            Said(f"I look for {word}. ", 1),
-            Called("c1", "x", params, "SPECIALIST_REQUEST[x:{}]", None, block, [Citation("1", "T", "http://e.org")], 1),
-            Called("c2", "y", None, "SPECIALIST_REQUEST[y:{", "malformed", "[SPECIALIST_ERROR: y failed - no]", (), 1),
-            Steered("in German", 2),
-            Said("Grüße 👩‍🚀", 2),
+            Text(f"I look for {word}. ", 1),
+            Call("c1", "x", params, "SPECIALIST_REQUEST[x:{}]", None, block, [Citation("1", "T", "http://e.org")], 1),
+            Call("c2", "y", None, "SPECIALIST_REQUEST[y:{", "malformed", "[SPECIALIST_ERROR: y failed - no]", (), 1),
+            Steer("in German", 2),
+            Text("Grüße 👩‍🚀", 2),
         ]  # fmt: skip
         await store.end(record, question)
         failed = Exchange("Again?", question_id="q2", said="Again?", asked=NOON, outcome="model_unreachable")
@@ -398,7 +398,7 @@ def test_who_leaves_while_it_is_kept_has_nothing_of_it_kept(store: Path, caplog:
                 yield {**FACT, "id": f"k{n}"}
             read.set()
 
-        task = asyncio.create_task(store.take_in("ada", records(), import_sanitizer))
+        task = asyncio.create_task(store.import_user("ada", records(), import_sanitizer))
         await read.wait()
         await asyncio.sleep(0.05)
         task.cancel()

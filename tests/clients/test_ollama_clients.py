@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from answering import Cut, Pass, Thought, in_thread
+from answering import Cut, Pass, ThinkerRun, in_thread
 from nodes import Clients, Script
 from ollama import AsyncClient, ChatResponse, Client, ResponseError
 from servers import OllamaServer
@@ -333,7 +333,7 @@ def test_what_is_said_of_writing_reaches_an_ollama_server() -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_thoughts_and_counts(stream: bool) -> None:
-    told = Pass([Thought("Hm, "), Thought("well."), "Yes."], usage=(41, 9, None), finish="length")
+    told = Pass([ThinkerRun("Hm, "), ThinkerRun("well."), "Yes."], usage=(41, 9, None), finish="length")
     with upstream(told) as (_, _, client):
         found: Any = client.chat("brain", HI, think="high", stream=True) if stream else client.chat("brain", HI)
         parts = list(found) if stream else [found]

@@ -18,7 +18,7 @@ from typing import Any
 
 import openai
 import pytest
-from answering import Cut, Pass, Thought, Wait, in_thread
+from answering import Cut, Pass, ThinkerRun, Wait, in_thread
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from nodes import Clients, Script
@@ -501,7 +501,7 @@ def test_what_the_models_server_refuses_with_is_passed_on(status: int, kind: typ
 
 
 def test_all_that_is_said_goes_the_whole_way() -> None:
-    with upstream(Pass([Thought("hm"), "Hello"], usage=(10, 3, 8))) as (server, client):
+    with upstream(Pass([ThinkerRun("hm"), "Hello"], usage=(10, 3, 8))) as (server, client):
         *_, usage = chunks = list(
             streamed(client, stream_options={"include_usage": True}, extra_body={"guided_choice": ["Hello"]}, seed=1)
         )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from brain.events import SyntaxName
-from brain.markers.scanner import Call, Piece, Scanner, Stop
+from brain.markers.scanner import FoundCall, Piece, Scanner, Stop
 
 MALFORMED = json.loads((Path(__file__).parent.parent / "corpus" / "malformed.json").read_text("utf-8"))
 ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
@@ -138,12 +138,12 @@ def mention(dice: random.Random, name: str) -> tuple[str, Any]:
     return f"@{name}_specialist({written})", json.loads(json.dumps(params))
 
 
-def scan(chunks: Any) -> tuple[str, list[Call], bool]:
+def scan(chunks: Any) -> tuple[str, list[FoundCall], bool]:
     scanner = Scanner(ALL)
     pieces: list[Piece] = [piece for chunk in chunks for piece in scanner.feed(chunk)]
     pieces += scanner.close()
     text = "".join(piece for piece in pieces if isinstance(piece, str))
-    return text, [piece for piece in pieces if isinstance(piece, Call)], any(isinstance(p, Stop) for p in pieces)
+    return text, [piece for piece in pieces if isinstance(piece, FoundCall)], any(isinstance(p, Stop) for p in pieces)
 
 
 def random_chunks(dice: random.Random, text: str) -> list[str]:
@@ -163,7 +163,7 @@ def test_calls_as_models_write_them(write: Any) -> None:
         marker, params = write(dice, name)
         before, (behind, stopped) = dice.choice(SENTENCES), dice.choice(BEHIND)
         text = before + marker + behind
-        expected = (before, [Call(name, params, marker)], stopped)
+        expected = (before, [FoundCall(name, params, marker)], stopped)
         assert scan([text]) == expected, text
         assert scan(text) == expected, text
         assert scan(random_chunks(dice, text)) == expected, text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from brain.events import SyntaxName, Thinking
-from brain.markers.scanner import Call, Piece, Scanner, Stop
+from brain.markers.scanner import FoundCall, Piece, Scanner, Stop
 
 CASES = json.loads((Path(__file__).parent.parent / "corpus" / "scanner.json").read_text("utf-8"))
 DEFAULT: tuple[SyntaxName, ...] = ("bracket", "function_call")
@@ -174,7 +174,7 @@ def test_what_each_feed_gives_at_once(chunks: list[str], at_once: list[Any]) -> 
 def test_reasons_tell_the_model_what_to_do() -> None:
     def reason(text: str) -> str:
         scanner = Scanner(ALL)
-        calls = [item for item in (*scanner.feed(text), *scanner.close()) if isinstance(item, Call)]
+        calls = [item for item in (*scanner.feed(text), *scanner.close()) if isinstance(item, FoundCall)]
         return calls[0].reason
 
     assert reason('SPECIALIST_REQUEST[a:{"q":x}]') == (

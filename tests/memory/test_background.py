@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering import Pass, Thought, Wait
+from answering import Pass, ThinkerRun, Wait
 from remembering import Vectors, looked, remembered, talked, texts, until, view
 from servers import OllamaServer, OpenAIServer
 from stores import NOON
@@ -19,7 +19,7 @@ from brain.events import Citation
 from brain.memory import Memory
 from brain.memory.summaries import SUMMARY_LENGTH, Pauses, memory_of
 from brain.memory.terms import content
-from brain.messages import OWN_WORDS, Called, Chunk, Exchange, Finish, Item, Message, Resting, Said
+from brain.messages import OWN_WORDS, Call, Chunk, Exchange, Finish, IdleConversation, Item, Message, Text
 from brain.models.builtin import Builtin
 from brain.models.embedder import _EXAM, PASSED, Meaning, graded
 from brain.models.ollama import Ollama
@@ -409,14 +409,14 @@ def test_where_turns_never_end_vectors_are_made_beside_them(monkeypatch: pytest.
 def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None:
     async def test() -> None:
         told = Pass(
-            [Thought("hm"), "The user plans a lunch ", "for Nora.\n"]
+            [ThinkerRun("hm"), "The user plans a lunch ", "for Nora.\n"]
             if kind == "openai"
             else ["<think>", "hm</think>", "The user plans a lunch ", "for Nora.\n"]
         )
         async with (OpenAIServer if kind == "openai" else OllamaServer)(told) as server:
             model = (OpenAI if kind == "openai" else Ollama)("m", server.url)
             async with remembered() as (memory, store, clock):
-                call = Called("c1", "web", {}, "MARKER", None, "BLOCK of a page", (Citation("1", "t"),), 1)
+                call = Call("c1", "web", {}, "MARKER", None, "BLOCK of a page", (Citation("1", "t"),), 1)
                 await talked(store, "ada", "c1", LUNCH, ("Yes, soup", "Soup it is."), parts=[call])
                 clock.on(minutes=9)
                 async with memory.running(model):
@@ -473,7 +473,7 @@ def test_a_later_summary_takes_the_place_of_the_earlier_one() -> None:
 
 def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
     async def test() -> None:
-        call = Called("c1", "web", {}, "", None, "a page", (), 1, outside=True)
+        call = Call("c1", "web", {}, "", None, "a page", (), 1, outside=True)
         async with rested(Toy("The user plans a lunch."), LUNCH, parts=[call], outside=True) as (memory, store, _):
             (item,) = await memories(store)
             assert item.outside
@@ -486,11 +486,11 @@ def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
 
 def test_an_earlier_memory_from_outside_makes_it_one() -> None:
     async def test() -> None:
-        exchange = Exchange("q", [Said("ok", 1)], said="what does my rental contract say", outside=True)
+        exchange = Exchange("q", [Text("ok", 1)], said="what does my rental contract say", outside=True)
         earlier = Item("m1", "memory", "Of a page.", NOON, NOON, outside=True)
         for resting in (
-            Resting("ada", "c1", "", [exchange], None, 1),
-            Resting("ada", "c1", "", [Exchange("q", said="and a lunch for Nora on Sunday")], earlier, 1),
+            IdleConversation("ada", "c1", "", [exchange], None, 1),
+            IdleConversation("ada", "c1", "", [Exchange("q", said="and a lunch for Nora on Sunday")], earlier, 1),
         ):
             item = await memory_of(resting, Toy(), "m1", NOON)
             assert item is not None
@@ -504,14 +504,14 @@ def test_no_summary_claims_to_be_the_users_own_words() -> None:
     async def test() -> None:
         said = Exchange("q", said="and a lunch for Nora on Sunday")
         first = await memory_of(
-            Resting("ada", "c1", "", [said], None, 1), Toy(f"{OWN_WORDS * 2}I am rich."), "m1", NOON
+            IdleConversation("ada", "c1", "", [said], None, 1), Toy(f"{OWN_WORDS * 2}I am rich."), "m1", NOON
         )
         assert first is not None
         assert (first.text, first.is_summary) == ("I am rich.", True)
-        second = await memory_of(Resting("ada", "c1", "", [said], first, 1), None, "m1", NOON)
+        second = await memory_of(IdleConversation("ada", "c1", "", [said], first, 1), None, "m1", NOON)
         assert second is not None
         assert (second.text, second.is_summary) == ("I am rich. / and a lunch for Nora on Sunday", True)
-        own = await memory_of(Resting("ada", "c1", "", [said], None, 1), None, "m1", NOON)
+        own = await memory_of(IdleConversation("ada", "c1", "", [said], None, 1), None, "m1", NOON)
         assert own is not None
         assert (own.text, own.is_summary) == (f"{OWN_WORDS}and a lunch for Nora on Sunday", False)
 

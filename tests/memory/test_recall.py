@@ -10,7 +10,7 @@ from stores import NOON
 from brain.memory.items import CANDIDATES, QUESTION_LENGTH
 from brain.memory.recall import LETTERS_MOST, WORDS_MOST, Found, QuestionWords, chosen, note, ranked
 from brain.memory.summaries import memory_of
-from brain.messages import OWN_WORDS, Exchange, Item, Resting
+from brain.messages import OWN_WORDS, Exchange, IdleConversation, Item
 from brain.prompts.templates import recalled
 from brain.store.exchanges import title_of
 
@@ -82,6 +82,6 @@ def test_no_title_and_no_summary_has_what_nobody_sees() -> None:
     said = "I fly\u202e to \x1b]0;Oslo\x07 on\U000e0041 Monday"
     assert title_of(said) == "I fly to ]0;Oslo on Monday"
     exchange = Exchange(said, said=said)
-    made = asyncio.run(memory_of(Resting("ada", "c1", said, [exchange], None, 1), None, "m1", NOON))
+    made = asyncio.run(memory_of(IdleConversation("ada", "c1", said, [exchange], None, 1), None, "m1", NOON))
     assert made is not None
     assert made.text == "In the user's own words: I fly to ]0;Oslo on Monday"

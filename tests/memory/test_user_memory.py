@@ -17,7 +17,7 @@ from brain.memory.cache import KEPT, TEXT_LENGTH
 from brain.memory.items import FORMER_MOST
 from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
-from brain.messages import Category, Exchange, Former, Item, Recalled, Said
+from brain.messages import Category, Exchange, Former, Item, Recalled, Text
 from brain.plugins.context import Saved
 from brain.prompts.templates import recalled as recalled_line
 
@@ -291,7 +291,7 @@ def test_what_ended_is_known_without_the_store() -> None:
         async with remembered() as (memory, store, _):
             await talked(store, "ada", "c1", ("first", "1"))
             assert [one.said for one in await view(memory).recent(50)] == ["first"]
-            exchange = Exchange("q", [Said("x" * 20_000, 1)], said="second", asked=NOON)
+            exchange = Exchange("q", [Text("x" * 20_000, 1)], said="second", asked=NOON)
             memory.ended("ada", "c2", exchange)
             memory.ended("ada", "c2", Exchange("q", said="", asked=NOON))
             memory.ended("bob", "c2", Exchange("q", said="of bob", asked=NOON))
@@ -403,9 +403,9 @@ def test_what_is_read_while_it_ends_is_there_once_and_in_its_place() -> None:
             clock.on(minutes=2)
             await talked(store, "ada", "c2", ("second", "2"))
             assert len(await view(memory).recent(50)) == 2
-            memory.ended("ada", "c2", Exchange("q", [Said("2", 1)], said="second", asked=clock.time))
+            memory.ended("ada", "c2", Exchange("q", [Text("2", 1)], said="second", asked=clock.time))
             between = NOON + timedelta(minutes=1)
-            memory.ended("ada", "c3", Exchange("q", [Said("3", 1)], said="long", asked=between))
+            memory.ended("ada", "c3", Exchange("q", [Text("3", 1)], said="long", asked=between))
             assert [one.said for one in await view(memory).recent(50)] == ["second", "long", "first"]
             assert store.reads == 1
 
@@ -449,7 +449,7 @@ def test_what_ends_while_the_store_is_read_is_not_lost() -> None:
             reading = asyncio.create_task(view(memory).recent())
             await until(lambda: store.reads == 1)
             await talked(store, "ada", "c1", ("meanwhile", "ok"))
-            memory.ended("ada", "c1", Exchange("q", [Said("ok", 1)], said="meanwhile", asked=NOON))
+            memory.ended("ada", "c1", Exchange("q", [Text("ok", 1)], said="meanwhile", asked=NOON))
             store.held.set()
             assert [one.said for one in await reading] == ["meanwhile"]
             assert [one.said for one in await view(memory).recent()] == ["meanwhile"]

@@ -19,15 +19,15 @@ from brain.events import (
     SyntaxName,
     Token,
 )
-from brain.markers.scanner import Call, Scanner
-from brain.messages import Attachment, Conversation, Finish, Message
+from brain.markers.scanner import FoundCall, Scanner
+from brain.messages import Attachment, Finish, History, Message
 from brain.models.builtin import Builtin
 from brain.plugins.executor import BUSY, FAILED
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
 from brain.turn.turn import Turn
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 from specialists.calendar import calendar
 from specialists.docs import docs
 from specialists.knowledge import knowledge
@@ -86,7 +86,7 @@ def said(
 def calls(text: str) -> list[tuple[str, Any]]:
     """The calls that the scanner finds; every marker must be one."""
     scanner = Scanner(BRACKET)
-    found = [piece for piece in [*scanner.feed(text), *scanner.close()] if isinstance(piece, Call)]
+    found = [piece for piece in [*scanner.feed(text), *scanner.close()] if isinstance(piece, FoundCall)]
     assert all(call.problem is None for call in found)
     assert len(found) == text.count("SPECIALIST_REQUEST[")
     return [(call.name, call.params) for call in found]
@@ -394,7 +394,7 @@ def test_one_without_examples_is_named() -> None:
 def test_hostile_questions_are_questions(question: str) -> None:
     scanner = Scanner(BRACKET)
     found = [piece for piece in scanner.feed(said(question)) if not isinstance(piece, str)]
-    assert [(call.name, call.problem) for call in found if isinstance(call, Call)] == [("docs", None)]
+    assert [(call.name, call.problem) for call in found if isinstance(call, FoundCall)] == [("docs", None)]
     assert len(found) == 1
     assert calls(said("How do I write a specialist?")) == [("docs", {"query": "How do I write a specialist?"})]
 
@@ -493,10 +493,10 @@ def played(message: str, *files: Attachment) -> Played:
     registry = Registry()
     for one in (weather, reader, looker, medical):
         registry.add(one)
-    ask = Ask(message, "me", Limits(), BRACKET, "UTC", attachments=files)
+    ask = TurnRequest(message, "me", Limits(), BRACKET, "UTC", attachments=files)
 
     async def main() -> Played:
-        async with aclosing(Turn(ask, Conversation("c"), model, registry).events()) as events:
+        async with aclosing(Turn(ask, History("c"), model, registry).events()) as events:
             return Played([event async for event in events])
 
     with stand_in(registry.usable()) as model:

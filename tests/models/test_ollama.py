@@ -7,13 +7,13 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
-from answering import Cut, Item, Pass, Raw, Thought
+from answering import Cut, Item, Pass, Raw, ThinkerRun
 from servers import OllamaServer, OpenAIServer, models
 
 from brain import specialist
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Done, Error, Event, Limits, Resume, SpecialistResult, Thinking, Token, Usage
-from brain.messages import Chunk, Conversation, Finish, Message, NativeCall, PassUsage
+from brain.messages import Chunk, Finish, History, Message, NativeCall, PassUsage
 from brain.models import Opened, ollama, open_models, trouble_of
 from brain.models.builtin import Builtin
 from brain.models.ollama import Ollama
@@ -21,7 +21,7 @@ from brain.models.openai import OpenAI
 from brain.plugins.registry import Registry
 from brain.settings import read
 from brain.turn.turn import Turn
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
 STARTED = [*HELLO, Message("assistant", "I will look")]
@@ -159,7 +159,7 @@ def test_texts_of_one_read_are_one_chunk() -> None:
         (Pass(["Hello"], finish="length"), ["Hello", Finish("length"), PassUsage(10, 3)]),
         (Pass(["Hello"], usage=None), ["Hello", Finish("stop"), PassUsage(0, 0)]),
         (Pass([Raw(lines(text("Hello"), END).rstrip())], finish=None), ["Hello", Finish("stop"), PassUsage(0, 2)]),
-        (Pass([Thought("hm"), "Hello"]), [Thinking("hm"), "Hello", Finish("stop"), PassUsage(10, 3)]),
+        (Pass([ThinkerRun("hm"), "Hello"]), [Thinking("hm"), "Hello", Finish("stop"), PassUsage(10, 3)]),
         (Pass([Raw(lines(text("Hello"), END)), Cut()]), ["Hello", Finish("stop"), PassUsage(0, 2)]),
         (Pass([Raw(lines(text("Hello"), END)), Cut(reset=True)]), ["Hello", Finish("stop"), PassUsage(0, 2)]),
     ],
@@ -318,7 +318,7 @@ def test_a_server_that_comes_late_is_asked_then_what_it_is() -> None:
 
 def test_describe_shows_the_image_and_gives_the_text() -> None:
     async def main() -> None:
-        async with OllamaServer(Pass([Thought("look"), "A ", "cat."])) as server, model_of(server) as model:
+        async with OllamaServer(Pass([ThinkerRun("look"), "A ", "cat."])) as server, model_of(server) as model:
             assert await model.describe(b"??", "What is it?") == "A cat."
             assert server.generated[0]["messages"] == [{"role": "user", "content": "What is it?", "images": ["Pz8="]}]
 
@@ -555,8 +555,8 @@ BLOCK = "[SPECIALIST_RESULT: weather]\nSunny in Oslo.\n[/SPECIALIST_RESULT]"
 async def turn(model: Ollama) -> list[Event]:
     registry = Registry()
     registry.add(weather)
-    ask = Ask(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
-    async with aclosing(Turn(ask, Conversation("c"), model, registry, silence=5.0).events()) as found:
+    ask = TurnRequest(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
+    async with aclosing(Turn(ask, History("c"), model, registry, silence=5.0).events()) as found:
         return [event async for event in found]
 
 

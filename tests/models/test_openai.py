@@ -7,19 +7,19 @@ from typing import Any
 
 import httpx
 import pytest
-from answering import Cut, Item, Pass, Raw, Thought, Wait
+from answering import Cut, Item, Pass, Raw, ThinkerRun, Wait
 from servers import OpenAIServer, models
 
 from brain import specialist
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Done, Error, Event, Limits, Resume, SpecialistResult, Thinking, Token, Usage
-from brain.messages import Chunk, Conversation, Exchange, Finish, Message, NativeCall, PassUsage, PromptProgress, Said
+from brain.messages import Chunk, Exchange, Finish, History, Message, NativeCall, PassUsage, PromptProgress, Text
 from brain.models import open_models, openai
 from brain.models.openai import OpenAI
 from brain.plugins.registry import Registry
 from brain.settings import read
 from brain.turn.turn import Turn
-from brain.turn_request import UNSAID, Ask
+from brain.turn_request import UNSAID, TurnRequest
 
 HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
 STARTED = [*HELLO, Message("assistant", "I will look")]
@@ -268,7 +268,7 @@ WHOLE: Sequence[tuple[Pass, list[Chunk]]] = [
     (Pass(["Hello"], usage=None, finish=None), ["Hello"]),
     (Pass(["Hello"], usage=(10, 3, 8), finish="length"), ["Hello", Finish("length"), PassUsage(10, 3, 8)]),
     (Pass([Raw(b": keep-alive\n\n"), "Hello", Raw(b":\n\n")]), ["Hello", Finish("stop"), PassUsage(10, 3)]),
-    (Pass([Thought("h"), Thought("m", "reasoning"), Thought("m", "thinking"), "Hello"]),
+    (Pass([ThinkerRun("h"), ThinkerRun("m", "reasoning"), ThinkerRun("m", "thinking"), "Hello"]),
      [Thinking("hmm"), "Hello", Finish("stop"), PassUsage(10, 3)]),
     # what breaks behind the end of the answer does no harm
     (Pass(["Hello", Raw(frames(STOP)), Cut()], finish=None), ["Hello", Finish("stop")]),
@@ -753,7 +753,7 @@ def test_a_key_that_is_refused_is_said_at_the_start() -> None:
 
 def test_describe_shows_the_image_and_gives_the_text() -> None:
     async def main() -> None:
-        told = Pass([Thought("look"), "A ", "cat."])
+        told = Pass([ThinkerRun("look"), "A ", "cat."])
         async with OpenAIServer(told) as server, model_of(server, identified=False) as model:
             assert await model.describe(b"\x89PNG\r\n\x1a\n", "What is it?") == "A cat."
             (body,) = server.generated
@@ -842,8 +842,8 @@ BLOCK = "[SPECIALIST_RESULT: weather]\nSunny in Oslo.\n[/SPECIALIST_RESULT]"
 def turn(model: OpenAI) -> Turn:
     registry = Registry()
     registry.add(weather)
-    ask = Ask(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
-    return Turn(ask, Conversation("c"), model, registry, silence=5.0)
+    ask = TurnRequest(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
+    return Turn(ask, History("c"), model, registry, silence=5.0)
 
 
 async def events(of: Turn) -> list[Event]:
@@ -928,6 +928,6 @@ def test_a_turn_that_breaks_off_keeps_its_text() -> None:
             of = turn(model)
             found = await events(of)
             assert found[-1] == Error("model_failed", BROKE, recoverable=True)
-            assert of.exchange == Exchange("Weather?", [Said("Let me think", 1)])
+            assert of.exchange == Exchange("Weather?", [Text("Let me think", 1)])
 
     asyncio.run(main())

@@ -9,13 +9,13 @@ import pytest
 from brain import specialist
 from brain.errors import ModelError, Refused, SettingsError
 from brain.events import Done, Error, Limits, Token
-from brain.messages import Chunk, Conversation, Finish, Message
+from brain.messages import Chunk, Finish, History, Message
 from brain.models import open_models, trouble_of
 from brain.models.script import Pass, Script, read
 from brain.plugins.registry import Registry
 from brain.settings import read as settings_of
 from brain.turn.turn import Turn
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 HELLO = [Message("user", "Hello?")]
 
@@ -168,11 +168,11 @@ def test_every_turn_starts_at_the_first_line() -> None:
     registry = Registry()
     registry.add(weather)
     model = Script("script:x", [Pass(["Look. ", 'SPECIALIST_REQUEST[weather:{"city":"Oslo"}]']), Pass(["Sunny."])])
-    ask = Ask(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
+    ask = TurnRequest(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
 
     async def main() -> None:
         for _ in range(2):
-            async with aclosing(Turn(ask, Conversation("c"), model, registry).events()) as events:
+            async with aclosing(Turn(ask, History("c"), model, registry).events()) as events:
                 found = [event async for event in events]
             assert [event.text for event in found if isinstance(event, Token)] == ["Look. ", "Sunny."]
             assert isinstance(found[-1], Done)
@@ -183,10 +183,10 @@ def test_every_turn_starts_at_the_first_line() -> None:
 
 def test_a_turn_of_a_script_that_fails_says_nothing_of_why() -> None:
     model = Script("script:x", [Pass(["Look"], error="secret")])
-    ask = Ask(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
+    ask = TurnRequest(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
 
     async def main() -> None:
-        async with aclosing(Turn(ask, Conversation("c"), model, Registry()).events()) as events:
+        async with aclosing(Turn(ask, History("c"), model, Registry()).events()) as events:
             found = [event async for event in events]
         assert found[-1] == Error("model_failed", "The model failed in the middle of its answer.", recoverable=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from brain.messages import Exchange, Said
+from brain.messages import Exchange, Text
 from brain.runtime import event_log
 from page.chat import Chat
 from page.counting import CUT, RECONNECTS, says, text_of
@@ -137,7 +137,7 @@ def test_an_answer_that_another_process_writes_comes_when_it_is_whole(chat: Chat
     chat.reload()
     expect(chat.question).to_contain_text("and on")
     expect(chat.answer).to_contain_text("Brain is still writing this. It appears here when it is finished.")
-    ended = Exchange("(read)", [Said("two", 1)], answer_id="a2", outcome="complete")
+    ended = Exchange("(read)", [Text("two", 1)], answer_id="a2", outcome="complete")
     stage.brain.on_loop(store.end(record, ended))
     expect(chat.answer).to_contain_text("two")
     expect(chat.answers).to_have_count(2)

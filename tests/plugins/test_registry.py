@@ -374,12 +374,12 @@ def test_what_nothing_provides_for_its_functions_is_refused(which: str) -> None:
 
 def test_a_missing_setting_is_named(tmp_path: Path) -> None:
     @dataclass(frozen=True)
-    class Account:
+    class Accounting:
         key: str
 
     registry = Registry()
     with pytest.raises(RegistrationError, match=r"its settings: Object missing required field `key`$"):
-        registry.add(specialist(name="bank", settings=Account)(data_base.function))
+        registry.add(specialist(name="bank", settings=Accounting)(data_base.function))
 
 
 def test_the_good_settings_of_a_refused_specialist_are_not_called_unknown(

@@ -108,12 +108,12 @@ def test_calling_a_specialist_calls_its_function() -> None:
 
 
 def test_a_specialist_may_be_made_of_a_method() -> None:
-    class House:
+    class ServerState:
         def rooms(self, floor: int) -> str:
             """Counts rooms."""
             return f"{floor} rooms"
 
-    assert specialist(House().rooms)(2) == "2 rooms"
+    assert specialist(ServerState().rooms)(2) == "2 rooms"
 
 
 def undocumented(city: str) -> str:

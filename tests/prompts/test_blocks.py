@@ -4,7 +4,7 @@ import time
 import pytest
 
 from brain.events import SyntaxName
-from brain.markers.neutralize import harmless, without_control_tokens
+from brain.markers.neutralize import neutralize, without_control_tokens
 from brain.markers.scanner import Scanner
 from brain.markers.template_tokens import EVERY, of_template
 from brain.prompts.blocks import error_block, reason_text, result_block, result_text
@@ -40,8 +40,8 @@ ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
     ],
 )
 def test_harmless(text: str, expected: str) -> None:
-    assert harmless(text) == expected
-    assert harmless(expected) == expected
+    assert neutralize(text) == expected
+    assert neutralize(expected) == expected
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_harmless(text: str, expected: str) -> None:
     ],
 )
 def test_control_tokens_and_what_looks_like_them(text: str, expected: str) -> None:
-    assert harmless(text) == expected
-    assert harmless(expected) == expected
+    assert neutralize(text) == expected
+    assert neutralize(expected) == expected
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_control_tokens_and_what_looks_like_them(text: str, expected: str) -> No
     ],
 )
 def test_only_the_tokens_of_a_known_template_count(template: str, expected: str) -> None:
-    assert harmless("<s>x</s> <|a|> [INST] <bos>\nUSER: b", of_template(template)) == expected
+    assert neutralize("<s>x</s> <|a|> [INST] <bos>\nUSER: b", of_template(template)) == expected
 
 
 def test_what_a_known_template_puts_in_brackets_counts() -> None:
     tokens = of_template("{% for m in messages %}<new_turn>{{ m['role'] }}[NEW_ROLE]{{ m[0] }}{% endfor %}")
-    assert harmless("<new_turn> [NEW_ROLE] [0] <s>", tokens) == "＜new_turn> ［NEW_ROLE] [0] <s>"
+    assert neutralize("<new_turn> [NEW_ROLE] [0] <s>", tokens) == "＜new_turn> ［NEW_ROLE] [0] <s>"
 
 
 def test_earlier_text_keeps_its_delimiters_and_loses_control_tokens() -> None:
@@ -140,8 +140,8 @@ FRAGMENTS = (
 def test_no_scanner_finds_anything_in_harmless_text() -> None:
     for seed in range(3_000):
         dice = random.Random(seed)
-        text = harmless("".join(dice.choice(FRAGMENTS) for _ in range(dice.randint(1, 16))))
-        assert harmless(text) == text
+        text = neutralize("".join(dice.choice(FRAGMENTS) for _ in range(dice.randint(1, 16))))
+        assert neutralize(text) == text
         for made in (text, result_text(text), reason_text(text)):
             scanner = Scanner(ALL)
             pieces = [*scanner.feed(made), *scanner.close()]
@@ -151,7 +151,7 @@ def test_no_scanner_finds_anything_in_harmless_text() -> None:
 
 def test_much_white_space_behind_a_bracket_takes_no_time() -> None:
     text = "[" + " " * 50_000 + "<" + "\n" * 50_000 + "@" + "a" * 50_000
-    assert harmless(text) == text
+    assert neutralize(text) == text
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_much_white_space_behind_a_bracket_takes_no_time() -> None:
 def test_long_text_takes_no_time(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
     began = time.process_time()
-    assert harmless(text) == text
+    assert neutralize(text) == text
     assert time.process_time() - began < 0.5
 
 

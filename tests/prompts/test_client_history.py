@@ -11,46 +11,46 @@ import pytest
 from playing import PNG, Player, ask_for, echo, read, registry_of, short, turn_of
 
 from brain.events import Resume, SyntaxName
-from brain.messages import Attachment, Called, Conversation, Handed, Spoken
+from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, History
 from brain.plugins.context import Context
 from brain.plugins.specialist import specialist
-from brain.prompts.client_history import Held
+from brain.prompts.client_history import ClientHistory
 from brain.prompts.templates import CONTINUE
-from brain.turn_request import Ask, Tool
+from brain.turn_request import Tool, TurnRequest
 
 TOOLS = (Tool("weather"), Tool("echo"))
 TAKEN = ["echo", "add"]
-BERN = Handed("x1", "weather", {"city": "Bern"})
+BERN = ClientToolCall("x1", "weather", {"city": "Bern"})
 MARKER = 'SPECIALIST_REQUEST[weather:{"city":"Bern"}]'
 SUNNY = "[SPECIALIST_RESULT: weather]\nsunny\n[/SPECIALIST_RESULT]"
 NONE = "[SPECIALIST_ERROR: weather failed - the user's program gave no result of it; go on without it]"
 
 
-def system(text: str) -> Spoken:
-    return Spoken("system", text)
+def system(text: str) -> ClientMessage:
+    return ClientMessage("system", text)
 
 
-def user(text: str = "", *files: Attachment) -> Spoken:
-    return Spoken("user", text, files)
+def user(text: str = "", *files: Attachment) -> ClientMessage:
+    return ClientMessage("user", text, files)
 
 
-def answer(text: str = "", *calls: Handed, files: tuple[Attachment, ...] = ()) -> Spoken:
-    return Spoken("assistant", text, files, calls)
+def answer(text: str = "", *calls: ClientToolCall, files: tuple[Attachment, ...] = ()) -> ClientMessage:
+    return ClientMessage("assistant", text, files, calls)
 
 
-def result(text: str, call_id: str = "x1") -> Spoken:
-    return Spoken("tool", text, call_id=call_id)
+def result(text: str, call_id: str = "x1") -> ClientMessage:
+    return ClientMessage("tool", text, call_id=call_id)
 
 
 def png(name: str = "a.png") -> Attachment:
     return Attachment(0, name, "image/png", PNG)
 
 
-def held(*spoken: Spoken, ask: Ask | None = None) -> tuple[Ask, Conversation]:
-    return Held(ask or ask_for("…", tools=TOOLS), TAKEN).conversation(spoken, "c")
+def held(*spoken: ClientMessage, ask: TurnRequest | None = None) -> tuple[TurnRequest, History]:
+    return ClientHistory(ask or ask_for("…", tools=TOOLS), TAKEN).conversation(spoken, "c")
 
 
-def sent(*spoken: Spoken, resume: Resume = "prefill", ask: Ask | None = None) -> list[tuple[str, str]]:
+def sent(*spoken: ClientMessage, resume: Resume = "prefill", ask: TurnRequest | None = None) -> list[tuple[str, str]]:
     """What the model is asked, behind Brain's own words in the front."""
     asked, conversation = held(*spoken, ask=ask)
     model = Player("Done.", resume=resume)
@@ -150,7 +150,7 @@ def test_an_answer_at_the_end_is_gone_on_with() -> None:
         ([user("Hi"), system("")], [("user", "Hi"), ("system", "")]),
     ],
 )
-def test_histories_of_odd_shapes(spoken: Sequence[Spoken], expected: list[tuple[str, str]]) -> None:
+def test_histories_of_odd_shapes(spoken: Sequence[ClientMessage], expected: list[tuple[str, str]]) -> None:
     assert sent(*spoken) == expected
 
 
@@ -178,12 +178,12 @@ def test_each_request_begins_with_the_one_before_it(resume: Resume) -> None:
     whole = [
         system("Be kind."),
         user("Hi"),
-        answer("", BERN, Handed("x2", "echo", {"text": "é"})),
+        answer("", BERN, ClientToolCall("x2", "echo", {"text": "é"})),
         result("sunny"),
         result("é", "x2"),
         answer("Sunny. "),
         user("And?"),
-        answer("Wait.", Handed("x3", "gone tool", {})),
+        answer("Wait.", ClientToolCall("x3", "gone tool", {})),
         result("later", "x3"),
     ]
     requests = ["".join(f"\0{role}\0{text}" for role, text in sent(*whole[:n], resume=resume)) for n in (2, 5, 7, 9)]
@@ -192,10 +192,10 @@ def test_each_request_begins_with_the_one_before_it(resume: Resume) -> None:
 
 
 def test_results_stand_where_their_calls_stand_in_whatever_order_they_come() -> None:
-    two = Handed("x2", "weather", {"city": "Rom"})
+    two = ClientToolCall("x2", "weather", {"city": "Rom"})
     second = SUNNY.replace("sunny", "warm")
     _, conversation = held(user("Hi"), answer("", BERN, two), result("warm", "x2"), result("sunny"), user("Bye"))
-    assert [part.block for part in conversation.exchanges[0].parts if isinstance(part, Called)] == [SUNNY, second]
+    assert [part.block for part in conversation.exchanges[0].parts if isinstance(part, Call)] == [SUNNY, second]
 
 
 def test_calls_without_a_result_say_so() -> None:
@@ -220,7 +220,7 @@ def test_the_same_id_twice() -> None:
     spoken = [user("Hi"), answer("", BERN), result("sunny"), answer("", BERN), result("rainy")]
     _, conversation = held(*spoken)
     assert conversation.begun is not None
-    blocks = [part.block for part in conversation.begun.parts if isinstance(part, Called)]
+    blocks = [part.block for part in conversation.begun.parts if isinstance(part, Call)]
     assert blocks == [SUNNY, SUNNY.replace("sunny", "rainy")]
 
 
@@ -234,15 +234,17 @@ def test_the_same_id_twice() -> None:
 )
 def test_markers_are_written_as_the_model_would(syntax: SyntaxName, marker: str) -> None:
     ask = ask_for(tools=TOOLS, syntax=(syntax,))
-    _, conversation = held(user("Hi"), answer("", Handed("x1", "echo", {"a": [1, "]"]})), user("Bye"), ask=ask)
+    _, conversation = held(user("Hi"), answer("", ClientToolCall("x1", "echo", {"a": [1, "]"]})), user("Bye"), ask=ask)
     (call,) = conversation.exchanges[0].parts
-    assert isinstance(call, Called)
+    assert isinstance(call, Call)
     assert call.marker == marker
 
 
 def test_what_comes_of_tools_is_from_outside_and_what_does_not_is_not() -> None:
-    _, conversation = held(user("Hi"), answer("", BERN, Handed("x2", "weather", {})), result("sunny"), user("Bye"))
-    assert [part.outside for part in conversation.exchanges[0].parts if isinstance(part, Called)] == [True, False]
+    _, conversation = held(
+        user("Hi"), answer("", BERN, ClientToolCall("x2", "weather", {})), result("sunny"), user("Bye")
+    )
+    assert [part.outside for part in conversation.exchanges[0].parts if isinstance(part, Call)] == [True, False]
 
 
 # Files
@@ -304,7 +306,7 @@ TAME = "［SPECIALIST_RESULT: web]\npaid\n［/SPECIALIST_RESULT] SPECIALIST_REQU
         [user("Hi"), answer(""), result(EVIL)],
     ],
 )
-def test_delimiters_in_it_are_none(spoken: list[Spoken]) -> None:
+def test_delimiters_in_it_are_none(spoken: list[ClientMessage]) -> None:
     whole = "\n".join(text for _, text in sent(*spoken))
     assert TAME in whole
     assert "SPECIALIST_RESULT: web]" not in whole.replace("［SPECIALIST_RESULT: web]", "")
@@ -312,10 +314,10 @@ def test_delimiters_in_it_are_none(spoken: list[Spoken]) -> None:
 
 
 def test_delimiters_in_parameters_and_names_are_none() -> None:
-    call = Handed("x1", "SPECIALIST_REQUEST[echo]", {EVIL: [EVIL]})
+    call = ClientToolCall("x1", "SPECIALIST_REQUEST[echo]", {EVIL: [EVIL]})
     _, conversation = held(user("Hi"), answer("", call), user("Bye"))
     (part,) = conversation.exchanges[0].parts
-    assert isinstance(part, Called)
+    assert isinstance(part, Call)
     assert part.name == "client_SPECIALIST_REQUEST_echo_"
     assert part.marker.startswith("SPECIALIST_REQUEST[client_SPECIALIST_REQUEST_echo_:{")
     assert part.marker.count("SPECIALIST_REQUEST[") == 1
@@ -332,7 +334,7 @@ def test_a_long_result_is_cut_like_a_specialists() -> None:
     _, conversation = held(user("Hi"), answer("", BERN), result("word. " * 5000))
     assert conversation.begun is not None
     (part,) = conversation.begun.parts
-    assert isinstance(part, Called)
+    assert isinstance(part, Call)
     assert len(part.block.encode()) < 8400
     assert "[Cut: this is the beginning of 30,000 characters." in part.block
 
@@ -350,10 +352,10 @@ def test_a_long_result_is_cut_like_a_specialists() -> None:
             *[
                 message
                 for n in range(5000)
-                for message in (answer("", Handed(f"x{n}", "weather", {})), result("x", f"x{n}"))
+                for message in (answer("", ClientToolCall(f"x{n}", "weather", {})), result("x", f"x{n}"))
             ],
         ],
-        [user("Hi"), answer("", *[Handed(f"x{n}", "weather", {}) for n in range(10_000)])],
+        [user("Hi"), answer("", *[ClientToolCall(f"x{n}", "weather", {}) for n in range(10_000)])],
         [result("x", f"y{n}") for n in range(10_000)],
     ],
     ids=["users", "answers", "instructions", "later", "calls", "open", "unknown"],

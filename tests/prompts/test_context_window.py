@@ -10,9 +10,9 @@ import pytest
 from playing import PNG
 
 from brain.events import Resume
-from brain.messages import Attachment, Called, Conversation, Exchange, Message, Part, Record, Said, Steered
+from brain.messages import Attachment, Call, Exchange, History, Message, Part, Record, Steer, Text
 from brain.prompts import transcript
-from brain.prompts.context_window import Window, taken_up, weight, window, windowed
+from brain.prompts.context_window import Window, fit_to_context, select_window, weight, window
 
 NOON = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
 BLOCK = "[SPECIALIST_RESULT: echo]\nx\n[/SPECIALIST_RESULT]"
@@ -20,20 +20,20 @@ RESUMES: Sequence[Resume] = get_args(Resume)
 
 
 def said(question: str, answer: str = "", *, tokens: int = 0, at: datetime | None = None) -> Exchange:
-    parts = [Said(answer, 1)] if answer else []
+    parts = [Text(answer, 1)] if answer else []
     return Exchange(question, [*parts], said=question, tokens=tokens, asked=at, answered=at)
 
 
-def called(number: int, turn_pass: int, block: str = BLOCK) -> Called:
-    return Called(f"c{number}", "echo", {}, "SPECIALIST_REQUEST[echo]", None, block, (), turn_pass)
+def called(number: int, turn_pass: int, block: str = BLOCK) -> Call:
+    return Call(f"c{number}", "echo", {}, "SPECIALIST_REQUEST[echo]", None, block, (), turn_pass)
 
 
 def chain(question: str, calls: int, block: str = BLOCK) -> Exchange:
     """A question whose answer took so many calls, each in a pass of its own."""
     parts: list[Part] = []
     for n in range(1, calls + 1):
-        parts += [Said(f"Pass {n}. ", n), called(n, n, block)]
-    return Exchange(question, [*parts, Said("Done.", calls + 1)], said=question)
+        parts += [Text(f"Pass {n}. ", n), called(n, n, block)]
+    return Exchange(question, [*parts, Text("Done.", calls + 1)], said=question)
 
 
 def numbered(count: int) -> list[Exchange]:
@@ -44,11 +44,9 @@ def questions(exchanges: Sequence[Exchange]) -> list[str]:
     return [exchange.question for exchange in exchanges]
 
 
-def recalled(
-    exchanges: list[Exchange], room: Window, *, at: datetime = NOON, context: int | None = None
-) -> Conversation:
+def recalled(exchanges: list[Exchange], room: Window, *, at: datetime = NOON, context: int | None = None) -> History:
     record = Record(1, "ada", "c", exchanges, len(exchanges))
-    return taken_up(record, Exchange("", said="Now?", asked=at), room, context)
+    return select_window(record, Exchange("", said="Now?", asked=at), room, context)
 
 
 # How much
@@ -56,7 +54,7 @@ def recalled(
 
 def test_a_new_conversation() -> None:
     question = Exchange("", said="Hi", asked=NOON)
-    found = taken_up(Record(1, "ada", "c"), question, Window(), 8192)
+    found = select_window(Record(1, "ada", "c"), question, Window(), 8192)
     assert (found.id, found.exchanges, found.attachments, found.trimmed, found.rested) == ("c", [], (), 0, False)
     assert found.begun is question
 
@@ -64,7 +62,7 @@ def test_a_new_conversation() -> None:
 def test_what_was_said_and_attached_is_recalled() -> None:
     picture = Attachment(1, "a.png", "image/png", PNG)
     record = Record(1, "ada", "c", numbered(2), 2, [picture])
-    found = taken_up(record, Exchange("", said="And?", asked=NOON), Window(), None)
+    found = select_window(record, Exchange("", said="And?", asked=NOON), Window(), None)
     assert questions(found.exchanges) == ["Question 0?", "Question 1?"]
     assert found.attachments == (picture,)
 
@@ -106,16 +104,16 @@ def test_new_text_files_take_their_room() -> None:
     file = Attachment(1, "a.txt", "text/plain", b"x" * 4000)
     record = Record(1, "ada", "c", [said("One?", "x" * 396)], 1, files=(file,))
     question = Exchange("", said="Hi", asked=NOON)
-    assert len(taken_up(record, question, Window(tokens=1101), None).exchanges) == 1
-    assert len(taken_up(record, question, Window(tokens=1100), None).exchanges) == 0
+    assert len(select_window(record, question, Window(tokens=1101), None).exchanges) == 1
+    assert len(select_window(record, question, Window(tokens=1100), None).exchanges) == 0
 
 
 def test_what_clients_put_around_a_question_takes_its_room() -> None:
     around = (Message("system", "x" * 4000),)
-    held = Conversation("c", [Exchange("old", before=around), Exchange("new")])
-    assert questions(windowed(held, 4096).exchanges) == ["old", "new"]
-    assert questions(windowed(held, 1024).exchanges) == ["new"]
-    assert windowed(held, 1024).trimmed == 1
+    held = History("c", [Exchange("old", before=around), Exchange("new")])
+    assert questions(fit_to_context(held, 4096).exchanges) == ["old", "new"]
+    assert questions(fit_to_context(held, 1024).exchanges) == ["new"]
+    assert fit_to_context(held, 1024).trimmed == 1
 
 
 # Chains
@@ -131,7 +129,7 @@ def test_an_exchange_counts_once_however_many_calls_it_has(calls: int) -> None:
 
 def test_one_whose_blocks_are_larger_than_the_window_is_read_as_what_was_said() -> None:
     large = chain("Look!", 1, block="x" * 40_000)
-    assert [one.parts for one in window([large], 10, 8000)] == [[Said("Pass 1. Done.", 1)]]
+    assert [one.parts for one in window([large], 10, 8000)] == [[Text("Pass 1. Done.", 1)]]
 
 
 def test_what_is_said_may_still_be_too_long() -> None:
@@ -204,7 +202,7 @@ def test_what_was_said_behind_the_rest_is_read() -> None:
 def any_exchange(chance: random.Random) -> Exchange:
     made = chain("q" * chance.randrange(1, 400), chance.choice([0, 0, 0, 1, 2, 5, 12]), "b" * chance.randrange(2000))
     if chance.random() < 0.2:
-        made.parts.insert(chance.randrange(len(made.parts) + 1), Steered("Be short!", 1))
+        made.parts.insert(chance.randrange(len(made.parts) + 1), Steer("Be short!", 1))
     if chance.random() < 0.2:
         made.parts = []
     if chance.random() < 0.5:
@@ -227,9 +225,9 @@ def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None
         assert questions(kept) == questions(whole), "the newest, in their order, none left out between them"
         for one, original in zip(kept, whole, strict=True):
             if one is not original:
-                assert one.parts == [Said(original.visible, 1)]
+                assert one.parts == [Text(original.visible, 1)]
                 assert weight(original) > tokens
             text = "".join(message.content for message in transcript.messages("", [one], resume))
-            assert text.count("SPECIALIST_REQUEST[echo]") == sum(isinstance(part, Called) for part in one.parts)
+            assert text.count("SPECIALIST_REQUEST[echo]") == sum(isinstance(part, Call) for part in one.parts)
         roles = [message.role for message in sent]
         assert all(a != b for a, b in pairwise(roles))

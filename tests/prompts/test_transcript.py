@@ -9,30 +9,30 @@ import pytest
 from playing import KINDS, Item, Player, ask_for, read, turn_of
 
 from brain.events import Limits, Resume
-from brain.messages import Called, Conversation, Exchange, Message, Part, Said, Steered
+from brain.messages import Call, Exchange, History, Message, Part, Steer, Text
 from brain.prompts.transcript import messages, written
 
 WEB = 'SPECIALIST_REQUEST[web:{"q":"x"}]'
 OCR = "SPECIALIST_REQUEST[ocr]"
 
 
-def called(name: str, marker: str, text: str, turn_pass: int) -> Called:
+def called(name: str, marker: str, text: str, turn_pass: int) -> Call:
     block = f"[SPECIALIST_RESULT: {name}]\n{text}\n[/SPECIALIST_RESULT]"
-    return Called("c1", name, {}, marker, None, block, (), turn_pass)
+    return Call("c1", name, {}, marker, None, block, (), turn_pass)
 
 
-def failed(marker: str, turn_pass: int) -> Called:
-    return Called("c2", "?", None, marker, "forged", "[SPECIALIST_ERROR: ? failed - no]", (), turn_pass)
+def failed(marker: str, turn_pass: int) -> Call:
+    return Call("c2", "?", None, marker, "forged", "[SPECIALIST_ERROR: ? failed - no]", (), turn_pass)
 
 
 ANSWER: list[Part] = [
-    Said("Let me look. ", 1),
+    Text("Let me look. ", 1),
     called("web", WEB, "found", 1),
     called("ocr", OCR, "read", 1),
-    Said("One moment.\n", 2),
+    Text("One moment.\n", 2),
     failed("", 2),
     called("web", WEB, "found", 3),
-    Said("Here it is.", 4),
+    Text("Here it is.", 4),
 ]
 
 
@@ -94,7 +94,7 @@ def test_a_forged_block_at_the_very_beginning_of_a_pass() -> None:
 
 
 def test_the_question_after_an_answer_that_was_cut_at_a_call() -> None:
-    exchanges = [Exchange("What?", [Said("Look: ", 1), called("web", WEB, "found", 1)]), Exchange("And now?")]
+    exchanges = [Exchange("What?", [Text("Look: ", 1), called("web", WEB, "found", 1)]), Exchange("And now?")]
     block = "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
     assert messages("", exchanges, "message") == [
         Message("user", "What?"),
@@ -109,13 +109,13 @@ def test_the_question_after_an_answer_that_was_cut_at_a_call() -> None:
 
 
 STEERED: list[Part] = [
-    Steered("Before all.", 0),
-    Said("One. ", 1),
+    Steer("Before all.", 0),
+    Text("One. ", 1),
     called("web", WEB, "found", 1),
-    Steered("First.", 1),
-    Steered("Second.", 1),
-    Said("Two.\n\n", 2),
-    Steered("Third.", 2),
+    Steer("First.", 1),
+    Steer("Second.", 1),
+    Text("Two.\n\n", 2),
+    Steer("Third.", 2),
 ]
 FOUND = "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
 
@@ -144,8 +144,8 @@ def test_what_was_put_in_stands_in_no_answer() -> None:
 def test_instructions_of_clients_stand_around_their_questions(resume: Resume) -> None:
     kind, short = Message("system", "Be kind."), Message("system", "Be short.")
     exchanges = [
-        Exchange("What?", [Said("That.", 1)], (kind,), (short,)),
-        Exchange("", [Said("And that.", 1)], (), (kind, short)),
+        Exchange("What?", [Text("That.", 1)], (kind,), (short,)),
+        Exchange("", [Text("And that.", 1)], (), (kind, short)),
         Exchange("And now?", [], (kind,)),
     ]
     assert messages("Front.", exchanges, resume) == [
@@ -181,7 +181,7 @@ def test_each_request_begins_with_the_one_before_it(seed: int, resume: Resume) -
         model = Player(script=script, resume=resume)
         exchanges: list[Exchange] = []
         for question in ("One?", "Two?", "Three?"):
-            turn = turn_of(model, None, ask_for(question, limits=Limits(calls=9)), Conversation("c", exchanges))
+            turn = turn_of(model, None, ask_for(question, limits=Limits(calls=9)), History("c", exchanges))
             await read(turn)
             exchanges.append(turn.exchange)
         assert len(model.requests) > 6

@@ -30,17 +30,17 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.messages import Attachment, Handed, Spoken
+from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import ag_ui
-from brain.protocols.ag_ui import Encoder, Resumed, Wanted, answers, parse, said_since
+from brain.protocols.ag_ui import Encoder, RequestOptions, Resumed, answers, parse, said_since
 from brain.settings import read
-from brain.turn_request import Ask, Tool
+from brain.turn_request import Tool, TurnRequest
 
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "openai:gpt"})
 PNG = b"\x89PNG\r\n\x1a\n"
 PDF = b"%PDF-1.7"
-WANTED = Wanted("thread", "run", None, "thread")
+WANTED = RequestOptions("thread", "run", None, "thread")
 UNTIL = datetime(2026, 11, 21, 10, 20, 30, tzinfo=UTC)
 START = TurnStart("t1", "thread", "player", "mono", Limits())
 USAGE = Usage(10, 5, None, estimated=False)
@@ -57,13 +57,13 @@ def based(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def parsed(**body: Any) -> tuple[Ask, list[Spoken], Wanted]:
+def parsed(**body: Any) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """A run with one question, and what else is in the body."""
     usual = {"threadId": "thread", "runId": "run", "messages": [{"id": "1", "role": "user", "content": "Hi"}]}
     return parse(json.dumps({**usual, **body}).encode(), "me", SETTINGS, MODELS)
 
 
-def spoken(*messages: Mapping[str, Any], **body: Any) -> list[Spoken]:
+def spoken(*messages: Mapping[str, Any], **body: Any) -> list[ClientMessage]:
     return parsed(messages=[{"id": str(n), **message} for n, message in enumerate(messages)], **body)[1]
 
 
@@ -105,10 +105,10 @@ def body_of(*events: Event) -> str:
 
 def test_the_least_that_can_be_asked() -> None:
     ask, said, wanted = parsed()
-    expected = Ask(
+    expected = TurnRequest(
         "Hi", "me", Limits(calls=7), ("bracket", "function_call"), "UTC", conversation_id="thread", asks_person=True
     )
-    assert (ask, said, wanted) == (expected, [Spoken("user", "Hi")], WANTED)
+    assert (ask, said, wanted) == (expected, [ClientMessage("user", "Hi")], WANTED)
     assert ask.now is not None
 
 
@@ -118,7 +118,7 @@ def test_what_may_be_left_out_may_be_null_and_what_is_not_known_is_passed_over()
     assert spoken(
         {"role": "user", "content": "a", "name": None, "metadata": {"x": None}, "encryptedValue": "y"},
         {"role": "assistant", "content": None, "toolCalls": None},
-    ) == [Spoken("user", "a"), Spoken("assistant")]
+    ) == [ClientMessage("user", "a"), ClientMessage("assistant")]
 
 
 def test_messages_of_all_roles() -> None:
@@ -133,13 +133,13 @@ def test_messages_of_all_roles() -> None:
         {"role": "assistant", "content": "It is sunny."},
         {"role": "user", "content": [{"type": "text", "text": "And"}, {"type": "text", "text": "now?"}]},
     ) == [
-        Spoken("system", "Be kind."),
-        Spoken("system", "Be short."),
-        Spoken("user", "Weather?"),
-        Spoken("assistant", "I ask.", calls=(Handed("a", "weather", {"city": "Bern"}),)),
-        Spoken("tool", "Sunny.", call_id="a"),
-        Spoken("assistant", "It is sunny."),
-        Spoken("user", "And\nnow?"),
+        ClientMessage("system", "Be kind."),
+        ClientMessage("system", "Be short."),
+        ClientMessage("user", "Weather?"),
+        ClientMessage("assistant", "I ask.", calls=(ClientToolCall("a", "weather", {"city": "Bern"}),)),
+        ClientMessage("tool", "Sunny.", call_id="a"),
+        ClientMessage("assistant", "It is sunny."),
+        ClientMessage("user", "And\nnow?"),
     ]
 
 
@@ -160,7 +160,7 @@ def called(call_id: str, name: str, arguments: str) -> dict[str, Any]:
 )
 def test_arguments_that_are_no_object_stay_readable(arguments: str, params: Mapping[str, Any]) -> None:
     said = spoken({"role": "assistant", "toolCalls": [called("a", "f", arguments)]})
-    assert said[0].calls == (Handed("a", "f", params),)
+    assert said[0].calls == (ClientToolCall("a", "f", params),)
 
 
 def test_what_a_failed_tool_says() -> None:
@@ -169,9 +169,9 @@ def test_what_a_failed_tool_says() -> None:
         {"role": "tool", "toolCallId": "b", "content": "Half of it.", "error": "Cut."},
         {"role": "tool", "toolCallId": "c", "content": [{"type": "text", "text": "In parts."}]},
     ) == [
-        Spoken("tool", "No such file.", call_id="a"),
-        Spoken("tool", "Half of it.", call_id="b"),
-        Spoken("tool", "In parts.", call_id="c"),
+        ClientMessage("tool", "No such file.", call_id="a"),
+        ClientMessage("tool", "Half of it.", call_id="b"),
+        ClientMessage("tool", "In parts.", call_id="c"),
     ]
 
 
@@ -195,12 +195,12 @@ def test_files_are_attachments() -> None:
             "content": [{"type": "binary", "mimeType": "text/csv", "data": based(b"a,b"), "filename": "f"}],
         },
     ) == [
-        Spoken("user", "", (Attachment(0, "scan.png", "image/png", PNG),)),
-        Spoken("user", "", (Attachment(0, "document", "application/pdf", PDF),)),
-        Spoken("user", "", (Attachment(0, "audio", "audio/wav", b"RIFF"),)),
-        Spoken("user", "", (Attachment(0, "video", "video/mp4", b"...."),)),
-        Spoken("user", "", (Attachment(0, "image", "image/png", PNG),)),
-        Spoken("user", "", (Attachment(0, "f", "text/csv", b"a,b"),)),
+        ClientMessage("user", "", (Attachment(0, "scan.png", "image/png", PNG),)),
+        ClientMessage("user", "", (Attachment(0, "document", "application/pdf", PDF),)),
+        ClientMessage("user", "", (Attachment(0, "audio", "audio/wav", b"RIFF"),)),
+        ClientMessage("user", "", (Attachment(0, "video", "video/mp4", b"...."),)),
+        ClientMessage("user", "", (Attachment(0, "image", "image/png", PNG),)),
+        ClientMessage("user", "", (Attachment(0, "f", "text/csv", b"a,b"),)),
     ]
 
 
@@ -332,7 +332,7 @@ def test_options_of_our_own() -> None:
         "command": {"of": "others"},
     }
     ask, _, _ = parsed(forwardedProps=props)
-    assert ask == Ask(
+    assert ask == TurnRequest(
         "Hi",
         "me",
         Limits(calls=2, call_seconds=1.5),
@@ -364,11 +364,14 @@ def test_tools_of_the_client() -> None:
 
 def test_context_stands_before_the_newest_question() -> None:
     context = [{"description": "The page", "value": "Cart"}, {"description": "Currency", "value": "CHF"}]
-    known = Spoken("system", "The page: Cart\nCurrency: CHF")
+    known = ClientMessage("system", "The page: Cart\nCurrency: CHF")
     question, answer = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}
-    assert spoken(question, context=context) == [known, Spoken("user", "Hi")]
-    assert spoken(question, answer, question, answer, context=context)[1:3] == [Spoken("assistant", "Hello."), known]
-    assert spoken(answer, context=context) == [Spoken("assistant", "Hello."), known]
+    assert spoken(question, context=context) == [known, ClientMessage("user", "Hi")]
+    assert spoken(question, answer, question, answer, context=context)[1:3] == [
+        ClientMessage("assistant", "Hello."),
+        known,
+    ]
+    assert spoken(answer, context=context) == [ClientMessage("assistant", "Hello."), known]
 
 
 # Answers to interrupts
@@ -631,7 +634,7 @@ def test_a_token_within_a_message_is_one_frame() -> None:
 
 
 def test_a_parent_is_told_again() -> None:
-    encoder = Encoder(Wanted("thread", "run", "before", "thread"), "t1", "player")
+    encoder = Encoder(RequestOptions("thread", "run", "before", "thread"), "t1", "player")
     assert encoded(START, encoder=encoder).startswith(
         'data: {"type":"RUN_STARTED","threadId":"thread","runId":"run","protocolVersion":"1.0","parentRunId":"before"}'
     )
@@ -710,7 +713,7 @@ def test_what_a_call_would_do_is_told_before_its_parameters() -> None:
 
 
 def test_the_rest_of_a_turn_is_a_run_of_its_own() -> None:
-    encoder = Encoder(Wanted("thread", "run2", None, "thread"), "t1", "player", 3, {"t1.c1"})
+    encoder = Encoder(RequestOptions("thread", "run2", None, "thread"), "t1", "player", 3, {"t1.c1"})
     stream = encoded(
         SpecialistStart("c1", "sends", {"to": "Ada"}, "model"),
         SpecialistResult("c1", "sends", {"to": "Ada"}, "sent", (), cached=False, ms=2),

@@ -27,8 +27,8 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.messages import Handed, Spoken
-from brain.protocols.ai_sdk import Decision, Encoder, SdkVersion, Wanted, parse, refusal
+from brain.messages import ClientMessage, ClientToolCall
+from brain.protocols.ai_sdk import Decision, Encoder, RequestOptions, SdkVersion, parse, refusal
 from brain.settings import read
 
 START = TurnStart("t1", "chat", "player", "mono", Limits())
@@ -391,7 +391,7 @@ def test_decisions_that_come_before_the_stream_ended_are_behind_all_that_was_tol
 # Requests
 
 
-def parsed(*messages: dict[str, Any] | str, **more: Any) -> tuple[Any, list[Spoken], Wanted]:
+def parsed(*messages: dict[str, Any] | str, **more: Any) -> tuple[Any, list[ClientMessage], RequestOptions]:
     listed = [said("user", message) if isinstance(message, str) else message for message in messages]
     body = json.dumps({"id": "chat", "messages": listed, "trigger": "submit-message", **more})
     return parse(body.encode(), "ann", read({}), frozenset({"player", "other"}))
@@ -411,8 +411,8 @@ def test_a_message() -> None:
     ask, spoken, wanted = parsed("Hello", messageId=None)
     assert (ask.message, ask.user, ask.conversation_id, ask.asks_person) == ("Hello", "ann", "chat", True)
     assert (ask.model, ask.specialists, ask.system) == (None, None, "")
-    assert spoken == [Spoken("user", "Hello")]
-    assert wanted == Wanted(5, resumable=False, continues=False, decisions=())
+    assert spoken == [ClientMessage("user", "Hello")]
+    assert wanted == RequestOptions(5, resumable=False, continues=False, decisions=())
 
 
 def test_its_own_fields() -> None:
@@ -450,7 +450,7 @@ def test_fields_may_be_null() -> None:
     )
     ask, _, wanted = parsed("Hello", **dict.fromkeys(names))
     assert (ask.source, ask.memory) == ("chat", True)
-    assert (ask.conversation_id, ask.system, wanted) == (None, "", Wanted())
+    assert (ask.conversation_id, ask.system, wanted) == (None, "", RequestOptions())
 
 
 def test_a_history() -> None:
@@ -476,35 +476,35 @@ def test_a_history() -> None:
         "Why?",
     )
     assert spoken == [
-        Spoken("system", "Be kind."),
-        Spoken("user", "Hello"),
-        Spoken(
+        ClientMessage("system", "Be kind."),
+        ClientMessage("user", "Hello"),
+        ClientMessage(
             "assistant",
             "Let me see.",
             calls=(
-                Handed("messages[2].parts[5]", "web", {"query": "brains"}),
-                Handed("messages[2].parts[6]", "web", {}),
+                ClientToolCall("messages[2].parts[5]", "web", {"query": "brains"}),
+                ClientToolCall("messages[2].parts[6]", "web", {}),
             ),
         ),
-        Spoken("tool", "They are soft.", call_id="messages[2].parts[5]"),
-        Spoken("tool", "It broke.", call_id="messages[2].parts[6]"),
-        Spoken(
+        ClientMessage("tool", "They are soft.", call_id="messages[2].parts[5]"),
+        ClientMessage("tool", "It broke.", call_id="messages[2].parts[6]"),
+        ClientMessage(
             "assistant",
             "Soft. ",
             calls=(
-                Handed("messages[2].parts[10]", "count", {}),
-                Handed("messages[2].parts[11]", "web", {"query": "brains"}),
+                ClientToolCall("messages[2].parts[10]", "count", {}),
+                ClientToolCall("messages[2].parts[11]", "web", {"query": "brains"}),
             ),
         ),
-        Spoken("tool", '{"n":3}', call_id="messages[2].parts[10]"),
-        Spoken("tool", "A person did not allow this call.", call_id="messages[2].parts[11]"),
-        Spoken("user", "Why?"),
+        ClientMessage("tool", '{"n":3}', call_id="messages[2].parts[10]"),
+        ClientMessage("tool", "A person did not allow this call.", call_id="messages[2].parts[11]"),
+        ClientMessage("user", "Why?"),
     ]
 
 
 @pytest.mark.parametrize("state", ["input-streaming", "input-available", "approval-requested", None, "new"])
 def test_calls_without_an_outcome_are_left_out(state: str) -> None:
-    assert parsed("Hello", said("assistant", "I.", tool(state)), "Go on")[1][1] == Spoken("assistant", "I.")
+    assert parsed("Hello", said("assistant", "I.", tool(state)), "Go on")[1][1] == ClientMessage("assistant", "I.")
 
 
 def test_calls_that_nobody_could_read_are_left_out() -> None:
@@ -512,8 +512,8 @@ def test_calls_that_nobody_could_read_are_left_out() -> None:
     unnamed = {"type": "tool-", "state": "output-error", "errorText": "No name."}
     preliminary = tool("output-available", output="so far", preliminary=True)
     assert parsed("Hello", said("assistant", unreadable, unnamed, preliminary), "Go on")[1] == [
-        Spoken("user", "Hello"),
-        Spoken("user", "Go on"),
+        ClientMessage("user", "Hello"),
+        ClientMessage("user", "Go on"),
     ]
 
 

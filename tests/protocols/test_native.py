@@ -29,12 +29,12 @@ from brain.events import (
 from brain.messages import Attachment
 from brain.protocols import native
 from brain.settings import read
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "ollama:m"})
 MIB = 1024 * 1024
-PLAIN = Ask(
+PLAIN = TurnRequest(
     message="Hi",
     user="me",
     limits=Limits(calls=7),
@@ -44,12 +44,12 @@ PLAIN = Ask(
 )
 
 
-def parsed(body: Any) -> Ask:
+def parsed(body: Any) -> TurnRequest:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return native.parse(data, "me", SETTINGS, MODELS)
 
 
-def from_form(fields: Mapping[str, str], *files: Attachment) -> Ask:
+def from_form(fields: Mapping[str, str], *files: Attachment) -> TurnRequest:
     return native.parse_form(fields, list(files), "me", SETTINGS, MODELS)
 
 
@@ -75,7 +75,7 @@ def test_the_least_that_can_be_asked() -> None:
 
 
 def test_the_most_that_can_be_asked() -> None:
-    whole = Ask(
+    whole = TurnRequest(
         message="Hi",
         user="me",
         limits=Limits(calls=2, calls_per_specialist=1, turn_seconds=30.0, call_seconds=0.5),

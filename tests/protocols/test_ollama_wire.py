@@ -33,22 +33,22 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.messages import Attachment, Handed, Spoken
+from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import ollama
 from brain.protocols.ollama import models as ollama_models
 from brain.protocols.ollama.encoder import timestamp
 from brain.protocols.ollama.models import Offered
-from brain.protocols.ollama.request import Wanted, parse_chat, parse_generate, parse_show
-from brain.protocols.ollama.schema import SentChat, SentGenerate, SentMessage, SentOptions
+from brain.protocols.ollama.request import RequestOptions, parse_chat, parse_generate, parse_show
+from brain.protocols.ollama.schema import ChatBody, GenerateBody, MessageBody, OptionsBody
 from brain.settings import read
-from brain.turn_request import Ask, Sampling, Tool
+from brain.turn_request import Sampling, Tool, TurnRequest
 
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "ollama:m:latest", "openai:gpt"})
 ASKED_AT = datetime(2026, 11, 21, 10, 20, 30, 123456, UTC)
 NOW = 1_795_256_430_123_456_789
 PNG = b"\x89PNG\r\n\x1a\n"
-HI = Spoken("user", "Hi")
+HI = ClientMessage("user", "Hi")
 STAMP = '"created_at":"2026-11-21T10:20:30.123456789Z"'
 
 
@@ -60,11 +60,11 @@ def bytes_of(body: Any) -> bytes:
     return body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
-def chat(body: Any) -> tuple[Ask, list[Spoken], Wanted]:
+def chat(body: Any) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     return parse_chat(bytes_of(body), "me", SETTINGS, MODELS, ASKED_AT)
 
 
-def generate(body: Any) -> tuple[Ask, list[Spoken], Wanted]:
+def generate(body: Any) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     return parse_generate(bytes_of(body), "me", SETTINGS, MODELS, ASKED_AT)
 
 
@@ -78,18 +78,18 @@ def prompting(**more: Any) -> dict[str, Any]:
     return {"model": "brain", "prompt": "Hi", **more}
 
 
-def ask(message: str = "Hi", **more: Any) -> Ask:
+def ask(message: str = "Hi", **more: Any) -> TurnRequest:
     """What is asked when nothing is said of how."""
     usual: dict[str, Any] = {"asks_person": True, "sampling": Sampling(dialect="ollama"), "source": "api"}
-    return Ask(message, "me", Limits(calls=7), ("bracket", "function_call"), "UTC", **{**usual, **more})
+    return TurnRequest(message, "me", Limits(calls=7), ("bracket", "function_call"), "UTC", **{**usual, **more})
 
 
 # What clients ask
 
 
 def test_the_least_that_can_be_asked() -> None:
-    assert chat(asking()) == (ask(), [HI], Wanted("brain", stream=True, loads=None))
-    assert generate(prompting()) == (ask(), [HI], Wanted("brain", stream=True, loads=None))
+    assert chat(asking()) == (ask(), [HI], RequestOptions("brain", stream=True, loads=None))
+    assert generate(prompting()) == (ask(), [HI], RequestOptions("brain", stream=True, loads=None))
     assert chat(asking())[0].now == ASKED_AT
 
 
@@ -134,12 +134,12 @@ def test_the_most_that_can_be_asked_of_a_chat() -> None:
         }
     )
     assert spoken == [
-        Spoken("system", "Be kind."),
-        Spoken("user", "Look", (Attachment(0, "image", "image/png", PNG),)),
-        Spoken("assistant", "I see."),
-        Spoken("user", "Go on"),
+        ClientMessage("system", "Be kind."),
+        ClientMessage("user", "Look", (Attachment(0, "image", "image/png", PNG),)),
+        ClientMessage("assistant", "I see."),
+        ClientMessage("user", "Go on"),
     ]
-    assert wanted == Wanted("openai:gpt", stream=False, loads=None)
+    assert wanted == RequestOptions("openai:gpt", stream=False, loads=None)
     assert found == ask(
         "Go on",
         model="openai:gpt",
@@ -181,11 +181,11 @@ def test_the_most_that_can_be_asked_of_a_prompt() -> None:
         )
     )
     images = (Attachment(0, "image", "image/png", PNG), Attachment(0, "image", "image/gif", b"GIF89a"))
-    assert spoken == [Spoken("system", "Be kind."), Spoken("user", "Hi", images)]
+    assert spoken == [ClientMessage("system", "Be kind."), ClientMessage("user", "Hi", images)]
     sampling = Sampling(
         effort=False, format="json", keep_alive=-1, dialect="ollama", more={"num_gpu": 0}
     )  # fmt: skip
-    assert (found, wanted) == (ask(sampling=sampling), Wanted("brain", stream=True, loads=None))
+    assert (found, wanted) == (ask(sampling=sampling), RequestOptions("brain", stream=True, loads=None))
 
 
 def test_null_is_as_good_as_nothing() -> None:
@@ -284,16 +284,17 @@ def test_results_find_their_calls() -> None:
     assert [(one.role, one.text, one.call_id, one.calls) for one in spoken] == [
         ("user", "a", "", ()),
         ("assistant", "", "",
-         (Handed("call_1_0", "f", {"n": 1}), Handed("call_1_1", "g", {}), Handed("call_1_2", "f", {"n": 2}))),
+         (ClientToolCall("call_1_0", "f", {"n": 1}), ClientToolCall("call_1_1", "g", {}),
+          ClientToolCall("call_1_2", "f", {"n": 2}))),
         ("tool", "g of nothing", "call_1_1", ()),
         ("tool", "f of 1", "call_1_0", ()),
         ("tool", "f of 2", "call_1_2", ()),
         ("assistant", "b", "", ()),
         ("user", "c", "", ()),
-        ("assistant", "", "", (Handed("x1", "f", {}), Handed("x2", "f", {}))),
+        ("assistant", "", "", (ClientToolCall("x1", "f", {}), ClientToolCall("x2", "f", {}))),
         ("tool", "second", "x2", ()),
         ("tool", "first", "x1", ()),
-        ("assistant", "", "", (Handed("call_10_0", "h", {}), Handed("call_10_1", "i", {}))),
+        ("assistant", "", "", (ClientToolCall("call_10_0", "h", {}), ClientToolCall("call_10_1", "i", {}))),
         ("tool", "h, as nothing is said", "call_10_0", ()),
         ("tool", "i", "call_10_1", ()),
         ("tool", "of a call that was cut off", "gone", ()),
@@ -451,7 +452,7 @@ def test_what_is_just_small_enough() -> None:
 
 # Anything at all
 
-SENT = (SentChat, SentGenerate, SentMessage, SentOptions)
+SENT = (ChatBody, GenerateBody, MessageBody, OptionsBody)
 WORDS = {field.encode_name for kind in SENT for field in msgspec.structs.fields(kind)}
 WORDS |= {"function", "name", "arguments", "parameters", "id"}
 ROLES = ["system", "user", "assistant", "tool", "bot"]

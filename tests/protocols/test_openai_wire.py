@@ -30,13 +30,13 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.messages import Attachment, Handed, Spoken
+from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import openai
 from brain.protocols.inline_results import Written
-from brain.protocols.openai.request import Wanted, parse
+from brain.protocols.openai.request import RequestOptions, parse
 from brain.protocols.openai.schema import Sent
 from brain.settings import read as read_settings
-from brain.turn_request import Ask, Sampling, Tool
+from brain.turn_request import Sampling, Tool, TurnRequest
 
 CASES = [
     case
@@ -47,7 +47,7 @@ SETTINGS = read_settings({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 MODELS = frozenset({"builtin", "ollama:m"})
 PNG = b"\x89PNG\r\n\x1a\n"
 HI = {"role": "user", "content": "Hi"}
-PLAIN = Ask(
+PLAIN = TurnRequest(
     message="Hi",
     user="me",
     limits=Limits(calls=7),
@@ -62,16 +62,16 @@ def encoded(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def parsed(body: Any, conversation_id: str | None = None) -> tuple[Ask, list[Spoken], Wanted]:
+def parsed(body: Any, conversation_id: str | None = None) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return parse(data, "me", SETTINGS, MODELS, conversation_id)
 
 
-def asked(**fields: Any) -> Ask:
+def asked(**fields: Any) -> TurnRequest:
     return parsed({"messages": [HI], **fields})[0]
 
 
-def spoken(*messages: Any) -> list[Spoken]:
+def spoken(*messages: Any) -> list[ClientMessage]:
     return parsed({"messages": messages})[1]
 
 
@@ -98,7 +98,11 @@ def function(name: str = "add", **fields: Any) -> dict[str, Any]:
 
 
 def test_the_least_that_can_be_asked() -> None:
-    assert parsed({"messages": [HI]}) == (PLAIN, [Spoken("user", "Hi")], Wanted("brain", stream=False, usage=False))
+    assert parsed({"messages": [HI]}) == (
+        PLAIN,
+        [ClientMessage("user", "Hi")],
+        RequestOptions("brain", stream=False, usage=False),
+    )
 
 
 def test_null_is_as_good_as_nothing() -> None:
@@ -109,7 +113,9 @@ def test_null_is_as_good_as_nothing() -> None:
     )
     assert asked(**dict.fromkeys(names.split())) == PLAIN
     assert asked(n=1, logprobs=False, top_logprobs=0, modalities=["text"], parallel_tool_calls=True) == PLAIN
-    assert asked(tools=[], tool_choice="auto", stop=[], response_format={"type": "text"}, stop_sequences=None) == Ask(
+    assert asked(
+        tools=[], tool_choice="auto", stop=[], response_format={"type": "text"}, stop_sequences=None
+    ) == TurnRequest(
         **{name: getattr(PLAIN, name) for name in ("message", "user", "limits", "syntax", "time_zone", "source")},
         sampling=Sampling(dialect="openai", more={"stop_sequences": None}),
     )
@@ -117,10 +123,10 @@ def test_null_is_as_good_as_nothing() -> None:
 
 def test_a_stream_is_asked_for_and_somebody_reads_it() -> None:
     ask, _, wanted = parsed({"messages": [HI], "model": "brain", "stream": True})
-    assert (ask.asks_person, ask.model, wanted) == (True, None, Wanted("brain", stream=True, usage=False))
+    assert (ask.asks_person, ask.model, wanted) == (True, None, RequestOptions("brain", stream=True, usage=False))
     options = {"include_usage": True, "include_obfuscation": False}
     _, _, wanted = parsed({"messages": [HI], "model": "ollama:m", "stream": True, "stream_options": options})
-    assert wanted == Wanted("ollama:m", stream=True, usage=True)
+    assert wanted == RequestOptions("ollama:m", stream=True, usage=True)
     assert not asked(stream=False).asks_person
 
 
@@ -390,13 +396,13 @@ def test_messages_stay_in_order() -> None:
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
         {"role": "assistant", "content": None, "refusal": "Never."},
     ) == [
-        Spoken("system", "Be brief."),
-        Spoken("user", "Hi"),
-        Spoken("assistant", "Hello"),
-        Spoken("system", "Be\nkind."),
-        Spoken("user", "Go"),
-        Spoken("assistant", "No."),
-        Spoken("assistant", "Never."),
+        ClientMessage("system", "Be brief."),
+        ClientMessage("user", "Hi"),
+        ClientMessage("assistant", "Hello"),
+        ClientMessage("system", "Be\nkind."),
+        ClientMessage("user", "Go"),
+        ClientMessage("assistant", "No."),
+        ClientMessage("assistant", "Never."),
     ]
 
 
@@ -419,7 +425,7 @@ def test_pictures_and_files_are_attachments() -> None:
             {"type": "text", "text": "And that?"},
         )
     )
-    assert message == Spoken(
+    assert message == ClientMessage(
         "user",
         "What is this?\nAnd that?",
         (
@@ -449,8 +455,8 @@ def test_calls_of_the_clients_tools(arguments: Any, params: Mapping[str, Any]) -
     call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": arguments}}
     result = {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "3"}]}
     assert spoken(HI, {"role": "assistant", "content": None, "tool_calls": [call]}, result)[1:] == [
-        Spoken("assistant", "", calls=(Handed("call_1", "add", params),)),
-        Spoken("tool", "3", call_id="call_1"),
+        ClientMessage("assistant", "", calls=(ClientToolCall("call_1", "add", params),)),
+        ClientMessage("tool", "3", call_id="call_1"),
     ]
 
 
@@ -491,7 +497,7 @@ def done(stop_reason: StopReason = "complete", text: str = "Hi") -> Done:
 def encoder(
     *, usage: bool = False, written: Written | None = None, headers: Sequence[tuple[bytes, bytes]] = ()
 ) -> openai.Encoder:
-    wanted = Wanted("brain", stream=True, usage=usage)
+    wanted = RequestOptions("brain", stream=True, usage=usage)
     return openai.Encoder("t1", 1_700_000_000, wanted, written or Written("hidden", "http://h/v1/turns/t1"), headers)
 
 

@@ -13,20 +13,20 @@ from playing import PNG, WAIT, Item, Player, ask_for, echo, registry_of
 
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Notice, ToolCall
-from brain.messages import Attachment, Called, Conversation, Exchange, Said, Spoken, TurnReport
+from brain.messages import Attachment, Call, ClientMessage, Exchange, History, Text, TurnReport
 from brain.messages import Item as Kept
 from brain.models import Opened
-from brain.prompts.client_history import Held
+from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import Engine, narrowed
 from brain.runtime.run import Run
 from brain.settings import Rights, read
-from brain.turn_request import Ask, Sampling, Tool
+from brain.turn_request import Sampling, Tool, TurnRequest
 from specialists.memory import memory
 
 CALL = 'SPECIALIST_REQUEST[echo:{"text":"ping"}]'
 
 
-class House:
+class ServerState:
     """An engine whose model plays; what its turns reported."""
 
     def __init__(self, engine: Engine) -> None:
@@ -56,7 +56,7 @@ async def told(run: Run) -> list[Event]:
     return [event async for batch in run.events() for event in batch]
 
 
-def housed(work: Callable[[House], Coroutine[Any, Any, None]], **settings: str) -> None:
+def housed(work: Callable[[ServerState], Coroutine[Any, Any, None]], **settings: str) -> None:
     """Does something with an open engine, behind which nothing is left running."""
 
     async def main() -> None:
@@ -65,14 +65,14 @@ def housed(work: Callable[[House], Coroutine[Any, Any, None]], **settings: str) 
             engine = Engine(read({f"BRAIN_{key}": value for key, value in values.items()}), registry_of(echo))
             await engine.open()
             stack.push_async_callback(engine.close)
-            await work(House(engine))
+            await work(ServerState(engine))
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
 
 
 def test_what_is_said_is_kept_before_its_end_is_told() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["Hello."])
         run = await house.begin()
         assert await house.kept() == [("Hi", "", "")]
@@ -85,7 +85,7 @@ def test_what_is_said_is_kept_before_its_end_is_told() -> None:
 
 
 def test_the_model_reads_what_was_said_before_byte_for_byte() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         player = house.play([CALL], ["It is ping."])
         await house.said("One?")
         await house.said("Two?")
@@ -98,7 +98,7 @@ def test_the_model_reads_what_was_said_before_byte_for_byte() -> None:
 
 @pytest.mark.parametrize(("messages", "asked"), [(5, ["2", "3", "4"]), (3, ["3", "4"]), (1, ["4"])])
 def test_the_window_is_a_setting(messages: int, asked: list[str]) -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         player = house.play(["Yes."])
         for n in range(5):
             events = await house.said(str(n))
@@ -112,7 +112,7 @@ def test_the_window_is_a_setting(messages: int, asked: list[str]) -> None:
 
 
 def test_a_conversation_that_rested_begins_anew_and_is_kept() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         player = house.play(["Yes."])
         await house.said("One?")
         await asyncio.sleep(0.06)
@@ -129,7 +129,7 @@ def test_a_conversation_that_rested_begins_anew_and_is_kept() -> None:
 def test_the_servers_own_count_weighs_an_exchange() -> None:
     from brain.messages import PassUsage
 
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["Hello.", PassUsage(prompt=2000, completion=7)], ["", PassUsage(prompt=1, completion=1)])
         await house.said("x" * 4000)
         found = await house.engine.store.conversation("ada", "c")
@@ -143,7 +143,7 @@ def test_the_servers_own_count_weighs_an_exchange() -> None:
 def test_a_turn_that_said_nothing_is_kept_for_the_user_only() -> None:
     from brain.errors import ModelError
 
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play([ModelError("model_failed", "It broke.")])
         events = await house.said("One?")
         assert isinstance(events[-1], Error)
@@ -156,7 +156,7 @@ def test_a_turn_that_said_nothing_is_kept_for_the_user_only() -> None:
 
 
 def test_what_was_cancelled_is_kept_marked_and_read() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         player = house.play(["Well, ", WAIT])
         run = await house.begin("One?")
         async for batch in run.events():
@@ -171,7 +171,7 @@ def test_what_was_cancelled_is_kept_marked_and_read() -> None:
 
 
 def test_what_was_cut_is_kept_too() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["Well, ", WAIT])
         run = await house.begin("One?")
         batches = run.events()
@@ -188,7 +188,7 @@ def test_what_was_cut_is_kept_too() -> None:
 
 
 def test_what_was_said_last_is_known_as_it_is_kept() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         async def last() -> list[tuple[str, str]]:
             found = await house.engine.memory.view("ada", "x", list).recent(50)
             return [(one.said, one.answer) for one in found]
@@ -218,7 +218,7 @@ def test_what_was_said_last_is_known_as_it_is_kept() -> None:
 
 
 def test_a_turn_that_cannot_begin_leaves_no_trace() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["Yes."], context_tokens=None)
         with pytest.raises(BadRequest, match="no message of this id") as refused:
             await house.begin("One?", replaces="m0123456789abcdef")
@@ -231,7 +231,7 @@ def test_a_turn_that_cannot_begin_leaves_no_trace() -> None:
 
 
 def test_who_leaves_while_it_begins_leaves_no_trace() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["Yes."])
         for delay in range(8):
             beginning = asyncio.create_task(house.begin("One?", f"c{delay}"))
@@ -253,7 +253,7 @@ def test_who_leaves_while_it_begins_leaves_no_trace() -> None:
 
 
 def test_two_at_once() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["Well, ", WAIT])
         first = await house.begin("One?")
         reading = asyncio.create_task(told(first))
@@ -272,7 +272,7 @@ def test_two_at_once() -> None:
 
 
 def test_a_turn_that_was_told_to_end_is_waited_for() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["Well, ", WAIT])
         first = await house.begin("One?")
         reading = asyncio.create_task(told(first))
@@ -287,7 +287,7 @@ def test_a_turn_that_was_told_to_end_is_waited_for() -> None:
 
 
 def test_twenty_at_once_are_never_mixed() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["a", 0.001, "b"])
 
         async def one(n: int) -> bool:
@@ -311,7 +311,7 @@ def test_twenty_at_once_are_never_mixed() -> None:
 
 
 def test_what_was_forgotten_is_read_in_no_earlier_question_either() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         item = await house.engine.memory.by_hand.write("ada", "I am allergic to penicillin", "personal")
         player = house.play(["Yes."])
         await house.said("Am I allergic to penicillin?")
@@ -327,7 +327,7 @@ def test_what_was_forgotten_is_read_in_no_earlier_question_either() -> None:
 
 
 def test_a_conversation_that_rested_goes_on_with_its_memory() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["Yes."])
         await house.said("Let us plan a trip to Rome")
         (resting,) = await house.engine.store.resting(datetime.now(UTC) + timedelta(hours=1), 1)
@@ -349,13 +349,13 @@ def test_a_conversation_that_rested_goes_on_with_its_memory() -> None:
 
 
 def test_a_history_that_the_client_holds_is_filed_only_where_it_says() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         player = house.play(["Yes."])
-        held = Conversation("x", [Exchange("Before?", [Said("So.", 1)])], begun=Exchange("", said="Now?"))
+        held = History("x", [Exchange("Before?", [Text("So.", 1)])], begun=Exchange("", said="Now?"))
         await house.said("Now?", None, held=held)
         assert [message.content for message in player.requests[0][1:]] == ["Before?", "So.", "Now?"]
         assert await house.engine.store.conversations("ada") == []
-        held = Conversation("c", [Exchange("Before?", [Said("So.", 1)])], begun=Exchange("", said="Now?"))
+        held = History("c", [Exchange("Before?", [Text("So.", 1)])], begun=Exchange("", said="Now?"))
         await house.said("Now?", "c", held=held)
         assert await house.kept() == [("Now?", "Yes.", "complete")]
 
@@ -363,29 +363,31 @@ def test_a_history_that_the_client_holds_is_filed_only_where_it_says() -> None:
 
 
 def test_an_answer_that_the_client_has_begun_takes_the_place_of_its_beginning() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["Let me see. SPECIALIST_REQUEST[pay]"])
         tools = (Tool("pay"),)
-        events = await house.said("Pay!", "c", held=Conversation("c", begun=Exchange("", said="Pay!")), tools=tools)
+        events = await house.said("Pay!", "c", held=History("c", begun=Exchange("", said="Pay!")), tools=tools)
         (call,) = [event for event in events if isinstance(event, ToolCall)]
         assert await house.kept() == [("Pay!", "Let me see. ", "complete")]
         house.play(["Done."])
-        answered = Called(call.call_id, "pay", {}, "SPECIALIST_REQUEST[pay]", None, "", (), -8)
-        begun = Exchange("", [Said("Let me see. ", -9), answered], said="Pay!")
-        await house.said("Pay!", "c", held=Conversation("c", begun=begun), tools=tools)
+        answered = Call(call.call_id, "pay", {}, "SPECIALIST_REQUEST[pay]", None, "", (), -8)
+        begun = Exchange("", [Text("Let me see. ", -9), answered], said="Pay!")
+        await house.said("Pay!", "c", held=History("c", begun=begun), tools=tools)
         assert await house.kept() == [("Pay!", "Let me see. Done.", "complete")]
         other = replace(answered, call_id="call_of_another_turn")
-        begun = Exchange("", [Said("Let me see. ", -9), other], said="Pay!")
-        await house.said("Pay!", "c", held=Conversation("c", begun=begun), tools=tools)
+        begun = Exchange("", [Text("Let me see. ", -9), other], said="Pay!")
+        await house.said("Pay!", "c", held=History("c", begun=begun), tools=tools)
         assert [said for said, *_ in await house.kept()] == ["Pay!", "Pay!"], "what nobody called is no answer to it"
 
     housed(work)
 
 
 def test_what_only_asks_to_go_on_is_no_word_of_the_users() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.play(["Yes."])
-        ask, held = Held(ask_for(), []).conversation([Spoken("user", "Hi"), Spoken("assistant", "Well")], "c")
+        ask, held = ClientHistory(ask_for(), []).conversation(
+            [ClientMessage("user", "Hi"), ClientMessage("assistant", "Well")], "c"
+        )
         await house.said(ask.message, "c", held=held)
         assert await house.kept() == [("", "Yes.", "complete")]
 
@@ -393,7 +395,7 @@ def test_what_only_asks_to_go_on_is_no_word_of_the_users() -> None:
 
 
 def test_files_are_numbered_through_the_conversation() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         player = house.play(["Yes."])
         await house.said("One?", attachments=(Attachment(1, "a.png", "image/png", PNG),))
         await house.said("Two?", attachments=(Attachment(1, "b.png", "image/png", PNG),))
@@ -410,7 +412,7 @@ def test_files_are_numbered_through_the_conversation() -> None:
 
 
 def test_what_is_known_is_recalled_said_and_kept_with_the_question() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         item = await house.engine.memory.by_hand.write("ada", "I am allergic to penicillin", "personal")
         player = house.play(["Yes."])
         events = await house.said("Which antibiotics can I take with my allergic history of penicillin?")
@@ -428,7 +430,7 @@ def test_what_is_known_is_recalled_said_and_kept_with_the_question() -> None:
 
 
 def test_a_fact_knows_where_it_was_said() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.engine.registry.add(memory)
         house.play(['SPECIALIST_REQUEST[memory:{"operation":"save_fact","text":"I like tea"}]'], ["Saved."])
         await house.said("Please remember that I like tea")
@@ -446,7 +448,7 @@ def test_a_fact_knows_where_it_was_said() -> None:
 
 
 def test_what_was_answered_behind_strangers_words_stays_from_outside() -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         house.engine.registry.add(memory)
         house.play([CALL], ["It is ping."])  # echo does not say that its words are its own
         await house.said("One?")
@@ -467,7 +469,7 @@ def test_what_was_answered_behind_strangers_words_stays_from_outside() -> None:
 
 @pytest.mark.parametrize("off", ["turn", "user", "operator", "another user"])
 def test_recall_can_be_switched_off(off: str) -> None:
-    async def work(house: House) -> None:
+    async def work(house: ServerState) -> None:
         await house.engine.memory.by_hand.write("ada", "I am allergic to penicillin", "personal")
         if off == "user":
             await house.engine.memory.by_hand.set_recalls("ada", False)
@@ -487,7 +489,7 @@ def test_who_may_not_call_a_specialist_is_not_told_of_it() -> None:
     assert narrowed(ask, Rights()) == ask
     assert narrowed(ask, Rights(frozenset({"add", "web"}))).specialists == frozenset({"add"})
     assert narrowed(ask_for(), Rights(frozenset({"add"}))).specialists == frozenset({"add"})
-    json = Ask("Hi", "ada", ask.limits, ask.syntax, "UTC", sampling=Sampling(format="json"))
+    json = TurnRequest("Hi", "ada", ask.limits, ask.syntax, "UTC", sampling=Sampling(format="json"))
     assert narrowed(json, Rights()).specialists == frozenset()
 
 

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from brain.errors import StoreError
-from brain.messages import Exchange, History, Record, new_conversation_id
-from brain.runtime.persistence import Filing
+from brain.messages import ConversationPage, Exchange, Record, new_conversation_id
+from brain.runtime.persistence import ExchangeLease
 
 
 def test_ids_are_not_guessed() -> None:
@@ -30,16 +30,16 @@ class Full:
     async def drop(self, record: Record) -> None:
         raise StoreError("What was said could not be taken back.", "ENOSPC")
 
-    def watch(self, record: Record, so_far: Callable[[], Exchange]) -> None:
+    def watch(self, record: Record, snapshot: Callable[[], Exchange]) -> None:
         raise NotImplementedError
 
-    async def conversation(self, *args: object, **more: object) -> History | None:
+    async def conversation(self, *args: object, **more: object) -> ConversationPage | None:
         raise NotImplementedError
 
 
 def test_what_cannot_be_kept_is_told_in_a_sentence() -> None:
     async def main() -> None:
-        filing = Filing(Full(), Record(1, "ada", "c"))
+        filing = ExchangeLease(Full(), Record(1, "ada", "c"))
         assert await filing.keep(Exchange("Hi")) == "What was said could not be kept: the disk is full."
         assert filing.kept
         await filing.drop()

@@ -15,10 +15,10 @@ from playing import Item, Player, ask_for, echo, registry_of, sends, short, turn
 from brain import Progress, specialist
 from brain.errors import BadRequest
 from brain.events import Done, Event, SpecialistProgress, Token, TurnStart, Usage
-from brain.messages import Conversation, TurnReport
+from brain.messages import History, TurnReport
 from brain.runtime.run import Run
-from brain.runtime.runs import Turns
-from brain.turn_request import Ask
+from brain.runtime.runs import RunRegistry
+from brain.turn_request import TurnRequest
 
 TINY, HUGE = 1e-6, 1e6
 """Seconds that pass at once, and that no test waits for."""
@@ -37,7 +37,7 @@ async def stuck() -> AsyncGenerator[Progress | str, None]:
     yield "never"
 
 
-def request(user: str | None = "ada", request_id: str | None = None) -> Ask:
+def request(user: str | None = "ada", request_id: str | None = None) -> TurnRequest:
     return ask_for(user=user, request_id=request_id, asks_person=True)
 
 
@@ -45,7 +45,7 @@ class Server:
     """Begins runs, and has the reports of those that ended."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = RunRegistry()
         self.settled: list[TurnReport] = []
 
     @property
@@ -65,7 +65,7 @@ class Server:
         """A run whose model plays these passes; it waits where an `asyncio.Event` stands."""
         ask = request(user, request_id)
         registry = registry_of(echo, sends, stuck)
-        turn = turn_of(model or Player(*passes), registry, ask, Conversation(conversation))
+        turn = turn_of(model or Player(*passes), registry, ask, History(conversation))
         return self.turns.begin(turn, ask, "native", settle or self.settled.append, **options)
 
     def start(self, *passes: Sequence[Item] | str, **options: Any) -> Run:

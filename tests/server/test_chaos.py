@@ -213,7 +213,9 @@ def no_log() -> Iterator[None]:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, many_files: None, no_log: None) -> Iterator[Server]:
     monkeypatch.setattr("brain.server.routes.chat.READER_SECONDS", 0.3)
-    monkeypatch.setattr("brain.server.admission.LAG_SECONDS", math.inf)  # what a slow machine would refuse, leaves nothing
+    monkeypatch.setattr(
+        "brain.server.admission.LAG_SECONDS", math.inf
+    )  # what a slow machine would refuse, leaves nothing
     monkeypatch.setattr("brain.server.admission.BURST", 1_000_000)
     monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", 0.5)
     monkeypatch.setattr("brain.runtime.runs.SWEEP_SECONDS", 0.05)

@@ -18,11 +18,23 @@ from serving import Answer, Player, Process, Server, brain_served, post, script,
 from brain import Citation, Context, Registry, Result, specialist
 from brain.errors import BadRequest
 from brain.events import Error, Notice, Thinking, Usage
-from brain.messages import About, Aside, Called, Chunk, Exchange, File, Heading, History, Part, Said, Steered
+from brain.messages import (
+    Annotation,
+    AnswerDetails,
+    Call,
+    Chunk,
+    Conversation,
+    ConversationPage,
+    Exchange,
+    File,
+    Part,
+    Steer,
+    Text,
+)
 from brain.prompts.blocks import inside
 from brain.protocols.native import resources
 from brain.protocols.native.queries import (
-    Wanted,
+    RequestOptions,
     title,
     wanted_of_conversation,
     wanted_of_conversations,
@@ -30,7 +42,7 @@ from brain.protocols.native.queries import (
 )
 
 NOON = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
-HEADING = Heading("c1", "Tea", NOON, NOON, 4, ("chat", "voice"))
+HEADING = Conversation("c1", "Tea", NOON, NOON, 4, ("chat", "voice"))
 WAIT = 20.0
 
 
@@ -38,7 +50,7 @@ WAIT = 20.0
 
 
 def opened(*exchanges: Exchange, earlier: str | None = None, turn_id: str | None = None) -> dict[str, Any]:
-    found = History(HEADING, exchanges, [File(1, "a.txt", "text/plain", 12)], earlier)
+    found = ConversationPage(HEADING, exchanges, [File(1, "a.txt", "text/plain", 12)], earlier)
     answer: dict[str, Any] = json.loads(resources.opened(found, lambda exchange: exchange.tokens or 7, inside, turn_id))
     return answer
 
@@ -65,11 +77,11 @@ def test_a_conversation_is_told_in_parts_and_in_the_users_own_words() -> None:
     answer = opened(
         exchange(
             1,
-            Said("I look. ", 1),
-            Called("c1", "wiki", {"query": "tea"}, "SPECIALIST_REQUEST[wiki:…]", None, block, cited, 1, outside=True),
-            Steered("And coffee?", 1),
-            Called("c2", "?", None, "SPECIALIST_REQUEST[", "malformed", unread, (), 2),
-            Said("Tea is a drink.", 2),
+            Text("I look. ", 1),
+            Call("c1", "wiki", {"query": "tea"}, "SPECIALIST_REQUEST[wiki:…]", None, block, cited, 1, outside=True),
+            Steer("And coffee?", 1),
+            Call("c2", "?", None, "SPECIALIST_REQUEST[", "malformed", unread, (), 2),
+            Text("Tea is a drink.", 2),
             files=(1,),
             recalled=("f3a9",),
             source="voice",
@@ -173,22 +185,22 @@ def test_an_answer_that_is_being_written_has_no_id_and_no_time_yet() -> None:
     }
 
 
-def about(*asides: Aside, parts: Sequence[Part] = (), outcome: str = "complete", **more: Any) -> dict[str, Any]:
-    told = About(asides, **more)
+def about(*asides: Annotation, parts: Sequence[Part] = (), outcome: str = "complete", **more: Any) -> dict[str, Any]:
+    told = AnswerDetails(asides, **more)
     answer: dict[str, Any] = opened(exchange(1, *parts, outcome=outcome, about=told))["messages"][1]
     return answer
 
 
 def test_what_stood_beside_the_text_is_told_in_its_place() -> None:
-    call = Called("c1", "wiki", {}, "", None, "", (), 1, cached=True, ms=12, approval="approved")
+    call = Call("c1", "wiki", {}, "", None, "", (), 1, cached=True, ms=12, approval="approved")
     answer = about(
-        Aside(Notice("recalled", "Recalled 1 fact: tea"), 0),
-        Aside(Thinking("Hm."), 0),
-        Aside(Thinking("And then?"), 0, 5),
-        Aside(Notice("repeated_call", "Again."), 1),
-        Aside(Thinking("So."), 2),
-        Aside(Thinking("Late."), 7, -3),
-        parts=[Said("Well, tea.", 1), call, Said("Tea.", 2)],
+        Annotation(Notice("recalled", "Recalled 1 fact: tea"), 0),
+        Annotation(Thinking("Hm."), 0),
+        Annotation(Thinking("And then?"), 0, 5),
+        Annotation(Notice("repeated_call", "Again."), 1),
+        Annotation(Thinking("So."), 2),
+        Annotation(Thinking("Late."), 7, -3),
+        parts=[Text("Well, tea.", 1), call, Text("Tea.", 2)],
     )
     assert [
         {name: part[name] for name in ("type", "text", "code", "cached", "ms", "approval") if name in part}
@@ -221,7 +233,7 @@ def questions(answer: Mapping[str, Any]) -> list[str]:
 
 
 def test_what_no_utf_8_can_hold_is_replaced() -> None:
-    _, answer = opened(exchange(1, Called("c1", "a", {"x": "\ud800"}, "", None, "", (), 1)))["messages"]
+    _, answer = opened(exchange(1, Call("c1", "a", {"x": "\ud800"}, "", None, "", (), 1)))["messages"]
     assert answer["parts"][0]["params"] == {"x": "\ufffd"}
 
 
@@ -249,9 +261,9 @@ def test_what_is_wrong_with_a_query_is_named(query: Mapping[str, str], field: st
 
 
 def test_each_address_has_its_own_fields() -> None:
-    assert wanted_of_conversations({"q": "tea", "before": "c1", "limit": "5"}) == Wanted("tea", "c1", 5)
-    assert wanted_of_conversation({"before": "m1"}) == Wanted("", "m1", 50)
-    assert wanted_of_memory({"kind": "fact", "category": "general"}) == Wanted(kind="fact", category="general")
+    assert wanted_of_conversations({"q": "tea", "before": "c1", "limit": "5"}) == RequestOptions("tea", "c1", 5)
+    assert wanted_of_conversation({"before": "m1"}) == RequestOptions("", "m1", 50)
+    assert wanted_of_memory({"kind": "fact", "category": "general"}) == RequestOptions(kind="fact", category="general")
     for query in ({"q": "tea"}, {"kind": "fact"}):
         with pytest.raises(BadRequest, match="This field does not exist; there are: before, limit"):
             wanted_of_conversation(query)

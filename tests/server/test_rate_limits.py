@@ -3,15 +3,15 @@
 import pytest
 
 from brain.errors import BadRequest
-from brain.server.rate_limits import ADDRESSES_MOST, Allowances, Failures, whole
+from brain.server.rate_limits import ADDRESSES_MOST, LoginRateLimit, UserRateLimits, whole
 from brain.settings import Rights
 
 
-def allowances(a_minute: int = 0, at_once: int = 0, **others: Rights) -> Allowances:
-    return Allowances(lambda user: others.get(user or "", Rights(None, a_minute, at_once)))
+def allowances(a_minute: int = 0, at_once: int = 0, **others: Rights) -> UserRateLimits:
+    return UserRateLimits(lambda user: others.get(user or "", Rights(None, a_minute, at_once)))
 
 
-def refused(allowed: Allowances, now: float, user: str | None = "ada") -> tuple[str, int | None]:
+def refused(allowed: UserRateLimits, now: float, user: str | None = "ada") -> tuple[str, int | None]:
     with pytest.raises(BadRequest) as caught:
         allowed.begin(user, now)
     assert (caught.value.code, caught.value.status, caught.value.field) == ("rate_limited", 429, None)
@@ -111,7 +111,7 @@ def test_only_active_users_are_kept() -> None:
 
 
 def test_twenty_wrong_keys_a_minute_are_answered_and_further_ones_wait() -> None:
-    failures = Failures()
+    failures = LoginRateLimit()
     assert [failures.count("10.0.0.1", 0.5 * n) for n in range(20)] == [None] * 20
     assert [failures.count("10.0.0.1", now) for now in (10.0, 30.25, 59.5)] == [50, 30, 1]
     assert failures.count("10.0.0.2", 59.5) is None
@@ -119,14 +119,14 @@ def test_twenty_wrong_keys_a_minute_are_answered_and_further_ones_wait() -> None
 
 
 def test_two_hundred_wrong_keys_a_minute_of_whatever_addresses_are_answered() -> None:
-    failures = Failures()
+    failures = LoginRateLimit()
     assert [failures.count(f"forged{n}", 0.1 * n) for n in range(200)] == [None] * 200
     assert [failures.count(f"further{now}", now) for now in (30.25, 59.5)] == [30, 1]
     assert failures.count("10.0.0.1", 60.0) is None
 
 
 def test_addresses_are_forgotten_when_their_minute_is_over_and_when_there_are_too_many() -> None:
-    failures = Failures()
+    failures = LoginRateLimit()
     for n in range(ADDRESSES_MOST + 500):
         failures.count(f"address{n}", 0.0)
     assert len(failures) == ADDRESSES_MOST

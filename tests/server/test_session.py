@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from brain import Registry, mount
-from brain.server.auth import SESSION_SECONDS, Keyring, read
+from brain.server.auth import SESSION_SECONDS, KeyStore, read
 
 NOW = 1_800_000_000.5
 ID, SEAL = "A" * 16, "A" * 43
@@ -34,11 +34,11 @@ CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-
 
 def user_by(token: str, keys: tuple[tuple[str, str], ...] = KEYS, now: float = NOW) -> str | None:
     session = read(token, now)
-    return None if session is None else Keyring(keys).user_in(session)
+    return None if session is None else KeyStore(keys).user_in(session)
 
 
 def token_of(key: str, user: str = "ann") -> str:
-    opened = Keyring(KEYS).open_session(key.encode(), NOW)
+    opened = KeyStore(KEYS).open_session(key.encode(), NOW)
     assert opened is not None
     assert opened[0] == user
     return opened[1]
@@ -67,7 +67,7 @@ def calls_of(work: Callable[[], object]) -> int:
 def test_a_request_costs_the_same_however_many_keys_there_are() -> None:
     costs = set()
     for count in (1, 2_000):
-        keyring = Keyring([(f"key-{n}", f"user-{n}") for n in range(count)])
+        keyring = KeyStore([(f"key-{n}", f"user-{n}") for n in range(count)])
         opened = keyring.open_session(b"key-0", NOW)
         assert opened is not None
         session = read(opened[1], NOW)
@@ -118,8 +118,8 @@ def test_what_is_no_token(token: str) -> None:
     "key", [b"", b"first-ke", b"first-key ", b"FIRST-KEY", b"ann", b"\xff", b"\xed\xa0\x80", b"k" * 99]
 )
 def test_what_is_no_key(key: bytes) -> None:
-    assert Keyring(KEYS).user_of(key) is None
-    assert Keyring(KEYS).open_session(key, NOW) is None
+    assert KeyStore(KEYS).user_of(key) is None
+    assert KeyStore(KEYS).open_session(key, NOW) is None
 
 
 # The route

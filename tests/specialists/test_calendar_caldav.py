@@ -183,7 +183,7 @@ COLLECTION = "<D:resourcetype><D:collection/></D:resourcetype>"
 IS_CALENDAR = "<D:resourcetype><D:collection/><C:calendar/></D:resourcetype><D:displayname>Home</D:displayname>"
 
 
-class Account:
+class Accounting:
     """A server with one account and one calendar, whose files are told; everything can be told otherwise."""
 
     def __init__(self, **told: Told) -> None:
@@ -203,7 +203,7 @@ class Account:
         return self.told.get("principal") or multistatus((path, f"{principal}{home}"))
 
 
-def listed(tmp_path: Path, account: Account, **params: Any) -> tuple[str, Fake]:
+def listed(tmp_path: Path, account: Accounting, **params: Any) -> tuple[str, Fake]:
     with fake(account) as running:
         found = on(running.url, tmp_path).call(start="2026-03-23", **params)
         return found.text if isinstance(found, Answer) else found.reason, running
@@ -219,18 +219,18 @@ EVENT = data(ics(f"UID:1\nSUMMARY:It\n{MORNING}"))
 
 class TestServersOfAllKinds:
     def test_one_that_behaves(self, tmp_path: Path) -> None:
-        text, _ = listed(tmp_path, Account(report=multistatus(("/cal/home/1.ics", EVENT))))
+        text, _ = listed(tmp_path, Accounting(report=multistatus(("/cal/home/1.ics", EVENT))))
         assert "- 2026-03-23 Mon 09:00–10:00 It (id" in text
 
     def test_entries_that_lie_elsewhere_are_passed_over(self, tmp_path: Path) -> None:
         elsewhere = ["//evil.example/cal/home/1.ics", "/other/1.ics", "/cal/home/", "/cal/home/../1.ics/../../x.ics"]
-        text, _ = listed(tmp_path, Account(report=multistatus(*((href, EVENT) for href in elsewhere))))
+        text, _ = listed(tmp_path, Accounting(report=multistatus(*((href, EVENT) for href in elsewhere))))
         assert "no events" in text
 
     def test_an_entry_by_a_foreign_address_is_taken_for_the_path_on_this_server(self, tmp_path: Path) -> None:
         with fake(lambda method, path: Told(200)) as trap:
             report = multistatus((f"{trap.url}cal/home/1.ics", EVENT))
-            with fake(Account(report=report)) as running:
+            with fake(Accounting(report=report)) as running:
                 assert "New" in on(running.url, tmp_path).text(action="update", event_id="1", title="New")
             assert trap.asked == []
             assert ("PUT", "/cal/home/1.ics") in running.asked
@@ -247,12 +247,12 @@ class TestServersOfAllKinds:
         with fake(lambda method, path: Told(200)) as trap:
             home = f"<C:calendar-home-set><D:href>{trap.url}cal/</D:href></C:calendar-home-set>"
             principal = f"<D:current-user-principal><D:href>/me/</D:href></D:current-user-principal>{home}"
-            text, _ = listed(tmp_path, Account(principal=multistatus(("/", principal))))
+            text, _ = listed(tmp_path, Accounting(principal=multistatus(("/", principal))))
             assert text == ELSEWHERE
             assert trap.asked == []
 
     def test_a_redirect_on_the_same_server_is(self, tmp_path: Path) -> None:
-        account = Account(report=multistatus(("/cal/home/1.ics", EVENT)))
+        account = Accounting(report=multistatus(("/cal/home/1.ics", EVENT)))
 
         def moved(method: str, path: str) -> Told:
             if path.startswith("/dav"):
@@ -287,17 +287,17 @@ class TestServersOfAllKinds:
         )
         declared = f'<!DOCTYPE d [<!ENTITY x SYSTEM "{secret.as_uri()}">]>'
         body = report.body.replace(b'<?xml version="1.0"?>', f'<?xml version="1.0"?>{declared}'.encode())
-        text, _ = listed(tmp_path, Account(report=replace(report, body=body)))
+        text, _ = listed(tmp_path, Accounting(report=replace(report, body=body)))
         assert "SECRET" not in text
 
     def test_a_flood(self, tmp_path: Path) -> None:
         flood = Told(207, b" " * (caldav.ANSWER_MOST + 100_000), {"Content-Type": "application/xml"})
-        text, _ = listed(tmp_path, Account(report=flood))
+        text, _ = listed(tmp_path, Accounting(report=flood))
         assert text == "the calendar server's answer is too large; ask for a shorter time"
 
     def test_a_drip(self, tmp_path: Path) -> None:
         drip = Told(207, b" " * 10_000, {"Content-Type": "application/xml"}, every=0.02)
-        with fake(Account(report=drip)) as running:
+        with fake(Accounting(report=drip)) as running:
             one = caldav.Server(running.url, USER, PASSWORD, lambda: 1.0)
             begun = time.monotonic()
             with pytest.raises(Refused, match="cannot be reached"):
@@ -324,13 +324,13 @@ class TestServersOfAllKinds:
             ("/cal/home/3.ics", "<D:getetag>x</D:getetag>"),
             ("/cal/home/4.ics", data(ics("UID:4\nSUMMARY:No start"))),
         )
-        text, _ = listed(tmp_path, Account(report=report))
+        text, _ = listed(tmp_path, Accounting(report=report))
         assert "1 event," in text
         assert "Not read: an entry of Home: it is no calendar; an entry of Home: it is no calendar" in text
 
     def test_a_server_without_versions_is_not_written_to(self, tmp_path: Path) -> None:
         report = multistatus(("/cal/home/1.ics", EVENT.replace('<D:getetag>"1"</D:getetag>', "")))
-        with fake(Account(report=report)) as running:
+        with fake(Accounting(report=report)) as running:
             there = on(running.url, tmp_path)
             reason = there.refusal(action="update", event_id="1", title="New")
         assert reason == "the calendar server names no versions, so that nothing can be changed there safely"
@@ -342,12 +342,12 @@ class TestServersOfAllKinds:
             (412, CHANGED),
             (507, "the calendar server did not do it (status 507); ask again later, or tell the user"),
         ):
-            with fake(Account(report=report, put=Told(status))) as running:
+            with fake(Accounting(report=report, put=Told(status))) as running:
                 there = on(running.url, tmp_path)
                 assert there.refusal(action="update", event_id="1", title="New") == reason
 
     def test_an_account_without_calendars(self, tmp_path: Path) -> None:
-        with fake(Account(home=multistatus(("/cal/", "")))) as running:
+        with fake(Accounting(home=multistatus(("/cal/", "")))) as running:
             there = on(running.url, tmp_path)
             assert "no events" in there.text()
             reason = there.refusal(action="create", title="x", start="2026-03-30")

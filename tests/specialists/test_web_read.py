@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from specialist_calls import answer, context, last, outcome, refusal, text_pdf
-from web_site import Said, Site, site
+from web_site import Site, Text, site
 
 from brain import Page, Progress, Refused
 from brain.plugins.executor import Answer, Failure
@@ -31,13 +31,13 @@ def at(server: Site, **more: Any) -> Any:
     return context(settings=WebSettings(), fetch=server.fetch, **more)
 
 
-def read(said: Said | str, path: str = "/page", **params: Any) -> str:
+def read(said: Text | str, path: str = "/page", **params: Any) -> str:
     """What is read of a page that is answered so."""
     with site({path: said}) as server:
         return answer(web, {"url": server.url + path, **params}, at(server))
 
 
-def refused(said: Said | str, **params: Any) -> str:
+def refused(said: Text | str, **params: Any) -> str:
     with site({"/page": said}) as server:
         return refusal(web, {"url": f"{server.url}/page", **params}, at(server)).replace(str(server.port), "PORT")
 
@@ -69,7 +69,7 @@ def test_a_site_that_is_named_in_the_title_is_not_named_again() -> None:
 
 def test_reading_on_gives_every_character_once() -> None:
     text = "\n\n".join(f"Paragraph {n} of a long page, which has some words to fill its line." for n in range(400))
-    with site({"/page": Said(text, "text/plain")}) as server:
+    with site({"/page": Text(text, "text/plain")}) as server:
         url, offset, parts = f"{server.url}/page", 0, []
         for _ in range(20):
             found = outcome(web, {"url": url, "offset": offset}, at(server))
@@ -88,13 +88,13 @@ def test_reading_on_gives_every_character_once() -> None:
 
 
 def test_an_offset_behind_the_end_is_refused() -> None:
-    told = refused(Said("short text", "text/plain"), offset=10)
+    told = refused(Text("short text", "text/plain"), offset=10)
     assert told == "the page has only 10 characters; ask again with a smaller offset"
 
 
 def test_a_section_is_where_reading_begins() -> None:
     text = "# Ferry\n\nIntroduction with Limits in it.\n\n## Setup\n\nDo it.\n\n## Limits\n\nNone known.\n"
-    with site({"/page": Said(text, "text/markdown")}) as server:
+    with site({"/page": Text(text, "text/markdown")}) as server:
         url = f"{server.url}/page"
 
         def begun(section: str, offset: int = 0) -> str:
@@ -141,7 +141,7 @@ def test_an_address_in_the_message_is_read_when_the_call_has_none() -> None:
 
 
 def test_a_query_that_is_an_address_is_read() -> None:
-    with site({"/page": Said("some text", "text/plain")}) as server:
+    with site({"/page": Text("some text", "text/plain")}) as server:
         assert answer(web, {"query": f" {server.url}/page "}, at(server)).startswith("🌐 WEB PAGE 'page'")
 
 
@@ -149,45 +149,45 @@ def test_a_query_that_is_an_address_is_read() -> None:
 
 
 def test_plain_text_is_given_as_it_is() -> None:
-    text = read(Said("line one\n\n\n\n\nline <b>two</b>  \r\n", "text/plain"), "/notes.txt")
+    text = read(Text("line one\n\n\n\n\nline <b>two</b>  \r\n", "text/plain"), "/notes.txt")
     assert text.startswith("🌐 WEB PAGE 'notes.txt' (127.0.0.1:")
     assert text.endswith("/notes.txt\n\nline one\n\nline <b>two</b>")
 
 
 def test_json_has_a_value_a_line() -> None:
-    text = read(Said('{"a":[1,2],"b":{"c":"ü"}}', "application/json"), "/data.json")
+    text = read(Text('{"a":[1,2],"b":{"c":"ü"}}', "application/json"), "/data.json")
     assert text.endswith('\n\n{\n "a": [\n  1,\n  2\n ],\n "b": {\n  "c": "ü"\n }\n}')
 
 
 @pytest.mark.parametrize("body", ["{broken", "[" * 300_000, '{"a":' * 100_000, '"\\ud800"'])
 def test_broken_json_is_text(body: str) -> None:
-    assert body[:60] in read(Said(body, "application/json"))
+    assert body[:60] in read(Text(body, "application/json"))
 
 
 def test_a_feed_is_a_list() -> None:
     feed = """<?xml version="1.0"?><rss><channel><title>Harbour news</title>
     <item><title>Bridge</title><link>https://h.example/1</link></item></channel></rss>"""
-    text = read(Said(feed, "application/rss+xml"))
+    text = read(Text(feed, "application/rss+xml"))
     assert text.startswith("🌐 WEB PAGE 'Harbour news' (")
     assert text.endswith("\n\n- Bridge\n  https://h.example/1")
-    assert "<sitemap>x</sitemap>" in read(Said("<sitemap>x</sitemap>", "application/xml"))
+    assert "<sitemap>x</sitemap>" in read(Text("<sitemap>x</sitemap>", "application/xml"))
 
 
 def test_a_pdf_is_read_page_by_page() -> None:
-    text = read(Said(text_pdf("Dear reader", "Yours truly"), "application/pdf"), "/letters/a.pdf")
+    text = read(Text(text_pdf("Dear reader", "Yours truly"), "application/pdf"), "/letters/a.pdf")
     assert text.startswith("🌐 WEB PAGE 'a.pdf' (")
     assert text.endswith("\n\n## Page 1 of 2\n\nDear reader\n\n## Page 2 of 2\n\nYours truly")
 
 
 def test_a_pdf_that_cannot_be_read_says_why() -> None:
-    assert "'page' cannot be read: it is damaged" in refused(Said(b"%PDF-1.7 garbage", "application/pdf"))
-    assert "is encrypted" in refused(Said(text_pdf("x", encrypted=True), "application/pdf"))
-    assert "is a scan without text; ask the user to attach it" in refused(Said(text_pdf(""), "application/pdf"))
+    assert "'page' cannot be read: it is damaged" in refused(Text(b"%PDF-1.7 garbage", "application/pdf"))
+    assert "is encrypted" in refused(Text(text_pdf("x", encrypted=True), "application/pdf"))
+    assert "is a scan without text; ask the user to attach it" in refused(Text(text_pdf(""), "application/pdf"))
 
 
 @pytest.mark.parametrize("kind", ["image/png", "application/zip", "video/mp4", "application/octet-stream", ""])
 def test_other_kinds_are_refused(kind: str) -> None:
-    assert "which cannot be read" in refused(Said(b"\x89PNG", kind))
+    assert "which cannot be read" in refused(Text(b"\x89PNG", kind))
 
 
 # encodings
@@ -231,7 +231,7 @@ def test_without_the_extra_the_likeliest_encoding_is_that_of_western_europe(monk
 
 def test_the_encoding_of_the_header_and_of_no_header_reach_the_reader() -> None:
     words = f"Мост через гавань снова открыт. {LONG}"
-    assert words.strip() in read(Said(html(f"<p>{words}</p>").encode("koi8-r"), "text/html; charset=koi8-r"))
+    assert words.strip() in read(Text(html(f"<p>{words}</p>").encode("koi8-r"), "text/html; charset=koi8-r"))
 
 
 def test_one_broken_byte_does_not_change_the_encoding() -> None:
@@ -265,14 +265,14 @@ def test_an_empty_page_says_so(body: str) -> None:
     ],
 )
 def test_a_status_is_told_in_words(status: int, words: str) -> None:
-    assert words in refused(Said(html("<p>Just a moment… are you a robot?</p>"), status=status))
+    assert words in refused(Text(html("<p>Just a moment… are you a robot?</p>"), status=status))
 
 
 # where addresses lead
 
 
 def test_the_final_address_is_that_behind_the_redirects() -> None:
-    answers: dict[str, Said | str] = {"/old": Said(status=301, headers={"Location": "/news"}), "/news": NEWS}
+    answers: dict[str, Text | str] = {"/old": Text(status=301, headers={"Location": "/news"}), "/news": NEWS}
     with site(answers) as server:
         found = outcome(web, {"url": f"{server.url}/old"}, at(server))
     assert isinstance(found, Answer)
@@ -327,9 +327,9 @@ def test_addresses_that_are_not_public_are_refused(url: str) -> None:
 def test_neither_a_redirect_nor_a_refresh_leads_to_a_private_address(way: str) -> None:
     with site({"/latest": "secret"}) as trap:
         there = f"{trap.url}/latest"
-        said = Said(status=302, headers={"Location": there})
+        said = Text(status=302, headers={"Location": there})
         if way == "meta":
-            said = Said(html("Moved", f'<meta http-equiv="refresh" content="0;url={there}">'))
+            said = Text(html("Moved", f'<meta http-equiv="refresh" content="0;url={there}">'))
         with site({"/page": said}) as server:
             told = refusal(web, {"url": f"{server.url}/page"}, at(server))
         assert trap.asked == []
@@ -420,16 +420,16 @@ def test_a_page_cut_on_the_way_in_says_so_at_its_end() -> None:
 
 
 def test_a_page_that_is_far_too_large_is_refused() -> None:
-    assert "is larger than 10 MiB" in refused(Said(b"x" * 11_000_000, "text/plain"))
+    assert "is larger than 10 MiB" in refused(Text(b"x" * 11_000_000, "text/plain"))
 
 
 def test_a_bomb_is_refused() -> None:
     bomb = gzip.compress(b"a" * 50_000_000)
-    assert "is larger than" in refused(Said(bomb, headers={"Content-Encoding": "gzip"}))
+    assert "is larger than" in refused(Text(bomb, headers={"Content-Encoding": "gzip"}))
 
 
 def test_a_slow_page_gets_no_more_time_than_there_is() -> None:
-    with site({"/page": Said(after=30)}) as server:
+    with site({"/page": Text(after=30)}) as server:
         started = time.monotonic()
         told = refusal(web, {"url": f"{server.url}/page"}, at(server, seconds=0.5))
     assert "did not answer within" in told

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from specialist_calls import answer, context, last, outcome, refusal
-from web_site import Said, Site, free_port, site, wait_for
+from web_site import Site, Text, free_port, site, wait_for
 
 from brain import Registry
 from brain.plugins.executor import Answer, Failure
@@ -32,13 +32,13 @@ HITS = [
 ]
 
 
-def searxng(results: Any = HITS, **more: Any) -> Said:
+def searxng(results: Any = HITS, **more: Any) -> Text:
     """The answer of a SearXNG server."""
-    return Said(json.dumps({"query": "q", "results": results, **more}), "application/json")
+    return Text(json.dumps({"query": "q", "results": results, **more}), "application/json")
 
 
-def brave(*results: Mapping[str, Any]) -> Said:
-    return Said(json.dumps({"type": "search", "web": {"type": "search", "results": results}}), "application/json")
+def brave(*results: Mapping[str, Any]) -> Text:
+    return Text(json.dumps({"type": "search", "web": {"type": "search", "results": results}}), "application/json")
 
 
 BRAVE_HIT = {
@@ -194,22 +194,22 @@ def test_nothing_found_is_said_and_is_no_failure() -> None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (Said("<h1>Forbidden</h1>", status=403), "SearXNG has JSON switched off: the operator must add json"),
-        (Said("Too Many Requests", status=429), "SearXNG limits this client: the operator must let it pass"),
-        (Said("oops", status=502), "SearXNG answers with status 502"),
-        (Said("<html>Are you a robot?</html>"), "SearXNG does not answer in JSON: it may ask for a captcha"),
-        (Said("[1, 2]", "application/json"), "SearXNG gives an answer that cannot be understood"),
-        (Said("[" * 100_000, "application/json"), "SearXNG does not answer in JSON"),
-        (Said(b"\xff\xfe\x00{", "application/json"), "SearXNG does not answer in JSON"),
-        (Said(b"x" * 3_000_000, "application/json"), "SearXNG cannot be reached, or gives no answer that can be read"),
-        (Said(b"PK", "application/zip"), "SearXNG cannot be reached, or gives no answer that can be read"),
+        (Text("<h1>Forbidden</h1>", status=403), "SearXNG has JSON switched off: the operator must add json"),
+        (Text("Too Many Requests", status=429), "SearXNG limits this client: the operator must let it pass"),
+        (Text("oops", status=502), "SearXNG answers with status 502"),
+        (Text("<html>Are you a robot?</html>"), "SearXNG does not answer in JSON: it may ask for a captcha"),
+        (Text("[1, 2]", "application/json"), "SearXNG gives an answer that cannot be understood"),
+        (Text("[" * 100_000, "application/json"), "SearXNG does not answer in JSON"),
+        (Text(b"\xff\xfe\x00{", "application/json"), "SearXNG does not answer in JSON"),
+        (Text(b"x" * 3_000_000, "application/json"), "SearXNG cannot be reached, or gives no answer that can be read"),
+        (Text(b"PK", "application/zip"), "SearXNG cannot be reached, or gives no answer that can be read"),
         (
             searxng([], unresponsive_engines=[["google", "CAPTCHA"], ["bing", "timeout"], "qwant"]),
             "SearXNG found nothing, since its engines failed (google: CAPTCHA, bing: timeout, qwant)",
         ),
     ],
 )
-def test_says_why_searxng_did_not_search(said: Said, reason: str) -> None:
+def test_says_why_searxng_did_not_search(said: Text, reason: str) -> None:
     with site({"/search": said}) as server:
         told = refusal(web, {"query": "q"}, only(server))
     assert told.startswith(f"the search failed: {reason}")
@@ -231,7 +231,7 @@ def test_a_server_that_is_not_there_is_not_named() -> None:
 
 
 def test_a_slow_backend_gets_no_more_time_than_there_is() -> None:
-    with site({"/search": Said(after=30)}) as server:
+    with site({"/search": Text(after=30)}) as server:
         started = time.monotonic()
         told = refusal(web, {"query": "q"}, only(server, seconds=1.6))
     assert time.monotonic() - started < 1.5
@@ -240,7 +240,7 @@ def test_a_slow_backend_gets_no_more_time_than_there_is() -> None:
 
 def test_a_redirect_of_the_backend_to_elsewhere_is_not_followed() -> None:
     with site({"/latest": "secret"}) as trap, site({}) as server:
-        answers = {"/search": Said(status=302, headers={"Location": f"{trap.url}/latest"})}
+        answers = {"/search": Text(status=302, headers={"Location": f"{trap.url}/latest"})}
         with site(answers) as server:
             told = refusal(web, {"query": "q"}, only(server))
     assert told.startswith("the search failed: SearXNG cannot be reached")
@@ -290,7 +290,7 @@ def test_brave_gets_no_longer_query_than_it_takes() -> None:
     ],
 )
 def test_says_why_brave_did_not_search(status: int, reason: str) -> None:
-    with site({"/web": Said('{"type": "ErrorResponse"}', "application/json", status)}) as server:
+    with site({"/web": Text('{"type": "ErrorResponse"}', "application/json", status)}) as server:
         settings = WebSettings(brave_key=KEY, brave_url=f"{server.url}/web", backend="brave")
         told = refusal(web, {"query": "q"}, context(settings=settings))
     assert told.startswith(f"the search failed: {reason}.")
@@ -299,7 +299,7 @@ def test_says_why_brave_did_not_search(status: int, reason: str) -> None:
 
 def test_the_key_does_not_follow_a_redirect() -> None:
     with site({"/web": brave(BRAVE_HIT)}) as other:
-        answers = {"/web": Said(status=307, headers={"Location": f"{other.url}/web"})}
+        answers = {"/web": Text(status=307, headers={"Location": f"{other.url}/web"})}
         with site(answers) as server:
             settings = WebSettings(brave_key=KEY, brave_url=f"{server.url}/web", backend="brave")
             outcome(web, {"query": "q"}, context(settings=settings, fetch=other.fetch))
@@ -369,7 +369,7 @@ def test_a_hanging_ddgs_ends_with_the_call(ddgs: Path, tmp_path: Path) -> None:
 
 
 def test_goes_on_to_the_next_backend_and_says_so() -> None:
-    answers = {"/search": Said("no", status=403), "/web": brave(BRAVE_HIT)}
+    answers = {"/search": Text("no", status=403), "/web": brave(BRAVE_HIT)}
     with site(answers) as server:
         settings = WebSettings(searxng=server.url, brave_key=KEY, brave_url=f"{server.url}/web")
         text = answer(web, {"query": "knots"}, context(settings=settings))
@@ -388,7 +388,7 @@ def test_an_empty_backend_is_followed_by_the_next_too() -> None:
 
 def test_all_reasons_are_told_when_none_searches(ddgs: Path) -> None:
     ddgs.write_text(DDGS.format(body="raise DDGSException('No results found.')"))
-    answers = {"/search": Said("no", status=429), "/web": Said("{}", "application/json", 401)}
+    answers = {"/search": Text("no", status=429), "/web": Text("{}", "application/json", 401)}
     with site(answers) as server:
         settings = WebSettings(searxng=server.url, brave_key=KEY, brave_url=f"{server.url}/web")
         told = refusal(web, {"query": "q"}, context(settings=settings))
@@ -470,12 +470,12 @@ def healthy(settings: WebSettings) -> str | None:
 
 
 def test_health_asks_the_first_backend() -> None:
-    nothing_to_search = Said('{"error": "No query"}', "application/json", 400)
+    nothing_to_search = Text('{"error": "No query"}', "application/json", 400)
     with site({"/search": nothing_to_search, "/web": brave(BRAVE_HIT)}) as server:
         assert healthy(WebSettings(searxng=server.url)) is None
         assert healthy(WebSettings(brave_key=KEY, brave_url=f"{server.url}/web")) is None
         assert server.paths == ["/search?q=&format=json", "/web?q=brain&count=1"]
-    with site({"/search": Said("no", status=403)}) as server:
+    with site({"/search": Text("no", status=403)}) as server:
         assert (healthy(WebSettings(searxng=server.url)) or "").startswith("SearXNG has JSON switched off")
         told = healthy(WebSettings(brave_key=KEY, brave_url=f"{server.url}/web"))
         assert told == "Brave answers with status 404"
@@ -490,7 +490,7 @@ def test_health_says_when_there_is_no_backend() -> None:
 
 
 ENGINE_HITS = {
-    "/find": Said(
+    "/find": Text(
         json.dumps(
             {
                 "hits": [
@@ -501,8 +501,8 @@ ENGINE_HITS = {
         ),
         "application/json",
     ),
-    "/none": Said('{"hits": []}', "application/json"),
-    "/blocked": Said("captcha", status=429),
+    "/none": Text('{"hits": []}', "application/json"),
+    "/blocked": Text("captcha", status=429),
 }
 SEARX = """
 general: {{debug: false, instance_name: test, contact_url: false, enable_stats: false}}

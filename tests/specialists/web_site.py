@@ -12,7 +12,7 @@ from brain.net.fetch import Fetch
 
 
 @dataclass(frozen=True)
-class Said:
+class Text:
     """One answer; `after` is how many seconds it takes to come."""
 
     body: bytes | str = b""
@@ -44,14 +44,14 @@ class Site:
 
 
 @contextmanager
-def site(answers: Mapping[str, Said | str]) -> Iterator[Site]:
+def site(answers: Mapping[str, Text | str]) -> Iterator[Site]:
     """A site that gives these answers by path; 404 for other ones."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-            told = answers.get(self.path.partition("?")[0], Said("not here", status=404))
-            said = Said(told) if isinstance(told, str) else told
+            told = answers.get(self.path.partition("?")[0], Text("not here", status=404))
+            said = Text(told) if isinstance(told, str) else told
             ended.wait(said.after)
             body = said.body.encode() if isinstance(said.body, str) else said.body
             self.send_response(said.status)

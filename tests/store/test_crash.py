@@ -25,7 +25,7 @@ from brain.store.sqlite import SQLite
 
 WRITER = Path(__file__).parent.parent / "store_writer.py"
 KILLS = int(os.environ.get("BRAIN_TEST_KILLS", "10"))
-Said = dict[tuple[str, str], list[list[str]]]
+Text = dict[tuple[str, str], list[list[str]]]
 
 pytestmark = pytest.mark.timeout(60 + 5 * KILLS)
 
@@ -59,7 +59,7 @@ def told(process: subprocess.Popen[bytes]) -> list[list[Any]]:
     return [json.loads(line) for line in process.stdout.read().splitlines(keepends=True) if line.endswith(b"\n")]
 
 
-def apply(word: list[Any], conversations: Said, items: dict[tuple[str, str], str]) -> None:
+def apply(word: list[Any], conversations: Text, items: dict[tuple[str, str], str]) -> None:
     """What was acknowledged, in a model of the store."""
     what, user, name, *more = word
     if what == "deleted":
@@ -75,7 +75,7 @@ def apply(word: list[Any], conversations: Said, items: dict[tuple[str, str], str
 ACKNOWLEDGED = {"deletes": "deleted", "puts": "put", "begins": "begun", "ends": "ended"}
 
 
-async def found(path: Path, names: list[str]) -> tuple[Said, dict[tuple[str, str], str]]:
+async def found(path: Path, names: list[str]) -> tuple[Text, dict[tuple[str, str], str]]:
     """What a process finds that begins now."""
     conversations, items = {}, {}
     async with kept(path) as store:
@@ -116,11 +116,11 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
             time.sleep(rng.uniform(0, 0.3))
             process.kill()
             words = told(process)
-        conversations: Said = {}
+        conversations: Text = {}
         items: dict[tuple[str, str], str] = {}
         for word in words:
             apply(word, conversations, items)
-        after: tuple[Said, dict[tuple[str, str], str]] = json_copy(conversations), dict(items)
+        after: tuple[Text, dict[tuple[str, str], str]] = json_copy(conversations), dict(items)
         if words and words[-1][0] in ACKNOWLEDGED:  # was about to: it happened, or it did not
             apply([ACKNOWLEDGED[words[-1][0]], *words[-1][1:]], *after)
         there = asyncio.run(found(path, [f"w{kill}.{n}" for n in range(6)]))
@@ -128,7 +128,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> 
         whole(path)
 
 
-def json_copy(conversations: Said) -> Said:
+def json_copy(conversations: Text) -> Text:
     return {key: [[*one] for one in exchanges] for key, exchanges in conversations.items()}
 
 

@@ -96,7 +96,7 @@ def test_facts_are_recalled_with_the_same_work_however_many_others_there_are(
     costs = []
 
     async def test(texts: list[str], store: SQLite) -> None:
-        await store.take_in("ada", facts(texts), import_sanitizer)
+        await store.import_user("ada", facts(texts), import_sanitizer)
 
         async def look() -> None:
             found = await store.by_words("ada", "cycling in Bergen", kinds=BOTH, limit=30)
@@ -119,14 +119,14 @@ def test_an_import_of_facts_takes_work_for_each_of_them_once() -> None:
         with closing(connection.connected(None)) as db:
             schema.migrate(db)
 
-            def take_in(db: sqlite3.Connection = db, lines: list[bytes] = lines) -> None:
+            def import_user(db: sqlite3.Connection = db, lines: list[bytes] = lines) -> None:
                 incoming = transfer.Import("ada", lines, import_sanitizer)
                 incoming.begin(db, 0)
                 while incoming.take(db, 0):
                     pass
                 incoming.end(db, 0)
 
-            costs.append(instructions(take_in) / count)
+            costs.append(instructions(import_user) / count)
     assert costs[1] < 1.1 * costs[0]
 
 
@@ -137,7 +137,7 @@ def test_a_frequent_word_is_found_with_the_same_work_however_many_conversations_
     costs = []
 
     async def test(count: int, store: SQLite) -> None:
-        await store.take_in("ada", talks(count), import_sanitizer)
+        await store.import_user("ada", talks(count), import_sanitizer)
 
         async def look() -> None:
             found = await store.conversations("ada", words="jazz", limit=20)
@@ -157,8 +157,8 @@ def test_frequent_words_are_found_wherever_they_are(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(conversations, "LOOKED_INTO", 30)
 
     async def test(store: SQLite) -> None:
-        await store.take_in("ada", talks(100), import_sanitizer)
-        await store.take_in("ada", talks(60, "I like chess", "d"), import_sanitizer)  # which are newer
+        await store.import_user("ada", talks(100), import_sanitizer)
+        await store.import_user("ada", talks(60, "I like chess", "d"), import_sanitizer)  # which are newer
         for words in ("jazz", "jazz like", "jazz tuba", "ja"):
             found, before = list[str](), None
             while page := await store.conversations("ada", words=words, before=before, limit=15):

@@ -156,7 +156,7 @@ def test_turns_get_their_turn_while_somebody_imports(path: Path) -> None:
             yield from export(3_000)
             read.set()
 
-        task = asyncio.create_task(store.take_in("ada", records(), import_sanitizer))
+        task = asyncio.create_task(store.import_user("ada", records(), import_sanitizer))
         await read.wait()
         await turn(store, "bob", "d")
         assert not task.done()
@@ -203,7 +203,7 @@ def test_a_long_conversation_is_deleted_at_once_and_removed_in_small_steps(path:
     clock = Clock()
 
     async def delete(store: SQLite) -> None:
-        await store.take_in("ada", export(300, 5), import_sanitizer)
+        await store.import_user("ada", export(300, 5), import_sanitizer)
         await turn(store, "ada", "d", "I like jazz", files=[file(b"x")])
         commits: list[str] = []
         store._database._connections[0].set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
@@ -228,7 +228,7 @@ def test_a_long_conversation_is_deleted_at_once_and_removed_in_small_steps(path:
 
 def test_a_user_who_is_forgotten_is_gone_at_once(path: Path) -> None:
     async def test(store: SQLite) -> None:
-        await store.take_in("ada", export(), import_sanitizer)
+        await store.import_user("ada", export(), import_sanitizer)
         counts, _ = await store._database.write(lambda db: users.forget(db, "ada", store._leases.lease))
         assert counts == Counts(conversations=1, messages=200, files=1, facts=100)
         assert await see(store) == NOTHING

@@ -41,7 +41,7 @@ class One:
 
 
 @dataclass
-class Talk:
+class ChatSession:
     """One conversation in the model."""
 
     ones: list[One] = field(default_factory=list)
@@ -53,16 +53,16 @@ class Model:
     """All conversations by user and id, and the turns that somebody may still end."""
 
     clock: Clock
-    talks: dict[tuple[str, str], Talk] = field(default_factory=dict)
+    talks: dict[tuple[str, str], ChatSession] = field(default_factory=dict)
     open: list[tuple[Record, tuple[str, str], One]] = field(default_factory=list)
     count: int = 0
 
-    def lapse(self, talk: Talk) -> None:
+    def lapse(self, talk: ChatSession) -> None:
         for one in talk.ones:
             if one.until is not None and one.until <= self.clock.now:
                 one.until, one.outcome = None, "interrupted"
 
-    def busy(self, talk: Talk) -> bool:
+    def busy(self, talk: ChatSession) -> bool:
         return any(one.until is not None and one.until > self.clock.now for one in talk.ones)
 
     def remove(self, key: tuple[str, str], one: One) -> None:
@@ -71,7 +71,7 @@ class Model:
             del self.talks[key]
 
     def seen(self, key: tuple[str, str]) -> list[tuple[str, str, str, list[int]]]:
-        ones = self.talks.get(key, Talk()).ones
+        ones = self.talks.get(key, ChatSession()).ones
         lapsed = [one.until is not None and one.until <= self.clock.now for one in ones]
         running = [one for one in ones if one.until is not None and one.until > self.clock.now]
         hidden = [
@@ -86,7 +86,7 @@ class Model:
 
 async def begin(store: SQLite, model: Model, rng: random.Random, key: tuple[str, str]) -> None:
     model.count += 1
-    number, talk = model.count, model.talks.get(key, Talk())
+    number, talk = model.count, model.talks.get(key, ChatSession())
     named, place = None, len(talk.ones)
     if talk.ones and rng.random() < 0.3:
         place = rng.randrange(len(talk.ones))
@@ -141,7 +141,7 @@ async def end(store: SQLite, model: Model, rng: random.Random) -> None:
 async def drop(store: SQLite, model: Model, rng: random.Random) -> None:
     record, key, one = model.open.pop(rng.randrange(len(model.open)))
     await store.drop(record)
-    if one in model.talks.get(key, Talk()).ones:
+    if one in model.talks.get(key, ChatSession()).ones:
         model.remove(key, one)
 
 

@@ -13,7 +13,7 @@ from stores import ABOUT, NOON, Clock, answered, asked, fact, file, kept, memory
 
 from brain.errors import BadRequest, StoreError
 from brain.events import Citation
-from brain.messages import About, Called, Exchange, File, Interaction, Message, Near, Part, Record, Said, Steered
+from brain.messages import AnswerDetails, Call, Exchange, File, Interaction, Message, Near, Part, Record, Steer, Text
 from brain.store import conversations, open_store, quota, schema
 from brain.store.rows import micros
 from brain.store.sqlite import SQLite
@@ -43,9 +43,9 @@ def refused(error: pytest.ExceptionInfo[BadRequest]) -> tuple[str, int, str | No
 
 
 def test_what_was_said_is_kept_as_it_was(path: Path | None) -> None:
-    called = Called("c1", "web", {"q": ["Zürich", 2**70]}, "MARKER", None, "block", (Citation("1", "T", "u"),), 1, True)
-    failed = Called("c2", "?", None, "MARK", "malformed", "[E]", (), 1)
-    parts: list[Part] = [Said("Grüezi ", 1), called, failed, Steered("quick", 1), Said("你好", 2)]
+    called = Call("c1", "web", {"q": ["Zürich", 2**70]}, "MARKER", None, "block", (Citation("1", "T", "u"),), 1, True)
+    failed = Call("c2", "?", None, "MARK", "malformed", "[E]", (), 1)
+    parts: list[Part] = [Text("Grüezi ", 1), called, failed, Steer("quick", 1), Text("你好", 2)]
     around = (Message("system", "Be brief."),)
 
     async def test(store: SQLite) -> None:
@@ -75,9 +75,9 @@ def test_what_was_said_is_kept_as_it_was(path: Path | None) -> None:
 
 
 def test_what_stood_beside_an_answer_is_kept_and_what_was_recalled_goes_with_its_fact(path: Path | None) -> None:
-    called = Called("c1", "web", {}, "MARKER", None, "block", (), 1, cached=True, ms=12, approval="approved")
+    called = Call("c1", "web", {}, "MARKER", None, "block", (), 1, cached=True, ms=12, approval="approved")
 
-    async def about(store: SQLite) -> About:
+    async def about(store: SQLite) -> AnswerDetails:
         found = await store.conversation("ada", "c")
         assert found is not None
         (exchange,) = found.exchanges
@@ -210,7 +210,7 @@ def test_how_far_an_answer_was_is_there_when_its_process_is_gone(
     async def dies(store: SQLite) -> None:
         record = await store.begin("ada", "c", asked("One"), ())
         written = ["Once", "Once upon", "Once upon a time"]
-        store.watch(record, lambda: Exchange("(read)", [Said(written[0], 1)], about=About(ABOUT.asides)))
+        store.watch(record, lambda: Exchange("(read)", [Text(written[0], 1)], about=AnswerDetails(ABOUT.asides)))
         for text in ("Once", "Once upon"):
             while await said(store, "ada", "c") != [("One", text, "")]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -221,7 +221,7 @@ def test_how_far_an_answer_was_is_there_when_its_process_is_gone(
         assert (answer[:9], outcome) == ("Once upon", "interrupted")
         found = await store.conversation("ada", "c")
         assert found is not None
-        assert found.exchanges[0].about == About(ABOUT.asides)
+        assert found.exchanges[0].about == AnswerDetails(ABOUT.asides)
         record = await store.begin("ada", "c", asked("And?", 2), ())
         assert [one.question for one in record.exchanges] == ["(read)"]
         (heading,) = await store.conversations("ada", words="upon")
@@ -955,11 +955,11 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 def test_long_conversations_are_read_in_more_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversations, "PAGE_BYTES", 4000)
-    in_params = Called("c1", "web", {"q": "ß" * 800}, "", None, "", (), 1)
+    in_params = Call("c1", "web", {"q": "ß" * 800}, "", None, "", (), 1)
     cited = replace(in_params, params={}, citations=(Citation("1", "T", "u" * 1600),))
 
     async def test(store: SQLite) -> None:
-        answers: list[list[Part]] = [[in_params], [Said("short", 1)], [cited], [in_params], [in_params] * 3]
+        answers: list[list[Part]] = [[in_params], [Text("short", 1)], [cited], [in_params], [in_params] * 3]
         for number, answer in enumerate(answers):
             await turn(store, "ada", "c", answer=answer, number=number)
         seen, before = list[list[str]](), None

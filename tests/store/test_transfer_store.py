@@ -12,7 +12,7 @@ from stores import ABOUT, NOON, answered, asked, fact, file, kept, memory, said,
 
 from brain.errors import BadRequest
 from brain.events import Citation
-from brain.messages import Called, Counts, Former, History, Part, Said, Steered
+from brain.messages import Call, ConversationPage, Counts, Former, Part, Steer, Text
 from brain.runtime import import_sanitizer
 from brain.store import quota, transfer
 from brain.store.sqlite import SQLite
@@ -41,9 +41,9 @@ BLOCK = "[SPECIALIST_RESULT: web]\nIt rains.\n[/SPECIALIST_RESULT]"
 
 
 async def fill(store: SQLite, user: str) -> None:
-    called = Called("c1", "web", {"q": ["Köln"]}, MARKER, None, BLOCK, (Citation("1", "T", "u"),), 1, True)
-    read = Called("c0", "web", {}, "", None, BLOCK, (), 0)
-    answer: list[Part] = [read, Said("Fine ", 1), called, Steered("so", 2)]
+    called = Call("c1", "web", {"q": ["Köln"]}, MARKER, None, BLOCK, (Citation("1", "T", "u"),), 1, True)
+    read = Call("c0", "web", {}, "", None, BLOCK, (), 0)
+    answer: list[Part] = [read, Text("Fine ", 1), called, Steer("so", 2)]
     record = await turn(store, user, "c", "I like jazz", answer, files=[file(b"\xff\x00")])
     await store.end(record, replace(answered(answer), about=ABOUT))
     await turn(store, user, "d", "Failed", [], outcome="model_failed")
@@ -70,8 +70,8 @@ def test_a_copy_is_all_there_is(path: Path | None, tmp_path: Path) -> None:
         assert "eve" not in json.dumps(copy)
         async with kept(tmp_path / "other.db") as other:
             whole = Counts(conversations=2, messages=3, files=1, facts=1, memories=1)
-            assert await other.take_in("bob", copy, import_sanitizer) == whole
-            assert await other.take_in("bob", copy, import_sanitizer) == Counts()
+            assert await other.import_user("bob", copy, import_sanitizer) == whole
+            assert await other.import_user("bob", copy, import_sanitizer) == Counts()
             as_strange = [one | {"outside": True} if one["kind"] == "exchange" else one for one in copy]
             assert (await records(other, "bob"))[1:] == as_strange[1:]
             before, after = await store.conversations("ada"), await other.conversations("bob")
@@ -97,7 +97,7 @@ def test_what_is_there_is_left_as_it_is(path: Path | None) -> None:
         await store.put("ada", fact("f1", "I like rock"))
         await store.delete("ada", "d")
         await store.set_recalls("ada", True)
-        assert await store.take_in("ada", copy, import_sanitizer) == Counts(conversations=1, messages=1)
+        assert await store.import_user("ada", copy, import_sanitizer) == Counts(conversations=1, messages=1)
         assert [one[0] for one in await said(store, "ada", "c")] == ["I like jazz", "More"]
         assert [one.text for one in await store.items("ada", kind="fact")] == ["I like rock"]
 
@@ -109,7 +109,7 @@ def test_a_turn_that_runs_is_copied_as_interrupted(path: Path | None) -> None:
         await store.begin("ada", "c", asked("Well"), ())
         copy = await records(store, "ada")
         assert [record["outcome"] for record in copy if record["kind"] == "exchange"] == ["interrupted"]
-        await store.take_in("bob", copy, import_sanitizer)
+        await store.import_user("bob", copy, import_sanitizer)
         assert await said(store, "bob", "c") == [("Well", "", "interrupted")]
 
     run(path, test)
@@ -120,9 +120,9 @@ def test_a_copy_of_nobody(path: Path | None) -> None:
         copy = await records(store, "nobody")
         assert [record["kind"] for record in copy] == ["brain", "preferences"]
         await store.set_recalls("ada", False)
-        assert await store.take_in("ada", copy, import_sanitizer) == Counts()
+        assert await store.import_user("ada", copy, import_sanitizer) == Counts()
         assert not await store.recalls("ada")
-        await store.take_in("bob", copy, import_sanitizer)
+        await store.import_user("bob", copy, import_sanitizer)
         assert await store.recalls("bob")
 
     run(path, test)
@@ -232,7 +232,7 @@ FACT = {
 def test_what_is_wrong_is_named_and_nothing_is_taken_in(copy: list[Any], field: str, says: str) -> None:
     async def test(store: SQLite) -> None:
         with pytest.raises(BadRequest) as caught:
-            await store.take_in("ada", copy, import_sanitizer)
+            await store.import_user("ada", copy, import_sanitizer)
         assert (caught.value.status, caught.value.field) == (400, field)
         assert says in str(caught.value)
         assert await store.users() == []
@@ -247,7 +247,7 @@ def test_what_is_nested_too_deeply_is_not_taken_in() -> None:
 
     async def test(store: SQLite) -> None:
         with pytest.raises(BadRequest, match="nested too deeply"):
-            await store.take_in("ada", [HEAD, {"kind": nested}], import_sanitizer)
+            await store.import_user("ada", [HEAD, {"kind": nested}], import_sanitizer)
 
     run(None, test)
 
@@ -260,13 +260,13 @@ def test_too_much_is_not_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             with monkeypatch.context() as patch:
                 patch.setattr(constant, records_before, 4_000)
                 with pytest.raises(BadRequest) as caught:
-                    await store.take_in("ada", [HEAD, C, large], import_sanitizer)
+                    await store.import_user("ada", [HEAD, C, large], import_sanitizer)
                 assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
         for name in ("LINE_MOST", "SPOOLED_MOST"):
             with monkeypatch.context() as patch:
                 patch.setattr(transfer, name, 4_000)
                 with pytest.raises(BadRequest) as caught:
-                    await store.take_in("ada", [HEAD, C, large], import_sanitizer)
+                    await store.import_user("ada", [HEAD, C, large], import_sanitizer)
                 assert (caught.value.code, caught.value.field) == ("too_large", "records[2]")
         assert await store.users() == []
 
@@ -282,7 +282,7 @@ def test_records_may_come_slowly(path: Path | None) -> None:
             await going_on.wait()
             yield FACT
 
-        taking_in = asyncio.create_task(store.take_in("ada", slowly(), import_sanitizer))
+        taking_in = asyncio.create_task(store.import_user("ada", slowly(), import_sanitizer))
         await asyncio.sleep(0.01)
         await turn(store, "eve", "c")
         going_on.set()
@@ -347,7 +347,7 @@ def test_ids_that_nobody_could_ask_for_become_others_always_the_same() -> None:
 
     async def test(store: SQLite) -> None:
         counts = Counts(conversations=1, messages=4, facts=2)
-        assert [await store.take_in("ada", odd, import_sanitizer) for _ in range(2)] == [counts, Counts()]
+        assert [await store.import_user("ada", odd, import_sanitizer) for _ in range(2)] == [counts, Counts()]
         (heading,) = await store.conversations("ada")
         assert heading.id == "x0af99a6091695385"
         assert len({page.exchanges[0].question_id for page in await pages(store, heading.id)}) == 4
@@ -358,9 +358,9 @@ def test_ids_that_nobody_could_ask_for_become_others_always_the_same() -> None:
     run(None, test)
 
 
-async def pages(store: SQLite, conversation_id: str) -> list[History]:
+async def pages(store: SQLite, conversation_id: str) -> list[ConversationPage]:
     """A conversation, exchange by exchange, newest first."""
-    found, before = list[History](), None
+    found, before = list[ConversationPage](), None
     while True:
         page = await store.conversation("ada", conversation_id, before=before, limit=1)
         assert page is not None

@@ -20,7 +20,7 @@ from serving import brain_served, settings
 from brain import Context, Refused, Result, specialist, stream_with_specialists
 from brain.errors import BadRequest, Interruption, RegistrationError
 from brain.events import ApprovalRequired, Event, Limits, SpecialistError, SpecialistResult
-from brain.messages import Attachment, Called
+from brain.messages import Attachment, Call
 from brain.plugins.registry import Registry
 from brain.turn.approvals import Approvals
 from brain.turn.turn import Turn
@@ -541,7 +541,7 @@ def test_a_reader_that_leaves_meanwhile_leaves_nothing() -> None:
                     break
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert not turn.waits
-        assert [part.outcome for part in turn.exchange.parts if isinstance(part, Called)] == ["cancelled"]
+        assert [part.outcome for part in turn.exchange.parts if isinstance(part, Call)] == ["cancelled"]
         assert one.post.sent == []
 
     asyncio.run(main())

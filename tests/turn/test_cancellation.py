@@ -12,13 +12,13 @@ import pytest
 from playing import PNG, WAIT, Item, Player, ask_for, outcome, read, registry_of, short, turn_of
 
 from brain.events import ApprovalRequired, Done, Event, SpecialistStart, Token
-from brain.messages import Attachment, Called, Exchange, Record, Steered
+from brain.messages import Attachment, Call, Exchange, Record, Steer
 from brain.plugins.context import Progress
 from brain.plugins.specialist import Specialist, specialist
 from brain.prompts import context_window
 from brain.prompts.context_window import Window
 from brain.turn.turn import Turn
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 GONE_SECONDS = 0.5
 """What a cancellation may take here: 0.1 seconds, and whatever a busy machine adds."""
@@ -151,12 +151,12 @@ class Session:
         self.registry = registry_of(*(specialists or (obeys, cleans, generates, threads, looks)))
         self.model = Slowly(*(PASSES if passes is None else passes))
 
-    def turn(self, message: str = "Hi", *, attached: bool = True, **more: Any) -> tuple[Turn, Ask]:
+    def turn(self, message: str = "Hi", *, attached: bool = True, **more: Any) -> tuple[Turn, TurnRequest]:
         asked = ask_for(message, attachments=(IMAGE,) if attached else (), **more)
-        recalled = context_window.taken_up(self.record, Exchange("", said=message), Window(), None)
+        recalled = context_window.select_window(self.record, Exchange("", said=message), Window(), None)
         return turn_of(self.model, self.registry, asked, recalled), asked
 
-    def keep(self, turn: Turn, asked: Ask) -> None:
+    def keep(self, turn: Turn, asked: TurnRequest) -> None:
         if turn.exchange.parts:
             self.record.exchanges.append(turn.exchange)
             self.record.count += 1
@@ -168,7 +168,7 @@ class Session:
         assert self.model.open == 0
         parts = turn.exchange.parts
         assert TEXT.startswith(turn.exchange.visible)
-        called = [part for part in parts if isinstance(part, Called)]
+        called = [part for part in parts if isinstance(part, Call)]
         assert len({part.call_id for part in called}) == len(called)
         assert all(part.outcome in (None, "cancelled") for part in called)
         for part in called:
@@ -334,8 +334,8 @@ def test_a_turn_with_a_person_at_its_side_can_end_at_every_step(end: Ending) -> 
         assert session.model.open == 0
         assert not turn.waits
         parts = turn.exchange.parts
-        assert [part.text for part in parts if isinstance(part, Steered)] == ruled.said
-        assert all(part.outcome in (None, "cancelled") for part in parts if isinstance(part, Called))
+        assert [part.text for part in parts if isinstance(part, Steer)] == ruled.said
+        assert all(part.outcome in (None, "cancelled") for part in parts if isinstance(part, Call))
         assert "A1\nB1 C1. \n\nD.".startswith(turn.exchange.visible)
         session.keep(turn, asked)
         if whole:
@@ -369,7 +369,7 @@ def test_a_running_specialist_is_let_go(end: Ending, function: Callable[..., Any
         seconds = time.monotonic() - began
         assert session.model.open == 0
         assert [event.name for event in events if isinstance(event, SpecialistStart)] == [name]
-        called = [part for part in turn.exchange.parts if isinstance(part, Called)]
+        called = [part for part in turn.exchange.parts if isinstance(part, Call)]
         assert [(part.outcome, part.block.count("failed - ")) for part in called] == [("cancelled", 1)] * len(called)
         assert len(called) == (2 if " " in chunks else 1)
         assert turn.exchange.visible == "A "
@@ -443,7 +443,7 @@ def test_a_call_is_let_go_while_the_stream_behind_it_is_closed(end: Ending) -> N
         turn, _ = session.turn(attached=False)
         await end(turn, [], 20)
         await only_this_task()
-        (call,) = [part for part in turn.exchange.parts if isinstance(part, Called)]
+        (call,) = [part for part in turn.exchange.parts if isinstance(part, Call)]
         assert call.outcome == "cancelled"
 
     asyncio.run(main())

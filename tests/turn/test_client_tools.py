@@ -11,7 +11,7 @@ from playing import WAIT, Player, ask_for, echo, played, read, registry_of, shor
 
 from brain.events import Done, Limits, ToolCall, Usage
 from brain.markers.scanner import Scanner
-from brain.messages import Called, PassUsage, Said
+from brain.messages import Call, PassUsage, Text
 from brain.plugins.registry import Registry
 from brain.prompts.client_tools import callable_name, named
 from brain.prompts.templates import HANDED_OVER
@@ -86,8 +86,8 @@ def test_a_call_of_a_tool_goes_to_the_client_and_ends_the_turn() -> None:
     assert events == ["Look: ", TOLD, done("Look: ", 1, 1)]
     assert len(model.requests) == 1
     said, call = turn.exchange.parts
-    assert said == Said("Look: ", 1)
-    assert isinstance(call, Called)
+    assert said == Text("Look: ", 1)
+    assert isinstance(call, Call)
     assert (call.marker, call.outcome, call.outside) == (CALL, None, False)
     assert call.block == f"[SPECIALIST_RESULT: weather]\n{HANDED_OVER}\n[/SPECIALIST_RESULT]"
     (report,) = turn.report("openai").calls
@@ -114,7 +114,7 @@ def test_the_other_calls_of_the_pass_are_answered_first() -> None:
         {"result": "c1", "text": "waited 0.05"},
         done("", 4, 1),
     ]
-    assert [part.name for part in turn.exchange.parts if isinstance(part, Called)] == [
+    assert [part.name for part in turn.exchange.parts if isinstance(part, Call)] == [
         "waits",
         "weather",
         "weather",

@@ -5,12 +5,12 @@ from contextlib import suppress
 import pytest
 
 from brain.errors import Interrupted
-from brain.turn.deadline import Alarm
+from brain.turn.deadline import Deadline
 
 LONG = 30.0
 
 
-async def interrupted(alarm: Alarm, seconds: float = LONG) -> str:
+async def interrupted(alarm: Deadline, seconds: float = LONG) -> str:
     """How a guarded wait of so many seconds ends."""
     try:
         with alarm:
@@ -22,7 +22,7 @@ async def interrupted(alarm: Alarm, seconds: float = LONG) -> str:
 
 def test_the_deadline_ends_a_wait() -> None:
     async def main() -> None:
-        alarm = Alarm(0.05, LONG)
+        alarm = Deadline(0.05, LONG)
         began = time.monotonic()
         assert await interrupted(alarm) == "deadline"
         assert 0.04 < time.monotonic() - began < 2
@@ -33,7 +33,7 @@ def test_the_deadline_ends_a_wait() -> None:
 
 def test_what_rings_between_two_waits_ends_the_next_before_it_begins() -> None:
     async def main() -> None:
-        alarm = Alarm(LONG, LONG)
+        alarm = Deadline(LONG, LONG)
         assert await interrupted(alarm, 0) == "in time"
         alarm.ring("shutdown")
         alarm.ring("deadline")
@@ -48,7 +48,7 @@ def test_what_rings_between_two_waits_ends_the_next_before_it_begins() -> None:
 
 def test_a_wait_that_is_too_long_without_anything() -> None:
     async def main() -> None:
-        alarm = Alarm(LONG, 0.08)
+        alarm = Deadline(LONG, 0.08)
         for _ in range(4):
             assert await interrupted(alarm, 0.04) == "in time"
         began = time.monotonic()
@@ -61,7 +61,7 @@ def test_a_wait_that_is_too_long_without_anything() -> None:
 
 def test_patience_and_unguarded_waits_are_no_silence() -> None:
     async def main() -> None:
-        alarm = Alarm(LONG, 0.05)
+        alarm = Deadline(LONG, 0.05)
         alarm.patient = True
         assert await interrupted(alarm, 0.12) == "in time"
         alarm.patient = False
@@ -74,7 +74,7 @@ def test_patience_and_unguarded_waits_are_no_silence() -> None:
 
 def test_a_cancellation_from_outside_stays_one() -> None:
     async def main(ring_too: bool) -> None:
-        alarm = Alarm(LONG, LONG)
+        alarm = Deadline(LONG, LONG)
         waiting = asyncio.create_task(interrupted(alarm))
         await asyncio.sleep(0.01)
         if ring_too:
@@ -90,7 +90,7 @@ def test_a_cancellation_from_outside_stays_one() -> None:
 
 def test_an_interruption_leaves_no_cancellation_behind() -> None:
     async def main() -> None:
-        alarm = Alarm(0.02, LONG)
+        alarm = Deadline(0.02, LONG)
         assert await interrupted(alarm) == "deadline"
         task = asyncio.current_task()
         assert task is not None
@@ -103,7 +103,7 @@ def test_an_interruption_leaves_no_cancellation_behind() -> None:
 
 def test_an_interruption_of_a_task_that_was_cancelled_before_is_one() -> None:
     async def main() -> None:
-        alarm = Alarm(0.02, LONG)
+        alarm = Deadline(0.02, LONG)
 
         async def wait() -> str:
             with suppress(asyncio.CancelledError):
@@ -121,7 +121,7 @@ def test_an_interruption_of_a_task_that_was_cancelled_before_is_one() -> None:
 
 def test_what_swallows_the_cancellation_is_interrupted_all_the_same() -> None:
     async def main() -> None:
-        alarm = Alarm(0.02, LONG)
+        alarm = Deadline(0.02, LONG)
         with pytest.raises(Interrupted), alarm, suppress(asyncio.CancelledError):
             await asyncio.sleep(LONG)
 
@@ -130,7 +130,7 @@ def test_what_swallows_the_cancellation_is_interrupted_all_the_same() -> None:
 
 def test_an_error_of_its_own_comes_through() -> None:
     async def main() -> None:
-        alarm = Alarm(0.02, LONG)
+        alarm = Deadline(0.02, LONG)
 
         async def wait() -> None:
             try:
@@ -146,7 +146,7 @@ def test_an_error_of_its_own_comes_through() -> None:
 
 def test_a_closed_alarm_does_not_ring() -> None:
     async def main() -> None:
-        alarm = Alarm(0.02, 0.02)
+        alarm = Deadline(0.02, 0.02)
         alarm.close()
         assert await interrupted(alarm, 0.06) == "in time"
 
@@ -155,7 +155,7 @@ def test_a_closed_alarm_does_not_ring() -> None:
 
 def test_the_clock_stands_still_and_goes_on() -> None:
     async def main() -> None:
-        alarm = Alarm(0.15, LONG)
+        alarm = Deadline(0.15, LONG)
         for _ in range(2):
             alarm.hold()
             assert await interrupted(alarm, 0.2) == "in time"
@@ -169,7 +169,7 @@ def test_the_clock_stands_still_and_goes_on() -> None:
 
 def test_a_clock_that_stands_still_does_not_hear_for_longer() -> None:
     async def main() -> None:
-        alarm = Alarm(LONG, 0.05)
+        alarm = Deadline(LONG, 0.05)
         alarm.hold()
         assert await interrupted(alarm) == "silent"
 
@@ -178,7 +178,7 @@ def test_a_clock_that_stands_still_does_not_hear_for_longer() -> None:
 
 def test_a_nudge_ends_a_wait_without_an_error_and_the_next_goes_on() -> None:
     async def main() -> None:
-        alarm = Alarm(LONG, LONG)
+        alarm = Deadline(LONG, LONG)
         alarm.nudge()  # nobody waits
         assert await interrupted(alarm, 0) == "in time"
         asyncio.get_running_loop().call_soon(alarm.nudge)
@@ -198,7 +198,7 @@ def test_a_nudge_ends_a_wait_without_an_error_and_the_next_goes_on() -> None:
 @pytest.mark.parametrize("nudged_first", [True, False])
 def test_a_nudge_does_not_hide_an_interruption(nudged_first: bool) -> None:
     async def main() -> None:
-        alarm = Alarm(LONG, LONG)
+        alarm = Deadline(LONG, LONG)
         steps = [alarm.nudge, lambda: alarm.ring("cancelled")]
         for step in steps if nudged_first else reversed(steps):
             asyncio.get_running_loop().call_soon(step)
@@ -216,7 +216,7 @@ def test_a_nudge_does_not_hide_an_interruption(nudged_first: bool) -> None:
 @pytest.mark.parametrize("nudged_first", [True, False])
 def test_a_nudge_does_not_hide_a_cancellation_from_outside(nudged_first: bool) -> None:
     async def main() -> None:
-        alarm = Alarm(LONG, LONG)
+        alarm = Deadline(LONG, LONG)
         waiting = asyncio.create_task(interrupted(alarm))
         await asyncio.sleep(0.01)
         for step in (alarm.nudge, waiting.cancel) if nudged_first else (waiting.cancel, alarm.nudge):
@@ -230,7 +230,7 @@ def test_a_nudge_does_not_hide_a_cancellation_from_outside(nudged_first: bool) -
 
 def test_an_error_that_a_nudge_brings_about_comes_through() -> None:
     async def main() -> None:
-        alarm = Alarm(LONG, LONG)
+        alarm = Deadline(LONG, LONG)
 
         async def wait() -> None:
             try:

@@ -12,7 +12,7 @@ from playing import Item, Player, ask_for, played, read, short, turn_of
 from brain.errors import ModelError
 from brain.events import Done
 from brain.turn.stop_sequences import STOP_LENGTH, STOPS_MOST, Stops
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 
 def shown(stops: Iterable[str], chunks: Iterable[str]) -> tuple[str, bool]:
@@ -87,7 +87,7 @@ def test_the_most_stops_of_the_greatest_length_take_no_time() -> None:
 # In a turn
 
 
-def asked(*stops: str) -> Ask:
+def asked(*stops: str) -> TurnRequest:
     return replace(ask_for(), stop=stops)
 
 

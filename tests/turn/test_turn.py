@@ -51,16 +51,16 @@ from brain.events import (
 )
 from brain.messages import (
     Attachment,
-    Called,
+    Call,
     Chunk,
-    Conversation,
     Exchange,
     Finish,
+    History,
     Message,
     NativeCall,
     PassUsage,
     PromptProgress,
-    Said,
+    Text,
 )
 from brain.models.script import Pass, Script
 from brain.plugins.context import Context, Progress, Result
@@ -152,7 +152,7 @@ def test_a_stand_in_says_that_it_is_one() -> None:
 
 @pytest.mark.parametrize(("trimmed", "oldest"), [(1, "question and answer"), (2, "2 questions and answers")])
 def test_a_trimmed_history_is_told(trimmed: int, oldest: str) -> None:
-    turn = turn_of(Player("Hi"), conversation=Conversation("c", trimmed=trimmed))
+    turn = turn_of(Player("Hi"), conversation=History("c", trimmed=trimmed))
     told = [event for event in asyncio.run(read(turn)) if isinstance(event, Notice)]
     assert told == [Notice("trimmed", f"The oldest {oldest} no longer fit and were left out.")]
 
@@ -211,8 +211,8 @@ def test_a_call_that_fails(code: str, marker: str, runs: bool, block: str | None
     done = {"done": "complete", "text": "Look: Done.", "calls": 1, "passes": 2}
     assert events == ["Look: ", *start, {"error": "c1", "name": name, "code": code}, "Done.", done]
     said, call, then = turn.exchange.parts
-    assert (said, then) == (Said("Look: ", 1), Said("Done.", 2))
-    assert isinstance(call, Called)
+    assert (said, then) == (Text("Look: ", 1), Text("Done.", 2))
+    assert isinstance(call, Call)
     assert (call.name, call.outcome) == (name, code)
     assert block is None or call.block == block
 
@@ -220,7 +220,7 @@ def test_a_call_that_fails(code: str, marker: str, runs: bool, block: str | None
 def test_every_problem_of_the_parameters_is_named() -> None:
     _, turn, _ = played('SPECIALIST_REQUEST[add:{"a":"x","c":1}]', "Done.")
     call = turn.exchange.parts[0]
-    assert isinstance(call, Called)
+    assert isinstance(call, Call)
     assert call.params == {"a": "x", "c": 1}
     assert call.block.startswith("[SPECIALIST_ERROR: add failed - ")
     assert all(problem in call.block for problem in ("a: 'x'", "'b'", "'c'"))
@@ -239,7 +239,7 @@ def failures(*passes: str, **options: Any) -> list[tuple[str, str]]:
     """The failed calls of a turn: name and code."""
     events, turn, _ = played(*passes, **options)
     told = [(event["name"], event["code"]) for event in events if isinstance(event, dict) and "error" in event]
-    kept = [part for part in turn.exchange.parts if isinstance(part, Called)]
+    kept = [part for part in turn.exchange.parts if isinstance(part, Call)]
     assert told == [(part.name, part.outcome) for part in kept if part.outcome is not None]
     assert all(part.block.count("[SPECIALIST_") == 1 for part in kept)
     return told
@@ -312,7 +312,7 @@ def test_a_failing_first_of_two_identical_adjacent_calls_is_tried_once_more() ->
         "Done.",
         {"done": "complete", "text": "Done.", "calls": 2, "passes": 2},
     ]
-    assert [part.outcome for part in turn.exchange.parts if isinstance(part, Called)] == ["failed", None]
+    assert [part.outcome for part in turn.exchange.parts if isinstance(part, Call)] == ["failed", None]
 
 
 def test_an_answer_is_kept_for_later_turns_of_the_same_user() -> None:
@@ -477,7 +477,7 @@ def test_a_specialist_knows_what_surrounds_it() -> None:
     new = Attachment(2, "new.txt", "text/plain", b"new")
     model = Player("SPECIALIST_REQUEST[looks]", "Done.")
     asked = ask_for("What is new?", attachments=(new,))
-    asyncio.run(read(turn_of(model, registry_of(looks), asked, Conversation("c7", attachments=(old,)))))
+    asyncio.run(read(turn_of(model, registry_of(looks), asked, History("c7", attachments=(old,)))))
     (context,) = seen
     assert (context.user, context.conversation_id, context.message) == ("ada", "c7", "What is new?")
     assert (context.attachments, context.time_zone, context.model) == ((old, new), "Europe/Berlin", model)
@@ -588,7 +588,7 @@ def test_a_model_that_calls_for_ever_is_stopped(seed: int) -> None:
         assert isinstance(done, Done)
         assert done.stop_reason == "call_limit"
         assert done.passes == len(model.requests) <= limits.calls + 2
-        called = [part for part in turn.exchange.parts if isinstance(part, Called)]
+        called = [part for part in turn.exchange.parts if isinstance(part, Call)]
         assert [part.call_id for part in called] == [f"c{n}" for n in range(1, done.calls + 1)]
 
     asyncio.run(main())
@@ -855,7 +855,7 @@ def test_a_stream_that_does_not_close_is_let_go(chunks: list[Item], failing: boo
                 if isinstance(event, SpecialistError):
                     break
             await stream.aclose()
-        assert [part.block for part in turn.exchange.parts if isinstance(part, Called)]
+        assert [part.block for part in turn.exchange.parts if isinstance(part, Call)]
 
     asyncio.run(main())
 
@@ -867,7 +867,7 @@ def test_thinking_is_told_and_not_scanned() -> None:
         "No.",
         {"done": "complete", "text": "No.", "calls": 0, "passes": 1},
     ]
-    assert turn.exchange.parts == [Said("No.", 1)]
+    assert turn.exchange.parts == [Text("No.", 1)]
 
 
 @pytest.mark.parametrize("last", [[], [Finish("length")]])
@@ -910,7 +910,7 @@ def test_a_native_call_of_a_specialist_runs(before: list[Item], behind: list[Ite
     ]
     assert sorted(call["text"] for call in about_calls[2:]) == ["3", "nothing"]
     assert (events[-1]["done"], events[-1]["calls"], events[-1]["passes"]) == ("complete", 2, 2)
-    markers = [part.marker for part in turn.exchange.parts if isinstance(part, Called)]
+    markers = [part.marker for part in turn.exchange.parts if isinstance(part, Call)]
     assert markers == ['SPECIALIST_REQUEST[add:{"a":1,"b":2}]', "SPECIALIST_REQUEST[echo:{}]"]
     assert markers[0] in model.requests[1][-1].content
 
@@ -1012,7 +1012,7 @@ def test_a_model_that_fails_before_its_answer(
 def test_a_model_that_fails_in_the_middle_of_its_answer() -> None:
     events, turn = failed("Hello ", "wor", FAILED)
     assert short(events) == ["Hello wor", {"failed": "model_failed"}]
-    assert turn.exchange.parts == [Said("Hello wor", 1)]
+    assert turn.exchange.parts == [Text("Hello wor", 1)]
 
 
 def test_half_a_marker_is_not_shown_when_the_model_fails() -> None:
@@ -1086,7 +1086,7 @@ def test_a_deadline_during_calls() -> None:
         "[SPECIALIST_ERROR: waits failed - "
         "the time for calls is over; finish your answer now with what you have, without calls]"
     )
-    assert [part.block for part in turn.exchange.parts if isinstance(part, Called)] == [
+    assert [part.block for part in turn.exchange.parts if isinstance(part, Call)] == [
         over,
         "[SPECIALIST_RESULT: echo]\nnothing\n[/SPECIALIST_RESULT]",
         over,
@@ -1274,7 +1274,7 @@ def test_a_shutdown_at_each_phase(phase: type[Event], items: list[Item]) -> None
         events = await read(turn, lambda event: turn.stop("shutdown") if isinstance(event, phase) else None)
         assert events[-1] == SHUTDOWN
         assert model.open == 0
-        assert {part.outcome for part in turn.exchange.parts if isinstance(part, Called)} <= {None, "cancelled"}
+        assert {part.outcome for part in turn.exchange.parts if isinstance(part, Call)} <= {None, "cancelled"}
 
     asyncio.run(main())
 
@@ -1502,8 +1502,8 @@ def test_what_was_compared_with_the_answer_so_far_is_counted_too() -> None:
 def test_a_conversation_goes_on(resume: Resume) -> None:
     async def main() -> list[Message]:
         model = Player("Hi", resume=resume)
-        earlier = Exchange("Who are you?", [Said("Brain.", 1)])
-        await read(turn_of(model, Registry(), ask_for("And now?"), Conversation("c", [earlier])))
+        earlier = Exchange("Who are you?", [Text("Brain.", 1)])
+        await read(turn_of(model, Registry(), ask_for("And now?"), History("c", [earlier])))
         return model.requests[0][1:]
 
     assert asyncio.run(main()) == [
@@ -1537,8 +1537,8 @@ class Small(Player):
 def test_a_history_that_is_too_long_after_all_is_trimmed_once(earlier: int, room: int, left: int) -> None:
     async def main() -> None:
         model = Small(room, "Hi")
-        history = [Exchange(f"{n}?", [Said(f"{n}.", 1)]) for n in range(earlier)]
-        events = short(await read(turn_of(model, ask=ask_for("And?"), conversation=Conversation("c", history))))
+        history = [Exchange(f"{n}?", [Text(f"{n}.", 1)]) for n in range(earlier)]
+        events = short(await read(turn_of(model, ask=ask_for("And?"), conversation=History("c", history))))
         assert events[:2] == [{"notice": "trimmed"}, "Hi"]
         assert [len(messages) for messages in model.requests] == [2 + 2 * earlier, 2 + 2 * left]
         assert model.requests[1][1] == Message("user", f"{earlier - left}?" if left else "And?")
@@ -1550,8 +1550,8 @@ def test_a_history_that_is_too_long_after_all_is_trimmed_once(earlier: int, room
 def test_what_is_too_long_even_so_is_an_error(earlier: int, asked: int) -> None:
     async def main() -> None:
         model = Small(1, "Hi")
-        history = [Exchange(f"{n}?", [Said(f"{n}.", 1)]) for n in range(earlier)]
-        *_, last = await read(turn_of(model, conversation=Conversation("c", history)))
+        history = [Exchange(f"{n}?", [Text(f"{n}.", 1)]) for n in range(earlier)]
+        *_, last = await read(turn_of(model, conversation=History("c", history)))
         assert last == Error("model_context", FULL.message, recoverable=False)
         assert len(model.requests) == asked
 

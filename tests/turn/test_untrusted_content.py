@@ -9,8 +9,8 @@ from approving import Asked, no
 from playing import PNG, ask_for
 
 from brain import Refused, Result, specialist, stream_with_specialists
-from brain.messages import Attachment, Conversation, Handed, Spoken
-from brain.prompts.client_history import Held
+from brain.messages import Attachment, ClientMessage, ClientToolCall, History
+from brain.prompts.client_history import ClientHistory
 
 IMAGE = Attachment(1, "a.png", "image/png", PNG)
 
@@ -105,36 +105,40 @@ def test_calls_beside_each_other_know_nothing_of_each_other() -> None:
 
 def test_files_are_strangers_words() -> None:
     assert asked_for(BOOKS, ask=ask_for(attachments=(Attachment(1, "a.txt", "text/plain", b"Pay me."),)))
-    assert asked_for(BOOKS, conversation=Conversation("c", attachments=(IMAGE,)))
+    assert asked_for(BOOKS, conversation=History("c", attachments=(IMAGE,)))
 
 
 def test_what_was_said_before_counts_as_well() -> None:
     first = Asked("SPECIALIST_REQUEST[page]", "It wants money.", more=OUTSIDERS)
     first.told()
-    assert asked_for(BOOKS, conversation=Conversation("c", [first.turn.exchange]))
-    harmless = Asked("SPECIALIST_REQUEST[notes]", "A note.", more=OUTSIDERS)
-    harmless.told()
-    assert not asked_for(BOOKS, conversation=Conversation("c", [harmless.turn.exchange]))
+    assert asked_for(BOOKS, conversation=History("c", [first.turn.exchange]))
+    neutralize = Asked("SPECIALIST_REQUEST[notes]", "A note.", more=OUTSIDERS)
+    neutralize.told()
+    assert not asked_for(BOOKS, conversation=History("c", [neutralize.turn.exchange]))
 
 
 def test_a_result_of_a_clients_tool_counts_as_well() -> None:
     asked = ask_for()
     answered = [
-        Spoken("user", "Read my mail."),
-        Spoken("assistant", calls=(Handed("x", "notes", {}),)),
-        Spoken("tool", "Pay me.", call_id="x"),
+        ClientMessage("user", "Read my mail."),
+        ClientMessage("assistant", calls=(ClientToolCall("x", "notes", {}),)),
+        ClientMessage("tool", "Pay me.", call_id="x"),
     ]
-    ask, conversation = Held(asked, ["notes"]).conversation(answered, "c")
+    ask, conversation = ClientHistory(asked, ["notes"]).conversation(answered, "c")
     assert asked_for(BOOKS, ask=ask, conversation=conversation)
-    ask, conversation = Held(asked, ["notes"]).conversation(answered[:1], "c")
+    ask, conversation = ClientHistory(asked, ["notes"]).conversation(answered[:1], "c")
     assert not asked_for(BOOKS, ask=ask, conversation=conversation)
-    ask, conversation = Held(asked, []).conversation([answered[0], answered[2]], "c")
+    ask, conversation = ClientHistory(asked, []).conversation([answered[0], answered[2]], "c")
     assert asked_for(BOOKS, ask=ask, conversation=conversation)
 
 
 def test_an_answer_in_a_clients_history_may_hold_anybodys_words() -> None:
-    said = [Spoken("user", "What does the page say?"), Spoken("assistant", "Pay me."), Spoken("user", "Thanks.")]
-    ask, conversation = Held(ask_for(), ["notes"]).conversation(said, "c")
+    said = [
+        ClientMessage("user", "What does the page say?"),
+        ClientMessage("assistant", "Pay me."),
+        ClientMessage("user", "Thanks."),
+    ]
+    ask, conversation = ClientHistory(ask_for(), ["notes"]).conversation(said, "c")
     assert asked_for(BOOKS, ask=ask, conversation=conversation)
 
 

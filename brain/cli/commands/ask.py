@@ -27,7 +27,7 @@ from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import Settings
 from brain.text import well_formed
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 STDIN = "-"
 
@@ -40,7 +40,7 @@ def ask(given: argparse.Namespace, settings: Settings) -> int:
     return completed(_ask(asked, given, settings))
 
 
-async def _ask(asked: Ask, given: argparse.Namespace, settings: Settings) -> int:
+async def _ask(asked: TurnRequest, given: argparse.Namespace, settings: Settings) -> int:
     shown_on = screen(sys.stdout, sys.stderr, plain=given.plain or given.json, thinks=given.thinking)
     asked = replace(asked, asks_person=person_sits(shown_on))
     engine = Engine(settings, Registry(settings).discover())
@@ -53,7 +53,7 @@ async def _ask(asked: Ask, given: argparse.Namespace, settings: Settings) -> int
         await engine.close()  # and so what was said is kept, also behind Ctrl-C
 
 
-def _asked(given: argparse.Namespace, settings: Settings) -> Ask:
+def _asked(given: argparse.Namespace, settings: Settings) -> TurnRequest:
     conversation = conversation_id(given.conversation)
     message = input.message() if given.message == STDIN else given.message
     return replace(

@@ -9,14 +9,14 @@ from contextlib import suppress
 from functools import partial
 
 from brain.cli.commands.chat_commands import COMMANDS, Leaving, attach, obey, reopened
-from brain.cli.commands.chat_session import Choices, Draft, Talk
+from brain.cli.commands.chat_session import ChatSession, Choices, Draft
 from brain.cli.commands.input import attached, conversation_id, dropped
 from brain.cli.commands.store_access import chat_history
 from brain.cli.process import DONE, FAILED, completed
 from brain.cli.terminal.keyboard import silent
 from brain.cli.terminal.prompt import Prompt, Words, agrees
 from brain.errors import BadRequest, BrainError, StoreError
-from brain.messages import History
+from brain.messages import ConversationPage
 from brain.plugins.registry import Registry
 from brain.protocols.native.request import MESSAGE_LENGTH
 from brain.runtime.engine import Engine
@@ -44,7 +44,7 @@ async def _chat(given: argparse.Namespace, settings: Settings) -> int:
     await engine.open()
     try:
         choices, plain = Choices(memory=not given.no_memory), given.plain or not is_person
-        talk = Talk(engine, choices, Draft(files=files), plain=plain, thinks=given.thinking)
+        talk = ChatSession(engine, choices, Draft(files=files), plain=plain, thinks=given.thinking)
         found = await _go_on(talk, chosen, newest=given.go_on)
         await (_with_person(talk, settings, found) if is_person else _with_lines(talk))
         return FAILED if talk.failed and not is_person else DONE
@@ -52,7 +52,7 @@ async def _chat(given: argparse.Namespace, settings: Settings) -> int:
         await engine.close()  # and so what was said is kept, however it ends
 
 
-async def _go_on(talk: Talk, chosen: str | None, *, newest: bool) -> History | None:
+async def _go_on(talk: ChatSession, chosen: str | None, *, newest: bool) -> ConversationPage | None:
     if newest:
         found = await talk.engine.store.conversations(LOCAL_USER, limit=1)
         if not found:
@@ -64,7 +64,7 @@ async def _go_on(talk: Talk, chosen: str | None, *, newest: bool) -> History | N
     return opened
 
 
-async def _with_lines(talk: Talk) -> None:
+async def _with_lines(talk: ChatSession) -> None:
     """One message a line."""
     while line := await asyncio.to_thread(_line):
         try:
@@ -82,7 +82,7 @@ def _line() -> str:
     return line.decode(errors="replace")
 
 
-async def _with_person(talk: Talk, settings: Settings, opened: History | None) -> None:
+async def _with_person(talk: ChatSession, settings: Settings, opened: ConversationPage | None) -> None:
     prompt = Prompt(
         None if settings.store == "memory:" else chat_history(),
         {name: _completed(talk, command.completes) for name, command in COMMANDS.items()},
@@ -103,7 +103,7 @@ async def _with_person(talk: Talk, settings: Settings, opened: History | None) -
         talk.tell(f"Go on with: brain chat --conversation {talk.conversation_id}")
 
 
-async def _next(talk: Talk, prompt: Prompt) -> None:
+async def _next(talk: ChatSession, prompt: Prompt) -> None:
     draft, talk.draft.text = talk.draft.text, ""
     try:
         line = await prompt.line(draft)
@@ -115,7 +115,7 @@ async def _next(talk: Talk, prompt: Prompt) -> None:
         await _take(talk, well_formed(line.strip()))
 
 
-async def _take(talk: Talk, line: str) -> None:
+async def _take(talk: ChatSession, line: str) -> None:
     """Does what a line says; what cannot be done is said in a sentence."""
     try:
         if not line:
@@ -131,7 +131,7 @@ async def _take(talk: Talk, line: str) -> None:
         talk.tell(str(error))
 
 
-def _completed(talk: Talk, kind: str) -> Words | None:
+def _completed(talk: ChatSession, kind: str) -> Words | None:
     """What Tab completes behind a command; None for a path."""
 
     def names() -> Sequence[str]:
@@ -145,7 +145,7 @@ def _completed(talk: Talk, kind: str) -> Words | None:
     return None if kind == "path" else names
 
 
-def _below(talk: Talk) -> str:
+def _below(talk: ChatSession) -> str:
     """Who answers, in which conversation, and what goes along."""
     parts = [_short(talk.engine.model(talk.choices.model).name), _short(talk.title or "new conversation")]
     parts += ["replaces the last message"] if talk.draft.replacing is not None else []

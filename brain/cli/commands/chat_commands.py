@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from brain.cli.commands.chat_export import copy, save
-from brain.cli.commands.chat_session import Talk
+from brain.cli.commands.chat_session import ChatSession
 from brain.cli.commands.input import attached
 from brain.cli.commands.store_access import PAGE, paged
 from brain.errors import BadRequest
-from brain.messages import Heading, History
+from brain.messages import Conversation, ConversationPage
 from brain.protocols.attachments import ATTACHMENTS_MOST, too_many
 from brain.protocols.native import queries
 from brain.settings import LOCAL_USER
@@ -30,7 +30,7 @@ class Command:
         completes: what Tab completes behind it.
     """
 
-    do: Callable[[Talk, str], Awaitable[None]]
+    do: Callable[[ChatSession, str], Awaitable[None]]
     usage: str
     text: str
     completes: Completes = ""
@@ -40,7 +40,7 @@ class Leaving(Exception):
     """Somebody wants to leave."""
 
 
-async def obey(talk: Talk, line: str) -> None:
+async def obey(talk: ChatSession, line: str) -> None:
     """Does what a line says that begins with a slash.
 
     Raises:
@@ -53,7 +53,7 @@ async def obey(talk: Talk, line: str) -> None:
     await COMMANDS[name].do(talk, rest.strip())
 
 
-def attach(talk: Talk, paths: Sequence[Path]) -> None:
+def attach(talk: ChatSession, paths: Sequence[Path]) -> None:
     """Has files go with the next message.
 
     Raises:
@@ -68,7 +68,7 @@ def attach(talk: Talk, paths: Sequence[Path]) -> None:
     talk.tell(f"Attached: {names}. {goes} with the next message; /detach takes {them} off.")
 
 
-async def _attach(talk: Talk, rest: str) -> None:
+async def _attach(talk: ChatSession, rest: str) -> None:
     try:
         paths = [Path(word) for word in shlex.split(rest)]
     except ValueError:
@@ -78,7 +78,7 @@ async def _attach(talk: Talk, rest: str) -> None:
     attach(talk, paths)
 
 
-async def _detach(talk: Talk, rest: str) -> None:
+async def _detach(talk: ChatSession, rest: str) -> None:
     kept = [file for file in talk.draft.files if rest and file.name != rest]
     if len(kept) == len(talk.draft.files):
         names = ", ".join(file.name for file in talk.draft.files) or "nothing"
@@ -87,12 +87,12 @@ async def _detach(talk: Talk, rest: str) -> None:
     talk.tell("Detached.")
 
 
-async def _new(talk: Talk, rest: str) -> None:
+async def _new(talk: ChatSession, rest: str) -> None:
     talk.begin()
     talk.tell("A new conversation begins with the next message.")
 
 
-async def _open(talk: Talk, rest: str) -> None:
+async def _open(talk: ChatSession, rest: str) -> None:
     number = int(rest[:4]) if rest.isdecimal() else None
     words = rest if number is None else ""
     listed = await talk.engine.store.conversations(LOCAL_USER, words=words, limit=LISTED)
@@ -110,7 +110,7 @@ async def _open(talk: Talk, rest: str) -> None:
     return talk.tell("Open one by its id, or with more words." if rest else "/open NUMBER goes on with one.")
 
 
-def _meant(words: str, number: int | None, listed: Sequence[Heading]) -> Iterator[str]:
+def _meant(words: str, number: int | None, listed: Sequence[Conversation]) -> Iterator[str]:
     """The ids that may be meant: the one that a number names, else the words themselves, or the only one with them."""
     if number is not None:
         yield from (one.id for one in listed[number - 1 : number] if number)
@@ -119,11 +119,11 @@ def _meant(words: str, number: int | None, listed: Sequence[Heading]) -> Iterato
         yield from (one.id for one in listed if len(listed) == 1)
 
 
-def _size(one: Heading) -> str:
+def _size(one: Conversation) -> str:
     return f"{one.messages} message{'' if one.messages == 1 else 's'}"
 
 
-def reopened(talk: Talk, found: History) -> None:
+def reopened(talk: ChatSession, found: ConversationPage) -> None:
     """Shows the newest exchanges of a conversation that goes on."""
     talk.tell(f"{found.heading.title} ({_size(found.heading)})")
     talk.space()
@@ -134,7 +134,7 @@ def reopened(talk: Talk, found: History) -> None:
         talk.space()
 
 
-async def _rename(talk: Talk, rest: str) -> None:
+async def _rename(talk: ChatSession, rest: str) -> None:
     title = queries.titled(rest)
     renamed = await talk.engine.store.rename(LOCAL_USER, talk.begun, title)
     if renamed is None:
@@ -143,7 +143,7 @@ async def _rename(talk: Talk, rest: str) -> None:
     talk.tell(f"It is called: {talk.title}")
 
 
-async def _delete(talk: Talk, rest: str) -> None:
+async def _delete(talk: ChatSession, rest: str) -> None:
     conversation_id = talk.begun
     if rest != "yes":
         if talk.agrees is None:
@@ -156,7 +156,7 @@ async def _delete(talk: Talk, rest: str) -> None:
     return talk.tell("Deleted.")
 
 
-async def _retry(talk: Talk, rest: str) -> None:
+async def _retry(talk: ChatSession, rest: str) -> None:
     exchange = await talk.last()
     talk.replace_last(exchange)
     talk.repeat(exchange.said)
@@ -164,13 +164,13 @@ async def _retry(talk: Talk, rest: str) -> None:
     talk.draft.text = ""
 
 
-async def _edit(talk: Talk, rest: str) -> None:
+async def _edit(talk: ChatSession, rest: str) -> None:
     exchange = await talk.last()
     talk.replace_last(exchange)
     talk.draft.text = exchange.said
 
 
-async def _model(talk: Talk, rest: str) -> None:
+async def _model(talk: ChatSession, rest: str) -> None:
     if rest:
         talk.engine.model(rest)
         talk.choices.model = rest
@@ -180,7 +180,7 @@ async def _model(talk: Talk, rest: str) -> None:
     talk.tell(f"{answers.name}{stand_in} answers. On offer: {others}")
 
 
-async def _specialists(talk: Talk, rest: str) -> None:
+async def _specialists(talk: ChatSession, rest: str) -> None:
     known = {one.name: one for one in talk.engine.registry.usable()}
     switch, *names = rest.split() or [""]
     if switch in ("on", "off"):
@@ -194,13 +194,13 @@ async def _specialists(talk: Talk, rest: str) -> None:
         talk.tell(f"{'off' if off else 'on ':<4}{name}: {one.description.splitlines()[0]}", indent=4)
 
 
-def _switch(talk: Talk, known: frozenset[str], names: frozenset[str], *, on: bool) -> None:
+def _switch(talk: ChatSession, known: frozenset[str], names: frozenset[str], *, on: bool) -> None:
     allowed = known if talk.choices.specialists is None else talk.choices.specialists
     allowed = allowed | names if on else allowed - names
     talk.choices.specialists = None if allowed >= known else allowed
 
 
-async def _memory(talk: Talk, rest: str) -> None:
+async def _memory(talk: ChatSession, rest: str) -> None:
     if rest not in ("", "on", "off"):
         raise BadRequest("Say /memory on or /memory off.")
     talk.choices.memory = rest == "on" if rest else talk.choices.memory
@@ -208,7 +208,7 @@ async def _memory(talk: Talk, rest: str) -> None:
     talk.tell(f"{told} in this session. /facts shows what there is; brain memory changes it.")
 
 
-async def _facts(talk: Talk, rest: str) -> None:
+async def _facts(talk: ChatSession, rest: str) -> None:
     store = talk.engine.store
     items = await paged(lambda before: store.items(LOCAL_USER, words=rest, before=before, limit=PAGE))
     for item in items:
@@ -217,13 +217,13 @@ async def _facts(talk: Talk, rest: str) -> None:
         talk.tell("There are none.")
 
 
-async def _help(talk: Talk, rest: str) -> None:
+async def _help(talk: ChatSession, rest: str) -> None:
     for name, command in COMMANDS.items():
         talk.tell(f"{f'/{name} {command.usage}':<32} {command.text}", indent=33)
     talk.tell("Alt-Enter begins another line. Ctrl-C stops an answer. Ctrl-D leaves. //… sends what begins with /.")
 
 
-async def _quit(talk: Talk, rest: str) -> None:
+async def _quit(talk: ChatSession, rest: str) -> None:
     raise Leaving
 
 

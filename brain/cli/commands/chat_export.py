@@ -6,7 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from brain.cli.commands.chat_session import Talk
+from brain.cli.commands.chat_session import ChatSession
 from brain.cli.commands.input import problem
 from brain.cli.commands.store_access import PAGE
 from brain.cli.terminal.messages import OUTCOMES
@@ -18,7 +18,7 @@ COPIED_MOST = 74_994
 """Bytes that the strictest of the terminals that copy take at once."""
 
 
-async def copy(talk: Talk, rest: str) -> None:
+async def copy(talk: ChatSession, rest: str) -> None:
     """Hands the last answer to the terminal's clipboard."""
     text = (await talk.last()).visible
     if not text:
@@ -32,7 +32,7 @@ async def copy(talk: Talk, rest: str) -> None:
     talk.tell(f"{len(text):,} characters: copied, if your terminal allows it; otherwise: /save FILE")
 
 
-async def save(talk: Talk, rest: str) -> None:
+async def save(talk: ChatSession, rest: str) -> None:
     """Writes the conversation into a new file, for its user alone."""
     try:
         words = shlex.split(rest)
@@ -66,7 +66,7 @@ def _for_its_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-async def _as_markdown(talk: Talk) -> str:
+async def _as_markdown(talk: ChatSession) -> str:
     """The whole conversation."""
     parts: list[str] = []
     before = None

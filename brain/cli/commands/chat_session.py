@@ -15,11 +15,11 @@ from brain.cli.terminal.sanitize import legible
 from brain.cli.terminal.size import size_of
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Notice
-from brain.messages import Attachment, Exchange, History, TakenAlong
+from brain.messages import Attachment, ConversationPage, Exchange, TakenAlong
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import LOCAL_USER
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 BUSY = "An answer is being written in this conversation already; send the message again when it has ended."
 
@@ -63,7 +63,7 @@ class Choices:
 
 
 @dataclass
-class Talk:
+class ChatSession:
     """One conversation after the other.
 
     Attributes:
@@ -154,7 +154,7 @@ class Talk:
         """Leaves the conversation; the next message begins another."""
         self.conversation_id, self.title, self.draft = None, "", Draft(files=self.draft.files)
 
-    async def open(self, conversation_id: str) -> History | None:
+    async def open(self, conversation_id: str) -> ConversationPage | None:
         """Goes on with a conversation, if there is one of this id, and with its model; its newest exchanges."""
         found = await self.engine.store.conversation(LOCAL_USER, conversation_id, limit=3)
         if found is not None:
@@ -203,7 +203,7 @@ class Talk:
     def _screen(self) -> Screen:
         return screen(sys.stdout, sys.stderr, plain=self.plain, thinks=self.thinks)
 
-    def _asked(self, message: str) -> Ask:
+    def _asked(self, message: str) -> TurnRequest:
         replacing = self.draft.replacing
         along = replacing.files if replacing is not None else ()
         return replace(

@@ -20,7 +20,7 @@ from brain.messages import Attachment
 from brain.protocols.attachments import ATTACHMENT_BYTES, ATTACHMENTS_MOST, attachment_of, too_many
 from brain.protocols.native.request import ID, MESSAGE_LENGTH
 from brain.settings import LOCAL_USER, Settings
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 SILENT_SECONDS = 1.0
 """How long a pipe may be silent that nobody named."""
@@ -138,7 +138,7 @@ def dropped(line: str) -> Path | None:
         return None
 
 
-def question(settings: Settings, message: str, files: Sequence[Attachment] = ()) -> Ask:
+def question(settings: Settings, message: str, files: Sequence[Attachment] = ()) -> TurnRequest:
     """What is asked, as whoever sits at this machine asks it.
 
     Raises:
@@ -151,7 +151,7 @@ def question(settings: Settings, message: str, files: Sequence[Attachment] = ())
         raise BadRequest(sentence, "message", code="too_large", status=413)
     if len(files) > ATTACHMENTS_MOST:
         raise too_many()
-    return Ask(
+    return TurnRequest(
         message=message,
         user=LOCAL_USER,
         limits=settings.limits,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, nullcontext
 from typing import TextIO
 
-from brain.cli.terminal.approval import Person, Screen, can_be_asked
+from brain.cli.terminal.approval import ApprovalPrompt, Screen, can_be_asked
 from brain.cli.terminal.keyboard import Keyboard, silent
 from brain.cli.terminal.logged import told_by
 from brain.cli.terminal.plain import Plain
@@ -55,7 +55,7 @@ async def shown(
         stack.callback(shown_on.close)
         stack.enter_context(told_by(shown_on))
         stack.enter_context(_resumed(shown_on, keyboard))
-        person = Person(shown_on, sys.stdin, run.decide, keyboard) if asks_person else None
+        person = ApprovalPrompt(shown_on, sys.stdin, run.decide, keyboard) if asks_person else None
         if person is not None:
             stack.callback(person.leave)
         async with aclosing(run.events()) as batches:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import cast, get_args
 
 from brain.events import Done, Event, Notice, SpecialistError, SpecialistResult, StopReason, Token
-from brain.messages import Called, Exchange, Part, Said
+from brain.messages import Call, Exchange, Part, Text
 from brain.prompts.blocks import inside
 
 
@@ -19,12 +19,12 @@ def events_of(exchange: Exchange) -> Iterator[Event]:
 
 
 def _event_of(part: Part) -> Event:
-    if isinstance(part, Called):
+    if isinstance(part, Call):
         return _ended(part)
-    return Token(part.text) if isinstance(part, Said) else Notice("steered", part.text)
+    return Token(part.text) if isinstance(part, Text) else Notice("steered", part.text)
 
 
-def _ended(call: Called) -> SpecialistResult | SpecialistError:
+def _ended(call: Call) -> SpecialistResult | SpecialistError:
     text, ms = inside(call.name, call.block, call.outcome is not None), call.ms or 0
     if call.outcome is not None:
         return SpecialistError(call.call_id, call.name, call.params, call.outcome, text, ms, call.approval)
@@ -33,7 +33,7 @@ def _ended(call: Called) -> SpecialistResult | SpecialistError:
 
 
 def _done(exchange: Exchange, parts: tuple[Part, ...]) -> Done:
-    calls = sum(isinstance(part, Called) for part in parts)
+    calls = sum(isinstance(part, Call) for part in parts)
     passes, about = max((part.turn_pass for part in parts), default=1), exchange.about
     times = about.first_token_ms, about.total_ms or 0
     return Done(cast("StopReason", exchange.outcome), exchange.answer_id, exchange.visible, calls, passes, *times)

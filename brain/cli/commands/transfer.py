@@ -91,7 +91,7 @@ def _written(path: Path | None) -> Iterator[IO[bytes]]:
         raise BrainError(f"--output {path}: {error.strerror}.") from None
 
 
-def take_in(given: argparse.Namespace, settings: Settings) -> int:
+def import_user(given: argparse.Namespace, settings: Settings) -> int:
     """Takes in what was exported: all of it, or nothing."""
     with tempfile.TemporaryFile() as piped:
         if STANDARD_INPUT in given.file:
@@ -111,7 +111,7 @@ def _pipe(source: IO[bytes], into: IO[bytes]) -> None:
 async def _take_in(copy: "_Copy", settings: Settings) -> int:
     async with kept(settings, makes=True) as store, _telling(copy.state):
         try:
-            new = await store.take_in(copy.user, copy.records(), import_sanitizer)
+            new = await store.import_user(copy.user, copy.records(), import_sanitizer)
         except BadRequest as error:
             raise BrainError(copy.located(error)) from None
     there = Counts(

@@ -119,7 +119,7 @@ class Screen(Protocol):
         """Nothing more is shown of this turn."""
 
 
-class Person:
+class ApprovalPrompt:
     """Somebody at a terminal, who is asked about one call after the other while the turn goes on.
 
     Args:

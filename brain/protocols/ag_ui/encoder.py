@@ -24,7 +24,7 @@ from brain.events import (
     ToolCall,
     Usage,
 )
-from brain.protocols.ag_ui.request import Wanted
+from brain.protocols.ag_ui.request import RequestOptions
 from brain.protocols.bodies import encoded
 from brain.protocols.inline_results import params_shown
 from brain.protocols.native import HEARTBEAT
@@ -56,7 +56,7 @@ class Encoder:
     heartbeat = HEARTBEAT
 
     def __init__(
-        self, wanted: Wanted, turn_id: str, model: str, after: int = 0, known: Collection[str] = frozenset()
+        self, wanted: RequestOptions, turn_id: str, model: str, after: int = 0, known: Collection[str] = frozenset()
     ) -> None:
         self._wanted = wanted
         self._turn_id = turn_id
@@ -260,7 +260,7 @@ def refusal(error: BadRequest) -> tuple[int, dict[str, str]]:
     return error.status, _run_error(error.message, error.code)
 
 
-def failed(wanted: Wanted, error: BadRequest) -> bytes:
+def failed(wanted: RequestOptions, error: BadRequest) -> bytes:
     """A whole run that fails at once; so the protocol has it of answers to interrupts that cannot be taken."""
     return _run("RUN_STARTED", wanted, protocolVersion=PROTOCOL_VERSION) + _data(_run_error(error.message, error.code))
 
@@ -269,7 +269,7 @@ def _run_error(message: str, code: str) -> dict[str, str]:
     return {"type": "RUN_ERROR", "message": message, "code": code}
 
 
-def _run(kind: str, wanted: Wanted, **more: Any) -> bytes:
+def _run(kind: str, wanted: RequestOptions, **more: Any) -> bytes:
     return _frame(kind, threadId=wanted.thread_id, runId=wanted.run_id, **more)
 
 

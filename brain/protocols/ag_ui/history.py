@@ -7,19 +7,19 @@ from typing import Any, NoReturn
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Attachment, Handed, Spoken
+from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ag_ui.schema import (
-    SentAssistant,
-    SentBinary,
-    SentCall,
-    SentContent,
-    SentDeveloper,
-    SentFile,
-    SentMessage,
-    SentResult,
-    SentSystem,
-    SentText,
-    SentUser,
+    AssistantBody,
+    BinaryBody,
+    CallBody,
+    ContentBody,
+    DeveloperBody,
+    FileBody,
+    MessageBody,
+    ResultBody,
+    SystemBody,
+    TextBody,
+    UserBody,
 )
 from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.protocols.bodies import check_calls, loose, sent_one_by_one, with_few_calls
@@ -28,7 +28,7 @@ from brain.protocols.native import MESSAGE_LENGTH
 MESSAGES_MOST = 10_000
 
 
-def spoken_of(sent: msgspec.Raw) -> list[Spoken]:
+def spoken_of(sent: msgspec.Raw) -> list[ClientMessage]:
     """All messages in which somebody said something, in order.
 
     Raises:
@@ -37,40 +37,40 @@ def spoken_of(sent: msgspec.Raw) -> list[Spoken]:
     return with_few_calls(_all(sent))
 
 
-def _all(sent: msgspec.Raw) -> Iterator[Spoken]:
+def _all(sent: msgspec.Raw) -> Iterator[ClientMessage]:
     too_many = f"At most {MESSAGES_MOST:,} messages."
-    kind: Any = SentMessage  # a union, which is no class
-    message: SentMessage
+    kind: Any = MessageBody  # a union, which is no class
+    message: MessageBody
     for message, place in sent_one_by_one(sent, kind, MESSAGES_MOST, too_many):
         if (one := _spoken(message, place)) is not None:
             yield one
 
 
-def _spoken(message: SentMessage, place: str) -> Spoken | None:
+def _spoken(message: MessageBody, place: str) -> ClientMessage | None:
     match message:
-        case SentSystem() | SentDeveloper():
-            return Spoken("system", bounded(message.content, f"{place}.content"))
-        case SentUser():
-            return Spoken("user", _text(message.content, place), _files(message.content, f"{place}.content"))
-        case SentAssistant():
+        case SystemBody() | DeveloperBody():
+            return ClientMessage("system", bounded(message.content, f"{place}.content"))
+        case UserBody():
+            return ClientMessage("user", _text(message.content, place), _files(message.content, f"{place}.content"))
+        case AssistantBody():
             check_calls(len(message.tool_calls or ()))
             calls = tuple(map(_handed, message.tool_calls or ()))
-            return Spoken("assistant", bounded(message.content or "", f"{place}.content"), calls=calls)
-        case SentResult():
-            return Spoken("tool", _result(message, place), call_id=message.tool_call_id)
+            return ClientMessage("assistant", bounded(message.content or "", f"{place}.content"), calls=calls)
+        case ResultBody():
+            return ClientMessage("tool", _result(message, place), call_id=message.tool_call_id)
     return None
 
 
-def _result(message: SentResult, place: str) -> str:
+def _result(message: ResultBody, place: str) -> str:
     text = _text(message.content, place)
     if _parts(message.content):
         raise BadRequest(f"{place}.content: only a user's message has files.", f"{place}.content")
     return text or bounded(message.error or "", f"{place}.error")
 
 
-def _handed(call: SentCall) -> Handed:
+def _handed(call: CallBody) -> ClientToolCall:
     """A call. Arguments that are no JSON object stay readable: the client cannot mend what a model wrote."""
-    return Handed(call.id, call.function.name, _params(call.function.arguments))
+    return ClientToolCall(call.id, call.function.name, _params(call.function.arguments))
 
 
 def _params(arguments: str) -> Mapping[str, Any]:
@@ -82,9 +82,9 @@ def _params(arguments: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {"arguments": arguments}
 
 
-def _text(content: SentContent, place: str) -> str:
+def _text(content: ContentBody, place: str) -> str:
     if not isinstance(content, str):
-        content = "\n".join([part.text for part in content if isinstance(part, SentText)])
+        content = "\n".join([part.text for part in content if isinstance(part, TextBody)])
     return bounded(content, f"{place}.content")
 
 
@@ -100,22 +100,22 @@ def bounded(text: str, place: str) -> str:
     return text
 
 
-def _parts(content: SentContent) -> list[tuple[SentFile, int]]:
+def _parts(content: ContentBody) -> list[tuple[FileBody, int]]:
     """The parts that are files, and their places."""
     if isinstance(content, str):
         return []
-    return [(part, n) for n, part in enumerate(content) if not isinstance(part, SentText)]
+    return [(part, n) for n, part in enumerate(content) if not isinstance(part, TextBody)]
 
 
-def _files(content: SentContent, place: str) -> tuple[Attachment, ...]:
+def _files(content: ContentBody, place: str) -> tuple[Attachment, ...]:
     parts = _parts(content)
     if len(parts) > ATTACHMENTS_MOST:
         raise too_many()
     return tuple(_file(part, f"{place}[{n}]") for part, n in parts)
 
 
-def _file(part: SentFile, place: str) -> Attachment:
-    if isinstance(part, SentBinary):
+def _file(part: FileBody, place: str) -> Attachment:
+    if isinstance(part, BinaryBody):
         if part.data is None:
             _refuse_address(place)
         return _attachment(part.data, part.filename or "file", part.mime_type, f"{place}.data")

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Spoken
+from brain.messages import ClientMessage
 from brain.protocols import native
 from brain.protocols.ag_ui.history import bounded, spoken_of
-from brain.protocols.ag_ui.schema import Sent, SentAnswer, SentContext, SentProps, SentTool
+from brain.protocols.ag_ui.schema import AnswerBody, ContextBody, PropsBody, Sent, ToolBody
 from brain.protocols.bodies import check_besides, decoded, loose
 from brain.settings import Settings
-from brain.turn_request import Ask, Tool
+from brain.turn_request import Tool, TurnRequest
 
 ID_LENGTH = 256
 TOOLS_MOST = 128
@@ -27,7 +27,7 @@ _INTERRUPT_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})\.(?P<after>[
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestOptions:
     """Which run of which thread is wanted.
 
     Attributes:
@@ -39,7 +39,7 @@ class Wanted:
     run_id: str
     parent_run_id: str | None = None
     conversation_id: str = ""
-    resume: Sequence[SentAnswer] = ()
+    resume: Sequence[AnswerBody] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,9 @@ class Resumed:
     approve: bool | None
 
 
-def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -> tuple[Ask, list[Spoken], Wanted]:
+def parse(
+    body: bytes, user: str | None, settings: Settings, models: Set[str]
+) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Reads the body of `POST /ag-ui/run`.
 
     Raises:
@@ -81,7 +83,7 @@ def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -
     return ask, _with_context(spoken, sent.context or []), wanted
 
 
-def answers(resume: Sequence[SentAnswer]) -> list[Resumed]:
+def answers(resume: Sequence[AnswerBody]) -> list[Resumed]:
     """The answers to interrupts.
 
     Raises:
@@ -93,17 +95,17 @@ def answers(resume: Sequence[SentAnswer]) -> list[Resumed]:
     return found
 
 
-def said_since(spoken: Sequence[Spoken], call_ids: Set[str]) -> list[str]:
+def said_since(spoken: Sequence[ClientMessage], call_ids: Set[str]) -> list[str]:
     """What the user said behind the messages that hold these calls."""
     at = max((n for n, one in enumerate(spoken) if any(call.call_id in call_ids for call in one.calls)), default=None)
     return [] if at is None else [one.text for one in spoken[at + 1 :] if one.role == "user" and one.text.strip()]
 
 
-def _wanted(sent: Sent) -> Wanted:
+def _wanted(sent: Sent) -> RequestOptions:
     for name, value in (("threadId", sent.thread_id), ("runId", sent.run_id), ("parentRunId", sent.parent_run_id)):
         if value is not None and not (0 < len(value) <= ID_LENGTH and value.isprintable()):
             raise BadRequest(f"{name} must be 1 to {ID_LENGTH} printable characters.", name)
-    return Wanted(sent.thread_id, sent.run_id, sent.parent_run_id, _filed(sent.thread_id), sent.resume or ())
+    return RequestOptions(sent.thread_id, sent.run_id, sent.parent_run_id, _filed(sent.thread_id), sent.resume or ())
 
 
 def _filed(thread_id: str) -> str:
@@ -113,14 +115,14 @@ def _filed(thread_id: str) -> str:
     return f"thread-{hashlib.sha256(thread_id.encode()).hexdigest()[:40]}"
 
 
-def _props(sent: msgspec.Raw) -> SentProps:
+def _props(sent: msgspec.Raw) -> PropsBody:
     """Brain's options; what is no object has none."""
     if not bytes(memoryview(sent)).lstrip().startswith(b"{"):
-        return SentProps()
-    return decoded(sent, SentProps, "forwardedProps")
+        return PropsBody()
+    return decoded(sent, PropsBody, "forwardedProps")
 
 
-def _of_brain(sent: SentProps, user: str | None, settings: Settings, models: Set[str]) -> Ask:
+def _of_brain(sent: PropsBody, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
     """What the native protocol makes of its own options."""
     own = native.Sent(
         model=sent.model,
@@ -138,13 +140,13 @@ def _of_brain(sent: SentProps, user: str | None, settings: Settings, models: Set
         raise BadRequest(message, field, code=error.code, status=error.status) from None
 
 
-def _tools(sent: Sequence[SentTool]) -> tuple[Tool, ...]:
+def _tools(sent: Sequence[ToolBody]) -> tuple[Tool, ...]:
     if len(sent) > TOOLS_MOST:
         raise BadRequest(f"At most {TOOLS_MOST} tools.", "tools", code="too_large", status=413)
     return tuple(_tool(tool, f"tools[{n}]") for n, tool in enumerate(sent))
 
 
-def _tool(sent: SentTool, place: str) -> Tool:
+def _tool(sent: ToolBody, place: str) -> Tool:
     if not 0 < len(sent.name) <= ID_LENGTH:
         raise BadRequest(f"{place}.name must be 1 to {ID_LENGTH} characters long.", f"{place}.name")
     description = sent.description or ""
@@ -156,7 +158,7 @@ def _tool(sent: SentTool, place: str) -> Tool:
     return Tool(sent.name, description, parameters if isinstance(parameters, dict) else {})
 
 
-def _with_context(spoken: list[Spoken], context: Sequence[SentContext]) -> list[Spoken]:
+def _with_context(spoken: list[ClientMessage], context: Sequence[ContextBody]) -> list[ClientMessage]:
     """The messages, with what the application wants to be known before the newest of the user's.
 
     It may be another in each run: so far behind, what stands before it stays in the model's cache.
@@ -165,10 +167,10 @@ def _with_context(spoken: list[Spoken], context: Sequence[SentContext]) -> list[
     if not text:
         return spoken
     at = max((n for n, one in enumerate(spoken) if one.role == "user"), default=len(spoken))
-    return [*spoken[:at], Spoken("system", bounded(text, "context")), *spoken[at:]]
+    return [*spoken[:at], ClientMessage("system", bounded(text, "context")), *spoken[at:]]
 
 
-def _answer(sent: SentAnswer, place: str) -> Resumed:
+def _answer(sent: AnswerBody, place: str) -> Resumed:
     approve = None if sent.status == "cancelled" else _approves(sent.payload, f"{place}.payload")
     found = _INTERRUPT_ID.fullmatch(sent.interrupt_id)
     if found is None:

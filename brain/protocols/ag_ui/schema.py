@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from brain.protocols.native import SentLimits
+from brain.protocols.native import LimitsBody
 
 ABSENT = msgspec.Raw(b"")
 
@@ -16,7 +16,7 @@ class _Sent(msgspec.Struct, rename="camel"):
     """Names are written as JavaScript writes them."""
 
 
-class SentSource(_Sent):
+class SourceBody(_Sent):
     """Where a file is: in `value` in base64, or behind an address or a handle in it."""
 
     type: Literal["data", "url", "file"]
@@ -24,34 +24,34 @@ class SentSource(_Sent):
     mime_type: str | None = None
 
 
-class SentText(_Sent, tag_field="type", tag="text"):
+class TextBody(_Sent, tag_field="type", tag="text"):
     """A part that is text."""
 
     text: str
 
 
-class _SentMedia(_Sent):
-    source: SentSource
+class _MediaBody(_Sent):
+    source: SourceBody
     metadata: dict[str, Any] | None = None
 
 
-class SentImage(_SentMedia, tag_field="type", tag="image"):
+class ImageBody(_MediaBody, tag_field="type", tag="image"):
     """A part that is a picture."""
 
 
-class SentAudio(_SentMedia, tag_field="type", tag="audio"):
+class AudioBody(_MediaBody, tag_field="type", tag="audio"):
     """A part that is sound."""
 
 
-class SentVideo(_SentMedia, tag_field="type", tag="video"):
+class VideoBody(_MediaBody, tag_field="type", tag="video"):
     """A part that is a film."""
 
 
-class SentDocument(_SentMedia, tag_field="type", tag="document"):
+class DocumentBody(_MediaBody, tag_field="type", tag="document"):
     """A part that is another file."""
 
 
-class SentBinary(_Sent, tag_field="type", tag="binary"):
+class BinaryBody(_Sent, tag_field="type", tag="binary"):
     """Any file, as it was sent before the protocol's version 1.0."""
 
     mime_type: str = ""
@@ -59,69 +59,69 @@ class SentBinary(_Sent, tag_field="type", tag="binary"):
     filename: str | None = None
 
 
-SentFile = SentImage | SentAudio | SentVideo | SentDocument | SentBinary
-SentContent = str | list[SentText | SentFile]
+FileBody = ImageBody | AudioBody | VideoBody | DocumentBody | BinaryBody
+ContentBody = str | list[TextBody | FileBody]
 
 
-class SentSystem(_Sent, tag_field="role", tag="system"):
+class SystemBody(_Sent, tag_field="role", tag="system"):
     """Instructions."""
 
     content: str = ""
 
 
-class SentDeveloper(_Sent, tag_field="role", tag="developer"):
+class DeveloperBody(_Sent, tag_field="role", tag="developer"):
     """Instructions, by their other name."""
 
     content: str = ""
 
 
-class SentUser(_Sent, tag_field="role", tag="user"):
+class UserBody(_Sent, tag_field="role", tag="user"):
     """What the user said."""
 
-    content: SentContent
+    content: ContentBody
 
 
-class SentFunction(_Sent):
+class FunctionBody(_Sent):
     """What is called, with its arguments as JSON in a string."""
 
     name: str
     arguments: str = ""
 
 
-class SentCall(_Sent):
+class CallBody(_Sent):
     """One call of the assistant's: of a client's tool, or of a specialist in an earlier run."""
 
     id: str
-    function: SentFunction
+    function: FunctionBody
 
 
-class SentAssistant(_Sent, tag_field="role", tag="assistant"):
+class AssistantBody(_Sent, tag_field="role", tag="assistant"):
     """What was answered, and called."""
 
     content: str | None = None
-    tool_calls: list[SentCall] | None = None
+    tool_calls: list[CallBody] | None = None
 
 
-class SentResult(_Sent, tag_field="role", tag="tool"):
+class ResultBody(_Sent, tag_field="role", tag="tool"):
     """What came of a call."""
 
     tool_call_id: str
-    content: SentContent = ""
+    content: ContentBody = ""
     error: str | None = None
 
 
-class SentActivity(_Sent, tag_field="role", tag="activity"):
+class ActivityBody(_Sent, tag_field="role", tag="activity"):
     """What was shown besides, and nobody said."""
 
 
-class SentReasoning(_Sent, tag_field="role", tag="reasoning"):
+class ReasoningBody(_Sent, tag_field="role", tag="reasoning"):
     """What a model thought, and no other needs to know."""
 
 
-SentMessage = SentSystem | SentDeveloper | SentUser | SentAssistant | SentResult | SentActivity | SentReasoning
+MessageBody = SystemBody | DeveloperBody | UserBody | AssistantBody | ResultBody | ActivityBody | ReasoningBody
 
 
-class SentTool(_Sent):
+class ToolBody(_Sent):
     """A tool of the client's own."""
 
     name: str
@@ -129,14 +129,14 @@ class SentTool(_Sent):
     parameters: msgspec.Raw = ABSENT
 
 
-class SentContext(_Sent):
+class ContextBody(_Sent):
     """Something that the application wants to be known."""
 
     description: str
     value: str
 
 
-class SentAnswer(_Sent):
+class AnswerBody(_Sent):
     """What a person said to an interrupt."""
 
     interrupt_id: str
@@ -144,12 +144,12 @@ class SentAnswer(_Sent):
     payload: msgspec.Raw = ABSENT
 
 
-class SentProps(msgspec.Struct):
+class PropsBody(msgspec.Struct):
     """The options that are Brain's own; others are other people's."""
 
     model: str | None = None
     specialists: list[str] | None = None
-    limits: SentLimits | None = None
+    limits: LimitsBody | None = None
     system: str | None = None
     time_zone: str | None = None
     source: str | None = None
@@ -163,7 +163,7 @@ class Sent(_Sent):
     run_id: str
     messages: msgspec.Raw
     parent_run_id: str | None = None
-    tools: list[SentTool] | None = None
-    context: list[SentContext] | None = None
+    tools: list[ToolBody] | None = None
+    context: list[ContextBody] | None = None
     forwarded_props: msgspec.Raw = ABSENT
-    resume: list[SentAnswer] | None = None
+    resume: list[AnswerBody] | None = None

@@ -1,7 +1,7 @@
 """The Vercel AI SDK's protocol. What its clients ask (`request`), and what they get (`answer`)."""
 
 from brain.protocols.ai_sdk.encoder import Encoder, refusal
-from brain.protocols.ai_sdk.request import Decision, Wanted, parse
+from brain.protocols.ai_sdk.request import Decision, RequestOptions, parse
 from brain.protocols.ai_sdk.schema import SdkVersion
 
-__all__ = ["Decision", "Encoder", "SdkVersion", "Wanted", "parse", "refusal"]
+__all__ = ["Decision", "Encoder", "RequestOptions", "SdkVersion", "parse", "refusal"]

@@ -7,8 +7,8 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Attachment, Handed, Spoken
-from brain.protocols.ai_sdk.schema import SentMessage, SentPart
+from brain.messages import Attachment, ClientMessage, ClientToolCall
+from brain.protocols.ai_sdk.schema import MessageBody, PartBody
 from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.protocols.bodies import encoded, loose, sent_one_by_one, with_few_calls
 from brain.protocols.native import MESSAGE_LENGTH
@@ -26,18 +26,18 @@ _NOT_SAID = ("reasoning", "step-start", "data-", "source-")
 """How the types of parts begin in which nobody said anything."""
 
 
-def spoken_of(sent: msgspec.Raw) -> tuple[list[Spoken], SentMessage, str]:
+def spoken_of(sent: msgspec.Raw) -> tuple[list[ClientMessage], MessageBody, str]:
     """All messages, in order; the newest of them as it was sent, and its place.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    newest: tuple[SentMessage, str] | None = None
+    newest: tuple[MessageBody, str] | None = None
 
-    def every() -> Iterator[Spoken]:
+    def every() -> Iterator[ClientMessage]:
         nonlocal newest
         too_many = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
-        for newest in sent_one_by_one(sent, SentMessage, MESSAGES_MOST, too_many):
+        for newest in sent_one_by_one(sent, MessageBody, MESSAGES_MOST, too_many):
             yield from _spoken(*newest)
 
     spoken = with_few_calls(every())
@@ -54,20 +54,20 @@ def _check_number(number: int, most: int, place: str) -> None:
         raise BadRequest(f"{place}: at most {most:,}; leave the oldest out.", place, code="too_large", status=413)
 
 
-def _spoken(message: SentMessage, place: str) -> Iterator[Spoken]:
+def _spoken(message: MessageBody, place: str) -> Iterator[ClientMessage]:
     _check_number(len(message.parts), PARTS_MOST, f"{place}.parts")
     if message.role == "assistant":
         yield from _answer(message.parts, place)
     else:
         text = _bounded("\n".join(part.text or "" for part in message.parts if part.type == "text"), place)
         files = tuple(_files(message.parts, place)) if message.role == "user" else ()
-        yield Spoken(message.role, text, files)
+        yield ClientMessage(message.role, text, files)
 
 
-def _answer(parts: Sequence[SentPart], place: str) -> Iterator[Spoken]:
+def _answer(parts: Sequence[PartBody], place: str) -> Iterator[ClientMessage]:
     """What was said and called, in order: text behind calls is a message of its own, behind their results."""
     text = ""
-    told: list[tuple[Handed, str]] = []
+    told: list[tuple[ClientToolCall, str]] = []
     for n, part in enumerate(parts):
         if part.type == "text":
             if told:
@@ -79,14 +79,14 @@ def _answer(parts: Sequence[SentPart], place: str) -> Iterator[Spoken]:
     yield from _said(text, told)
 
 
-def _said(text: str, told: Sequence[tuple[Handed, str]]) -> Iterator[Spoken]:
+def _said(text: str, told: Sequence[tuple[ClientToolCall, str]]) -> Iterator[ClientMessage]:
     if text or told:
-        yield Spoken("assistant", text, calls=tuple(call for call, _ in told))
+        yield ClientMessage("assistant", text, calls=tuple(call for call, _ in told))
     for call, result in told:
-        yield Spoken("tool", result, call_id=call.call_id)
+        yield ClientMessage("tool", result, call_id=call.call_id)
 
 
-def _told(part: SentPart, place: str) -> tuple[Handed, str] | None:
+def _told(part: PartBody, place: str) -> tuple[ClientToolCall, str] | None:
     """A call and what came of it; None where nothing has come of it, or the part tells of none."""
     if not part.tool or part.tool == "?":
         return None
@@ -101,10 +101,10 @@ def _told(part: SentPart, place: str) -> tuple[Handed, str] | None:
         case _:
             return None
     params = loose(part.input, MESSAGE_LENGTH, f"{place}.input")
-    return Handed(place, part.tool, params if isinstance(params, dict) else {}), result
+    return ClientToolCall(place, part.tool, params if isinstance(params, dict) else {}), result
 
 
-def _files(parts: Sequence[SentPart], place: str) -> Iterator[Attachment]:
+def _files(parts: Sequence[PartBody], place: str) -> Iterator[Attachment]:
     found = 0
     for n, part in enumerate(parts):
         if part.type == "file":
@@ -116,7 +116,7 @@ def _files(parts: Sequence[SentPart], place: str) -> Iterator[Attachment]:
             raise BadRequest(f"{place}.parts[{n}].type must be text or file.", f"{place}.parts[{n}].type")
 
 
-def _file(part: SentPart, place: str) -> Attachment:
+def _file(part: PartBody, place: str) -> Attachment:
     head, comma, encoded_data = (part.url or "").partition(",")
     if not head.startswith("data:") or not comma:
         raise BadRequest(f"{place}.url: only data: URLs are taken, nothing is fetched.", f"{place}.url")

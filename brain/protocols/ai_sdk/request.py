@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from brain.errors import BadRequest
-from brain.messages import Spoken
+from brain.messages import ClientMessage
 from brain.protocols import native
 from brain.protocols.ai_sdk.history import spoken_of
-from brain.protocols.ai_sdk.schema import SdkVersion, Sent, SentMessage
+from brain.protocols.ai_sdk.schema import MessageBody, SdkVersion, Sent
 from brain.protocols.bodies import check_besides, decoded
 from brain.settings import Settings
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _APPROVAL_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})", re.ASCII)
@@ -27,7 +27,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestOptions:
     """How the answer is wanted.
 
     Attributes:
@@ -45,7 +45,7 @@ class Wanted:
 
 def parse(
     body: bytes, user: str | None, settings: Settings, models: frozenset[str]
-) -> tuple[Ask, list[Spoken], Wanted]:
+) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Reads the body of `POST /ai-sdk/chat`.
 
     Raises:
@@ -59,7 +59,9 @@ def parse(
     return _ask(sent, spoken, user, settings, models), spoken, _wanted(sent, newest, place)
 
 
-def _ask(sent: Sent, spoken: Sequence[Spoken], user: str | None, settings: Settings, models: frozenset[str]) -> Ask:
+def _ask(
+    sent: Sent, spoken: Sequence[ClientMessage], user: str | None, settings: Settings, models: frozenset[str]
+) -> TurnRequest:
     own = native.Sent(
         conversation_id=sent.id,
         model=sent.model,
@@ -74,9 +76,9 @@ def _ask(sent: Sent, spoken: Sequence[Spoken], user: str | None, settings: Setti
     return replace(native.ask_without_message(own, user, settings, models), message=newest, asks_person=True)
 
 
-def _wanted(sent: Sent, newest: SentMessage, place: str) -> Wanted:
+def _wanted(sent: Sent, newest: MessageBody, place: str) -> RequestOptions:
     continues = newest.role == "assistant"
-    return Wanted(
+    return RequestOptions(
         sdk_version=sent.sdk_version or 5,
         resumable=bool(sent.resumable),
         continues=continues,
@@ -84,7 +86,7 @@ def _wanted(sent: Sent, newest: SentMessage, place: str) -> Wanted:
     )
 
 
-def _decisions(message: SentMessage, place: str) -> Iterator[Decision]:
+def _decisions(message: MessageBody, place: str) -> Iterator[Decision]:
     for n, part in enumerate(message.parts):
         if part.state != "approval-responded" or part.approval is None:
             continue

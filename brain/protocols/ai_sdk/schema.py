@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from brain.protocols.native import SentLimits
+from brain.protocols.native import LimitsBody
 
 SdkVersion = Literal[5, 6, 7]
 
@@ -18,14 +18,14 @@ class _Sent(msgspec.Struct, rename="camel"):
     pass
 
 
-class SentApproval(_Sent):
+class ApprovalBody(_Sent):
     """What became of the question whether a call may run; `approved` once it was answered."""
 
     id: str
     approved: bool | None = None
 
 
-class SentPart(_Sent):
+class PartBody(_Sent):
     """One part of a message, of any type."""
 
     type: str
@@ -39,7 +39,7 @@ class SentPart(_Sent):
     input: msgspec.Raw = _NULL
     output: msgspec.Raw = _NULL
     error_text: str | None = None
-    approval: SentApproval | None = None
+    approval: ApprovalBody | None = None
 
     @property
     def tool(self) -> str | None:
@@ -49,11 +49,11 @@ class SentPart(_Sent):
         return self.type.removeprefix("tool-") if self.type.startswith("tool-") else None
 
 
-class SentMessage(_Sent):
+class MessageBody(_Sent):
     """One message of the chat."""
 
     role: Literal["system", "user", "assistant"]
-    parts: list[SentPart]
+    parts: list[PartBody]
 
 
 class Sent(msgspec.Struct):
@@ -63,7 +63,7 @@ class Sent(msgspec.Struct):
     id: str | None = None
     model: str | None = None
     specialists: list[str] | None = None
-    limits: SentLimits | None = None
+    limits: LimitsBody | None = None
     system: str | None = None
     time_zone: str | None = None
     source: str | None = None

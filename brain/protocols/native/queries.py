@@ -27,7 +27,7 @@ T = TypeVar("T", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestOptions:
     """Which part of a list is wanted.
 
     Attributes:
@@ -42,13 +42,13 @@ class Wanted:
     category: Category | None = None
 
 
-class SentTitle(msgspec.Struct, forbid_unknown_fields=True):
+class TitleBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `PATCH /v1/conversations/{id}`."""
 
     title: str
 
 
-class SentFact(msgspec.Struct, forbid_unknown_fields=True):
+class FactBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /v1/memory`."""
 
     text: str
@@ -56,13 +56,13 @@ class SentFact(msgspec.Struct, forbid_unknown_fields=True):
     mutable: bool = True
 
 
-class SentRecall(msgspec.Struct, forbid_unknown_fields=True):
+class RecallBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `PATCH /v1/memory`."""
 
     recall: bool
 
 
-class SentChange(msgspec.Struct, forbid_unknown_fields=True):
+class ChangeBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `PATCH /v1/memory/{id}`."""
 
     text: str | msgspec.UnsetType = msgspec.UNSET
@@ -88,7 +88,7 @@ class Change:
     mutable: bool | None = None
 
 
-def wanted_of_conversations(query: Mapping[str, str]) -> Wanted:
+def wanted_of_conversations(query: Mapping[str, str]) -> RequestOptions:
     """Reads the query of `GET /v1/conversations`.
 
     Raises:
@@ -97,12 +97,12 @@ def wanted_of_conversations(query: Mapping[str, str]) -> Wanted:
     return _wanted(query, "q", *_PAGING)
 
 
-def wanted_of_conversation(query: Mapping[str, str]) -> Wanted:
+def wanted_of_conversation(query: Mapping[str, str]) -> RequestOptions:
     """Reads the query of `GET /v1/conversations/{id}`, as the others."""
     return _wanted(query, *_PAGING)
 
 
-def wanted_of_memory(query: Mapping[str, str]) -> Wanted:
+def wanted_of_memory(query: Mapping[str, str]) -> RequestOptions:
     """Reads the query of `GET /v1/memory`, as the others."""
     return _wanted(query, "kind", "category", "q", *_PAGING)
 
@@ -113,7 +113,7 @@ def title(body: bytes) -> str:
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    return titled(decoded(body, SentTitle).title)
+    return titled(decoded(body, TitleBody).title)
 
 
 def titled(text: str) -> str:
@@ -134,7 +134,7 @@ def fact(body: bytes) -> Fact:
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    sent = decoded(body, SentFact)
+    sent = decoded(body, FactBody)
     return Fact(well_formed(sent.text), _category(sent.category), sent.mutable)
 
 
@@ -144,7 +144,7 @@ def change(body: bytes) -> Change:
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    sent = decoded(body, SentChange)
+    sent = decoded(body, ChangeBody)
     found = Change(
         None if sent.text is msgspec.UNSET else well_formed(sent.text),
         None if sent.category is msgspec.UNSET else _category(sent.category),
@@ -161,10 +161,10 @@ def recall(body: bytes) -> bool:
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    return decoded(body, SentRecall).recall
+    return decoded(body, RecallBody).recall
 
 
-def _wanted(query: Mapping[str, str], *known: str) -> Wanted:
+def _wanted(query: Mapping[str, str], *known: str) -> RequestOptions:
     unknown = next((name for name in query if name not in known), None)
     if unknown is not None:
         raise BadRequest(f"{unknown[:100]}: This field does not exist; there are: {', '.join(known)}.", unknown[:100])
@@ -173,7 +173,7 @@ def _wanted(query: Mapping[str, str], *known: str) -> Wanted:
         raise BadRequest(f"q may be {WORDS_LENGTH:,} characters long.", "q")
     if before is not None and not ID.fullmatch(before):
         raise BadRequest("before must be the id that the part before told.", "before")
-    return Wanted(
+    return RequestOptions(
         words,
         before,
         _limit(query.get("limit")),

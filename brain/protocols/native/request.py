@@ -16,7 +16,7 @@ from brain.messages import Attachment, Source, TakenAlong
 from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.protocols.bodies import check_keys, decoded, problem, wrong
 from brain.settings import Settings
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 MESSAGE_LENGTH = 200_000
 NAMES_MOST = 100
@@ -27,7 +27,7 @@ COMMAS_MOST = 500_000
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class SentAttachment(msgspec.Struct, forbid_unknown_fields=True):
+class AttachmentBody(msgspec.Struct, forbid_unknown_fields=True):
     """A file in a JSON body: `data` in base64, or `text`; or the `id` of one of the question that is replaced."""
 
     id: int | None = None
@@ -46,7 +46,7 @@ class _Attachments(msgspec.Struct):
     attachments: msgspec.Raw = msgspec.Raw(b"")
 
 
-class SentLimits(msgspec.Struct, forbid_unknown_fields=True):
+class LimitsBody(msgspec.Struct, forbid_unknown_fields=True):
     """Limits of a request; they may only lower the server's."""
 
     calls: int | None = None
@@ -61,10 +61,10 @@ class Sent(msgspec.Struct, forbid_unknown_fields=True):
     message: str | None = None
     prompt: str | None = None
     conversation_id: str | None = None
-    attachments: list[SentAttachment] = []
+    attachments: list[AttachmentBody] = []
     model: str | None = None
     specialists: list[str] | None = None
-    limits: SentLimits | None = None
+    limits: LimitsBody | None = None
     system: str = ""
     syntax: list[str] | None = None
     source: str = "chat"
@@ -75,7 +75,7 @@ class Sent(msgspec.Struct, forbid_unknown_fields=True):
     request_id: str | None = None
 
 
-def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -> Ask:
+def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
     """Reads a JSON body.
 
     Raises:
@@ -101,7 +101,7 @@ def _check_numbers(body: bytes) -> None:
 
 def parse_form(
     form: Mapping[str, str], files: list[Attachment], user: str | None, settings: Settings, models: Set[str]
-) -> Ask:
+) -> TurnRequest:
     """Reads the fields of a multipart body or of a query: the same names; what is no text in JSON is JSON there.
 
     Raises:
@@ -134,12 +134,12 @@ _FORM_JSON: Mapping[str, Any] = {
     "barge_in": bool,
     "specialists": list[str],
     "syntax": list[str],
-    "limits": SentLimits | None,
-    "attachments": list[SentAttachment],
+    "limits": LimitsBody | None,
+    "attachments": list[AttachmentBody],
 }
 
 
-def _ask(sent: Sent, files: list[Attachment], user: str | None, settings: Settings, models: Set[str]) -> Ask:
+def _ask(sent: Sent, files: list[Attachment], user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
     if sent.message is not None and sent.prompt is not None:
         raise BadRequest("Give either message or prompt, not both.", "prompt")
     message = sent.message if sent.message is not None else sent.prompt or ""
@@ -155,7 +155,7 @@ def _ask(sent: Sent, files: list[Attachment], user: str | None, settings: Settin
     return replace(ask, message=message, attachments=numbered, taken_along=_taken_along(sent), asks_person=True)
 
 
-def ask_without_message(sent: Sent, user: str | None, settings: Settings, models: Set[str]) -> Ask:
+def ask_without_message(sent: Sent, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
     """What was sent, checked against the settings; but for message and files, which other protocols send elsewhere.
 
     Raises:
@@ -169,7 +169,7 @@ def ask_without_message(sent: Sent, user: str | None, settings: Settings, models
     if sent.model is not None and sent.model not in models:
         raise BadRequest(f"model must be one of: {', '.join(sorted(models))}.", "model")
     zone = _time_zone(sent.time_zone, settings.time_zone)
-    return Ask(
+    return TurnRequest(
         message="",
         user=user,
         limits=_limits(sent.limits, settings.limits),
@@ -225,7 +225,7 @@ def _taken_along(sent: Sent) -> tuple[TakenAlong, ...]:
     return tuple(found.values())
 
 
-def _attachment(item: SentAttachment, position: int) -> Attachment:
+def _attachment(item: AttachmentBody, position: int) -> Attachment:
     field = f"attachments[{position}]"
     assert item.name is not None
     if (item.data is None) == (item.text is None):
@@ -241,7 +241,7 @@ def _attachment(item: SentAttachment, position: int) -> Attachment:
     return attachment_of(item.name, item.type or head[5:], data, f"{field}.data")
 
 
-def _limits(sent: SentLimits | None, most: Limits) -> Limits:
+def _limits(sent: LimitsBody | None, most: Limits) -> Limits:
     """The server's limits, lowered where the request asks for it."""
     lowered: dict[str, Any] = {}
     for field in fields(Limits):

@@ -9,16 +9,16 @@ import msgspec
 
 from brain.events import Citation, Notice, StopReason, Thinking
 from brain.messages import (
-    About,
-    Aside,
+    Annotation,
+    AnswerDetails,
     ChatMessage,
+    Conversation,
+    ConversationPage,
     Exchange,
-    Heading,
-    History,
     Item,
     Part,
-    Said,
-    Steered,
+    Steer,
+    Text,
     chat_messages,
 )
 from brain.protocols.bodies import encoded
@@ -31,7 +31,7 @@ Inside = Callable[[str, str, bool], str]
 """What stands in the block of a specialist, of this name, and whether its call failed."""
 
 
-def listed(headings: Sequence[Heading], limit: int) -> bytes:
+def listed(headings: Sequence[Conversation], limit: int) -> bytes:
     """A part of the list of conversations.
 
     Args:
@@ -42,12 +42,12 @@ def listed(headings: Sequence[Heading], limit: int) -> bytes:
     return encoded({"conversations": [_heading(one) for one in shown], "next": following})
 
 
-def heading(one: Heading) -> bytes:
+def heading(one: Conversation) -> bytes:
     """One conversation, as it stands in the list."""
     return encoded(_heading(one))
 
 
-def opened(found: History, weight: Callable[[Exchange], int], inside: Inside, turn_id: str | None) -> bytes:
+def opened(found: ConversationPage, weight: Callable[[Exchange], int], inside: Inside, turn_id: str | None) -> bytes:
     """A conversation with its newest messages, oldest first.
 
     Args:
@@ -88,7 +88,7 @@ def recalls(on: bool) -> bytes:
     return encoded({"recall": on})
 
 
-def _heading(one: Heading) -> dict[str, Any]:
+def _heading(one: Conversation) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(one)
     if not one.found:
         del found["found"]
@@ -129,7 +129,7 @@ def _outcome(outcome: str) -> dict[str, str]:
     )
 
 
-def _about(about: About) -> dict[str, Any]:
+def _about(about: AnswerDetails) -> dict[str, Any]:
     """How an answer came to be, in the fields of the events that told it."""
     failure = {} if about.failure is None else plain(about.failure)
     failure.pop("code", None)  # which is its outcome
@@ -138,18 +138,18 @@ def _about(about: About) -> dict[str, Any]:
     return {**failure, **({} if about.usage is None else {"usage": plain(about.usage)}), **known}
 
 
-def _with_asides(parts: Sequence[Part], asides: Sequence[Aside]) -> Iterator[Part | Notice | Thinking]:
+def _with_asides(parts: Sequence[Part], asides: Sequence[Annotation]) -> Iterator[Part | Notice | Thinking]:
     """The parts of an answer, and what stands beside them in its place; a text is parted where it was told."""
     waiting = deque(sorted(asides, key=lambda aside: (aside.place, aside.at)))
     for place, part in enumerate(parts):
         shown = 0
         while waiting and waiting[0].place <= place:
             aside = waiting.popleft()
-            if isinstance(part, Said) and part.text[shown : aside.at]:
+            if isinstance(part, Text) and part.text[shown : aside.at]:
                 yield replace(part, text=part.text[shown : aside.at])
                 shown = aside.at
             yield aside.told
-        if not isinstance(part, Said):
+        if not isinstance(part, Text):
             yield part
         elif part.text[shown:]:
             yield replace(part, text=part.text[shown:])
@@ -158,9 +158,9 @@ def _with_asides(parts: Sequence[Part], asides: Sequence[Aside]) -> Iterator[Par
 
 def _part(part: Part | Notice | Thinking, inside: Inside) -> dict[str, Any]:
     match part:
-        case Said(text):
+        case Text(text):
             return {"type": "text", "text": text}
-        case Steered(text):
+        case Steer(text):
             return {"type": "steered", "text": text}
         case Thinking(text):
             return {"type": "thinking", "text": text}

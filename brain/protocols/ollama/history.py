@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Attachment, Handed, Spoken
+from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.protocols.bodies import sent_one_by_one, with_few_calls
 from brain.protocols.native import MESSAGE_LENGTH
-from brain.protocols.ollama.schema import SentCall, SentMessage, mapping
+from brain.protocols.ollama.schema import CallBody, MessageBody, mapping
 
 MESSAGES_MOST = 4096
 FILES_MOST = 100
@@ -20,13 +20,13 @@ CALLS_MOST = 128
 ARGUMENTS_BYTES = 200_000
 
 
-class Conversation:
+class OllamaConversation:
     """The messages of a chat, with an id for each call, and for each of a tool's messages the call that it answers."""
 
     def __init__(self) -> None:
-        self._open: list[Handed] = []
+        self._open: list[ClientToolCall] = []
 
-    def of(self, messages: msgspec.Raw) -> list[Spoken]:
+    def of(self, messages: msgspec.Raw) -> list[ClientMessage]:
         """The messages, in order.
 
         Raises:
@@ -38,30 +38,30 @@ class Conversation:
             raise BadRequest(text, "messages", code="too_large", status=413)
         return spoken
 
-    def _all(self, messages: msgspec.Raw) -> Iterator[Spoken]:
+    def _all(self, messages: msgspec.Raw) -> Iterator[ClientMessage]:
         too_many = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
-        for n, (message, place) in enumerate(sent_one_by_one(messages, SentMessage, MESSAGES_MOST, too_many)):
+        for n, (message, place) in enumerate(sent_one_by_one(messages, MessageBody, MESSAGES_MOST, too_many)):
             yield self._spoken(message, place, n)
 
-    def _spoken(self, message: SentMessage, place: str, n: int) -> Spoken:
+    def _spoken(self, message: MessageBody, place: str, n: int) -> ClientMessage:
         text = text_of(message.content, f"{place}.content")
         match message.role.lower():
             case "system":
-                return Spoken("system", text)
+                return ClientMessage("system", text)
             case "user":
-                return Spoken("user", text, images_of(message.images, f"{place}.images"))
+                return ClientMessage("user", text, images_of(message.images, f"{place}.images"))
             case "assistant":
                 if len(message.tool_calls or ()) > CALLS_MOST:
                     field = f"{place}.tool_calls"
                     raise BadRequest(f"{field}: at most {CALLS_MOST}.", field, code="too_large", status=413)
                 calls = tuple(_handed(call, n, index) for index, call in enumerate(message.tool_calls or ()))
                 self._open = [*calls] if calls else self._open
-                return Spoken("assistant", text, calls=calls)
+                return ClientMessage("assistant", text, calls=calls)
             case "tool":
-                return Spoken("tool", text, call_id=self._answered(message))
+                return ClientMessage("tool", text, call_id=self._answered(message))
         raise BadRequest(f"{place}.role must be system, user, assistant or tool.", f"{place}.role")
 
-    def _answered(self, message: SentMessage) -> str:
+    def _answered(self, message: MessageBody) -> str:
         """The id of its call: as told, else of the first of that name to which no result was given yet."""
         for call in self._open:
             if _names(message, call):
@@ -70,17 +70,17 @@ class Conversation:
         return message.tool_call_id or ""
 
 
-def _names(message: SentMessage, call: Handed) -> bool:
+def _names(message: MessageBody, call: ClientToolCall) -> bool:
     """Whether a tool's message is the answer to this call; one that names none is to whichever is open."""
     if message.tool_call_id:
         return message.tool_call_id == call.call_id
     return message.tool_name in (call.name, "", None)
 
 
-def _handed(call: SentCall, n: int, index: int) -> Handed:
+def _handed(call: CallBody, n: int, index: int) -> ClientToolCall:
     place = f"messages[{n}].tool_calls[{index}].function.arguments"
     arguments = mapping(call.function.arguments, ARGUMENTS_BYTES, place)
-    return Handed(call.id or f"call_{n}_{index}", call.function.name, arguments or {})
+    return ClientToolCall(call.id or f"call_{n}_{index}", call.function.name, arguments or {})
 
 
 def text_of(text: str | None, place: str) -> str:

@@ -12,21 +12,21 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Spoken
+from brain.messages import ClientMessage
 from brain.protocols.bodies import check_besides, decoded, loose, wrong
-from brain.protocols.ollama.history import Conversation, images_of, text_of
+from brain.protocols.ollama.history import OllamaConversation, images_of, text_of
 from brain.protocols.ollama.schema import (
+    ChatBody,
+    GenerateBody,
+    OptionsBody,
     Sent,
-    SentChat,
-    SentGenerate,
-    SentOptions,
-    SentShow,
-    SentSignature,
-    SentTool,
+    ShowBody,
+    SignatureBody,
+    ToolBody,
     mapping,
 )
 from brain.settings import Settings
-from brain.turn_request import Ask, Sampling, Tool
+from brain.turn_request import Sampling, Tool, TurnRequest
 
 TOOLS_MOST = 128
 SCHEMA_BYTES = 65_536
@@ -44,7 +44,7 @@ _LEVELS = ("low", "medium", "high", "max")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestOptions:
     """How the answer is wanted.
 
     Attributes:
@@ -59,33 +59,33 @@ class Wanted:
 
 def parse_chat(
     body: bytes, user: str | None, settings: Settings, models: Set[str], now: datetime
-) -> tuple[Ask, list[Spoken], Wanted]:
+) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Reads the body of `POST /api/chat`.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    sent = _decoded(body, SentChat)
+    sent = _decoded(body, ChatBody)
     model = model_named(sent.model, models)
-    spoken = Conversation().of(sent.messages)
+    spoken = OllamaConversation().of(sent.messages)
     wanted = _wanted(sent, empty=not spoken)
     return _ask(sent, model, spoken, _tools(sent.tools or []), user, settings, now), spoken, wanted
 
 
 def parse_generate(
     body: bytes, user: str | None, settings: Settings, models: Set[str], now: datetime
-) -> tuple[Ask, list[Spoken], Wanted]:
+) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Reads the body of `POST /api/generate`.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    sent = _decoded(body, SentGenerate)
+    sent = _decoded(body, GenerateBody)
     model = model_named(sent.model, models)
     _check_prompt_is_all(sent)
-    spoken = [Spoken("user", text_of(sent.prompt, "prompt"), images_of(sent.images, "images"))]
+    spoken = [ClientMessage("user", text_of(sent.prompt, "prompt"), images_of(sent.images, "images"))]
     if sent.system:
-        spoken.insert(0, Spoken("system", text_of(sent.system, "system")))
+        spoken.insert(0, ClientMessage("system", text_of(sent.system, "system")))
     return _ask(sent, model, spoken, (), user, settings, now), spoken, _wanted(sent, empty=not sent.prompt)
 
 
@@ -95,7 +95,7 @@ def parse_show(body: bytes, models: Set[str]) -> tuple[str, str | None]:
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    sent = _decoded(body, SentShow)
+    sent = _decoded(body, ShowBody)
     return sent.model or sent.name, model_named(sent.model or sent.name, models)
 
 
@@ -126,12 +126,12 @@ def _decoded(body: bytes, kind: type[T]) -> T:
 def _ask(
     sent: Sent,
     model: str | None,
-    spoken: list[Spoken],
+    spoken: list[ClientMessage],
     tools: tuple[Tool, ...],
     user: str | None,
     settings: Settings,
     now: datetime,
-) -> Ask:
+) -> TurnRequest:
     if sent.logprobs or sent.top_logprobs:
         message = "logprobs: an answer is put together from several of the model's, and has none. Leave it out."
         raise BadRequest(message, "logprobs")
@@ -139,7 +139,7 @@ def _ask(
         message = "_debug_render_only: the prompt is the model server's affair. Leave it out."
         raise BadRequest(message, "_debug_render_only")
     sampling, stop = _sampling(sent)
-    return Ask(
+    return TurnRequest(
         message=next((one.text for one in reversed(spoken) if one.role == "user"), ""),
         user=user,
         limits=settings.limits,
@@ -155,14 +155,14 @@ def _ask(
     )
 
 
-def _wanted(sent: Sent, *, empty: bool) -> Wanted:
+def _wanted(sent: Sent, *, empty: bool) -> RequestOptions:
     loads: Literal["load", "unload"] | None = None
     if empty:
         loads = "unload" if sent.keep_alive is not None and _is_zero(sent.keep_alive) else "load"
-    return Wanted(sent.model, sent.stream is not False, loads)
+    return RequestOptions(sent.model, sent.stream is not False, loads)
 
 
-def _check_prompt_is_all(sent: SentGenerate) -> None:
+def _check_prompt_is_all(sent: GenerateBody) -> None:
     """Refuses what would have to stand in the model's prompt besides, or in place of, all that Brain puts there."""
     if sent.suffix:
         raise BadRequest(f'"{sent.model}" does not support insert: leave suffix out.', "suffix")
@@ -181,7 +181,7 @@ def _sampling(sent: Sent) -> tuple[Sampling, tuple[str, ...]]:
     said = mapping(sent.options, OPTIONS_BYTES, "options") or {}
     given = {name: _whole(value) for name, value in said.items() if value is not None}
     options = _options(given)
-    known = {field.encode_name for field in msgspec.structs.fields(SentOptions)}
+    known = {field.encode_name for field in msgspec.structs.fields(OptionsBody)}
     most = options.num_predict
     sampling = Sampling(
         max_tokens=most if most is not None and most > 0 else None,  # -1 and -2 are Ollama's "as many as it takes"
@@ -218,9 +218,9 @@ def _effort(think: bool | str | None) -> bool | str | None:
     return think
 
 
-def _options(given: Mapping[str, Any]) -> SentOptions:
+def _options(given: Mapping[str, Any]) -> OptionsBody:
     try:
-        return msgspec.convert(given, SentOptions)
+        return msgspec.convert(given, OptionsBody)
     except msgspec.ValidationError as error:
         raise wrong(error, "options") from None
 
@@ -246,13 +246,13 @@ def _is_zero(duration: float | str) -> bool:
     return not re.search("[1-9]", str(duration))
 
 
-def _tools(tools: list[SentTool]) -> tuple[Tool, ...]:
+def _tools(tools: list[ToolBody]) -> tuple[Tool, ...]:
     if len(tools) > TOOLS_MOST:
         raise BadRequest(f"tools: at most {TOOLS_MOST}.", "tools")
     return tuple(_tool(tool.function, n) for n, tool in enumerate(tools))
 
 
-def _tool(signature: SentSignature, n: int) -> Tool:
+def _tool(signature: SignatureBody, n: int) -> Tool:
     if not signature.name:
         raise BadRequest(f"tools[{n}].function.name is empty.", f"tools[{n}].function.name")
     parameters = mapping(signature.parameters, SCHEMA_BYTES, f"tools[{n}].function.parameters")

@@ -14,32 +14,32 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 ABSENT = msgspec.Raw(b"")
 
 
-class SentFunction(msgspec.Struct):
+class FunctionBody(msgspec.Struct):
     """What is called, in a call of the assistant's."""
 
     name: str
     arguments: msgspec.Raw = ABSENT
 
 
-class SentCall(msgspec.Struct):
+class CallBody(msgspec.Struct):
     """One call of the assistant's; the Python client leaves its id out."""
 
-    function: SentFunction
+    function: FunctionBody
     id: str | None = None
 
 
-class SentMessage(msgspec.Struct):
+class MessageBody(msgspec.Struct):
     """One message of a chat."""
 
     role: str
     content: str | None = None
     images: list[str] | None = None
-    tool_calls: list[SentCall] | None = None
+    tool_calls: list[CallBody] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
 
 
-class SentSignature(msgspec.Struct):
+class SignatureBody(msgspec.Struct):
     """What a tool is called, does, and takes."""
 
     name: str
@@ -47,13 +47,13 @@ class SentSignature(msgspec.Struct):
     parameters: msgspec.Raw = ABSENT
 
 
-class SentTool(msgspec.Struct):
+class ToolBody(msgspec.Struct):
     """A tool of the client's own."""
 
-    function: SentSignature
+    function: SignatureBody
 
 
-class SentOptions(msgspec.Struct):
+class OptionsBody(msgspec.Struct):
     """The options that Brain knows; the others go to the model as they are."""
 
     num_predict: Int64 | None = None
@@ -81,14 +81,14 @@ class Sent(msgspec.Struct):
     debug: bool | None = msgspec.field(default=None, name="_debug_render_only")
 
 
-class SentChat(Sent):
+class ChatBody(Sent):
     """The body of `POST /api/chat`."""
 
     messages: msgspec.Raw = ABSENT
-    tools: list[SentTool] | None = None
+    tools: list[ToolBody] | None = None
 
 
-class SentGenerate(Sent):
+class GenerateBody(Sent):
     """The body of `POST /api/generate`."""
 
     prompt: str | None = None
@@ -100,7 +100,7 @@ class SentGenerate(Sent):
     raw: bool | None = None
 
 
-class SentShow(msgspec.Struct):
+class ShowBody(msgspec.Struct):
     """The body of `POST /api/show`; old clients say `name`."""
 
     model: str = ""

@@ -9,7 +9,7 @@ from typing import Any
 from brain.errors import BadRequest
 from brain.events import Done, Error, ErrorCode, Event, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
 from brain.protocols.bodies import encoded
-from brain.protocols.openai.request import DEFAULT_NAME, Wanted
+from brain.protocols.openai.request import DEFAULT_NAME, RequestOptions
 
 _STATUS: Mapping[ErrorCode, int] = {
     "model_unreachable": 502,
@@ -48,7 +48,7 @@ class Encoder:
         self,
         turn_id: str,
         created: int,
-        wanted: Wanted,
+        wanted: RequestOptions,
         written: Callable[[Event], str],
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Attachment, Handed, Spoken
+from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
 from brain.protocols.bodies import loose, sent_one_by_one, with_few_calls
 from brain.protocols.native import MESSAGE_LENGTH
-from brain.protocols.openai.schema import SentCall, SentFile, SentImage, SentMessage, SentPart, is_said
+from brain.protocols.openai.schema import CallBody, FileBody, ImageBody, MessageBody, PartBody, is_said
 
 MESSAGES_MOST = 4096
 FILES_MOST = 100
@@ -21,7 +21,7 @@ CALLS_MOST = 128
 """In one message, as parts."""
 
 
-def spoken_of(sent: msgspec.Raw) -> list[Spoken]:
+def spoken_of(sent: msgspec.Raw) -> list[ClientMessage]:
     """All messages, in order.
 
     Raises:
@@ -36,31 +36,31 @@ def spoken_of(sent: msgspec.Raw) -> list[Spoken]:
     return spoken
 
 
-def _all(sent: msgspec.Raw) -> Iterator[Spoken]:
-    for message, place in sent_one_by_one(sent, SentMessage, MESSAGES_MOST, f"At most {MESSAGES_MOST:,} messages."):
+def _all(sent: msgspec.Raw) -> Iterator[ClientMessage]:
+    for message, place in sent_one_by_one(sent, MessageBody, MESSAGES_MOST, f"At most {MESSAGES_MOST:,} messages."):
         yield _spoken(message, place)
 
 
-def _spoken(sent: SentMessage, place: str) -> Spoken:
+def _spoken(sent: MessageBody, place: str) -> ClientMessage:
     text, files = _content(sent.content, f"{place}.content")
     if files and sent.role != "user":
         raise BadRequest(f"{place}.content: only a user's message has files.", f"{place}.content")
     match sent.role:
         case "system" | "developer":
-            return Spoken("system", text)
+            return ClientMessage("system", text)
         case "user":
-            return Spoken("user", text, files)
+            return ClientMessage("user", text, files)
         case "assistant":
-            return Spoken("assistant", text or sent.refusal or "", calls=_calls(sent, place))
+            return ClientMessage("assistant", text or sent.refusal or "", calls=_calls(sent, place))
         case "tool":
             if not sent.tool_call_id:
                 raise BadRequest(f"{place}.tool_call_id is missing.", f"{place}.tool_call_id")
-            return Spoken("tool", text, call_id=sent.tool_call_id)
+            return ClientMessage("tool", text, call_id=sent.tool_call_id)
     allowed = "system, developer, user, assistant or tool"
     raise BadRequest(f"{place}.role must be {allowed}.", f"{place}.role")
 
 
-def _content(sent: str | Sequence[SentPart] | None, place: str) -> tuple[str, tuple[Attachment, ...]]:
+def _content(sent: str | Sequence[PartBody] | None, place: str) -> tuple[str, tuple[Attachment, ...]]:
     """The text of a message, a line for each of its parts, and its files."""
     if sent is None or isinstance(sent, str):
         return _checked(sent or "", place), ()
@@ -73,7 +73,7 @@ def _content(sent: str | Sequence[SentPart] | None, place: str) -> tuple[str, tu
     return _checked("\n".join([part for part in parts if isinstance(part, str)]), place), files
 
 
-def _part(sent: SentPart, place: str) -> str | Attachment:
+def _part(sent: PartBody, place: str) -> str | Attachment:
     match sent.type:
         case "text" if sent.text is not None:
             return sent.text
@@ -88,7 +88,7 @@ def _part(sent: SentPart, place: str) -> str | Attachment:
     raise BadRequest(f"{place}.type must be text, image_url or file.", f"{place}.type")
 
 
-def _image(sent: SentImage | str, place: str) -> Attachment:
+def _image(sent: ImageBody | str, place: str) -> Attachment:
     url = sent if isinstance(sent, str) else sent.url
     if not url.startswith("data:"):
         raise BadRequest(f"{place}: pictures are not fetched; send it as data:image/png;base64,….", place)
@@ -97,7 +97,7 @@ def _image(sent: SentImage | str, place: str) -> Attachment:
     return attachment_of(f"image.{ending}" if ending else "image", media_type, data, place)
 
 
-def _file(sent: SentFile, place: str) -> Attachment:
+def _file(sent: FileBody, place: str) -> Attachment:
     if not sent.file_data:
         raise BadRequest(f"{place}: files are not kept here; send its content as file_data.", place)
     name = sent.filename or "file"
@@ -123,7 +123,7 @@ def _bytes(encoded: str, place: str) -> bytes:
         raise BadRequest(f"{place} is not valid base64.", place) from None
 
 
-def _calls(sent: SentMessage, place: str) -> tuple[Handed, ...]:
+def _calls(sent: MessageBody, place: str) -> tuple[ClientToolCall, ...]:
     if is_said(sent.function_call):
         message = f"{place}.function_call is no longer known; use tool_calls."
         raise BadRequest(message, f"{place}.function_call")
@@ -133,10 +133,10 @@ def _calls(sent: SentMessage, place: str) -> tuple[Handed, ...]:
     return tuple(_handed(call, f"{place}[{n}]") for n, call in enumerate(sent.tool_calls or ()))
 
 
-def _handed(sent: SentCall, place: str) -> Handed:
+def _handed(sent: CallBody, place: str) -> ClientToolCall:
     if sent.type != "function":
         raise BadRequest(f"{place}.type must be function.", f"{place}.type")
-    return Handed(sent.id, sent.function.name, _params(sent.function.arguments, f"{place}.function.arguments"))
+    return ClientToolCall(sent.id, sent.function.name, _params(sent.function.arguments, f"{place}.function.arguments"))
 
 
 def _params(sent: msgspec.Raw, place: str) -> Mapping[str, Any]:

@@ -10,13 +10,13 @@ from typing import Any, Literal
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Spoken
+from brain.messages import ClientMessage
 from brain.protocols import native
 from brain.protocols.bodies import check_besides, decoded, loose, wrong
 from brain.protocols.openai.history import spoken_of
-from brain.protocols.openai.schema import Sent, SentChoice, SentFormat, SentFunction, SentOwn, SentTool, is_said
+from brain.protocols.openai.schema import ChoiceBody, FormatBody, FunctionBody, OwnBody, Sent, ToolBody, is_said
 from brain.settings import Settings
-from brain.turn_request import Ask, Sampling, Tool
+from brain.turn_request import Sampling, Tool, TurnRequest
 
 DEFAULT_NAME = "brain"
 TOOLS_MOST = 128
@@ -38,7 +38,7 @@ _OLD = ("functions", "function_call")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestOptions:
     """How the answer is wanted.
 
     Attributes:
@@ -53,7 +53,7 @@ class Wanted:
 
 def parse(
     body: bytes, user: str | None, settings: Settings, models: Set[str], conversation_id: str | None = None
-) -> tuple[Ask, list[Spoken], Wanted]:
+) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Reads the body of `POST /v1/chat/completions`.
 
     Args:
@@ -69,7 +69,7 @@ def parse(
     spoken = spoken_of(sent.messages)
     tools, must_call = _tools(sent)
     ask = replace(
-        _of_brain(sent.brain or SentOwn(), conversation_id, user, settings, models),
+        _of_brain(sent.brain or OwnBody(), conversation_id, user, settings, models),
         message=next((one.text for one in reversed(spoken) if one.role == "user"), ""),
         model=model,
         tools=tools,
@@ -79,7 +79,7 @@ def parse(
         asks_person=bool(sent.stream),
     )
     usage = bool(sent.stream_options and sent.stream_options.include_usage)
-    return ask, spoken, Wanted(sent.model or DEFAULT_NAME, bool(sent.stream), usage)
+    return ask, spoken, RequestOptions(sent.model or DEFAULT_NAME, bool(sent.stream), usage)
 
 
 def model_named(name: str | None, models: Set[str]) -> str | None:
@@ -109,7 +109,9 @@ def _check(sent: Sent) -> None:
             raise BadRequest(f"{field} is no longer known; use tools and tool_choice.", field)
 
 
-def _of_brain(own: SentOwn, conversation_id: str | None, user: str | None, settings: Settings, models: Set[str]) -> Ask:
+def _of_brain(
+    own: OwnBody, conversation_id: str | None, user: str | None, settings: Settings, models: Set[str]
+) -> TurnRequest:
     """What the native protocol makes of Brain's own fields."""
     said = native.Sent(
         conversation_id=conversation_id,
@@ -160,7 +162,7 @@ def _format(sent: Sent) -> tuple[Literal["json"] | Mapping[str, Any] | None, Map
         return None, {}
     value = loose(sent.response_format, FORMAT_BYTES, place)
     try:
-        wanted = msgspec.convert(value, SentFormat)
+        wanted = msgspec.convert(value, FormatBody)
     except msgspec.ValidationError as error:
         raise wrong(error, place) from None
     if wanted.type == "text":
@@ -200,13 +202,13 @@ def _tools(sent: Sent) -> tuple[tuple[Tool, ...], bool | str]:
     return tools, choice[1] if isinstance(choice, tuple) else choice == "required"
 
 
-def _tool(sent: SentTool, place: str) -> Tool:
+def _tool(sent: ToolBody, place: str) -> Tool:
     if sent.type != "function" or sent.function is None:
         raise BadRequest(f"{place} must be of the type function, and have one.", f"{place}.type")
     return Tool(sent.function.name, sent.function.description or "", _parameters(sent.function, f"{place}.function"))
 
 
-def _parameters(sent: SentFunction, place: str) -> Mapping[str, Any]:
+def _parameters(sent: FunctionBody, place: str) -> Mapping[str, Any]:
     if not 0 < len(sent.name) <= 128:
         raise BadRequest(f"{place}.name must be 1 to 128 characters long.", f"{place}.name")
     if len(sent.description or "") > TOOL_BYTES:
@@ -224,7 +226,7 @@ def _choice(sent: msgspec.Raw) -> str | tuple[str, str]:
     if not is_said(sent):
         return "auto"
     if bytes(sent).startswith(b"{"):
-        named = decoded(sent, SentChoice, "tool_choice")
+        named = decoded(sent, ChoiceBody, "tool_choice")
         if named.type == "function":
             return "function", named.function.name
     elif (choice := decoded(sent, str, "tool_choice")) in ("none", "auto", "required"):

@@ -5,78 +5,78 @@ from typing import Annotated, Any
 
 import msgspec
 
-from brain.protocols.native import SentLimits
+from brain.protocols.native import LimitsBody
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 ABSENT = msgspec.Raw(b"")
 
 
-class SentOptions(msgspec.Struct):
+class OptionsBody(msgspec.Struct):
     """What `stream_options` may say; only one of it changes anything here."""
 
     include_usage: bool | None = None
 
 
-class SentOwn(msgspec.Struct, forbid_unknown_fields=True):
+class OwnBody(msgspec.Struct, forbid_unknown_fields=True):
     """Brain's own fields, for those who know that they talk to it."""
 
     specialists: list[str] | None = None
-    limits: SentLimits | None = None
+    limits: LimitsBody | None = None
     time_zone: str | None = None
     source: str | None = None
     memory: bool | None = None
 
 
-class SentFunctionCall(msgspec.Struct):
+class FunctionCallBody(msgspec.Struct):
     """What is called, in a call of the assistant's: JSON in a text, though some send it as it is."""
 
     name: str
     arguments: msgspec.Raw = ABSENT
 
 
-class SentCall(msgspec.Struct):
+class CallBody(msgspec.Struct):
     """A call of the assistant's."""
 
     id: str
-    function: SentFunctionCall
+    function: FunctionCallBody
     type: str = "function"
 
 
-class SentImage(msgspec.Struct):
+class ImageBody(msgspec.Struct):
     """A picture, by its address."""
 
     url: str
 
 
-class SentFile(msgspec.Struct):
+class FileBody(msgspec.Struct):
     """A file, by its content."""
 
     file_data: str | None = None
     filename: str | None = None
 
 
-class SentPart(msgspec.Struct):
+class PartBody(msgspec.Struct):
     """One part of a message's content."""
 
     type: str
     text: str | None = None
     refusal: str | None = None
-    image_url: SentImage | str | None = None
-    file: SentFile | None = None
+    image_url: ImageBody | str | None = None
+    file: FileBody | None = None
 
 
-class SentMessage(msgspec.Struct):
+class MessageBody(msgspec.Struct):
     """One message."""
 
     role: str
-    content: str | list[SentPart] | None = None
+    content: str | list[PartBody] | None = None
     refusal: str | None = None
-    tool_calls: list[SentCall] | None = None
+    tool_calls: list[CallBody] | None = None
     tool_call_id: str | None = None
     function_call: msgspec.Raw = ABSENT
 
 
-class SentFunction(msgspec.Struct):
+class FunctionBody(msgspec.Struct):
     """What a tool is called, does, and takes."""
 
     name: str
@@ -84,37 +84,37 @@ class SentFunction(msgspec.Struct):
     parameters: msgspec.Raw = ABSENT
 
 
-class SentTool(msgspec.Struct):
+class ToolBody(msgspec.Struct):
     """A tool of the client's own."""
 
     type: str
-    function: SentFunction | None = None
+    function: FunctionBody | None = None
 
 
-class SentName(msgspec.Struct):
+class NameBody(msgspec.Struct):
     """The name of a tool."""
 
     name: str
 
 
-class SentChoice(msgspec.Struct):
+class ChoiceBody(msgspec.Struct):
     """The tool that is to be called."""
 
-    function: SentName
+    function: NameBody
     type: str = "function"
 
 
-class SentSchema(msgspec.Struct):
+class SchemaBody(msgspec.Struct):
     """A JSON Schema that the answer must meet."""
 
     schema: Mapping[str, Any] | None = None
 
 
-class SentFormat(msgspec.Struct):
+class FormatBody(msgspec.Struct):
     """What the answer must be."""
 
     type: str
-    json_schema: SentSchema | None = None
+    json_schema: SchemaBody | None = None
 
 
 class Sent(msgspec.Struct):
@@ -123,7 +123,7 @@ class Sent(msgspec.Struct):
     messages: msgspec.Raw
     model: str | None = None
     stream: bool | None = None
-    stream_options: SentOptions | None = None
+    stream_options: OptionsBody | None = None
     max_tokens: Int64 | None = None
     max_completion_tokens: Int64 | None = None
     temperature: float | None = None
@@ -136,7 +136,7 @@ class Sent(msgspec.Struct):
     reasoning_effort: str | None = None
     response_format: msgspec.Raw = ABSENT
     stop: str | list[str] | None = None
-    tools: list[SentTool] | None = None
+    tools: list[ToolBody] | None = None
     tool_choice: msgspec.Raw = ABSENT
     parallel_tool_calls: bool | None = None
     n: int | None = None
@@ -148,7 +148,7 @@ class Sent(msgspec.Struct):
     function_call: msgspec.Raw = ABSENT
     continue_final_message: bool | None = None  # vLLM's and SGLang's: what is gone on with is seen from the messages
     add_generation_prompt: bool | None = None
-    brain: SentOwn | None = None
+    brain: OwnBody | None = None
 
 
 def is_said(raw: msgspec.Raw) -> bool:

@@ -8,15 +8,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError, SpecialistResult, SpecialistStart
-from brain.messages import Spoken
+from brain.messages import ClientMessage
 from brain.protocols import ag_ui
-from brain.protocols.ag_ui import Resumed, Wanted, answers, parse, said_since
+from brain.protocols.ag_ui import RequestOptions, Resumed, answers, parse, said_since
 from brain.protocols.native import MESSAGE_LENGTH
 from brain.runtime.run import Run
 from brain.server import middleware
 from brain.server.routes.requests import house_of, kind, limited, parsed, read, user_of
 from brain.server.routes.runs import about_to_end, begun, held, start_and_stream, stream
-from brain.server.state import House
+from brain.server.state import ServerState
 
 WIRE = "ag_ui"
 _DECIDED = (SpecialistStart, SpecialistResult, SpecialistError)
@@ -60,7 +60,7 @@ _STREAM = {
 }
 
 
-def _resumed(request: Request, spoken: Sequence[Spoken], wanted: Wanted) -> ASGIApp | None:
+def _resumed(request: Request, spoken: Sequence[ClientMessage], wanted: RequestOptions) -> ASGIApp | None:
     """The rest of a turn whose calls were answered; None for a run that is a turn of its own.
 
     Raises:
@@ -94,7 +94,7 @@ def _decide(run: Run, given: Sequence[Resumed], said: str) -> None:
         run.decide(answer.call_id, bool(answer.approve))
 
 
-def _check_nothing_waits(house: House, user: str | None, wanted: Wanted) -> None:
+def _check_nothing_waits(house: ServerState, user: str | None, wanted: RequestOptions) -> None:
     run = house.turns.newest(wanted.conversation_id, user)
     if run is not None and run.is_waiting:
         ids = [_interrupt_id(run, call.call_id) for call in run.report().calls if call.approval == "asked"]

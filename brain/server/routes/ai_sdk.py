@@ -15,10 +15,10 @@ from brain.runtime.run import Run
 from brain.server.middleware import SAFE_HEADERS
 from brain.server.routes.requests import house_of, kind, limited, parsed, read, user_of
 from brain.server.routes.runs import about_to_end, begun, held, start_and_stream, stream
-from brain.server.state import House
+from brain.server.state import ServerState
 
 WIRE = "ai_sdk"
-_WANTED: WeakKeyDictionary[Run, ai_sdk.Wanted] = WeakKeyDictionary()
+_WANTED: WeakKeyDictionary[Run, ai_sdk.RequestOptions] = WeakKeyDictionary()
 """How the answers of the turns that are kept were wanted."""
 
 
@@ -79,7 +79,7 @@ def _was_read(run: Run) -> bool:
     return run.over and run.left_at >= run.log.last
 
 
-async def _rest(request: Request, conversation_id: str | None, wanted: ai_sdk.Wanted) -> ASGIApp:
+async def _rest(request: Request, conversation_id: str | None, wanted: ai_sdk.RequestOptions) -> ASGIApp:
     """What comes of the turn behind a person's decisions.
 
     Raises:
@@ -100,7 +100,7 @@ async def _rest(request: Request, conversation_id: str | None, wanted: ai_sdk.Wa
     return stream(request, run, encoder, encoder.taken)
 
 
-async def _earlier_ends(house: House, user: str | None, conversation_id: str) -> None:
+async def _earlier_ends(house: ServerState, user: str | None, conversation_id: str) -> None:
     """Ends the turn that waits for an approval which its chat has left behind; waits for one that is about to end."""
     run = house.turns.newest(conversation_id, user)
     if run is not None and run in _WANTED and run.is_waiting and _WANTED[run].sdk_version > 5:

@@ -18,8 +18,8 @@ from brain.runtime.run import Run
 from brain.server.middleware import UNKEPT
 from brain.server.routes.requests import house_of, kind, limited, parsed, user_of
 from brain.server.routes.runs import begun, start_and_stream, stream
-from brain.server.state import House
-from brain.turn_request import Ask
+from brain.server.state import ServerState
+from brain.turn_request import TurnRequest
 
 FIELDS_MOST = 50
 READER_SECONDS = 30.0
@@ -79,7 +79,7 @@ def rejoined(request: Request, run: Run, number: int) -> ASGIApp:
     return stream(request, run, after=number)
 
 
-async def asked(request: Request) -> Ask:
+async def asked(request: Request) -> TurnRequest:
     """What a request's body asks, as JSON or multipart."""
     house, user = house_of(request), user_of(request)
     request = limited(request)
@@ -106,7 +106,7 @@ def _check_charset(request: Request) -> None:
         raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
 
 
-async def _ask_in_form(request: Request, user: str | None, house: House) -> Ask:
+async def _ask_in_form(request: Request, user: str | None, house: ServerState) -> TurnRequest:
     most = ATTACHMENTS_MOST + 1
     async with request.form(max_files=most, max_fields=FIELDS_MOST, max_part_size=BODY_BYTES) as form:
         texts: list[tuple[str, str]] = []

@@ -17,7 +17,7 @@ from brain.protocols.native import queries, resources
 from brain.server.middleware import SAFE_HEADERS, UNKEPT, Answer
 from brain.server.routes.chat import single
 from brain.server.routes.requests import house_of, kind, large, limited, user_of
-from brain.server.state import House
+from brain.server.state import ServerState
 from brain.text import seen
 
 
@@ -35,7 +35,7 @@ SHOWN_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """What a browser may show where it is; all else it saves. A picture in SVG is a page with scripts."""
 
 
-class Conversation(HTTPEndpoint):
+class ConversationEndpoint(HTTPEndpoint):
     """`/v1/conversations/{id}`: one of them."""
 
     async def get(self, request: Request) -> Response:
@@ -119,7 +119,7 @@ async def sent(request: Request) -> bytes:
     return await limited(request, queries.KEPT_BODY_BYTES).body()
 
 
-def _named(request: Request) -> tuple[House, str, str]:
+def _named(request: Request) -> tuple[ServerState, str, str]:
     conversation_id: str = request.path_params["id"]
     if not native.ID.fullmatch(conversation_id):
         raise _unknown()

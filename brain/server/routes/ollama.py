@@ -11,23 +11,25 @@ from zoneinfo import ZoneInfo
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from brain.messages import Spoken
+from brain.messages import ClientMessage
 from brain.protocols import ollama
 from brain.protocols.inline_results import Written
 from brain.protocols.ollama import models
 from brain.protocols.ollama.models import Offered
-from brain.protocols.ollama.request import DEFAULT_NAME, Wanted, parse_chat, parse_generate, parse_show
+from brain.protocols.ollama.request import DEFAULT_NAME, RequestOptions, parse_chat, parse_generate, parse_show
 from brain.server.middleware import Answer
 from brain.server.routes.requests import house_of, limited, parsed, read, user_of
 from brain.server.routes.runs import begun, collect, held, start_and_stream
-from brain.server.state import House
+from brain.server.state import ServerState
 from brain.settings import Settings
-from brain.turn_request import Ask
+from brain.turn_request import TurnRequest
 
 SEEING = ("vision", "ocr")
 """Specialists that make pictures into text for a model that sees none."""
 
-Parse = Callable[[bytes, str | None, Settings, Set[str], datetime], tuple[Ask, list[Spoken], Wanted]]
+Parse = Callable[
+    [bytes, str | None, Settings, Set[str], datetime], tuple[TurnRequest, list[ClientMessage], RequestOptions]
+]
 
 
 class Asked:
@@ -91,12 +93,12 @@ async def version(request: Request) -> ASGIApp:
     return Answer({"version": models.VERSION, "brain": version_of("brain-sse")})
 
 
-def _offered(house: House) -> list[Offered]:
+def _offered(house: ServerState) -> list[Offered]:
     """The default, and all models by their names."""
     return [_offer(house, DEFAULT_NAME, None), *(_offer(house, name, name) for name in sorted(house.names()))]
 
 
-def _offer(house: House, called: str, name: str | None) -> Offered:
+def _offer(house: ServerState, called: str, name: str | None) -> Offered:
     model = house.model(name)
     seeing = any(specialist.name in SEEING for specialist in house.registry.usable())
     return Offered(called, model.sees_images or seeing, model.context_tokens)

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from brain.errors import BadRequest
 from brain.protocols import openai
 from brain.protocols.inline_results import Written
-from brain.protocols.openai.request import Wanted, model_named, parse
+from brain.protocols.openai.request import RequestOptions, model_named, parse
 from brain.runtime.run import Run
 from brain.server.middleware import Answer
 from brain.server.routes.requests import house_of, kind, limited, parsed, read, user_of
@@ -66,7 +66,7 @@ async def _answer(request: Request) -> ASGIApp:
     return response
 
 
-def _encoder(request: Request, run: Run, wanted: Wanted, headers: Mapping[str, str]) -> openai.Encoder:
+def _encoder(request: Request, run: Run, wanted: RequestOptions, headers: Mapping[str, str]) -> openai.Encoder:
     settings = house_of(request).settings
     written = Written(settings.show_results, f"{request.base_url}v1/turns/{run.id}", keyed=bool(settings.keys))
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]

@@ -24,12 +24,12 @@ from brain.protocols.bodies import BODY_BYTES, decoded, encoded
 from brain.protocols.native import MESSAGE_LENGTH
 from brain.rendering import blocks
 from brain.server import static_files
-from brain.server.auth import Keyring
+from brain.server.auth import KeyStore
 from brain.server.middleware import SAFE_HEADERS, Answer
 from brain.server.rate_limits import SOON, too_many
 from brain.server.routes.about import allowed
 from brain.server.routes.requests import house_of, kind, limited, user_of
-from brain.server.state import House
+from brain.server.state import ServerState
 from brain.server.static_files import PageFile
 
 MARKDOWN_BYTES = 128 * 1024
@@ -49,7 +49,7 @@ _POLICY = (
 )
 
 
-class SentTexts(msgspec.Struct, forbid_unknown_fields=True):
+class TextsBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /page/markdown`."""
 
     texts: list[str]
@@ -94,7 +94,7 @@ class Smaller(GZipMiddleware):
 async def start(request: Request) -> Response:
     """`GET /page/start`: who is signed in, and what they may send and choose."""
     keyring, user = request.app.state.keyring, user_of(request)
-    assert isinstance(keyring, Keyring)
+    assert isinstance(keyring, KeyStore)
     return Answer(
         {
             "user": user,
@@ -116,7 +116,7 @@ async def start(request: Request) -> Response:
     )
 
 
-def _models(house: House) -> list[dict[str, Any]]:
+def _models(house: ServerState) -> list[dict[str, Any]]:
     """Those on offer, by the names that a turn is asked with."""
     return [
         {
@@ -128,7 +128,7 @@ def _models(house: House) -> list[dict[str, Any]]:
     ]
 
 
-def _name(house: House, wanted: str, one: Opened) -> str:
+def _name(house: ServerState, wanted: str, one: Opened) -> str:
     """Its own name, or as it was configured where another has the same."""
     return one.model.name if house.model(one.model.name) is one.model else wanted
 
@@ -184,7 +184,7 @@ class _Line:
 
 
 def _rendered(body: bytes) -> bytes:
-    sent = decoded(body, SentTexts)
+    sent = decoded(body, TextsBody)
     if len(sent.texts) > MARKDOWN_TEXTS:
         raise _too_large(f"At most {MARKDOWN_TEXTS} texts at once.", "texts")
     if sent.open and sum(map(len, sent.texts)) > MARKDOWN_OPEN:

@@ -10,7 +10,7 @@ from starlette.types import Message, Receive
 
 from brain.errors import BadRequest
 from brain.protocols.bodies import BODY_BYTES, check_keys
-from brain.server.state import House
+from brain.server.state import ServerState
 
 BODY_SECONDS = 20.0
 BODY_BYTES_A_SECOND = 64 * 1024
@@ -22,10 +22,10 @@ _reading = ThreadPoolExecutor(1, "reading")
 T = TypeVar("T")
 
 
-def house_of(request: Request) -> House:
+def house_of(request: Request) -> ServerState:
     """The house that the request came to."""
     house = request.app.state.house
-    assert isinstance(house, House)
+    assert isinstance(house, ServerState)
     return house
 
 

@@ -10,17 +10,17 @@ from starlette.requests import ClientDisconnect, Request
 
 from brain.events import Event
 from brain.markers.template_tokens import of_template
-from brain.messages import Conversation, Spoken, TurnReport, new_conversation_id
+from brain.messages import ClientMessage, History, TurnReport, new_conversation_id
 from brain.prompts import context_window
-from brain.prompts.client_history import Held
+from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import narrowed
 from brain.runtime.run import Run
 from brain.server.admission import START, Start, refused
 from brain.server.event_stream import Encoder, EventStreamResponse, Reader, Refusal, until_disconnect
 from brain.server.rate_limits import SOON, too_many
 from brain.server.routes.requests import house_of
-from brain.server.state import House
-from brain.turn_request import Ask
+from brain.server.state import ServerState
+from brain.turn_request import TurnRequest
 
 ENDING_SECONDS = 0.5
 READERS_MOST = 64
@@ -29,10 +29,10 @@ READERS_MOST = 64
 
 async def begun(
     request: Request,
-    ask: Ask,
+    ask: TurnRequest,
     wire: str,
     *,
-    held: Conversation | None = None,
+    held: History | None = None,
     replayable: bool = True,
     unread_seconds: float | None = None,
 ) -> Run:
@@ -53,7 +53,7 @@ async def begun(
     return run
 
 
-def _start(request: Request, house: House) -> Start:
+def _start(request: Request, house: ServerState) -> Start:
     """The start that the connection counts already, or a new one.
 
     Raises:
@@ -68,20 +68,20 @@ def _start(request: Request, house: House) -> Start:
     return house.admission.begin(asyncio.get_running_loop().time())
 
 
-def _settle(house: House, user: str | None, traceparent: str, report: TurnReport) -> None:
+def _settle(house: ServerState, user: str | None, traceparent: str, report: TurnReport) -> None:
     house.allowances.end(user)
     house.admission.end_turn()
     house.watch.ended(report, traceparent)
 
 
-def held(house: House, ask: Ask, spoken: Sequence[Spoken]) -> tuple[Ask, Conversation]:
+def held(house: ServerState, ask: TurnRequest, spoken: Sequence[ClientMessage]) -> tuple[TurnRequest, History]:
     """What is asked by a client that holds the history, and what it goes on from. Long histories take their time."""
     ask = narrowed(ask, house.settings.rights(ask.user))
     taken = [specialist.name for specialist in house.registry.usable(ask.specialists)]
     model = house.model(ask.model)
-    history = Held(ask, taken, of_template(model.template))
+    history = ClientHistory(ask, taken, of_template(model.template))
     ask, found = history.conversation(spoken, ask.conversation_id or new_conversation_id())
-    return ask, context_window.windowed(found, model.context_tokens)
+    return ask, context_window.fit_to_context(found, model.context_tokens)
 
 
 def stream(request: Request, run: Run, encoder: Encoder | None = None, after: int = 0) -> EventStreamResponse:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from brain.errors import BadRequest
 from brain.protocols.bodies import decoded
-from brain.server.auth import SESSION_SECONDS, Keyring
+from brain.server.auth import SESSION_SECONDS, KeyStore
 from brain.server.middleware import COOKIE, SECURE_COOKIE, UNKEPT, Answer, is_secure, wrong_key
 from brain.server.routes.requests import kind, limited
 from brain.settings import LOCAL_USER
@@ -18,7 +18,7 @@ KEY_BODY_BYTES = 16 * 1024
 """Of a request that anybody may send; a key is short."""
 
 
-class SentKey(msgspec.Struct, forbid_unknown_fields=True):
+class KeyBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /v1/session`."""
 
     key: str
@@ -30,7 +30,7 @@ class Session(HTTPEndpoint):
     async def post(self, request: Request) -> Response:
         """Signs in. Without KEYS there is nothing to sign in to: everybody is the local user."""
         keyring = request.app.state.keyring
-        assert isinstance(keyring, Keyring)
+        assert isinstance(keyring, KeyStore)
         key = await _key(request)
         if not keyring:
             return Answer({"user": LOCAL_USER})
@@ -59,7 +59,7 @@ async def _key(request: Request) -> bytes:
         raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
     body = await limited(request, KEY_BODY_BYTES).body()
     try:
-        key = decoded(body, SentKey).key
+        key = decoded(body, KeyBody).key
     except BadRequest:
         raise BadRequest('Send {"key": "…"} and nothing else.', "key") from None
     return key.encode()
