@@ -193,9 +193,9 @@ def test_brains_own_fields() -> None:
     assert (ask.limits.calls, ask.call_seconds, ask.time_zone) == (2, 1.0, "Europe/Berlin")
     assert ask.now is not None
     assert refused(brain={"limits": {"calls": 8}}) == (
-        "brain.turn.call_policy.calls",
+        "brain.limits.calls",
         400,
-        "brain.turn.call_policy.calls may only lower the server's, which is 7, and not below 0.",
+        "brain.limits.calls may only lower the server's, which is 7, and not below 0.",
     )
     zone = "brain.time_zone must be an IANA name such as Europe/Berlin."
     assert refused(brain={"time_zone": "Mars"}) == ("brain.time_zone", 400, zone)
