@@ -29,7 +29,7 @@ from uvicorn.supervisors import Multiprocess
 from brain.cli.process import DONE, FAILED, completed, log_as_server, log_to_stderr
 from brain.errors import BrainError, SettingsError
 from brain.models import Models, running_models
-from brain.prompts.builder import small_context
+from brain.prompts.system_prompt import check_context_size
 from brain.server.accepting import Acceptor
 from brain.server.app import create_app
 from brain.server.event_stream import BEATS_UNREAD, SHUTDOWN_SECONDS
@@ -399,7 +399,7 @@ def _lines(settings: Settings, house: ServerState) -> list[str]:
     ]
     for one in house.models:
         context = one.model.context_tokens
-        small, _ = small_context(registry.usable(), settings.limits, settings.syntax, settings.system, context)
+        small, _ = check_context_size(registry.usable(), settings.limits, settings.syntax, settings.system, context)
         lines += [f"Small context: {one.model.name}: {small}"] if small else []
     lines += settings.doubts
     lines += [f"Refused: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]

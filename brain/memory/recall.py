@@ -110,7 +110,7 @@ def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, pr
     fill = int(room * FILL_SHARE)
     taken: dict[str, Item] = {}
     for item, of_fill in (*((item, False) for item in relevant), *((item, True) for item in about_user)):
-        cost = size(templates.recalled(item, _most(tokens))) + (between if taken else 0)
+        cost = size(templates.memory_line(item, _most(tokens))) + (between if taken else 0)
         known = item.id in taken or item.id in present or item.message_id in present
         if known or cost > (min(room, fill) if of_fill else room):
             continue
@@ -123,7 +123,7 @@ def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, pr
 def note(items: Sequence[Item], tokens: int) -> str:
     """What the model reads of them, newest first: of facts that contradict each other, the first one is the newest."""
     newest_first = sorted(items, key=lambda item: item.updated, reverse=True)
-    return templates.recall_note([templates.recalled(item, _most(tokens)) for item in newest_first]) if items else ""
+    return templates.recall_note([templates.memory_line(item, _most(tokens)) for item in newest_first]) if items else ""
 
 
 def sentence(items: Sequence[Item]) -> str:

@@ -27,7 +27,7 @@ _LONELY = re.compile(r"(?:\n+#{1,6} [^\n]*|\n+\|[^\n]*\n\|[ :|-]+)+\Z")
 _GRAPHEME = regex.compile(r"\X")
 
 
-def bytes_most(context_tokens: int | None) -> int:
+def max_block_bytes(context_tokens: int | None) -> int:
     """How large a block may be: a fifth of the model's context, if that is less than the usual."""
     return BLOCK_BYTES if context_tokens is None else min(BLOCK_BYTES, max(512, context_tokens * BYTES_A_TOKEN // 5))
 
@@ -89,7 +89,7 @@ def error_block(name: str, reason: str) -> str:
     return f"[SPECIALIST_ERROR: {name} failed - {reason}]"
 
 
-def inside(name: str, block: str, failed: bool) -> str:
+def block_content(name: str, block: str, failed: bool) -> str:
     """The text, or the reason, that stands in a block; all of it where it is none."""
     begin, end = (error_block(name, "\0") if failed else result_block(name, "\0")).split("\0")
     block = block.strip("\n")

@@ -10,7 +10,7 @@ from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import EVERY, ControlTokens
 from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, Exchange, History, Message, Part, Text
 from brain.prompts import blocks, templates
-from brain.prompts.client_tools import callable_name, named
+from brain.prompts.client_tools import callable_name, name_tools
 from brain.turn_request import TurnRequest
 
 _RESULT_OF_NONE = "tool"
@@ -56,7 +56,7 @@ class ClientHistory:
         self._tokens = tokens
         self._ask = ask
         self._taken = frozenset(taken)
-        self._names = {tool.name: name for name, tool in named(ask.tools, self._taken).items()}
+        self._names = {tool.name: name for name, tool in name_tools(ask.tools, self._taken).items()}
         self._system: list[str] = []
         self._drafts: list[_Draft] = []
         self._open: dict[str, tuple[_Draft, int]] = {}  # where calls stand whose results are still to come

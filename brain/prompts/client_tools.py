@@ -9,7 +9,7 @@ from brain.turn_request import Tool
 _NAME_LENGTH = 64
 
 
-def named(tools: Sequence[Tool], taken: Container[str]) -> dict[str, Tool]:
+def name_tools(tools: Sequence[Tool], taken: Container[str]) -> dict[str, Tool]:
     """The tools by the names that the model is told: their own, unless it has another owner, or cannot be called."""
     found: dict[str, Tool] = {}
     for tool in tools:

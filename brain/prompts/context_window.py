@@ -61,7 +61,7 @@ def fit_to_context(conversation: History, context_tokens: int | None) -> History
     tokens = _share(context_tokens, context_tokens)
     kept: list[Exchange] = []
     for exchange in reversed(conversation.exchanges):
-        tokens -= weight(exchange)
+        tokens -= count_tokens(exchange)
         if tokens < 0:
             break
         kept.insert(0, exchange)
@@ -79,9 +79,9 @@ def window(exchanges: Sequence[Exchange], most: int, tokens: int, first: int = 0
     kept: list[Exchange] = []
     free = tokens
     for exchange in reversed(exchanges[-most:] if most > 0 else ()):
-        if weight(exchange) > tokens:
+        if count_tokens(exchange) > tokens:
             exchange = _shortened(exchange)
-        free -= weight(exchange)
+        free -= count_tokens(exchange)
         if free < 0:
             break
         kept.insert(0, exchange)
@@ -90,12 +90,12 @@ def window(exchanges: Sequence[Exchange], most: int, tokens: int, first: int = 0
     return kept[-(first + left_out) % leap :] if left_out else kept  # from the next place that is a multiple of it
 
 
-def weight(exchange: Exchange) -> int:
+def count_tokens(exchange: Exchange) -> int:
     """How many tokens an exchange takes: as the model's server counted them, else estimated from its bytes."""
     if exchange.tokens:
         return exchange.tokens
     around = sum(size(message.content) for message in (*exchange.before, *exchange.behind))
-    return estimated(size(exchange.question) + size(transcript.written(exchange.parts)) + around)
+    return estimated(size(exchange.question) + size(transcript.answer_text(exchange.parts)) + around)
 
 
 def _shortened(exchange: Exchange) -> Exchange:

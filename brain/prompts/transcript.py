@@ -1,21 +1,26 @@
-"""Makes the messages for a model of what was said in a conversation.
+"""The messages that a model reads: everything of a conversation up to the next pass.
 
-The same parts give byte for byte the same messages in every later request, so that a server's prefix cache holds.
+The same parts give byte for byte the same messages in every later request, so that a server's prefix cache stays valid.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
 from brain.events import Resume
-from brain.markers.neutralize import without_control_tokens
-from brain.markers.template_tokens import ControlTokens
+from brain.markers.neutralize import neutralize, without_control_tokens
+from brain.markers.template_tokens import EVERY, ControlTokens
 from brain.messages import Call, Exchange, Message, Part, Steer
-from brain.prompts.templates import CONTINUE
+from brain.prompts import blocks, templates
+from brain.text import size
+from brain.turn_request import TurnRequest
+
+MIN_FILE_BYTES = 256
+"""Bytes of each text file that a model reads at least, however many there are."""
 
 
 class Transcript:
-    """What the model of one turn reads: its instructions, what was said before, question and answer so far."""
+    """What the model of one turn reads: the system message, earlier exchanges, and the exchange that is under way."""
 
     __slots__ = ("_earlier", "_exchange", "_is_whole", "_system")
 
@@ -26,91 +31,113 @@ class Transcript:
         self._is_whole = True
 
     def messages(self, resume: Resume) -> list[Message]:
-        """The request for the next pass."""
+        """Return the request for the next pass."""
         return messages(self._system, [*self._earlier, self._exchange], resume)
 
     def shorten(self) -> int:
-        """Leaves out the older half of what was said before, once; how many exchanges these are."""
+        """Leave out the older half of the earlier exchanges, once. Return how many these are."""
         left_out = (len(self._earlier) + 1) // 2 if self._is_whole else 0
         self._earlier = self._earlier[left_out:]
         self._is_whole = False
         return left_out
 
 
-def neutralized(exchange: Exchange, tokens: ControlTokens) -> Exchange:
-    """An earlier exchange for a model with these control tokens; it may have been written for another model.
+def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:
+    """Return the request for the next pass.
 
-    What the model itself said stays, byte for byte.
+    Roles alternate: some models' templates reject two user messages in a row, which an interrupted turn leaves behind.
+    """
+    front = [Message("system", system)] if system else []
+    everything = chain(front, *(_exchange_messages(exchange, resume) for exchange in exchanges))
+    return [
+        Message(role, "\n\n".join(message.content for message in group))
+        for role, group in groupby(everything, key=lambda message: message.role)
+    ]
+
+
+def _exchange_messages(exchange: Exchange, resume: Resume) -> list[Message]:
+    """A message of the user during the answer cuts the answer in two."""
+    question = [Message("user", exchange.question)] if exchange.question else []
+    found = [*exchange.before, *question, *exchange.behind]
+    for is_steer, group in groupby(exchange.parts, key=lambda part: isinstance(part, Steer)):
+        parts = list(group)
+        if is_steer:
+            found += [Message("user", _model_text(part)) for part in parts]
+        elif resume == "prefill":
+            content = answer_text(parts)
+            found += [Message("assistant", content)] if content else []
+        else:
+            for text, results in _passes(parts):
+                found += [Message("assistant", text)] if text else []
+                found += [Message("user", f"{results}\n\n{templates.CONTINUE}")] if results else []
+    return found
+
+
+def answer_text(parts: Sequence[Part]) -> str:
+    """Return an answer as one text: what the model wrote, with each pass's blocks after its markers."""
+    return "".join(text + (f"\n\n{results}\n\n" if results else "") for text, results in _passes(parts))
+
+
+def _passes(parts: Sequence[Part]) -> list[tuple[str, str]]:
+    """For each pass: its text with markers, and its blocks with a blank line between them."""
+    found = []
+    for _, group in groupby(parts, key=lambda part: part.turn_pass):
+        pass_parts = list(group)
+        text = "".join(map(_model_text, pass_parts))
+        found.append((text, "\n\n".join(part.block for part in pass_parts if isinstance(part, Call))))
+    return found
+
+
+def _model_text(part: Part) -> str:
+    return part.marker if isinstance(part, Call) else part.text
+
+
+def neutralize_exchange(exchange: Exchange, tokens: ControlTokens) -> Exchange:
+    """Return an earlier exchange for a model with these control tokens; another model may have written it.
+
+    The model's own text stays, byte for byte.
     """
 
     def clean(text: str) -> str:
         return without_control_tokens(text, tokens)
 
-    def part(one: Part) -> Part:
-        if isinstance(one, Call):
-            return replace(one, block=clean(one.block))
-        return replace(one, text=clean(one.text)) if isinstance(one, Steer) else one
+    def clean_part(part: Part) -> Part:
+        if isinstance(part, Call):
+            return replace(part, block=clean(part.block))
+        return replace(part, text=clean(part.text)) if isinstance(part, Steer) else part
 
     return replace(
         exchange,
         question=clean(exchange.question),
         before=tuple(replace(message, content=clean(message.content)) for message in exchange.before),
         behind=tuple(replace(message, content=clean(message.content)) for message in exchange.behind),
-        parts=[part(one) for one in exchange.parts],
+        parts=[clean_part(part) for part in exchange.parts],
     )
 
 
-def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:
-    """The request for the next pass: all that was said, ready to be answered or gone on with.
+def question_text(
+    request: TurnRequest,
+    max_file_bytes: int,
+    result_blocks: Iterable[str] = (),
+    recall_note: str = "",
+    tokens: ControlTokens = EVERY,
+) -> str:
+    """Return the newest message: clock, recalled facts, files, result blocks of automatic calls, and the user's words.
 
-    Roles alternate: some models' templates refuse two messages of a user in a row, as a turn that was cut leaves them.
+    Args:
+        max_file_bytes: bytes of all text files together.
+        tokens: the control tokens of the model.
     """
-    front = [Message("system", system)] if system else []
-    said = chain(front, *(_of(exchange, resume) for exchange in exchanges))
-    return [
-        Message(role, "\n\n".join(message.content for message in group))
-        for role, group in groupby(said, key=lambda message: message.role)
-    ]
-
-
-def _of(exchange: Exchange, resume: Resume) -> list[Message]:
-    """An exchange's messages; what the user put in later cuts the answer in two."""
-    asked = [Message("user", exchange.question)] if exchange.question else []
-    found = [*exchange.before, *asked, *exchange.behind]
-    for steered, group in groupby(exchange.parts, key=lambda part: isinstance(part, Steer)):
-        parts = list(group)
-        found += [Message("user", _text(part)) for part in parts] if steered else _answer(parts, resume)
-    return found
-
-
-def written(parts: Sequence[Part]) -> str:
-    """An answer as one text: what was said, the markers, and each pass's blocks behind them."""
-    return "".join(text + (f"\n\n{blocks}\n\n" if blocks else "") for text, blocks in _passes(parts))
-
-
-def _answer(parts: Sequence[Part], resume: Resume) -> list[Message]:
-    if resume == "prefill":
-        content = written(parts)
-        return [Message("assistant", content)] if content else []
-    found = []
-    for text, blocks in _passes(parts):
-        if text:
-            found.append(Message("assistant", text))
-        if blocks:
-            found.append(Message("user", f"{blocks}\n\n{CONTINUE}"))
-    return found
-
-
-def _passes(parts: Sequence[Part]) -> list[tuple[str, str]]:
-    """For each pass: its text and markers, and its blocks with a blank line between them."""
-    found = []
-    for _, group in groupby(parts, key=lambda part: part.turn_pass):
-        of_pass = list(group)
-        text = "".join(map(_text, of_pass))
-        blocks = "\n\n".join(part.block for part in of_pass if isinstance(part, Call))
-        found.append((text, blocks))
-    return found
-
-
-def _text(part: Part) -> str:
-    return part.marker if isinstance(part, Call) else part.text
+    parts = [] if request.now is None else [templates.clock_note(request.now, request.time_zone)]
+    if request.source == "voice":
+        parts.append(templates.VOICE_NOTE)
+    parts.append(recall_note)
+    if request.attachments:
+        parts.append(templates.attachments_note(request.attachments))
+    texts = [(attachment, text) for attachment in request.attachments if (text := attachment.text)]
+    for n, (attachment, text) in enumerate(texts):
+        share = max(MIN_FILE_BYTES, max_file_bytes // (len(texts) - n))
+        text = blocks.result_text(text, share, tokens=tokens)
+        max_file_bytes -= size(text)
+        parts.append(templates.attachment_text(attachment, text))
+    return "\n\n".join(filter(None, [*parts, *result_blocks, neutralize(request.message, tokens)]))

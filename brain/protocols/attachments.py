@@ -6,12 +6,12 @@ from brain.errors import BadRequest
 from brain.messages import Attachment, sniff
 
 ATTACHMENT_BYTES = 16 * 1024 * 1024
-ATTACHMENTS_MOST = 10
+MAX_ATTACHMENTS = 10
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 
 
-def attachment_of(name: str, claimed: str, data: bytes, field: str) -> Attachment:
+def make_attachment(name: str, claimed: str, data: bytes, field: str) -> Attachment:
     """A file as an attachment; its name loses any folder, its type follows its content.
 
     Raises:
@@ -27,6 +27,6 @@ def attachment_of(name: str, claimed: str, data: bytes, field: str) -> Attachmen
     return Attachment(0, " ".join(shown.split())[:200] or "file", sniff(data, claimed), data)
 
 
-def too_many() -> BadRequest:
+def too_many_attachments() -> BadRequest:
     """What is said of a message with too many files."""
-    return BadRequest(f"At most {ATTACHMENTS_MOST} attachments a message.", "attachments", code="too_large", status=413)
+    return BadRequest(f"At most {MAX_ATTACHMENTS} attachments a message.", "attachments", code="too_large", status=413)

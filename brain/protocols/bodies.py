@@ -14,14 +14,14 @@ from brain.messages import ClientMessage
 from brain.text import well_formed
 
 BODY_BYTES = 20 * 1024 * 1024
-DEPTH_MOST = 64
+MAX_DEPTH = 64
 
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 
 T = TypeVar("T")
 
 
-def decoded(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
+def decode(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
     """A body, or what stands in it at this place.
 
     Raises:
@@ -32,15 +32,17 @@ def decoded(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
     try:
         found = msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
-        raise wrong(error, place) from None
+        raise as_bad_request(error, place) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"{place or 'The body'} is not valid JSON: {problem(error)}.", place or None) from None
+        raise BadRequest(
+            f"{place or 'The body'} is not valid JSON: {describe_decode_error(error)}.", place or None
+        ) from None
     if isinstance(found, msgspec.Struct) and not _holds_raw(type(found)):
         check_keys(bytes(data), place)
     return found
 
 
-def loose(data: bytes | msgspec.Raw, most: int, place: str, depth: int = DEPTH_MOST) -> Any:
+def decode_any(data: bytes | msgspec.Raw, most: int, place: str, depth: int = MAX_DEPTH) -> Any:
     """What may be any JSON, but no more than `most` bytes of it, and not nested deeper than so many levels.
 
     Raises:
@@ -48,7 +50,7 @@ def loose(data: bytes | msgspec.Raw, most: int, place: str, depth: int = DEPTH_M
     """
     if len(memoryview(data)) > most:
         raise BadRequest(f"{place} may be {most:,} bytes long.", place, code="too_large", status=413)
-    value = decoded(data, object, place)
+    value = decode(data, object, place)
     if _is_deeper(value, depth):
         raise BadRequest(f"{place} may be nested {depth} levels deep.", place)
     return value
@@ -93,18 +95,18 @@ def _is_deeper(value: Any, levels: int) -> bool:
     return any(levels == 0 or _is_deeper(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
-def encoded(value: Any) -> bytes:
+def encode(value: Any) -> bytes:
     """JSON on one line. What no UTF-8 can hold, halves of characters that were escaped, becomes U+FFFD."""
     try:
-        return _encode(value)
+        return _encode_json(value)
     except UnicodeEncodeError:
         return well_formed(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
-_encode = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 
 
-def wrong(error: msgspec.ValidationError, within: str = "") -> BadRequest:
+def as_bad_request(error: msgspec.ValidationError, within: str = "") -> BadRequest:
     """The same error in a sentence that names the field."""
     text = str(error)
     found = _PLACE.search(text)
@@ -120,7 +122,7 @@ def wrong(error: msgspec.ValidationError, within: str = "") -> BadRequest:
     return BadRequest(f"{place}: {sentence}." if place else f"{sentence}.", place or None)
 
 
-def problem(error: Exception) -> str:
+def describe_decode_error(error: Exception) -> str:
     """Why something is no JSON, in a few words."""
     if isinstance(error, UnicodeError):
         return "it is not UTF-8"
@@ -131,9 +133,9 @@ def problem(error: Exception) -> str:
     return str(error).removeprefix("JSON is malformed: ")
 
 
-CALLS_MOST = 4096
+MAX_CALLS = 4096
 """In all messages together."""
-COMMAS_MOST = 1_000_000
+MAX_COMMAS = 1_000_000
 COMMAS_A_MESSAGE = 250_000
 COMMAS_BESIDES = 100_000
 """At least one stands between two values: counting them takes no time, and reading many values does."""
@@ -143,19 +145,19 @@ class _Messages(msgspec.Struct):
     messages: msgspec.Raw = msgspec.Raw(b"")
 
 
-def check_besides(body: bytes) -> None:
+def check_value_count(body: bytes) -> None:
     """Whether a body holds few values besides its messages.
 
     Raises:
         BadRequest: `too_large`, when it does not.
     """
     number = body.count(b",")
-    if number > COMMAS_BESIDES and number - commas(decoded(body, _Messages).messages) > COMMAS_BESIDES:
+    if number > COMMAS_BESIDES and number - commas(decode(body, _Messages).messages) > COMMAS_BESIDES:
         message = f"The body may hold {COMMAS_BESIDES:,} values besides its messages."
         raise BadRequest(message, code="too_large", status=413)
 
 
-def sent_one_by_one(sent: msgspec.Raw, kind: type[T], most: int, too_many: str) -> Iterator[tuple[T, str]]:
+def decode_messages(sent: msgspec.Raw, kind: type[T], most: int, too_many: str) -> Iterator[tuple[T, str]]:
     """Each of the messages, and its place.
 
     Args:
@@ -164,19 +166,19 @@ def sent_one_by_one(sent: msgspec.Raw, kind: type[T], most: int, too_many: str) 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    if commas(sent) > COMMAS_MOST:
-        raise _too_large(f"messages may hold {COMMAS_MOST:,} values; leave the oldest out.", "messages")
-    listed = decoded(sent, list[msgspec.Raw], "messages")
+    if commas(sent) > MAX_COMMAS:
+        raise _too_large(f"messages may hold {MAX_COMMAS:,} values; leave the oldest out.", "messages")
+    listed = decode(sent, list[msgspec.Raw], "messages")
     if len(listed) > most:
         raise _too_large(too_many, "messages")
     for n, one in enumerate(listed):
         place = f"messages[{n}]"
         if commas(one) > COMMAS_A_MESSAGE:
             raise _too_large(f"{place} may hold {COMMAS_A_MESSAGE:,} values.", place)
-        yield decoded(one, kind, place), place
+        yield decode(one, kind, place), place
 
 
-def with_few_calls(spoken: Iterable[ClientMessage]) -> list[ClientMessage]:
+def collect_messages(spoken: Iterable[ClientMessage]) -> list[ClientMessage]:
     """All messages.
 
     Raises:
@@ -186,19 +188,19 @@ def with_few_calls(spoken: Iterable[ClientMessage]) -> list[ClientMessage]:
     calls = 0
     for one in spoken:
         calls += len(one.calls)
-        check_calls(calls)
+        check_call_count(calls)
         taken.append(one)
     return taken
 
 
-def check_calls(number: int) -> None:
+def check_call_count(number: int) -> None:
     """Whether all messages may hold so many calls.
 
     Raises:
         BadRequest: `too_large`, when they may not.
     """
-    if number > CALLS_MOST:
-        raise _too_large(f"messages: at most {CALLS_MOST:,} calls in all of them; leave the oldest out.", "messages")
+    if number > MAX_CALLS:
+        raise _too_large(f"messages: at most {MAX_CALLS:,} calls in all of them; leave the oldest out.", "messages")
 
 
 def commas(raw: msgspec.Raw) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from brain.events import ApprovalRequired, Citation, Event, SpecialistError, SpecialistResult
-from brain.protocols.bodies import encoded
+from brain.protocols.bodies import encode
 from brain.settings import ShowResults
 
 PARAMS_SHOWN = 2_000
@@ -20,7 +20,7 @@ _SPECIAL = re.compile(r"[\\`*_{}\[\]<>()#!|~&]")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class InlineText:
     """The text for an event; empty for most.
 
     Args:
@@ -49,7 +49,7 @@ class Written:
             """-H 'Content-Type: application/json' -d '{"approve": true}'"""
         )
         would = f"{event.name} would do this: {_in_line(event.text)}. " if event.text else ""
-        shown, is_cut = params_shown(event.params, PARAMS_SHOWN)
+        shown, is_cut = format_params(event.params, PARAMS_SHOWN)
         params = _span(_TAG.sub(_TAG_IN_JSON, shown))
         whole = f" This is cut, not all that you would approve; to see the whole: `curl {key}{self.turn_url}`."
         return (
@@ -128,16 +128,16 @@ def _exact(character: str) -> str:
     return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
 
 
-def params_shown(params: Mapping[str, Any], most: int) -> tuple[str, bool]:
+def format_params(params: Mapping[str, Any], most: int) -> tuple[str, bool]:
     """The parameters as JSON, and whether values of them were cut for all names to be seen in `most` characters.
 
     Where the names alone are longer, it is cut behind the last that is whole.
     """
-    whole = exact(encoded(params).decode())
+    whole = exact(encode(params).decode())
     if len(whole) <= most:
         return whole, False
-    names = [exact(encoded(name).decode()) for name in params]
-    values = [exact(encoded(value).decode()) for value in params.values()]
+    names = [exact(encode(name).decode()) for name in params]
+    values = [exact(encode(value).decode()) for value in params.values()]
     room = most - 1 - sum(len(name) + 2 for name in names)
     longest = _longest_run(values, room)
     shown = "{" + ",".join(f"{name}:{_cut(value, longest)}" for name, value in zip(names, values, strict=True)) + "}"

@@ -80,7 +80,7 @@ def _block(name: str, part: Call) -> str:
     """The block of a call, made anew of what stands in it."""
     if not part.block:
         return ""
-    text = blocks.inside(part.name, part.block, part.outcome is not None)
+    text = blocks.block_content(part.name, part.block, part.outcome is not None)
     if part.outcome is None:
         return blocks.result_block(name, blocks.result_text(text))
     return blocks.error_block(name, blocks.reason_text(text))

@@ -80,11 +80,11 @@ def _native(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
 
 
 _FORMS: Mapping[str, Callable[[BadRequest], tuple[int, Mapping[str, Any] | bytes]]] = {
-    "/v1/chat/completions": openai.refusal,
-    "/v1/models": openai.refusal,
-    "/api/": ollama.refusal,
-    "/ai-sdk/": ai_sdk.refusal,
-    "/ag-ui/": ag_ui.refusal,
+    "/v1/chat/completions": openai.encode_rejection,
+    "/v1/models": openai.encode_rejection,
+    "/api/": ollama.encode_rejection,
+    "/ai-sdk/": ai_sdk.encode_rejection,
+    "/ag-ui/": ag_ui.encode_rejection,
 }
 
 

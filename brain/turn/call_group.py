@@ -31,7 +31,7 @@ from brain.plugins.context import Progress, Result
 from brain.plugins.executor import FAILED, Answer, Failure, Outcome, prepare, run
 from brain.plugins.registry import Entry
 from brain.prompts import blocks
-from brain.prompts.templates import HANDED_OVER, NOBODY_TO_ASK, NOBODY_TO_ASK_TO_SEND, TOO_LONG_TO_ASK
+from brain.prompts.templates import CLIENT_RUNS_TOOL, NO_APPROVER, NO_APPROVER_TO_SEND, TOO_LONG_TO_APPROVE
 from brain.text import escaped
 from brain.turn.approvals import PendingApproval, PendingApprovals, shown
 from brain.turn.call_policy import CallPolicy, Work, identity
@@ -256,7 +256,7 @@ class CallGroup:
         """Leaves a call of the client's own tool to the client."""
         self.handed = call.handed = True
         call_id = f"call_{self._desk.turn_id}_{call.call_id}"
-        block = blocks.result_block(call.name, HANDED_OVER)
+        block = blocks.result_block(call.name, CLIENT_RUNS_TOOL)
         self._events.put_nowait(ToolCall(call_id, tool.name, call.params or {}))
         self._settle(call, Answer(""), Call(call_id, call.name, call.params, call.marker, None, block, (), self._pass))
 
@@ -285,9 +285,9 @@ class CallGroup:
         if not sent and not self._desk.must_ask(entry.specialist, params):
             self._begin(call, work)
         elif not self._desk.ask.asks_person:
-            self._end(call, Failure("declined", NOBODY_TO_ASK_TO_SEND if sent else NOBODY_TO_ASK))
+            self._end(call, Failure("declined", NO_APPROVER_TO_SEND if sent else NO_APPROVER))
         elif sum(map(len, sent)) > SENT_LENGTH:
-            self._end(call, Failure("declined", TOO_LONG_TO_ASK))
+            self._end(call, Failure("declined", TOO_LONG_TO_APPROVE))
         else:
             call.inquiry = self._inquiries.add(call.call_id)
             self._spawn(call, self._begin_if_approved(call, call.inquiry, work, sent))

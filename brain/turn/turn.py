@@ -29,9 +29,10 @@ from brain.messages import (
 )
 from brain.plugins.context import MemoryView
 from brain.plugins.registry import Registry
-from brain.prompts import blocks, builder
-from brain.prompts.client_tools import named
-from brain.prompts.transcript import Transcript, neutralized, written
+from brain.prompts import blocks
+from brain.prompts.client_tools import name_tools
+from brain.prompts.system_prompt import system_prompt
+from brain.prompts.transcript import Transcript, answer_text, neutralize_exchange, question_text
 from brain.text import size
 from brain.turn import notices
 from brain.turn.accounting import Accounting
@@ -107,13 +108,16 @@ class Turn:
         self._automatic = automatic
         self._account = Accounting()
         usable = registry.usable(ask.specialists)
-        tools = named(ask.tools, {specialist.name for specialist in usable})
+        tools = name_tools(ask.tools, {specialist.name for specialist in usable})
         tokens = of_template(model.template)
-        front = builder.front(ask, usable, tools, system, tokens, model.context_tokens)
-        earlier = [neutralized(exchange, tokens) for exchange in conversation.exchanges]
+        front = system_prompt(
+            usable, ask.limits, ask.syntax, system, ask.system, tools,
+            must_call=ask.must_call, tokens=tokens, context_tokens=model.context_tokens,
+        )  # fmt: skip
+        earlier = [neutralize_exchange(exchange, tokens) for exchange in conversation.exchanges]
         self._transcript = Transcript(front, earlier, self.exchange)
         self.approval_seconds = approval_seconds
-        block_bytes, approvals = blocks.bytes_most(model.context_tokens), Approvals(approval_seconds)
+        block_bytes, approvals = blocks.max_block_bytes(model.context_tokens), Approvals(approval_seconds)
         self._desk = CallPolicy(
             ask, registry, model, conversation, block_bytes, approvals,
             turn_id=self.id, tools=tools, room=ANSWER_LENGTH, memory=memory, tokens=tokens, operator=system,
@@ -255,7 +259,7 @@ class Turn:
 
     def _question(self, before: Sequence[str] = ()) -> str:
         desk, recalled = self._desk, self._conversation.recalled.note
-        return builder.written(self._ask, desk.block_bytes, before, recalled, desk.tokens)
+        return question_text(self._ask, desk.block_bytes, before, recalled, desk.tokens)
 
     async def _kept(self) -> Sequence[Event]:
         """Has the turn kept; says so when it could not be."""
@@ -386,7 +390,7 @@ class Turn:
 
     def _record(self, one: Pass) -> None:
         """Keeps what a pass said, however it ended."""
-        asked = size(self.exchange.question) + size(written(self.exchange.parts))
+        asked = size(self.exchange.question) + size(answer_text(self.exchange.parts))
         said = one.parts()
         self.exchange.parts += said
         self._finish = one.finish

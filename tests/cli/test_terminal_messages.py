@@ -7,7 +7,7 @@ import pytest
 
 from brain.cli.terminal.messages import ENDINGS, FAILURES, OUTCOMES, TELLING, took, why
 from brain.events import Approval, CallCode, ErrorCode, SpecialistError, SpecialistResult, StopReason
-from brain.prompts.templates import NOBODY_TO_ASK, REASONS
+from brain.prompts.templates import NO_APPROVER, REASONS
 
 ADVICE = re.compile(r"\b(go on|do not|tell the user|ask again|use it|try)\b")
 
@@ -40,7 +40,7 @@ def test_a_refusal_is_said_by_who_refuses() -> None:
 
 def test_where_nobody_sits_nobody_said_no() -> None:
     assert why(failed("declined"))[0] == "you did not approve it"
-    assert why(failed("declined", NOBODY_TO_ASK))[0] == "nobody can be asked to approve it here"
+    assert why(failed("declined", NO_APPROVER))[0] == "nobody can be asked to approve it here"
 
 
 @pytest.mark.parametrize(

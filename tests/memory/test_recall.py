@@ -11,7 +11,7 @@ from brain.memory.items import CANDIDATES, QUESTION_LENGTH
 from brain.memory.recall import LETTERS_MOST, WORDS_MOST, Found, QuestionWords, chosen, note, ranked
 from brain.memory.summaries import memory_of
 from brain.messages import OWN_WORDS, Exchange, IdleConversation, Item
-from brain.prompts.templates import recalled
+from brain.prompts.templates import memory_line
 from brain.store.exchanges import title_of
 
 ALIKE = [f"lik{a}{b}{c}" for a in "abcdefghij" for b in "abcdefghij" for c in "abcdefghijklmno"]
@@ -54,12 +54,12 @@ def test_no_question_takes_long(repeated: str, length: int) -> None:
 def test_a_note_keeps_to_its_budget_with_what_stands_between(tokens: int) -> None:
     items = [memory("tea", f"m{n}") for n in range(500)]
     told = note(chosen(items, [], tokens, ()), tokens)
-    longest = len(f"; {recalled(items[0], 100)}")
+    longest = len(f"; {memory_line(items[0], 100)}")
     assert 4 * tokens - longest < len(told.encode()) <= 4 * tokens
 
 
 def test_nothing_that_nobody_sees_is_told() -> None:
-    assert recalled(memory("te\u202ea \U000e0041\x1b[31m"), 100).endswith(': "tea [31m"')
+    assert memory_line(memory("te\u202ea \U000e0041\x1b[31m"), 100).endswith(': "tea [31m"')
 
 
 def test_a_summary_is_named_as_what_a_model_wrote_and_the_newest_comes_first() -> None:

@@ -19,7 +19,7 @@ from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
 from brain.messages import Category, Exchange, Former, Item, Recalled, Text
 from brain.plugins.context import Saved
-from brain.prompts.templates import recalled as recalled_line
+from brain.prompts.templates import memory_line as recalled_line
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:

@@ -26,6 +26,7 @@ from brain.plugins.executor import BUSY, FAILED
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
+from brain.prompts.system_prompt import system_prompt
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 from specialists.calendar import calendar
@@ -69,7 +70,7 @@ def said(
     started: str = "",
 ) -> str:
     """What the stand-in answers: in a first pass, or to what was said and found so far (`started`)."""
-    system = templates.system_prompt(known if told is None else told, limits or Limits(), BRACKET, "Be kind.")
+    system = system_prompt(known if told is None else told, limits or Limits(), BRACKET, "Be kind.")
     messages = [Message("system", system), Message("user", question)]
     if started:
         messages.append(Message("assistant", started))
@@ -306,7 +307,7 @@ def test_an_answer_is_worded_from_the_blocks(started: str, expected: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "reason", [*templates.REASONS.values(), templates.NOBODY_TO_ASK, FAILED.reason, BUSY.reason, NO_IMAGE]
+    "reason", [*templates.REASONS.values(), templates.NO_APPROVER, FAILED.reason, BUSY.reason, NO_IMAGE]
 )
 def test_what_a_reason_tells_a_model_to_do_is_not_passed_on(reason: str) -> None:
     told = said("?", started=f"…\n\n[SPECIALIST_ERROR: ocr failed - {reason}]\n\n").partition("\n\n")[0]
@@ -435,7 +436,7 @@ def test_hostile_questions_are_questions(question: str) -> None:
 def test_no_text_holds_up_the_others(before: str, repeated: str, behind: str) -> None:
     question = before + repeated * (200_000 // len(repeated)) + behind
     messages = [
-        Message("system", templates.system_prompt((weather, docs), Limits(), BRACKET)),
+        Message("system", system_prompt((weather, docs), Limits(), BRACKET)),
         Message("user", question),
     ]
 

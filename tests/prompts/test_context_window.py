@@ -12,7 +12,7 @@ from playing import PNG
 from brain.events import Resume
 from brain.messages import Attachment, Call, Exchange, History, Message, Part, Record, Steer, Text
 from brain.prompts import transcript
-from brain.prompts.context_window import Window, fit_to_context, select_window, weight, window
+from brain.prompts.context_window import Window, count_tokens, fit_to_context, select_window, window
 
 NOON = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
 BLOCK = "[SPECIALIST_RESULT: echo]\nx\n[/SPECIALIST_RESULT]"
@@ -85,7 +85,7 @@ def test_the_servers_count_goes_before_the_estimate() -> None:
     exchanges = [said("One?", "1.", tokens=50), said("Two?", "2.", tokens=50)]
     assert len(recalled(exchanges, Window(tokens=101)).exchanges) == 2
     assert len(recalled(exchanges, Window(tokens=100)).exchanges) == 1
-    assert [weight(one) for one in (exchanges[0], said("One?", "1."))] == [50, 2]
+    assert [count_tokens(one) for one in (exchanges[0], said("One?", "1."))] == [50, 2]
 
 
 def test_a_language_of_longer_characters_needs_more_room() -> None:
@@ -206,7 +206,7 @@ def any_exchange(chance: random.Random) -> Exchange:
     if chance.random() < 0.2:
         made.parts = []
     if chance.random() < 0.5:
-        made.tokens = weight(made) * chance.randrange(50, 200) // 100
+        made.tokens = count_tokens(made) * chance.randrange(50, 200) // 100
     return made
 
 
@@ -220,13 +220,13 @@ def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None
         kept = window(exchanges, most, tokens, chance.randrange(9))
         sent = transcript.messages("", kept, resume)
         assert len(kept) <= most
-        assert sum(map(weight, kept)) <= tokens
+        assert sum(map(count_tokens, kept)) <= tokens
         whole = exchanges[len(exchanges) - len(kept) :]
         assert questions(kept) == questions(whole), "the newest, in their order, none left out between them"
         for one, original in zip(kept, whole, strict=True):
             if one is not original:
                 assert one.parts == [Text(original.visible, 1)]
-                assert weight(original) > tokens
+                assert count_tokens(original) > tokens
             text = "".join(message.content for message in transcript.messages("", [one], resume))
             assert text.count("SPECIALIST_REQUEST[echo]") == sum(isinstance(part, Call) for part in one.parts)
         roles = [message.role for message in sent]

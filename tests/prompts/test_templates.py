@@ -13,19 +13,16 @@ from brain.messages import Attachment
 from brain.plugins.context import Context
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import from_schema, specialist
-from brain.prompts.builder import small_context
+from brain.prompts.system_prompt import check_context_size, example_marker, example_values, shape, system_prompt
 from brain.prompts.templates import (
     REASONS,
     attachments_note,
     clock_note,
-    example_marker,
-    example_values,
     marker,
     reason,
-    shape,
-    system_prompt,
 )
 from brain.settings import Settings
+from brain.turn_request import Tool
 
 
 @specialist(examples=["weather in Paris"])
@@ -348,15 +345,21 @@ def test_specialists_are_described_in_fewer_words_where_the_context_is_small(
     context_tokens: int | None, line: str | None
 ) -> None:
     usable = registry_of(weather, beeps).usable()
-    for tools in ((), ("- opens (run by the user's program): Opens. {}",)):
-        lines = system_prompt(usable, Limits(), ("bracket",), "Be brief.", "", tools, context_tokens).splitlines()
+    for tools in ({}, {"opens": Tool("opens", "Opens.")}):
+        lines = system_prompt(
+            usable, Limits(), ("bracket",), "Be brief.", "", tools, context_tokens=context_tokens
+        ).splitlines()
         assert [one for one in lines if "- weather" in one] == ([line] if line else [])
-        assert [one for one in lines if "- opens" in one] == list(tools)
+        assert [one for one in lines if "- opens" in one] == ["- opens (run by the user's program): Opens. {}"] * len(
+            tools
+        )
 
 
 def test_what_a_client_says_changes_nothing_of_it() -> None:
     usable = registry_of(weather, beeps).usable()
-    short, long = (system_prompt(usable, Limits(), ("bracket",), "", said, (), 600) for said in ("", "x" * 9000))
+    short, long = (
+        system_prompt(usable, Limits(), ("bracket",), "", said, context_tokens=600) for said in ("", "x" * 9000)
+    )
     assert long == f"{short}\n\n{'x' * 9000}"
 
 
@@ -364,7 +367,7 @@ def test_what_a_client_says_changes_nothing_of_it() -> None:
                                                               (400, True, False), (10, True, True)])  # fmt: skip
 def test_the_operator_is_told_of_a_small_context(context_tokens: int | None, says: bool, fails: bool) -> None:
     usable = registry_of(weather, beeps).usable()
-    sentence, left_out = small_context(usable, Limits(), ("bracket",), "Be brief.", context_tokens)
+    sentence, left_out = check_context_size(usable, Limits(), ("bracket",), "Be brief.", context_tokens)
     assert (sentence is not None, left_out) == (says, fails)
     if sentence is not None:
         assert f"{context_tokens} tokens" in sentence

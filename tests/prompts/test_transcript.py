@@ -10,7 +10,7 @@ from playing import KINDS, Item, Player, ask_for, read, turn_of
 
 from brain.events import Limits, Resume
 from brain.messages import Call, Exchange, History, Message, Part, Steer, Text
-from brain.prompts.transcript import messages, written
+from brain.prompts.transcript import answer_text, messages
 
 WEB = 'SPECIALIST_REQUEST[web:{"q":"x"}]'
 OCR = "SPECIALIST_REQUEST[ocr]"
@@ -37,7 +37,7 @@ ANSWER: list[Part] = [
 
 
 def test_an_answer_as_one_text() -> None:
-    assert written(ANSWER) == (
+    assert answer_text(ANSWER) == (
         'Let me look. SPECIALIST_REQUEST[web:{"q":"x"}]SPECIALIST_REQUEST[ocr]\n\n'
         "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
         "[SPECIALIST_RESULT: ocr]\nread\n[/SPECIALIST_RESULT]\n\n"
@@ -47,7 +47,7 @@ def test_an_answer_as_one_text() -> None:
         "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
         "Here it is."
     )
-    assert written([]) == ""
+    assert answer_text([]) == ""
 
 
 def test_messages_for_a_model_whose_answer_is_continued() -> None:

@@ -32,7 +32,7 @@ from brain.events import (
 )
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import ag_ui
-from brain.protocols.ag_ui import Encoder, RequestOptions, Resumed, answers, parse, said_since
+from brain.protocols.ag_ui import Encoder, InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
 from brain.settings import read
 from brain.turn_request import Tool, TurnRequest
 
@@ -377,8 +377,8 @@ def test_context_stands_before_the_newest_question() -> None:
 # Answers to interrupts
 
 
-def answered(*entries: Mapping[str, Any]) -> list[Resumed]:
-    return answers(parsed(messages=[], resume=list(entries))[2].resume)
+def answered(*entries: Mapping[str, Any]) -> list[InterruptAnswer]:
+    return parse_resume(parsed(messages=[], resume=list(entries))[2].resume)
 
 
 def test_answers_to_interrupts() -> None:
@@ -389,11 +389,11 @@ def test_answers_to_interrupts() -> None:
         {"interruptId": "t1.c4.7", "status": "cancelled", "payload": None},
         {"interruptId": "somebody else's", "status": "cancelled"},
     ) == [
-        Resumed("t1.c1.7", "t1", "c1", 7, approve=True),
-        Resumed("t1.c2.7", "t1", "c2", 7, approve=False),
-        Resumed("t1.c3.7", "t1", "c3", 7, approve=True),
-        Resumed("t1.c4.7", "t1", "c4", 7, approve=None),
-        Resumed("somebody else's", "", "", 0, approve=None),
+        InterruptAnswer("t1.c1.7", "t1", "c1", 7, approve=True),
+        InterruptAnswer("t1.c2.7", "t1", "c2", 7, approve=False),
+        InterruptAnswer("t1.c3.7", "t1", "c3", 7, approve=True),
+        InterruptAnswer("t1.c4.7", "t1", "c4", 7, approve=None),
+        InterruptAnswer("somebody else's", "", "", 0, approve=None),
     ]
 
 
@@ -412,8 +412,8 @@ def test_an_interrupt_is_answered_once() -> None:
 def test_what_was_said_behind_a_call_is_new() -> None:
     call = {"role": "assistant", "toolCalls": [called("t1.c1", "sends", "{}")]}
     said = spoken({"role": "user", "content": "Send it."}, call, {"role": "user", "content": "No, wait."})
-    assert said_since(said, {"t1.c1"}) == ["No, wait."]
-    assert said_since(said, {"t1.c2"}) == []
+    assert messages_since(said, {"t1.c1"}) == ["No, wait."]
+    assert messages_since(said, {"t1.c2"}) == []
 
 
 # What clients get
@@ -743,14 +743,14 @@ data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.6","delta":"It is sent."}
 
 def test_refusals() -> None:
     error = BadRequest("runId: this is none.", "runId", code="bad_request")
-    assert ag_ui.refusal(error) == (
+    assert ag_ui.encode_rejection(error) == (
         400,
         {"type": "RUN_ERROR", "message": "runId: this is none.", "code": "bad_request"},
     )
 
 
 def test_a_run_that_fails_at_once() -> None:
-    stream = ag_ui.failed(WANTED, BadRequest("No.", "resume", code="gone", status=410)).decode()
+    stream = ag_ui.encode_failed_run(WANTED, BadRequest("No.", "resume", code="gone", status=410)).decode()
     assert verify(stream) == [
         {"type": "RUN_STARTED", "threadId": "thread", "runId": "run", "protocolVersion": "1.0"},
         {"type": "RUN_ERROR", "message": "No.", "code": "gone"},

@@ -28,7 +28,7 @@ from brain.events import (
     Usage,
 )
 from brain.messages import ClientMessage, ClientToolCall
-from brain.protocols.ai_sdk import Decision, Encoder, RequestOptions, SdkVersion, parse, refusal
+from brain.protocols.ai_sdk import Decision, Encoder, RequestOptions, SdkVersion, encode_rejection, parse
 from brain.settings import read
 
 START = TurnStart("t1", "chat", "player", "mono", Limits())
@@ -561,7 +561,7 @@ def test_decisions_of_the_newest_message() -> None:
 def refused(*messages: Any, **more: Any) -> tuple[int, str | None, str]:
     with pytest.raises(BadRequest) as caught:
         parsed(*messages, **more)
-    assert refusal(caught.value) == (caught.value.status, caught.value.message.encode())
+    assert encode_rejection(caught.value) == (caught.value.status, caught.value.message.encode())
     return caught.value.status, caught.value.field, caught.value.message
 
 

@@ -20,7 +20,7 @@ from brain.events import (
     TurnStart,
 )
 from brain.prompts.blocks import error_block, result_block
-from brain.protocols.inline_results import Written
+from brain.protocols.inline_results import InlineText
 from brain.settings import ShowResults
 
 URL = "http://127.0.0.1:8000/v1/turns/t1"
@@ -33,7 +33,7 @@ def found(text: str = "It is sunny.", *citations: Citation) -> SpecialistResult:
 
 
 def written(event: Event, show: ShowResults = "details", *, keyed: bool = False) -> str:
-    return Written(show, URL, keyed=keyed)(event)
+    return InlineText(show, URL, keyed=keyed)(event)
 
 
 def asked(params: Any = None) -> str:

@@ -37,7 +37,7 @@ from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import ollama
 from brain.protocols.ollama import models as ollama_models
 from brain.protocols.ollama.encoder import timestamp
-from brain.protocols.ollama.models import Offered
+from brain.protocols.ollama.models import ModelInfo
 from brain.protocols.ollama.request import RequestOptions, parse_chat, parse_generate, parse_show
 from brain.protocols.ollama.schema import ChatBody, GenerateBody, MessageBody, OptionsBody
 from brain.settings import read
@@ -220,7 +220,7 @@ def test_an_unknown_model_is_not_found_in_ollamas_words(name: str) -> None:
     for parse in (chat, generate):
         with pytest.raises(BadRequest) as raised:
             parse({"model": name, "messages": [{"role": "user"}], "prompt": "Hi"})
-        assert ollama.refusal(raised.value) == (404, {"error": f"model '{name[:200]}' not found"})
+        assert ollama.encode_rejection(raised.value) == (404, {"error": f"model '{name[:200]}' not found"})
         assert raised.value.field == "model"
 
 
@@ -312,7 +312,7 @@ def refused(parse: Any, body: Any) -> tuple[int, str, str | None]:
     with pytest.raises(BadRequest) as raised:
         parse(body)
     error = raised.value
-    status, said = ollama.refusal(error)
+    status, said = ollama.encode_rejection(error)
     assert said == {"error": error.message}
     return status, error.message, error.field
 
@@ -718,8 +718,8 @@ def test_each_line_has_its_own_time() -> None:
 
 # The models on offer
 
-BLIND = Offered("brain", sees=False, context_tokens=None)
-SEES = Offered("ollama:m", sees=True, context_tokens=8192)
+BLIND = ModelInfo("brain", sees=False, context_tokens=None)
+SEES = ModelInfo("ollama:m", sees=True, context_tokens=8192)
 DETAILS = {
     "parent_model": "",
     "format": "brain",

@@ -32,9 +32,9 @@ from brain.events import (
 )
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import openai
-from brain.protocols.inline_results import Written
+from brain.protocols.inline_results import InlineText
 from brain.protocols.openai.request import RequestOptions, parse
-from brain.protocols.openai.schema import Sent
+from brain.protocols.openai.schema import CompletionBody
 from brain.settings import read as read_settings
 from brain.turn_request import Sampling, Tool, TurnRequest
 
@@ -495,10 +495,10 @@ def done(stop_reason: StopReason = "complete", text: str = "Hi") -> Done:
 
 
 def encoder(
-    *, usage: bool = False, written: Written | None = None, headers: Sequence[tuple[bytes, bytes]] = ()
+    *, usage: bool = False, written: InlineText | None = None, headers: Sequence[tuple[bytes, bytes]] = ()
 ) -> openai.Encoder:
     wanted = RequestOptions("brain", stream=True, usage=usage)
-    return openai.Encoder("t1", 1_700_000_000, wanted, written or Written("hidden", "http://h/v1/turns/t1"), headers)
+    return openai.Encoder("t1", 1_700_000_000, wanted, written or InlineText("hidden", "http://h/v1/turns/t1"), headers)
 
 
 def streamed(*events: Event, usage: bool = False) -> bytes:
@@ -632,7 +632,7 @@ def test_errors_in_all_their_places(error: Error, status: int, body: tuple[str, 
     expected = {"error": {"message": error.message, "type": body[0], "param": None, "code": body[1]}}
     assert chunks(streamed(START, Token("Hi"), USAGE, error))[2:] == [expected, "[DONE]"]
     assert whole(START, Token("Hi"), USAGE, error) == (status, expected)
-    found, told = openai.failed(error)
+    found, told = openai.encode_failure(error)
     assert (found, json.loads(told)) == (status, expected)
 
 
@@ -648,7 +648,7 @@ def test_errors_in_all_their_places(error: Error, status: int, body: tuple[str, 
 )
 def test_refusals(error: BadRequest, kind: str, code: str | None) -> None:
     told = {"error": {"message": "No.", "type": kind, "param": error.field, "code": code}}
-    assert openai.refusal(error) == (error.status, told)
+    assert openai.encode_rejection(error) == (error.status, told)
 
 
 def test_a_whole_answer() -> None:
@@ -692,9 +692,9 @@ def test_a_whole_answer_with_calls() -> None:
 
 def test_how_events_come_together_makes_no_difference() -> None:
     events: list[Event] = [START, Thinking("hm"), Token("He"), RESULT, Token("llo"), *CALLS, USAGE, done()]
-    expected = encoder(usage=True, written=Written("block", "")).encode(events)
+    expected = encoder(usage=True, written=InlineText("block", "")).encode(events)
     for width in range(1, len(events) + 1):
-        one = encoder(usage=True, written=Written("block", ""))
+        one = encoder(usage=True, written=InlineText("block", ""))
         batches = [events[at : at + width] for at in range(0, len(events), width)]
         assert b"".join(map(one.encode, batches)) == expected
         assert one.taken == len(events)
@@ -726,8 +726,8 @@ def test_what_a_stream_is() -> None:
 
 def test_the_models() -> None:
     one = {"id": "ollama:m", "object": "model", "created": 5, "owned_by": "brain"}
-    assert openai.model("ollama:m", 5) == one
-    assert openai.listed(["ollama:m", "builtin"], 5) == {
+    assert openai.describe_model("ollama:m", 5) == one
+    assert openai.list_models(["ollama:m", "builtin"], 5) == {
         "object": "list",
         "data": [{**one, "id": "brain"}, {**one, "id": "builtin"}, one],
     }
@@ -735,7 +735,14 @@ def test_the_models() -> None:
 
 # Anything at all
 
-WORDS = [*(field.encode_name for field in msgspec.structs.fields(Sent)), "type", "function", "name", "content", "url"]
+WORDS = [
+    *(field.encode_name for field in msgspec.structs.fields(CompletionBody)),
+    "type",
+    "function",
+    "name",
+    "content",
+    "url",
+]
 ROLES = ["system", "developer", "user", "assistant", "tool", "bot"]
 FIELDS = ["content", "tool_calls", "tool_call_id", "refusal", "name"]
 VALUES = st.recursive(

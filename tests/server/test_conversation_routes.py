@@ -31,14 +31,14 @@ from brain.messages import (
     Steer,
     Text,
 )
-from brain.prompts.blocks import inside
+from brain.prompts.blocks import block_content
 from brain.protocols.native import resources
 from brain.protocols.native.queries import (
-    RequestOptions,
-    title,
-    wanted_of_conversation,
-    wanted_of_conversations,
-    wanted_of_memory,
+    ListQuery,
+    parse_conversations_query,
+    parse_memory_query,
+    parse_messages_query,
+    parse_title,
 )
 
 NOON = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
@@ -51,7 +51,9 @@ WAIT = 20.0
 
 def opened(*exchanges: Exchange, earlier: str | None = None, turn_id: str | None = None) -> dict[str, Any]:
     found = ConversationPage(HEADING, exchanges, [File(1, "a.txt", "text/plain", 12)], earlier)
-    answer: dict[str, Any] = json.loads(resources.opened(found, lambda exchange: exchange.tokens or 7, inside, turn_id))
+    answer: dict[str, Any] = json.loads(
+        resources.encode_page(found, lambda exchange: exchange.tokens or 7, block_content, turn_id)
+    )
     return answer
 
 
@@ -256,24 +258,24 @@ def test_what_no_utf_8_can_hold_is_replaced() -> None:
 )
 def test_what_is_wrong_with_a_query_is_named(query: Mapping[str, str], field: str, message: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        wanted_of_conversations(query)
+        parse_conversations_query(query)
     assert (caught.value.field, caught.value.message) == (field, message)
 
 
 def test_each_address_has_its_own_fields() -> None:
-    assert wanted_of_conversations({"q": "tea", "before": "c1", "limit": "5"}) == RequestOptions("tea", "c1", 5)
-    assert wanted_of_conversation({"before": "m1"}) == RequestOptions("", "m1", 50)
-    assert wanted_of_memory({"kind": "fact", "category": "general"}) == RequestOptions(kind="fact", category="general")
+    assert parse_conversations_query({"q": "tea", "before": "c1", "limit": "5"}) == ListQuery("tea", "c1", 5)
+    assert parse_messages_query({"before": "m1"}) == ListQuery("", "m1", 50)
+    assert parse_memory_query({"kind": "fact", "category": "general"}) == ListQuery(kind="fact", category="general")
     for query in ({"q": "tea"}, {"kind": "fact"}):
         with pytest.raises(BadRequest, match="This field does not exist; there are: before, limit"):
-            wanted_of_conversation(query)
+            parse_messages_query(query)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a\nb", "a\u2028b", "a\x00b", "a\tb", "x" * 201])
 def test_a_title_is_one_line(text: str) -> None:
     with pytest.raises(BadRequest, match="title must be one line of 1 to 200 characters"):
-        title(json.dumps({"title": text}).encode())
-    assert title(json.dumps({"title": f" {'ü' * 200} "}).encode()) == "ü" * 200
+        parse_title(json.dumps({"title": text}).encode())
+    assert parse_title(json.dumps({"title": f" {'ü' * 200} "}).encode()) == "ü" * 200
 
 
 # on a real port

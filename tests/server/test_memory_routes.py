@@ -9,7 +9,7 @@ import pytest
 from serving import Answer, Player, Server, brain_served, post
 
 from brain.errors import BadRequest
-from brain.protocols.native.queries import Change, Fact, change, fact, recall
+from brain.protocols.native.queries import Change, Fact, parse_change, parse_fact, parse_recall
 
 
 @pytest.fixture(scope="module")
@@ -64,32 +64,32 @@ NOT_THERE = (404, "not_found", "There is no fact or memory of this id.")
 
 
 def test_what_a_body_may_say() -> None:
-    assert fact(b'{"text": "I like tea"}') == Fact("I like tea", None, mutable=True)
+    assert parse_fact(b'{"text": "I like tea"}') == Fact("I like tea", None, mutable=True)
     sent = b'{"text": "I like tea", "category": "preferences", "mutable": false}'
-    assert fact(sent) == Fact("I like tea", "preferences", mutable=False)
-    assert change(b'{"text": "I like coffee"}') == Change("I like coffee")
-    assert change(b'{"mutable": false}') == Change(mutable=False)
-    assert change(b'{"category": "general"}') == Change(category="general")
-    assert recall(b'{"recall": false}') is False
+    assert parse_fact(sent) == Fact("I like tea", "preferences", mutable=False)
+    assert parse_change(b'{"text": "I like coffee"}') == Change("I like coffee")
+    assert parse_change(b'{"mutable": false}') == Change(mutable=False)
+    assert parse_change(b'{"category": "general"}') == Change(category="general")
+    assert parse_recall(b'{"recall": false}') is False
 
 
 @pytest.mark.parametrize(
     ("read", "body", "field", "message"),
     [
-        (fact, {}, "text", "text: This field is missing."),
-        (fact, {"text": None}, "text", "text: Expected `str`, got `null`."),
-        (fact, {"text": "x", "kind": "memory"}, "kind", "kind: This field does not exist."),
+        (parse_fact, {}, "text", "text: This field is missing."),
+        (parse_fact, {"text": None}, "text", "text: Expected `str`, got `null`."),
+        (parse_fact, {"text": "x", "kind": "memory"}, "kind", "kind: This field does not exist."),
         (
-            fact,
+            parse_fact,
             {"text": "x", "category": "family"},
             "category",
             "category must be one of: personal, preferences, knowledge, general.",
         ),
-        (change, {}, "text", "Send any of text, category and mutable; what is left out stays as it is."),
-        (change, {"category": None}, "category", "category: Expected `str`, got `null`."),
-        (change, {"id": "x"}, "id", "id: This field does not exist."),
-        (recall, {}, "recall", "recall: This field is missing."),
-        (recall, {"recall": 0}, "recall", "recall: Expected `bool`, got `int`."),
+        (parse_change, {}, "text", "Send any of text, category and mutable; what is left out stays as it is."),
+        (parse_change, {"category": None}, "category", "category: Expected `str`, got `null`."),
+        (parse_change, {"id": "x"}, "id", "id: This field does not exist."),
+        (parse_recall, {}, "recall", "recall: This field is missing."),
+        (parse_recall, {"recall": 0}, "recall", "recall: Expected `bool`, got `int`."),
     ],
 )
 def test_what_is_wrong_with_a_body_is_named(read: Any, body: Mapping[str, Any], field: str, message: str) -> None:

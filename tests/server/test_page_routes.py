@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from brain import Registry, mount, specialist
-from brain.protocols.bodies import encoded
+from brain.protocols.bodies import encode
 from brain.server import static_files
 from brain.server.routes.page import LASTING, MARKDOWN_BYTES, MARKDOWN_OPEN, MARKDOWN_TEXTS, Markdown
 
@@ -301,7 +301,7 @@ def test_many_texts_of_one_user_hold_nobody_else_up(server: Server) -> None:
 
 
 def test_nothing_is_rendered_for_a_client_that_left() -> None:
-    body = encoded({"texts": ["*a*"]})
+    body = encode({"texts": ["*a*"]})
     messages: list[Message] = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
     sent: list[Message] = []
 

@@ -17,7 +17,7 @@ from calendars import NOW, Calendars, ics, id_in
 
 from brain import Refused, Registry
 from brain.plugins.executor import Failure
-from brain.prompts.templates import example_marker, shape
+from brain.prompts.system_prompt import example_marker, shape
 from specialists._calendar.calendars import Calendar, chosen
 from specialists.calendar import CalendarSettings, calendar, health, missing
 

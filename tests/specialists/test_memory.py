@@ -19,7 +19,7 @@ from brain.models.builtin import Builtin
 from brain.net.fetch import Fetch
 from brain.plugins.executor import Answer, Failure, prepare, run
 from brain.plugins.registry import Registry
-from brain.prompts.templates import example_marker, system_prompt
+from brain.prompts.system_prompt import example_marker, system_prompt
 from specialists.calendar import calendar
 from specialists.docs import docs
 from specialists.knowledge import knowledge

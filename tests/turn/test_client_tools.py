@@ -13,8 +13,8 @@ from brain.events import Done, Limits, ToolCall, Usage
 from brain.markers.scanner import Scanner
 from brain.messages import Call, PassUsage, Text
 from brain.plugins.registry import Registry
-from brain.prompts.client_tools import callable_name, named
-from brain.prompts.templates import HANDED_OVER
+from brain.prompts.client_tools import callable_name, name_tools
+from brain.prompts.templates import CLIENT_RUNS_TOOL
 from brain.turn_request import Sampling, Tool
 
 WEATHER = Tool("weather", "Tells the  weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
@@ -49,7 +49,7 @@ def done(text: str, calls: int, passes: int, reason: str = "complete") -> dict[s
 )
 def test_a_name_that_can_be_called_and_is_nobodys(name: str, expected: str) -> None:
     assert callable_name(name, {"echo"}) == expected
-    assert list(named([Tool(name)], {"echo"})) == [expected]
+    assert list(name_tools([Tool(name)], {"echo"})) == [expected]
     (call,) = [piece for piece in Scanner(("bracket",)).feed(f"SPECIALIST_REQUEST[{expected}] ") if piece != " "]
     assert getattr(call, "name", None) == expected
 
@@ -57,7 +57,7 @@ def test_a_name_that_can_be_called_and_is_nobodys(name: str, expected: str) -> N
 def test_names_that_would_be_the_same_are_told_apart() -> None:
     names = ["x", "client_x", "x", "x", "ö", "ü", "client__", "a" * 64, "a" * 64, "a" * 65]
     tools = [Tool(name, str(n)) for n, name in enumerate(names)]
-    found = named(tools, {"x", "client_x", "client_x_2"})
+    found = name_tools(tools, {"x", "client_x", "client_x_2"})
     assert {name: tool.description for name, tool in found.items()} == {
         "client_x_3": "0",
         "client_client_x": "1",
@@ -75,7 +75,7 @@ def test_names_that_would_be_the_same_are_told_apart() -> None:
 @pytest.mark.timeout(10)
 def test_many_of_one_long_name_are_told_apart_in_time() -> None:
     tools = [Tool("a" * 63 + "_")] * 500
-    assert len(named(tools, ())) == 500
+    assert len(name_tools(tools, ())) == 500
 
 
 # Calls
@@ -89,7 +89,7 @@ def test_a_call_of_a_tool_goes_to_the_client_and_ends_the_turn() -> None:
     assert said == Text("Look: ", 1)
     assert isinstance(call, Call)
     assert (call.marker, call.outcome, call.outside) == (CALL, None, False)
-    assert call.block == f"[SPECIALIST_RESULT: weather]\n{HANDED_OVER}\n[/SPECIALIST_RESULT]"
+    assert call.block == f"[SPECIALIST_RESULT: weather]\n{CLIENT_RUNS_TOOL}\n[/SPECIALIST_RESULT]"
     (report,) = turn.report("openai").calls
     assert (report.by, report.outcome) == ("client", "ok")
 

@@ -67,7 +67,7 @@ from brain.plugins.context import Context, Progress, Result
 from brain.plugins.executor import Answer
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
-from brain.prompts.transcript import written
+from brain.prompts.transcript import answer_text
 from brain.settings import Settings
 from brain.turn import call_policy
 from brain.turn.turn import Turn
@@ -103,7 +103,7 @@ def test_a_turn_is_the_same_however_its_text_is_cut(case: dict[str, Any], chunks
     events, turn, _ = played(*(chunks(text) for text in case["passes"]))
     assert events == case["events"]
     assert turn.exchange.visible == case["events"][-1].get("text", "")
-    assert written(turn.exchange.parts).strip() == case.get("transcript", written(turn.exchange.parts)).strip()
+    assert answer_text(turn.exchange.parts).strip() == case.get("transcript", answer_text(turn.exchange.parts)).strip()
 
 
 def test_the_script_of_the_settings_is_a_model_too() -> None:
@@ -257,7 +257,7 @@ def test_the_requests_list_denies() -> None:
 
 def test_denied_in_words() -> None:
     _, turn, _ = played(ECHO, "Done.", ask=ask_for(wanted=[]))
-    assert written(turn.exchange.parts) == (
+    assert answer_text(turn.exchange.parts) == (
         f"{ECHO}\n\n[SPECIALIST_ERROR: echo failed - it may not be used here; go on without it]\n\nDone."
     )
 
@@ -265,7 +265,7 @@ def test_denied_in_words() -> None:
 def test_one_that_needs_a_user() -> None:
     marker = "SPECIALIST_REQUEST[private]"
     _, turn, _ = played(marker, "Done.", ask=ask_for(user=None))
-    assert written(turn.exchange.parts) == (
+    assert answer_text(turn.exchange.parts) == (
         f"{marker}\n\n[SPECIALIST_ERROR: private failed - it needs a signed-in user; go on without it]\n\nDone."
     )
     assert failures(marker, "Done.") == []
@@ -548,7 +548,7 @@ def test_no_calls_at_all_may_be_made() -> None:
         "[SPECIALIST_ERROR: echo failed - all 0 calls of this answer are used up; "
         "finish your answer with what you have, without calls]"
     )
-    assert written(turn.exchange.parts) == f"A {ECHO}\n\n{block}\n\nB {ECHO}\n\n{block}\n\n"
+    assert answer_text(turn.exchange.parts) == f"A {ECHO}\n\n{block}\n\nB {ECHO}\n\n{block}\n\n"
     assert len(model.requests) == 2
 
 

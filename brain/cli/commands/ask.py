@@ -22,7 +22,7 @@ from brain.events import Error, Event
 from brain.messages import Attachment
 from brain.plugins.registry import Registry
 from brain.protocols import native
-from brain.protocols.attachments import ATTACHMENTS_MOST, too_many
+from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import Settings
@@ -69,8 +69,8 @@ def _files(paths: Sequence[Path], *, is_taken: bool) -> list[Attachment]:
     names = [str(path) for path in paths]
     if names.count(STDIN) + is_taken > 1:
         raise BadRequest("Standard input can be read once: as the message, or as one file.", "file")
-    if len(paths) > ATTACHMENTS_MOST:
-        raise too_many()
+    if len(paths) > MAX_ATTACHMENTS:
+        raise too_many_attachments()
     files = [input.attachment() if str(path) == STDIN else attached(path, f"--file {path}") for path in paths]
     return files if is_taken or STDIN in names else [*files, *input.unnamed()]
 
@@ -101,7 +101,8 @@ def _lines(turn_id: str) -> Callable[[Event], None]:
 
     def tell(event: Event) -> None:
         event_id = f"{turn_id}.{next(numbers)}"
-        line: dict[str, Any] = {"event": native.EVENT_NAMES[type(event)], "id": event_id, "data": native.plain(event)}
+        name, data = native.EVENT_NAMES[type(event)], native.event_data(event)
+        line: dict[str, Any] = {"event": name, "id": event_id, "data": data}
         print(well_formed(json.dumps(line, ensure_ascii=False)), flush=True)
 
     return tell

@@ -12,7 +12,7 @@ from brain.cli.commands.input import attached
 from brain.cli.commands.store_access import PAGE, paged
 from brain.errors import BadRequest
 from brain.messages import Conversation, ConversationPage
-from brain.protocols.attachments import ATTACHMENTS_MOST, too_many
+from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.protocols.native import queries
 from brain.settings import LOCAL_USER
 
@@ -59,8 +59,8 @@ def attach(talk: ChatSession, paths: Sequence[Path]) -> None:
     Raises:
         BadRequest: naming one that cannot.
     """
-    if len(talk.draft.files) + len(paths) > ATTACHMENTS_MOST:
-        raise too_many()
+    if len(talk.draft.files) + len(paths) > MAX_ATTACHMENTS:
+        raise too_many_attachments()
     files = [attached(path, str(path)) for path in paths]
     talk.draft.files += files
     names = ", ".join(f"{file.name} ({len(file.data):,} bytes)" for file in files)
@@ -135,7 +135,7 @@ def reopened(talk: ChatSession, found: ConversationPage) -> None:
 
 
 async def _rename(talk: ChatSession, rest: str) -> None:
-    title = queries.titled(rest)
+    title = queries.check_title(rest)
     renamed = await talk.engine.store.rename(LOCAL_USER, talk.begun, title)
     if renamed is None:
         raise BadRequest("This conversation is no longer there.")

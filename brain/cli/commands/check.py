@@ -19,7 +19,7 @@ from brain.plugins.context import Context
 from brain.plugins.executor import TASK_NAME
 from brain.plugins.registry import Entry, Registry
 from brain.plugins.schema import filled, injected_of
-from brain.prompts.builder import small_context
+from brain.prompts.system_prompt import check_context_size
 from brain.settings import Settings
 from brain.store import connection, path_of
 from brain.telemetry.watchdog import Blocked, Watchdog
@@ -43,7 +43,7 @@ async def _check(settings: Settings) -> int:
         for one in models.offered:
             trouble = one.trouble or await trouble_of(one.model)
             specialists, context = registry.usable(), one.model.context_tokens
-            small, fails = small_context(specialists, settings.limits, settings.syntax, settings.system, context)
+            small, fails = check_context_size(specialists, settings.limits, settings.syntax, settings.system, context)
             detail = f"{one.why}; resumes by {one.model.resume}"
             troubles += _line(f"model {one.model.name}", trouble or (small if fails else None), detail, small)
         troubles += await _check_store(settings)

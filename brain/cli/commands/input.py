@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from brain.errors import BadRequest
 from brain.messages import Attachment
-from brain.protocols.attachments import ATTACHMENT_BYTES, ATTACHMENTS_MOST, attachment_of, too_many
+from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS, make_attachment, too_many_attachments
 from brain.protocols.native.request import ID, MESSAGE_LENGTH
 from brain.settings import LOCAL_USER, Settings
 from brain.turn_request import TurnRequest
@@ -43,7 +43,7 @@ def attachment() -> Attachment:
 
 def _attachment(data: bytes) -> Attachment:
     claimed, ending = ("text/plain", ".txt") if _is_text(data) else ("application/octet-stream", "")
-    return attachment_of(f"{_NAME}{ending}", claimed, data, "Standard input")
+    return make_attachment(f"{_NAME}{ending}", claimed, data, "Standard input")
 
 
 def unnamed() -> list[Attachment]:
@@ -102,7 +102,7 @@ def attached(path: Path, said_as: str) -> Attachment:
     if not data:
         raise BadRequest(f"{said_as} is empty. What is made as it is read can be piped: … | brain ask", "file")
     claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return attachment_of(path.name, claimed, data, said_as)
+    return make_attachment(path.name, claimed, data, said_as)
 
 
 def _read_file(path: Path) -> bytes | None:
@@ -149,8 +149,8 @@ def question(settings: Settings, message: str, files: Sequence[Attachment] = ())
     if len(message) > MESSAGE_LENGTH:
         sentence = f"The message has {len(message):,} characters; {MESSAGE_LENGTH:,} are the most. Attach it as a file."
         raise BadRequest(sentence, "message", code="too_large", status=413)
-    if len(files) > ATTACHMENTS_MOST:
-        raise too_many()
+    if len(files) > MAX_ATTACHMENTS:
+        raise too_many_attachments()
     return TurnRequest(
         message=message,
         user=LOCAL_USER,

@@ -11,7 +11,7 @@ from brain.errors import BadRequest, BrainError
 from brain.memory.edits import ByHand
 from brain.memory.items import Items
 from brain.messages import Item
-from brain.protocols.native.resources import remembered
+from brain.protocols.native.resources import encode_items
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
 from brain.text import escaped
@@ -44,7 +44,7 @@ async def show(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int
     )
     recalls = await store.recalls(given.user)
     if given.json:
-        sys.stdout.buffer.write(remembered(items, len(items), recall=recalls) + b"\n")
+        sys.stdout.buffer.write(encode_items(items, len(items), recall=recalls) + b"\n")
         return DONE
     for item in items:
         for line in _lines(item):

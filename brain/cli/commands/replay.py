@@ -5,7 +5,7 @@ from typing import cast, get_args
 
 from brain.events import Done, Event, Notice, SpecialistError, SpecialistResult, StopReason, Token
 from brain.messages import Call, Exchange, Part, Text
-from brain.prompts.blocks import inside
+from brain.prompts.blocks import block_content
 
 
 def events_of(exchange: Exchange) -> Iterator[Event]:
@@ -25,7 +25,7 @@ def _event_of(part: Part) -> Event:
 
 
 def _ended(call: Call) -> SpecialistResult | SpecialistError:
-    text, ms = inside(call.name, call.block, call.outcome is not None), call.ms or 0
+    text, ms = block_content(call.name, call.block, call.outcome is not None), call.ms or 0
     if call.outcome is not None:
         return SpecialistError(call.call_id, call.name, call.params, call.outcome, text, ms, call.approval)
     told = call.call_id, call.name, call.params or {}, text

@@ -8,7 +8,7 @@ from pathlib import Path
 from brain.cli.process import DONE
 from brain.plugins import specialist_settings
 from brain.plugins.registry import Registry
-from brain.prompts.templates import shape
+from brain.prompts.system_prompt import shape
 from brain.settings import PREFIX, Settings
 
 SHELLS = "bash", "zsh", "fish"

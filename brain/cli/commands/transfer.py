@@ -20,7 +20,7 @@ from brain.errors import BadRequest, BrainError, StoreError
 from brain.messages import Counts
 from brain.plugins.data_erasure import forgotten
 from brain.plugins.registry import Registry
-from brain.protocols.bodies import encoded, loose
+from brain.protocols.bodies import decode_any, encode
 from brain.runtime import import_sanitizer
 from brain.settings import LOCAL_USER, Settings
 from brain.store import path_of
@@ -62,7 +62,7 @@ async def _copied(store: SQLite, user: str, file: IO[bytes]) -> int:
     written = 0
     async with _telling(lambda: f"{written:,} records written …"), aclosing(store.export(user)) as records:
         async for record in records:
-            file.write(encoded(record) + b"\n")
+            file.write(encode(record) + b"\n")
             written += 1
     file.flush()
     return written
@@ -220,7 +220,7 @@ def _lines(path: Path, name: str, piped: IO[bytes]) -> Iterator[tuple[int, dict[
 def _record(line: bytes, place: str) -> dict[str, Any]:
     if line.count(b",") > COMMAS_MOST:
         raise BrainError(f"{place}: this holds more than a line of an export.")
-    record = loose(line, LINE_MOST, place, DEPTH)
+    record = decode_any(line, LINE_MOST, place, DEPTH)
     if not isinstance(record, dict):
         raise BrainError(f"{place}: this must be an object.")
     return record

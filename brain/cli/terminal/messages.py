@@ -6,7 +6,7 @@ The reason of a failed call is written for the model, and tells it what to do; i
 from collections.abc import Mapping
 
 from brain.events import CallCode, SpecialistError, SpecialistResult, StopReason
-from brain.prompts.templates import NOBODY_TO_ASK, NOBODY_TO_ASK_TO_SEND
+from brain.prompts.templates import NO_APPROVER, NO_APPROVER_TO_SEND
 
 FAILURES: Mapping[CallCode, str] = {
     "unknown": "there is no specialist of this name",
@@ -54,7 +54,7 @@ OUTCOMES: Mapping[str, str] = {
 
 def why(event: SpecialistError) -> tuple[str, str]:
     """Why a call failed, in words for people; and what its reason says besides, if anything."""
-    if event.reason in (NOBODY_TO_ASK, NOBODY_TO_ASK_TO_SEND):
+    if event.reason in (NO_APPROVER, NO_APPROVER_TO_SEND):
         return "nobody can be asked to approve it here", ""
     seconds = f"{event.ms // 100 / 10:g}"
     words = FAILURES[event.code].format(seconds=seconds, reason=event.reason)

@@ -1,6 +1,15 @@
 """AG-UI. What its clients ask (`request`), and what they get (`answer`)."""
 
-from brain.protocols.ag_ui.encoder import Encoder, failed, refusal
-from brain.protocols.ag_ui.request import RequestOptions, Resumed, answers, parse, said_since
+from brain.protocols.ag_ui.encoder import Encoder, encode_failed_run, encode_rejection
+from brain.protocols.ag_ui.request import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
 
-__all__ = ["Encoder", "RequestOptions", "Resumed", "answers", "failed", "parse", "refusal", "said_since"]
+__all__ = [
+    "Encoder",
+    "InterruptAnswer",
+    "RequestOptions",
+    "encode_failed_run",
+    "encode_rejection",
+    "messages_since",
+    "parse",
+    "parse_resume",
+]

@@ -25,8 +25,8 @@ from brain.events import (
     Usage,
 )
 from brain.protocols.ag_ui.request import RequestOptions
-from brain.protocols.bodies import encoded
-from brain.protocols.inline_results import params_shown
+from brain.protocols.bodies import encode
+from brain.protocols.inline_results import format_params
 from brain.protocols.native import HEARTBEAT
 
 PROTOCOL_VERSION = "1.0"
@@ -124,18 +124,18 @@ class Encoder:
 
     def _text(self, text: str) -> bytes:
         if self._content.startswith(_TEXT):
-            return b"%b%b}\n\n" % (self._content, encoded(text))
+            return b"%b%b}\n\n" % (self._content, encode(text))
         return self._opened(_TEXT, _TEXT_START, _TEXT_END) + self._text(text) if text else b""
 
     def _thought(self, text: str) -> bytes:
         if self._content.startswith(_REASONING):
-            return b"%b%b}\n\n" % (self._content, encoded(text))
+            return b"%b%b}\n\n" % (self._content, encode(text))
         return self._opened(_REASONING, _REASONING_START, _REASONING_END) + self._thought(text) if text else b""
 
     def _opened(self, content: bytes, start: bytes, end: bytes) -> bytes:
         """Closes what is open, and opens a message."""
         closed, self._message = self._closed(), self._own_id()
-        message = encoded(self._message)
+        message = encode(self._message)
         self._content = content + message + b',"delta":'
         self._close = end.replace(_ID, message)
         return closed + start.replace(_ID, message)
@@ -154,7 +154,7 @@ class Encoder:
             (
                 closed,
                 _frame("TOOL_CALL_START", toolCallId=call_id, toolCallName=name, parentMessageId=self._message),
-                _frame("TOOL_CALL_ARGS", toolCallId=call_id, delta=encoded(params or {}).decode()),
+                _frame("TOOL_CALL_ARGS", toolCallId=call_id, delta=encode(params or {}).decode()),
                 _frame("TOOL_CALL_END", toolCallId=call_id),
             )
         )
@@ -190,7 +190,7 @@ class Encoder:
     def _interrupt(self, event: ApprovalRequired) -> dict[str, Any]:
         """Its id tells with which call of which turn to go on, and behind which event."""
         call_id = self._name(event.call_id)
-        shown, is_cut = params_shown(event.params, ASKED_LENGTH)
+        shown, is_cut = format_params(event.params, ASKED_LENGTH)
         would = "" if event.text is None else f"{event.text}\n\n"
         whole = f" This is cut; the whole stands in the tool call, and at GET /v1/turns/{self._turn_id}."
         return {
@@ -255,12 +255,12 @@ _REASONING_END = (
 )
 
 
-def refusal(error: BadRequest) -> tuple[int, dict[str, str]]:
+def encode_rejection(error: BadRequest) -> tuple[int, dict[str, str]]:
     """Status and body for a request that is refused."""
     return error.status, _run_error(error.message, error.code)
 
 
-def failed(wanted: RequestOptions, error: BadRequest) -> bytes:
+def encode_failed_run(wanted: RequestOptions, error: BadRequest) -> bytes:
     """A whole run that fails at once; so the protocol has it of answers to interrupts that cannot be taken."""
     return _run("RUN_STARTED", wanted, protocolVersion=PROTOCOL_VERSION) + _data(_run_error(error.message, error.code))
 
@@ -287,4 +287,4 @@ def _frame(kind: str, **fields: Any) -> bytes:
 
 
 def _data(event: Mapping[str, Any]) -> bytes:
-    return b"data: %b\n\n" % encoded(event)
+    return b"data: %b\n\n" % encode(event)

@@ -21,27 +21,27 @@ from brain.protocols.ag_ui.schema import (
     TextBody,
     UserBody,
 )
-from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
-from brain.protocols.bodies import check_calls, loose, sent_one_by_one, with_few_calls
+from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
+from brain.protocols.bodies import check_call_count, collect_messages, decode_any, decode_messages
 from brain.protocols.native import MESSAGE_LENGTH
 
 MESSAGES_MOST = 10_000
 
 
-def spoken_of(sent: msgspec.Raw) -> list[ClientMessage]:
+def parse_messages(sent: msgspec.Raw) -> list[ClientMessage]:
     """All messages in which somebody said something, in order.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    return with_few_calls(_all(sent))
+    return collect_messages(_all(sent))
 
 
 def _all(sent: msgspec.Raw) -> Iterator[ClientMessage]:
     too_many = f"At most {MESSAGES_MOST:,} messages."
     kind: Any = MessageBody  # a union, which is no class
     message: MessageBody
-    for message, place in sent_one_by_one(sent, kind, MESSAGES_MOST, too_many):
+    for message, place in decode_messages(sent, kind, MESSAGES_MOST, too_many):
         if (one := _spoken(message, place)) is not None:
             yield one
 
@@ -49,13 +49,13 @@ def _all(sent: msgspec.Raw) -> Iterator[ClientMessage]:
 def _spoken(message: MessageBody, place: str) -> ClientMessage | None:
     match message:
         case SystemBody() | DeveloperBody():
-            return ClientMessage("system", bounded(message.content, f"{place}.content"))
+            return ClientMessage("system", check_length(message.content, f"{place}.content"))
         case UserBody():
             return ClientMessage("user", _text(message.content, place), _files(message.content, f"{place}.content"))
         case AssistantBody():
-            check_calls(len(message.tool_calls or ()))
+            check_call_count(len(message.tool_calls or ()))
             calls = tuple(map(_handed, message.tool_calls or ()))
-            return ClientMessage("assistant", bounded(message.content or "", f"{place}.content"), calls=calls)
+            return ClientMessage("assistant", check_length(message.content or "", f"{place}.content"), calls=calls)
         case ResultBody():
             return ClientMessage("tool", _result(message, place), call_id=message.tool_call_id)
     return None
@@ -65,7 +65,7 @@ def _result(message: ResultBody, place: str) -> str:
     text = _text(message.content, place)
     if _parts(message.content):
         raise BadRequest(f"{place}.content: only a user's message has files.", f"{place}.content")
-    return text or bounded(message.error or "", f"{place}.error")
+    return text or check_length(message.error or "", f"{place}.error")
 
 
 def _handed(call: CallBody) -> ClientToolCall:
@@ -76,7 +76,7 @@ def _handed(call: CallBody) -> ClientToolCall:
 def _params(arguments: str) -> Mapping[str, Any]:
     raw = msgspec.Raw(arguments.encode())
     try:
-        value = loose(raw, 4 * MESSAGE_LENGTH, "arguments") if arguments.strip() else {}
+        value = decode_any(raw, 4 * MESSAGE_LENGTH, "arguments") if arguments.strip() else {}
     except BadRequest:
         value = None
     return value if isinstance(value, dict) else {"arguments": arguments}
@@ -85,10 +85,10 @@ def _params(arguments: str) -> Mapping[str, Any]:
 def _text(content: ContentBody, place: str) -> str:
     if not isinstance(content, str):
         content = "\n".join([part.text for part in content if isinstance(part, TextBody)])
-    return bounded(content, f"{place}.content")
+    return check_length(content, f"{place}.content")
 
 
-def bounded(text: str, place: str) -> str:
+def check_length(text: str, place: str) -> str:
     """The same text.
 
     Raises:
@@ -109,8 +109,8 @@ def _parts(content: ContentBody) -> list[tuple[FileBody, int]]:
 
 def _files(content: ContentBody, place: str) -> tuple[Attachment, ...]:
     parts = _parts(content)
-    if len(parts) > ATTACHMENTS_MOST:
-        raise too_many()
+    if len(parts) > MAX_ATTACHMENTS:
+        raise too_many_attachments()
     return tuple(_file(part, f"{place}[{n}]") for part, n in parts)
 
 
@@ -140,4 +140,4 @@ def _attachment(encoded: str, name: str, claimed: str, place: str) -> Attachment
         data = base64.b64decode("".join(rest.split()), validate=True)
     except ValueError:
         raise BadRequest(f"{place} is not valid base64.", place) from None
-    return attachment_of(name, claimed or head.removeprefix("data:"), data, place)
+    return make_attachment(name, claimed or head.removeprefix("data:"), data, place)

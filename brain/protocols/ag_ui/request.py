@@ -10,9 +10,9 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
 from brain.protocols import native
-from brain.protocols.ag_ui.history import bounded, spoken_of
-from brain.protocols.ag_ui.schema import AnswerBody, ContextBody, PropsBody, Sent, ToolBody
-from brain.protocols.bodies import check_besides, decoded, loose
+from brain.protocols.ag_ui.history import check_length, parse_messages
+from brain.protocols.ag_ui.schema import AnswerBody, ContextBody, PropsBody, RunBody, ToolBody
+from brain.protocols.bodies import check_value_count, decode, decode_any
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
 
@@ -43,7 +43,7 @@ class RequestOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class InterruptAnswer:
     """What a person said to an interrupt, which stands for a call of a turn.
 
     Attributes:
@@ -67,10 +67,10 @@ def parse(
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    check_besides(body)
-    sent = decoded(body, Sent)
+    check_value_count(body)
+    sent = decode(body, RunBody)
     wanted = _wanted(sent)
-    spoken = spoken_of(sent.messages)
+    spoken = parse_messages(sent.messages)
     if not spoken and not wanted.resume:
         raise BadRequest("messages is empty: there is nothing to answer.", "messages")
     ask = replace(
@@ -83,7 +83,7 @@ def parse(
     return ask, _with_context(spoken, sent.context or []), wanted
 
 
-def answers(resume: Sequence[AnswerBody]) -> list[Resumed]:
+def parse_resume(resume: Sequence[AnswerBody]) -> list[InterruptAnswer]:
     """The answers to interrupts.
 
     Raises:
@@ -95,13 +95,13 @@ def answers(resume: Sequence[AnswerBody]) -> list[Resumed]:
     return found
 
 
-def said_since(spoken: Sequence[ClientMessage], call_ids: Set[str]) -> list[str]:
+def messages_since(spoken: Sequence[ClientMessage], call_ids: Set[str]) -> list[str]:
     """What the user said behind the messages that hold these calls."""
     at = max((n for n, one in enumerate(spoken) if any(call.call_id in call_ids for call in one.calls)), default=None)
     return [] if at is None else [one.text for one in spoken[at + 1 :] if one.role == "user" and one.text.strip()]
 
 
-def _wanted(sent: Sent) -> RequestOptions:
+def _wanted(sent: RunBody) -> RequestOptions:
     for name, value in (("threadId", sent.thread_id), ("runId", sent.run_id), ("parentRunId", sent.parent_run_id)):
         if value is not None and not (0 < len(value) <= ID_LENGTH and value.isprintable()):
             raise BadRequest(f"{name} must be 1 to {ID_LENGTH} printable characters.", name)
@@ -119,12 +119,12 @@ def _props(sent: msgspec.Raw) -> PropsBody:
     """Brain's options; what is no object has none."""
     if not bytes(memoryview(sent)).lstrip().startswith(b"{"):
         return PropsBody()
-    return decoded(sent, PropsBody, "forwardedProps")
+    return decode(sent, PropsBody, "forwardedProps")
 
 
 def _of_brain(sent: PropsBody, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
     """What the native protocol makes of its own options."""
-    own = native.Sent(
+    own = native.TurnBody(
         model=sent.model,
         specialists=sent.specialists,
         limits=sent.limits,
@@ -134,7 +134,7 @@ def _of_brain(sent: PropsBody, user: str | None, settings: Settings, models: Set
         memory=sent.memory is not False,
     )
     try:
-        return native.ask_without_message(own, user, settings, models)
+        return native.build_request(own, user, settings, models)
     except BadRequest as error:
         message, field = f"forwardedProps.{error.message}", f"forwardedProps.{error.field}"
         raise BadRequest(message, field, code=error.code, status=error.status) from None
@@ -154,7 +154,7 @@ def _tool(sent: ToolBody, place: str) -> Tool:
         message = f"{place}.description may be {TOOL_BYTES:,} characters long."
         raise BadRequest(message, f"{place}.description", code="too_large", status=413)
     given = memoryview(sent.parameters)
-    parameters = loose(sent.parameters, TOOL_BYTES, f"{place}.parameters") if given else None
+    parameters = decode_any(sent.parameters, TOOL_BYTES, f"{place}.parameters") if given else None
     return Tool(sent.name, description, parameters if isinstance(parameters, dict) else {})
 
 
@@ -167,19 +167,19 @@ def _with_context(spoken: list[ClientMessage], context: Sequence[ContextBody]) -
     if not text:
         return spoken
     at = max((n for n, one in enumerate(spoken) if one.role == "user"), default=len(spoken))
-    return [*spoken[:at], ClientMessage("system", bounded(text, "context")), *spoken[at:]]
+    return [*spoken[:at], ClientMessage("system", check_length(text, "context")), *spoken[at:]]
 
 
-def _answer(sent: AnswerBody, place: str) -> Resumed:
+def _answer(sent: AnswerBody, place: str) -> InterruptAnswer:
     approve = None if sent.status == "cancelled" else _approves(sent.payload, f"{place}.payload")
     found = _INTERRUPT_ID.fullmatch(sent.interrupt_id)
     if found is None:
-        return Resumed(sent.interrupt_id, "", "", 0, approve)
-    return Resumed(sent.interrupt_id, found["turn"], found["call"], int(found["after"]), approve)
+        return InterruptAnswer(sent.interrupt_id, "", "", 0, approve)
+    return InterruptAnswer(sent.interrupt_id, found["turn"], found["call"], int(found["after"]), approve)
 
 
 def _approves(payload: msgspec.Raw, place: str) -> bool:
-    given = loose(payload, PAYLOAD_BYTES, place) if memoryview(payload) else None
+    given = decode_any(payload, PAYLOAD_BYTES, place) if memoryview(payload) else None
     if isinstance(given, dict):
         given = given.get("approved", given.get("approve"))
     if not isinstance(given, bool):

@@ -156,7 +156,7 @@ class PropsBody(msgspec.Struct):
     memory: bool | None = None
 
 
-class Sent(_Sent):
+class RunBody(_Sent):
     """The body."""
 
     thread_id: str

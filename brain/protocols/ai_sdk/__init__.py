@@ -1,7 +1,14 @@
 """The Vercel AI SDK's protocol. What its clients ask (`request`), and what they get (`answer`)."""
 
-from brain.protocols.ai_sdk.encoder import Encoder, refusal
+from brain.protocols.ai_sdk.encoder import Encoder, encode_rejection
 from brain.protocols.ai_sdk.request import Decision, RequestOptions, parse
 from brain.protocols.ai_sdk.schema import SdkVersion
 
-__all__ = ["Decision", "Encoder", "RequestOptions", "SdkVersion", "parse", "refusal"]
+__all__ = [
+    "Decision",
+    "Encoder",
+    "RequestOptions",
+    "SdkVersion",
+    "encode_rejection",
+    "parse",
+]

@@ -25,7 +25,7 @@ from brain.events import (
     Usage,
 )
 from brain.protocols.ai_sdk.schema import SdkVersion
-from brain.protocols.bodies import encoded
+from brain.protocols.bodies import encode
 from brain.protocols.native import HEARTBEAT
 from brain.text import well_formed
 
@@ -130,7 +130,7 @@ class Encoder:
 
     def _said(self, kind: str, text: str) -> bytes:
         opening = b"" if self._kind == kind else self._opened(kind)
-        return b"%b%b%b}\n\n" % (opening, self._delta, encoded(text))
+        return b"%b%b%b}\n\n" % (opening, self._delta, encode(text))
 
     def _opened(self, kind: str) -> bytes:
         before = self._step()
@@ -171,7 +171,7 @@ class Encoder:
             (
                 step,
                 _frame(type="tool-input-start", **call),
-                _frame(type="tool-input-delta", toolCallId=call_id, inputTextDelta=encoded(params).decode()),
+                _frame(type="tool-input-delta", toolCallId=call_id, inputTextDelta=encode(params).decode()),
                 _frame(type="tool-input-available", **call, input=params),
             )
         )
@@ -290,7 +290,7 @@ class Encoder:
         return _OVER
 
 
-def refusal(error: BadRequest) -> tuple[int, bytes]:
+def encode_rejection(error: BadRequest) -> tuple[int, bytes]:
     """Status and text of an answer to what is refused before the stream; clients show the text as it is."""
     return error.status, well_formed(error.message).encode()
 
@@ -308,4 +308,4 @@ def _usage(event: Usage) -> Mapping[str, Any]:
 
 
 def _frame(**fields: Any) -> bytes:
-    return b"data: %b\n\n" % encoded(fields)
+    return b"data: %b\n\n" % encode(fields)

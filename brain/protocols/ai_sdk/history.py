@@ -9,8 +9,8 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ai_sdk.schema import MessageBody, PartBody
-from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
-from brain.protocols.bodies import encoded, loose, sent_one_by_one, with_few_calls
+from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
+from brain.protocols.bodies import collect_messages, decode_any, decode_messages, encode
 from brain.protocols.native import MESSAGE_LENGTH
 
 MESSAGES_MOST = 4096
@@ -26,7 +26,7 @@ _NOT_SAID = ("reasoning", "step-start", "data-", "source-")
 """How the types of parts begin in which nobody said anything."""
 
 
-def spoken_of(sent: msgspec.Raw) -> tuple[list[ClientMessage], MessageBody, str]:
+def parse_messages(sent: msgspec.Raw) -> tuple[list[ClientMessage], MessageBody, str]:
     """All messages, in order; the newest of them as it was sent, and its place.
 
     Raises:
@@ -37,10 +37,10 @@ def spoken_of(sent: msgspec.Raw) -> tuple[list[ClientMessage], MessageBody, str]
     def every() -> Iterator[ClientMessage]:
         nonlocal newest
         too_many = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
-        for newest in sent_one_by_one(sent, MessageBody, MESSAGES_MOST, too_many):
+        for newest in decode_messages(sent, MessageBody, MESSAGES_MOST, too_many):
             yield from _spoken(*newest)
 
-    spoken = with_few_calls(every())
+    spoken = collect_messages(every())
     if newest is None:
         raise BadRequest("messages is empty.", "messages")
     if sum(len(one.attachments) for one in spoken) > FILES_MOST:
@@ -92,15 +92,15 @@ def _told(part: PartBody, place: str) -> tuple[ClientToolCall, str] | None:
         return None
     match part.state:
         case "output-available" if not part.preliminary:
-            output = loose(part.output, MESSAGE_LENGTH, f"{place}.output")
-            result = output if isinstance(output, str) else encoded(output).decode()
+            output = decode_any(part.output, MESSAGE_LENGTH, f"{place}.output")
+            result = output if isinstance(output, str) else encode(output).decode()
         case "output-error":
             result = part.error_text or ""
         case "output-denied":
             result = DENIED
         case _:
             return None
-    params = loose(part.input, MESSAGE_LENGTH, f"{place}.input")
+    params = decode_any(part.input, MESSAGE_LENGTH, f"{place}.input")
     return ClientToolCall(place, part.tool, params if isinstance(params, dict) else {}), result
 
 
@@ -109,8 +109,8 @@ def _files(parts: Sequence[PartBody], place: str) -> Iterator[Attachment]:
     for n, part in enumerate(parts):
         if part.type == "file":
             found += 1
-            if found > ATTACHMENTS_MOST:
-                raise too_many()
+            if found > MAX_ATTACHMENTS:
+                raise too_many_attachments()
             yield _file(part, f"{place}.parts[{n}]")
         elif part.type != "text" and not part.type.startswith(_NOT_SAID):
             raise BadRequest(f"{place}.parts[{n}].type must be text or file.", f"{place}.parts[{n}].type")
@@ -128,7 +128,7 @@ def _file(part: PartBody, place: str) -> Attachment:
         )
     except ValueError:
         raise BadRequest(f"{place}.url is not valid base64.", f"{place}.url") from None
-    return attachment_of(part.filename or "file", part.media_type or head[5:], data, f"{place}.url")
+    return make_attachment(part.filename or "file", part.media_type or head[5:], data, f"{place}.url")
 
 
 def _bounded(text: str, place: str) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
 from brain.protocols import native
-from brain.protocols.ai_sdk.history import spoken_of
-from brain.protocols.ai_sdk.schema import MessageBody, SdkVersion, Sent
-from brain.protocols.bodies import check_besides, decoded
+from brain.protocols.ai_sdk.history import parse_messages
+from brain.protocols.ai_sdk.schema import ChatBody, MessageBody, SdkVersion
+from brain.protocols.bodies import check_value_count, decode
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
 
@@ -51,18 +51,18 @@ def parse(
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    check_besides(body)
-    sent = decoded(body, Sent)
+    check_value_count(body)
+    sent = decode(body, ChatBody)
     if sent.id is not None and not _ID.fullmatch(sent.id):
         raise BadRequest("id must be 1 to 64 letters, digits, _ or -.", "id")
-    spoken, newest, place = spoken_of(sent.messages)
+    spoken, newest, place = parse_messages(sent.messages)
     return _ask(sent, spoken, user, settings, models), spoken, _wanted(sent, newest, place)
 
 
 def _ask(
-    sent: Sent, spoken: Sequence[ClientMessage], user: str | None, settings: Settings, models: frozenset[str]
+    sent: ChatBody, spoken: Sequence[ClientMessage], user: str | None, settings: Settings, models: frozenset[str]
 ) -> TurnRequest:
-    own = native.Sent(
+    own = native.TurnBody(
         conversation_id=sent.id,
         model=sent.model,
         specialists=sent.specialists,
@@ -73,10 +73,10 @@ def _ask(
         memory=sent.memory is not False,
     )
     newest = next((one.text for one in reversed(spoken) if one.role == "user"), "")
-    return replace(native.ask_without_message(own, user, settings, models), message=newest, asks_person=True)
+    return replace(native.build_request(own, user, settings, models), message=newest, asks_person=True)
 
 
-def _wanted(sent: Sent, newest: MessageBody, place: str) -> RequestOptions:
+def _wanted(sent: ChatBody, newest: MessageBody, place: str) -> RequestOptions:
     continues = newest.role == "assistant"
     return RequestOptions(
         sdk_version=sent.sdk_version or 5,

@@ -56,7 +56,7 @@ class MessageBody(_Sent):
     parts: list[PartBody]
 
 
-class Sent(msgspec.Struct):
+class ChatBody(msgspec.Struct):
     """The body of `POST /ai-sdk/chat`: what `DefaultChatTransport` sends, and Brain's own fields from its `body`."""
 
     messages: msgspec.Raw

@@ -1,35 +1,35 @@
 """Brain's own protocol. What is asked (`request`), of a turn that runs (`meanwhile`), and answered (`answer`)."""
 
-from brain.protocols.native.encoder import EVENT_NAMES, HEARTBEAT, FrameEncoder, decode_frames, plain
+from brain.protocols.native.encoder import EVENT_NAMES, HEARTBEAT, FrameEncoder, decode_frames, event_data
 from brain.protocols.native.request import (
-    FILE_ID_MOST,
     ID,
+    MAX_FILE_ID,
     MESSAGE_LENGTH,
     LimitsBody,
-    Sent,
-    approval,
-    ask_without_message,
-    event_number,
+    TurnBody,
+    build_request,
     parse,
+    parse_approval,
+    parse_event_id,
     parse_form,
-    steering,
+    parse_steering,
 )
 
 __all__ = [
     "EVENT_NAMES",
-    "FILE_ID_MOST",
     "HEARTBEAT",
     "ID",
+    "MAX_FILE_ID",
     "MESSAGE_LENGTH",
     "FrameEncoder",
     "LimitsBody",
-    "Sent",
-    "approval",
-    "ask_without_message",
+    "TurnBody",
+    "build_request",
     "decode_frames",
-    "event_number",
+    "event_data",
     "parse",
+    "parse_approval",
+    "parse_event_id",
     "parse_form",
-    "plain",
-    "steering",
+    "parse_steering",
 ]

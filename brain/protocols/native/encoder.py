@@ -22,7 +22,7 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.protocols.bodies import encoded
+from brain.protocols.bodies import encode
 
 HEARTBEAT = b": heartbeat\n\n"
 
@@ -69,10 +69,10 @@ class FrameEncoder:
     def _frame(self, event: Event) -> bytes:
         self._number += 1
         if type(event) is Token and self._number > 1:
-            return b'event: token\ndata: {"text":%b}\nid: %b%d\n\n' % (encoded(event.text), self._id, self._number)
+            return b'event: token\ndata: {"text":%b}\nid: %b%d\n\n' % (encode(event.text), self._id, self._number)
         retry = b"retry: 2000\n" if self._number == 1 else b""
         name = EVENT_NAMES[type(event)].encode()
-        return b"%bevent: %b\ndata: %b\nid: %b%d\n\n" % (retry, name, encoded(plain(event)), self._id, self._number)
+        return b"%bevent: %b\ndata: %b\nid: %b%d\n\n" % (retry, name, encode(event_data(event)), self._id, self._number)
 
 
 def decode_frames(frames: bytes) -> Iterator[Event]:
@@ -83,7 +83,7 @@ def decode_frames(frames: bytes) -> Iterator[Event]:
         yield msgspec.convert({**left_out, **msgspec.json.decode(lines[b"data"])}, kind)
 
 
-def plain(event: Event) -> dict[str, Any]:
+def event_data(event: Event) -> dict[str, Any]:
     """The data of an event as JSON values; what is not known is left out."""
     found = msgspec.to_builtins(event)
     assert isinstance(found, dict)

@@ -9,15 +9,15 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Category, Kind
-from brain.protocols.bodies import decoded
+from brain.protocols.bodies import decode
 from brain.protocols.native.request import ID
 from brain.text import well_formed
 
 LIMIT = 50
-LIMIT_MOST = 200
+MAX_LIMIT = 200
 WORDS_LENGTH = 1_000
 TITLE_LENGTH = 200
-KEPT_BODY_BYTES = 64 * 1024
+SMALL_BODY_BYTES = 64 * 1024
 """Of a request that changes what is kept; titles and facts are short."""
 
 _PAGING = ("before", "limit")
@@ -27,7 +27,7 @@ T = TypeVar("T", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
-class RequestOptions:
+class ListQuery:
     """Which part of a list is wanted.
 
     Attributes:
@@ -88,7 +88,7 @@ class Change:
     mutable: bool | None = None
 
 
-def wanted_of_conversations(query: Mapping[str, str]) -> RequestOptions:
+def parse_conversations_query(query: Mapping[str, str]) -> ListQuery:
     """Reads the query of `GET /v1/conversations`.
 
     Raises:
@@ -97,26 +97,26 @@ def wanted_of_conversations(query: Mapping[str, str]) -> RequestOptions:
     return _wanted(query, "q", *_PAGING)
 
 
-def wanted_of_conversation(query: Mapping[str, str]) -> RequestOptions:
+def parse_messages_query(query: Mapping[str, str]) -> ListQuery:
     """Reads the query of `GET /v1/conversations/{id}`, as the others."""
     return _wanted(query, *_PAGING)
 
 
-def wanted_of_memory(query: Mapping[str, str]) -> RequestOptions:
+def parse_memory_query(query: Mapping[str, str]) -> ListQuery:
     """Reads the query of `GET /v1/memory`, as the others."""
     return _wanted(query, "kind", "category", "q", *_PAGING)
 
 
-def title(body: bytes) -> str:
+def parse_title(body: bytes) -> str:
     """The title that a body gives.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    return titled(decoded(body, TitleBody).title)
+    return check_title(decode(body, TitleBody).title)
 
 
-def titled(text: str) -> str:
+def check_title(text: str) -> str:
     """A title that was given.
 
     Raises:
@@ -128,23 +128,23 @@ def titled(text: str) -> str:
     return text
 
 
-def fact(body: bytes) -> Fact:
+def parse_fact(body: bytes) -> Fact:
     """The fact that a body writes down.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    sent = decoded(body, FactBody)
+    sent = decode(body, FactBody)
     return Fact(well_formed(sent.text), _category(sent.category), sent.mutable)
 
 
-def change(body: bytes) -> Change:
+def parse_change(body: bytes) -> Change:
     """What a body changes of a fact or memory.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    sent = decoded(body, ChangeBody)
+    sent = decode(body, ChangeBody)
     found = Change(
         None if sent.text is msgspec.UNSET else well_formed(sent.text),
         None if sent.category is msgspec.UNSET else _category(sent.category),
@@ -155,16 +155,16 @@ def change(body: bytes) -> Change:
     return found
 
 
-def recall(body: bytes) -> bool:
+def parse_recall(body: bytes) -> bool:
     """Whether a body switches recall on or off.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    return decoded(body, RecallBody).recall
+    return decode(body, RecallBody).recall
 
 
-def _wanted(query: Mapping[str, str], *known: str) -> RequestOptions:
+def _wanted(query: Mapping[str, str], *known: str) -> ListQuery:
     unknown = next((name for name in query if name not in known), None)
     if unknown is not None:
         raise BadRequest(f"{unknown[:100]}: This field does not exist; there are: {', '.join(known)}.", unknown[:100])
@@ -173,7 +173,7 @@ def _wanted(query: Mapping[str, str], *known: str) -> RequestOptions:
         raise BadRequest(f"q may be {WORDS_LENGTH:,} characters long.", "q")
     if before is not None and not ID.fullmatch(before):
         raise BadRequest("before must be the id that the part before told.", "before")
-    return RequestOptions(
+    return ListQuery(
         words,
         before,
         _limit(query.get("limit")),
@@ -185,8 +185,8 @@ def _wanted(query: Mapping[str, str], *known: str) -> RequestOptions:
 def _limit(sent: str | None) -> int:
     if sent is None:
         return LIMIT
-    if not (sent.isascii() and sent.isdecimal() and len(sent) < 10 and 1 <= int(sent) <= LIMIT_MOST):
-        raise BadRequest(f"limit must be a whole number from 1 to {LIMIT_MOST}.", "limit")
+    if not (sent.isascii() and sent.isdecimal() and len(sent) < 10 and 1 <= int(sent) <= MAX_LIMIT):
+        raise BadRequest(f"limit must be a whole number from 1 to {MAX_LIMIT}.", "limit")
     return int(sent)
 
 

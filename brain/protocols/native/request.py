@@ -13,14 +13,14 @@ import msgspec
 from brain.errors import BadRequest
 from brain.events import Limits, SyntaxName
 from brain.messages import Attachment, Source, TakenAlong
-from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
-from brain.protocols.bodies import check_keys, decoded, problem, wrong
+from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
+from brain.protocols.bodies import as_bad_request, check_keys, decode, describe_decode_error
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
 
 MESSAGE_LENGTH = 200_000
 NAMES_MOST = 100
-FILE_ID_MOST = 999_999_999
+MAX_FILE_ID = 999_999_999
 COMMAS_MOST = 500_000
 """More than message and system have; values have one between them, and counting takes no time."""
 
@@ -55,7 +55,7 @@ class LimitsBody(msgspec.Struct, forbid_unknown_fields=True):
     call_seconds: float | None = None
 
 
-class Sent(msgspec.Struct, forbid_unknown_fields=True):
+class TurnBody(msgspec.Struct, forbid_unknown_fields=True):
     """What a turn is asked with."""
 
     message: str | None = None
@@ -82,18 +82,18 @@ def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -
         BadRequest: naming the field and what is wrong with it.
     """
     _check_numbers(body)
-    sent = decoded(body, Sent)
+    sent = decode(body, TurnBody)
     return _ask(sent, [], user, settings, models)
 
 
 def _check_numbers(body: bytes) -> None:
     """Refuses what holds too many values to be read in a moment; each attachment has a name or an id."""
     if body.count(b'"name"') + body.count(b'"id"') > NAMES_MOST:
-        raise too_many()
+        raise too_many_attachments()
     number = body.count(b",")
     if number <= COMMAS_MOST:
         return
-    attachments = decoded(body, _Attachments).attachments
+    attachments = decode(body, _Attachments).attachments
     if number - bytes(attachments).count(b",") > COMMAS_MOST:
         message = f"The body may hold {COMMAS_MOST:,} values besides its attachments."
         raise BadRequest(message, code="too_large", status=413)
@@ -108,9 +108,9 @@ def parse_form(
         BadRequest: naming the field and what is wrong with it.
     """
     try:
-        sent = msgspec.convert({name: _form_value(name, text) for name, text in form.items()}, Sent)
+        sent = msgspec.convert({name: _form_value(name, text) for name, text in form.items()}, TurnBody)
     except msgspec.ValidationError as error:
-        raise wrong(error) from None
+        raise as_bad_request(error) from None
     return _ask(sent, files, user, settings, models)
 
 
@@ -122,9 +122,9 @@ def _form_value(name: str, text: str) -> Any:
     try:
         found = msgspec.json.decode(text, type=_FORM_JSON[name])
     except msgspec.ValidationError as error:
-        raise wrong(error, name) from None
+        raise as_bad_request(error, name) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise BadRequest(f"{name} must be JSON: {problem(error)}.", name) from None
+        raise BadRequest(f"{name} must be JSON: {describe_decode_error(error)}.", name) from None
     check_keys(text.encode(), name)
     return msgspec.to_builtins(found)
 
@@ -139,7 +139,9 @@ _FORM_JSON: Mapping[str, Any] = {
 }
 
 
-def _ask(sent: Sent, files: list[Attachment], user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
+def _ask(
+    sent: TurnBody, files: list[Attachment], user: str | None, settings: Settings, models: Set[str]
+) -> TurnRequest:
     if sent.message is not None and sent.prompt is not None:
         raise BadRequest("Give either message or prompt, not both.", "prompt")
     message = sent.message if sent.message is not None else sent.prompt or ""
@@ -147,15 +149,15 @@ def _ask(sent: Sent, files: list[Attachment], user: str | None, settings: Settin
         raise BadRequest("message is missing or empty.", "message")
     if len(message) > MESSAGE_LENGTH:
         raise BadRequest(f"message may be {MESSAGE_LENGTH:,} characters long.", "message", code="too_large", status=413)
-    if len(sent.attachments) + len(files) > ATTACHMENTS_MOST:  # before any is decoded
-        raise too_many()
+    if len(sent.attachments) + len(files) > MAX_ATTACHMENTS:  # before any is decoded
+        raise too_many_attachments()
     attachments = [*(_attachment(item, n) for n, item in enumerate(sent.attachments) if item.id is None), *files]
     numbered = tuple(replace(attachment, id=n) for n, attachment in enumerate(attachments, 1))
-    ask = ask_without_message(sent, user, settings, models)
+    ask = build_request(sent, user, settings, models)
     return replace(ask, message=message, attachments=numbered, taken_along=_taken_along(sent), asks_person=True)
 
 
-def ask_without_message(sent: Sent, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
+def build_request(sent: TurnBody, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
     """What was sent, checked against the settings; but for message and files, which other protocols send elsewhere.
 
     Raises:
@@ -206,7 +208,7 @@ def _syntax(names: Sequence[str]) -> tuple[SyntaxName, ...]:
     return tuple(dict.fromkeys(known[name] for name in names))  # each once: scanners are kept for each of these
 
 
-def _taken_along(sent: Sent) -> tuple[TakenAlong, ...]:
+def _taken_along(sent: TurnBody) -> tuple[TakenAlong, ...]:
     found: dict[int, TakenAlong] = {}
     for position, item in enumerate(sent.attachments):
         if item.id is None:
@@ -219,7 +221,7 @@ def _taken_along(sent: Sent) -> tuple[TakenAlong, ...]:
             raise BadRequest(message, field)
         if (item.name, item.type, item.data, item.text) != (None, "", None, None):
             raise BadRequest(f"{field}: send the id of a file alone, or the file with a name.", field)
-        if item.id in found or not 1 <= item.id <= FILE_ID_MOST:
+        if item.id in found or not 1 <= item.id <= MAX_FILE_ID:
             raise BadRequest(f"{field} must be the id of a file of the question that is replaced, each once.", field)
         found[item.id] = TakenAlong(item.id, field)
     return tuple(found.values())
@@ -231,14 +233,16 @@ def _attachment(item: AttachmentBody, position: int) -> Attachment:
     if (item.data is None) == (item.text is None):
         raise BadRequest("Give either data (base64) or text.", f"{field}.data")
     if item.text is not None:
-        return attachment_of(item.name, item.type or "text/plain", item.text.encode(errors="replace"), f"{field}.text")
+        return make_attachment(
+            item.name, item.type or "text/plain", item.text.encode(errors="replace"), f"{field}.text"
+        )
     assert item.data is not None
     head, _, encoded = item.data.partition(",") if item.data.startswith("data:") else ("", "", item.data)
     try:
         data = base64.b64decode("".join(encoded.split()), validate=True)
     except ValueError:
         raise BadRequest("data is not valid base64.", f"{field}.data") from None
-    return attachment_of(item.name, item.type or head[5:], data, f"{field}.data")
+    return make_attachment(item.name, item.type or head[5:], data, f"{field}.data")
 
 
 def _limits(sent: LimitsBody | None, most: Limits) -> Limits:
@@ -269,25 +273,25 @@ def _time_zone(sent: str | None, default: str) -> str:
 _EVENT_ID = re.compile(r"(?P<turn>t[0-9a-f]{16})\.(?P<number>[0-9]{1,9})")
 
 
-class Steering(msgspec.Struct, forbid_unknown_fields=True):
+class SteerBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /v1/turns/{id}/steer`."""
 
     message: str
 
 
-class Approval(msgspec.Struct, forbid_unknown_fields=True):
+class ApprovalBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `POST /v1/turns/{id}/approvals/{call_id}`."""
 
     approve: bool
 
 
-def steering(body: bytes) -> str:
+def parse_steering(body: bytes) -> str:
     """The message in a body that steers.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    message = decoded(body, Steering).message
+    message = decode(body, SteerBody).message
     if not message.strip():
         raise BadRequest("message is empty.", "message")
     if len(message) > MESSAGE_LENGTH:
@@ -295,16 +299,16 @@ def steering(body: bytes) -> str:
     return message
 
 
-def approval(body: bytes) -> bool:
+def parse_approval(body: bytes) -> bool:
     """What a body decides.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    return decoded(body, Approval).approve
+    return decode(body, ApprovalBody).approve
 
 
-def event_number(event_id: str) -> tuple[str, int]:
+def parse_event_id(event_id: str) -> tuple[str, int]:
     """Turn id and number of an event's id.
 
     Raises:

@@ -21,8 +21,8 @@ from brain.messages import (
     Text,
     chat_messages,
 )
-from brain.protocols.bodies import encoded
-from brain.protocols.native.encoder import plain
+from brain.protocols.bodies import encode
+from brain.protocols.native.encoder import event_data
 
 _STOPPED: frozenset[str] = frozenset(get_args(StopReason))
 _STATES: Mapping[str, str] = {"": "running", "cancelled": "cancelled", "interrupted": "interrupted"}
@@ -31,7 +31,7 @@ Inside = Callable[[str, str, bool], str]
 """What stands in the block of a specialist, of this name, and whether its call failed."""
 
 
-def listed(headings: Sequence[Conversation], limit: int) -> bytes:
+def encode_conversations(headings: Sequence[Conversation], limit: int) -> bytes:
     """A part of the list of conversations.
 
     Args:
@@ -39,15 +39,17 @@ def listed(headings: Sequence[Conversation], limit: int) -> bytes:
     """
     shown = headings[:limit]
     following = shown[-1].id if len(headings) > limit else None
-    return encoded({"conversations": [_heading(one) for one in shown], "next": following})
+    return encode({"conversations": [_heading(one) for one in shown], "next": following})
 
 
-def heading(one: Conversation) -> bytes:
+def encode_conversation(one: Conversation) -> bytes:
     """One conversation, as it stands in the list."""
-    return encoded(_heading(one))
+    return encode(_heading(one))
 
 
-def opened(found: ConversationPage, weight: Callable[[Exchange], int], inside: Inside, turn_id: str | None) -> bytes:
+def encode_page(
+    found: ConversationPage, weight: Callable[[Exchange], int], inside: Inside, turn_id: str | None
+) -> bytes:
     """A conversation with its newest messages, oldest first.
 
     Args:
@@ -56,7 +58,7 @@ def opened(found: ConversationPage, weight: Callable[[Exchange], int], inside: I
     """
     head = _heading(found.heading)
     del head["messages"]
-    return encoded(
+    return encode(
         {
             **head,
             **({} if turn_id is None else {"turn_id": turn_id}),
@@ -67,7 +69,7 @@ def opened(found: ConversationPage, weight: Callable[[Exchange], int], inside: I
     )
 
 
-def remembered(items: Sequence[Item], limit: int, *, recall: bool) -> bytes:
+def encode_items(items: Sequence[Item], limit: int, *, recall: bool) -> bytes:
     """A part of the list of facts and memories.
 
     Args:
@@ -75,17 +77,17 @@ def remembered(items: Sequence[Item], limit: int, *, recall: bool) -> bytes:
     """
     shown = items[:limit]
     following = shown[-1].id if len(items) > limit else None
-    return encoded({"recall": recall, "items": msgspec.to_builtins(shown), "next": following})
+    return encode({"recall": recall, "items": msgspec.to_builtins(shown), "next": following})
 
 
-def item(one: Item) -> bytes:
+def encode_item(one: Item) -> bytes:
     """One fact or memory."""
-    return encoded(msgspec.to_builtins(one))
+    return encode(msgspec.to_builtins(one))
 
 
-def recalls(on: bool) -> bytes:
+def encode_recall(on: bool) -> bytes:
     """Whether facts and memories are recalled."""
-    return encoded({"recall": on})
+    return encode({"recall": on})
 
 
 def _heading(one: Conversation) -> dict[str, Any]:
@@ -131,11 +133,11 @@ def _outcome(outcome: str) -> dict[str, str]:
 
 def _about(about: AnswerDetails) -> dict[str, Any]:
     """How an answer came to be, in the fields of the events that told it."""
-    failure = {} if about.failure is None else plain(about.failure)
+    failure = {} if about.failure is None else event_data(about.failure)
     failure.pop("code", None)  # which is its outcome
     times = {"first_token_ms": about.first_token_ms, "total_ms": about.total_ms}
     known = {name: value for name, value in times.items() if value is not None}
-    return {**failure, **({} if about.usage is None else {"usage": plain(about.usage)}), **known}
+    return {**failure, **({} if about.usage is None else {"usage": event_data(about.usage)}), **known}
 
 
 def _with_asides(parts: Sequence[Part], asides: Sequence[Annotation]) -> Iterator[Part | Notice | Thinking]:

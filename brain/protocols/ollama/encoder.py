@@ -7,7 +7,7 @@ from typing import Any
 
 from brain.errors import BadRequest
 from brain.events import Done, Error, ErrorCode, Event, StopReason, Thinking, Token, ToolCall, Usage
-from brain.protocols.bodies import encoded
+from brain.protocols.bodies import encode
 
 SECOND, MILLISECOND = 1_000_000_000, 1_000_000
 """In nanoseconds, in which the protocol counts."""
@@ -154,7 +154,7 @@ def _status(error: Error) -> int:
     return error.status if error.status is not None and 400 <= error.status < 500 else _STATUS[error.code]
 
 
-def refusal(error: BadRequest) -> tuple[int, dict[str, str]]:
+def encode_rejection(error: BadRequest) -> tuple[int, dict[str, str]]:
     """Status and body for a request that is refused before there is a turn."""
     return error.status, {"error": error.message}
 
@@ -171,7 +171,7 @@ def _date_and_time(second: int) -> str:
 
 def _json(value: Any) -> bytes:
     """JSON on one line, whoever tells where lines end."""
-    data = encoded(value)
+    data = encode(value)
     return data if data.isascii() else _LINE_ENDS.sub(_escaped, data)
 
 

@@ -7,8 +7,8 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
-from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
-from brain.protocols.bodies import sent_one_by_one, with_few_calls
+from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
+from brain.protocols.bodies import collect_messages, decode_messages
 from brain.protocols.native import MESSAGE_LENGTH
 from brain.protocols.ollama.schema import CallBody, MessageBody, mapping
 
@@ -32,7 +32,7 @@ class OllamaConversation:
         Raises:
             BadRequest: naming the field and what is wrong with it.
         """
-        spoken = with_few_calls(self._all(messages)) if bytes(messages) not in (b"", b"null") else []
+        spoken = collect_messages(self._all(messages)) if bytes(messages) not in (b"", b"null") else []
         if sum(len(one.attachments) for one in spoken) > FILES_MOST:
             text = f"messages: at most {FILES_MOST} images in all of them; leave the oldest out."
             raise BadRequest(text, "messages", code="too_large", status=413)
@@ -40,7 +40,7 @@ class OllamaConversation:
 
     def _all(self, messages: msgspec.Raw) -> Iterator[ClientMessage]:
         too_many = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
-        for n, (message, place) in enumerate(sent_one_by_one(messages, MessageBody, MESSAGES_MOST, too_many)):
+        for n, (message, place) in enumerate(decode_messages(messages, MessageBody, MESSAGES_MOST, too_many)):
             yield self._spoken(message, place, n)
 
     def _spoken(self, message: MessageBody, place: str, n: int) -> ClientMessage:
@@ -101,8 +101,8 @@ def images_of(images: list[str] | None, place: str) -> tuple[Attachment, ...]:
     Raises:
         BadRequest: when there are too many, or one is no base64, empty or too large.
     """
-    if images and len(images) > ATTACHMENTS_MOST:
-        raise too_many()
+    if images and len(images) > MAX_ATTACHMENTS:
+        raise too_many_attachments()
     return tuple(_image(data, f"{place}[{n}]") for n, data in enumerate(images or ()))
 
 
@@ -112,4 +112,4 @@ def _image(encoded: str, place: str) -> Attachment:
         data = base64.b64decode("".join(rest.split()), validate=True)
     except ValueError:
         raise BadRequest(f"{place} is not valid base64.", place) from None
-    return attachment_of("image", head[5:], data, place)
+    return make_attachment("image", head[5:], data, place)

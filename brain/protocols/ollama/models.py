@@ -18,7 +18,7 @@ _NEVER = "2318-01-01T00:00:00.000000000Z"
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class ModelInfo:
     """A model on offer, by the name that clients call it.
 
     Attributes:
@@ -30,18 +30,18 @@ class Offered:
     context_tokens: int | None
 
 
-def tags(models: Sequence[Offered], since: int) -> dict[str, Any]:
+def tags(models: Sequence[ModelInfo], since: int) -> dict[str, Any]:
     """The answer to `GET /api/tags`; `since` is when the models came to be here, in nanoseconds since 1970."""
     return {"models": [{**_listed(model), "modified_at": timestamp(since)} for model in models]}
 
 
-def ps(models: Sequence[Offered]) -> dict[str, Any]:
+def ps(models: Sequence[ModelInfo]) -> dict[str, Any]:
     """The answer to `GET /api/ps`: to Brain all models are loaded, and stay so."""
     more = {"expires_at": _NEVER, "size_vram": 0}
     return {"models": [{**_listed(model), **more, "context_length": _context(model)} for model in models]}
 
 
-def show(model: Offered, since: int) -> dict[str, Any]:
+def show(model: ModelInfo, since: int) -> dict[str, Any]:
     """The answer to `POST /api/show`."""
     return {
         "license": "",
@@ -59,13 +59,13 @@ def show(model: Offered, since: int) -> dict[str, Any]:
     }
 
 
-def _listed(model: Offered) -> dict[str, Any]:
+def _listed(model: ModelInfo) -> dict[str, Any]:
     name = model.name if ":" in model.name else model.name + LATEST
     digest = hashlib.sha256(name.encode()).hexdigest()  # of nothing more: clients want one, and cut it short
     return {"name": name, "model": name, "size": 0, "digest": digest, "details": _details(model)}
 
 
-def _details(model: Offered) -> dict[str, Any]:
+def _details(model: ModelInfo) -> dict[str, Any]:
     return {
         "parent_model": "",
         "format": "brain",
@@ -79,5 +79,5 @@ def _details(model: Offered) -> dict[str, Any]:
     }
 
 
-def _context(model: Offered) -> int:
+def _context(model: ModelInfo) -> int:
     return model.context_tokens or CONTEXT_UNKNOWN

@@ -13,13 +13,13 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols.bodies import check_besides, decoded, loose, wrong
+from brain.protocols.bodies import as_bad_request, check_value_count, decode, decode_any
 from brain.protocols.ollama.history import OllamaConversation, images_of, text_of
 from brain.protocols.ollama.schema import (
     ChatBody,
     GenerateBody,
+    OllamaBody,
     OptionsBody,
-    Sent,
     ShowBody,
     SignatureBody,
     ToolBody,
@@ -66,7 +66,7 @@ def parse_chat(
         BadRequest: naming the field and what is wrong with it.
     """
     sent = _decoded(body, ChatBody)
-    model = model_named(sent.model, models)
+    model = find_model(sent.model, models)
     spoken = OllamaConversation().of(sent.messages)
     wanted = _wanted(sent, empty=not spoken)
     return _ask(sent, model, spoken, _tools(sent.tools or []), user, settings, now), spoken, wanted
@@ -81,7 +81,7 @@ def parse_generate(
         BadRequest: naming the field and what is wrong with it.
     """
     sent = _decoded(body, GenerateBody)
-    model = model_named(sent.model, models)
+    model = find_model(sent.model, models)
     _check_prompt_is_all(sent)
     spoken = [ClientMessage("user", text_of(sent.prompt, "prompt"), images_of(sent.images, "images"))]
     if sent.system:
@@ -96,10 +96,10 @@ def parse_show(body: bytes, models: Set[str]) -> tuple[str, str | None]:
         BadRequest: naming the field and what is wrong with it.
     """
     sent = _decoded(body, ShowBody)
-    return sent.model or sent.name, model_named(sent.model or sent.name, models)
+    return sent.model or sent.name, find_model(sent.model or sent.name, models)
 
 
-def model_named(name: str, models: Set[str]) -> str | None:
+def find_model(name: str, models: Set[str]) -> str | None:
     """The name of a model on offer by what a client calls it, `:latest` or not; None for the default.
 
     Raises:
@@ -119,12 +119,12 @@ def model_named(name: str, models: Set[str]) -> str | None:
 def _decoded(body: bytes, kind: type[T]) -> T:
     if not body:
         raise BadRequest("missing request body")
-    check_besides(body)
-    return decoded(body, kind)
+    check_value_count(body)
+    return decode(body, kind)
 
 
 def _ask(
-    sent: Sent,
+    sent: OllamaBody,
     model: str | None,
     spoken: list[ClientMessage],
     tools: tuple[Tool, ...],
@@ -155,7 +155,7 @@ def _ask(
     )
 
 
-def _wanted(sent: Sent, *, empty: bool) -> RequestOptions:
+def _wanted(sent: OllamaBody, *, empty: bool) -> RequestOptions:
     loads: Literal["load", "unload"] | None = None
     if empty:
         loads = "unload" if sent.keep_alive is not None and _is_zero(sent.keep_alive) else "load"
@@ -176,7 +176,7 @@ def _check_prompt_is_all(sent: GenerateBody) -> None:
         raise BadRequest(message, "context")
 
 
-def _sampling(sent: Sent) -> tuple[Sampling, tuple[str, ...]]:
+def _sampling(sent: OllamaBody) -> tuple[Sampling, tuple[str, ...]]:
     """What the request says of the model's writing, and the texts that end it."""
     said = mapping(sent.options, OPTIONS_BYTES, "options") or {}
     given = {name: _whole(value) for name, value in said.items() if value is not None}
@@ -222,11 +222,11 @@ def _options(given: Mapping[str, Any]) -> OptionsBody:
     try:
         return msgspec.convert(given, OptionsBody)
     except msgspec.ValidationError as error:
-        raise wrong(error, "options") from None
+        raise as_bad_request(error, "options") from None
 
 
 def _format(raw: msgspec.Raw) -> Literal["json"] | Mapping[str, Any] | None:
-    wanted = None if not bytes(raw) else loose(raw, SCHEMA_BYTES, "format")
+    wanted = None if not bytes(raw) else decode_any(raw, SCHEMA_BYTES, "format")
     if wanted in (None, ""):
         return None
     if wanted == "json":

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from brain.errors import BadRequest
-from brain.protocols.bodies import loose
+from brain.protocols.bodies import decode_any
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 ABSENT = msgspec.Raw(b"")
@@ -67,7 +67,7 @@ class OptionsBody(msgspec.Struct):
     stop: list[str] | None = None
 
 
-class Sent(msgspec.Struct):
+class OllamaBody(msgspec.Struct):
     """What both kinds of bodies hold."""
 
     model: str = ""
@@ -81,14 +81,14 @@ class Sent(msgspec.Struct):
     debug: bool | None = msgspec.field(default=None, name="_debug_render_only")
 
 
-class ChatBody(Sent):
+class ChatBody(OllamaBody):
     """The body of `POST /api/chat`."""
 
     messages: msgspec.Raw = ABSENT
     tools: list[ToolBody] | None = None
 
 
-class GenerateBody(Sent):
+class GenerateBody(OllamaBody):
     """The body of `POST /api/generate`."""
 
     prompt: str | None = None
@@ -115,7 +115,7 @@ def mapping(raw: msgspec.Raw, most: int, place: str) -> dict[str, Any] | None:
     """
     if bytes(raw) in (b"", b"null"):
         return None
-    value = loose(raw, most, place)
+    value = decode_any(raw, most, place)
     if not isinstance(value, dict):
         raise BadRequest(f"{place}: Expected `object`.", place)
     return value

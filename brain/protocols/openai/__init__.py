@@ -1,6 +1,15 @@
 """OpenAI's protocol. What its clients ask (`request`), and what they get (`answer`)."""
 
-from brain.protocols.openai.encoder import Encoder, failed, listed, model, refusal
-from brain.protocols.openai.request import RequestOptions, model_named, parse
+from brain.protocols.openai.encoder import Encoder, describe_model, encode_failure, encode_rejection, list_models
+from brain.protocols.openai.request import RequestOptions, find_model, parse
 
-__all__ = ["Encoder", "RequestOptions", "failed", "listed", "model", "model_named", "parse", "refusal"]
+__all__ = [
+    "Encoder",
+    "RequestOptions",
+    "describe_model",
+    "encode_failure",
+    "encode_rejection",
+    "find_model",
+    "list_models",
+    "parse",
+]

@@ -8,7 +8,7 @@ from typing import Any
 
 from brain.errors import BadRequest
 from brain.events import Done, Error, ErrorCode, Event, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
-from brain.protocols.bodies import encoded
+from brain.protocols.bodies import encode
 from brain.protocols.openai.request import DEFAULT_NAME, RequestOptions
 
 _STATUS: Mapping[ErrorCode, int] = {
@@ -59,7 +59,7 @@ class Encoder:
         self._with_usage = wanted.usage
         self._usage: Usage | None = None
         self._calls = 0
-        self._head = b"data: " + encoded(self._front)[:-1] + b',"choices":[{"index":0,"delta":'
+        self._head = b"data: " + encode(self._front)[:-1] + b',"choices":[{"index":0,"delta":'
         self._behind = b',"usage":null}\n\n' if wanted.usage else b"}\n\n"
         self._tail = b',"logprobs":null,"finish_reason":null}]' + self._behind
         self._said = self._head + b'{"content":', b"}" + self._tail
@@ -72,10 +72,10 @@ class Encoder:
 
     def _chunks(self, event: Event) -> bytes:
         if type(event) is Token:
-            return b"%b%b%b" % (self._said[0], encoded(event.text), self._said[1])
+            return b"%b%b%b" % (self._said[0], encode(event.text), self._said[1])
         match event:
             case Thinking():
-                return b"%b%b%b" % (self._thought[0], encoded(event.text), self._thought[1])
+                return b"%b%b%b" % (self._thought[0], encode(event.text), self._thought[1])
             case TurnStart():
                 return self._delta({"role": "assistant", "content": ""})
             case ToolCall():
@@ -85,34 +85,34 @@ class Encoder:
                 self._usage = event
                 return b""
             case Error():
-                return b"data: %b\n\n" % failed(event)[1] + _END
+                return b"data: %b\n\n" % encode_failure(event)[1] + _END
             case Done():
                 return self._last(event) + _END
         written = self._written(event)
         return self._delta({"content": written}) if written else b""
 
     def _delta(self, delta: Mapping[str, Any]) -> bytes:
-        return self._head + encoded(delta) + self._tail
+        return self._head + encode(delta) + self._tail
 
     def _last(self, done: Done) -> bytes:
         finish = _finish(done, self._calls).encode()
         last = self._head + b'{},"logprobs":null,"finish_reason":"%b"}]' % finish + self._behind
         if not self._with_usage or self._usage is None:
             return last
-        return last + b"data: %b\n\n" % encoded({**self._front, "choices": [], "usage": _usage(self._usage)})
+        return last + b"data: %b\n\n" % encode({**self._front, "choices": [], "usage": _usage(self._usage)})
 
     def whole(self, events: Sequence[Event]) -> tuple[int, bytes]:
         """Status and body where no stream is wanted, of a turn that is over."""
         last = events[-1]
         if isinstance(last, Error):
-            return failed(last)
+            return encode_failure(last)
         assert isinstance(last, Done)
         calls = [_call(event) for event in events if isinstance(event, ToolCall)]
         usage = next(event for event in events if isinstance(event, Usage))
         finish = _finish(last, len(calls))
         choice = {"index": 0, "message": self._message(events, calls), "logprobs": None, "finish_reason": finish}
         whole = {**self._front, "object": "chat.completion", "choices": [choice], "usage": _usage(usage)}
-        return 200, encoded(whole)
+        return 200, encode(whole)
 
     def _message(self, events: Iterable[Event], calls: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         said = "".join([event.text if type(event) is Token else self._written(event) for event in events])
@@ -122,23 +122,23 @@ class Encoder:
         return {"role": "assistant", "content": content, "refusal": None, **{k: v for k, v in more.items() if v}}
 
 
-def failed(error: Error) -> tuple[int, bytes]:
+def encode_failure(error: Error) -> tuple[int, bytes]:
     """Status and body for a turn that failed: what the model's server said no with, if it did."""
     status = error.status if error.status is not None and 400 <= error.status < 500 else _STATUS[error.code]
-    return status, encoded(_error(error.message, status, error.code))
+    return status, encode(_error(error.message, status, error.code))
 
 
-def refusal(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
+def encode_rejection(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
     """Status and body for a request that is refused."""
     return error.status, _error(error.message, error.status, error.code, error.field)
 
 
-def listed(names: Iterable[str], created: int) -> Mapping[str, Any]:
+def list_models(names: Iterable[str], created: int) -> Mapping[str, Any]:
     """What answers `GET /v1/models`."""
-    return {"object": "list", "data": [model(name, created) for name in (DEFAULT_NAME, *sorted(names))]}
+    return {"object": "list", "data": [describe_model(name, created) for name in (DEFAULT_NAME, *sorted(names))]}
 
 
-def model(name: str, created: int) -> Mapping[str, Any]:
+def describe_model(name: str, created: int) -> Mapping[str, Any]:
     """What answers `GET /v1/models/{name}`."""
     return {"id": name, "object": "model", "created": created, "owned_by": "brain"}
 
@@ -153,7 +153,7 @@ def _finish(done: Done, calls: int) -> str:
 
 
 def _call(event: ToolCall) -> Mapping[str, Any]:
-    function = {"name": event.name, "arguments": encoded(event.params).decode()}
+    function = {"name": event.name, "arguments": encode(event.params).decode()}
     return {"id": event.call_id, "type": "function", "function": function}
 
 

@@ -8,10 +8,10 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
-from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
-from brain.protocols.bodies import loose, sent_one_by_one, with_few_calls
+from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
+from brain.protocols.bodies import collect_messages, decode_any, decode_messages
 from brain.protocols.native import MESSAGE_LENGTH
-from brain.protocols.openai.schema import CallBody, FileBody, ImageBody, MessageBody, PartBody, is_said
+from brain.protocols.openai.schema import CallBody, FileBody, ImageBody, MessageBody, PartBody, is_given
 
 MESSAGES_MOST = 4096
 FILES_MOST = 100
@@ -21,13 +21,13 @@ CALLS_MOST = 128
 """In one message, as parts."""
 
 
-def spoken_of(sent: msgspec.Raw) -> list[ClientMessage]:
+def parse_messages(sent: msgspec.Raw) -> list[ClientMessage]:
     """All messages, in order.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    spoken = with_few_calls(_all(sent))
+    spoken = collect_messages(_all(sent))
     if not spoken:
         raise BadRequest("messages is empty.", "messages")
     if sum(len(one.attachments) for one in spoken) > FILES_MOST:
@@ -37,7 +37,7 @@ def spoken_of(sent: msgspec.Raw) -> list[ClientMessage]:
 
 
 def _all(sent: msgspec.Raw) -> Iterator[ClientMessage]:
-    for message, place in sent_one_by_one(sent, MessageBody, MESSAGES_MOST, f"At most {MESSAGES_MOST:,} messages."):
+    for message, place in decode_messages(sent, MessageBody, MESSAGES_MOST, f"At most {MESSAGES_MOST:,} messages."):
         yield _spoken(message, place)
 
 
@@ -68,8 +68,8 @@ def _content(sent: str | Sequence[PartBody] | None, place: str) -> tuple[str, tu
         raise BadRequest(f"{place}: at most {PARTS_MOST:,} parts.", place, code="too_large", status=413)
     parts = [_part(part, f"{place}[{n}]") for n, part in enumerate(sent)]
     files = tuple(part for part in parts if isinstance(part, Attachment))
-    if len(files) > ATTACHMENTS_MOST:
-        raise too_many()
+    if len(files) > MAX_ATTACHMENTS:
+        raise too_many_attachments()
     return _checked("\n".join([part for part in parts if isinstance(part, str)]), place), files
 
 
@@ -94,7 +94,7 @@ def _image(sent: ImageBody | str, place: str) -> Attachment:
         raise BadRequest(f"{place}: pictures are not fetched; send it as data:image/png;base64,….", place)
     media_type, data = _of_data_url(url, place)
     ending = media_type.partition("/")[2].partition("+")[0]
-    return attachment_of(f"image.{ending}" if ending else "image", media_type, data, place)
+    return make_attachment(f"image.{ending}" if ending else "image", media_type, data, place)
 
 
 def _file(sent: FileBody, place: str) -> Attachment:
@@ -106,7 +106,7 @@ def _file(sent: FileBody, place: str) -> Attachment:
         media_type, data = _of_data_url(sent.file_data, place)
     else:
         media_type, data = "", _bytes(sent.file_data, place)
-    return attachment_of(name, media_type, data, place)
+    return make_attachment(name, media_type, data, place)
 
 
 def _of_data_url(url: str, place: str) -> tuple[str, bytes]:
@@ -124,7 +124,7 @@ def _bytes(encoded: str, place: str) -> bytes:
 
 
 def _calls(sent: MessageBody, place: str) -> tuple[ClientToolCall, ...]:
-    if is_said(sent.function_call):
+    if is_given(sent.function_call):
         message = f"{place}.function_call is no longer known; use tool_calls."
         raise BadRequest(message, f"{place}.function_call")
     place = f"{place}.tool_calls"
@@ -141,12 +141,12 @@ def _handed(sent: CallBody, place: str) -> ClientToolCall:
 
 def _params(sent: msgspec.Raw, place: str) -> Mapping[str, Any]:
     """What a tool was called with. A model may have written no JSON: its client cannot mend what was said."""
-    if not is_said(sent):
+    if not is_given(sent):
         return {}
-    value = loose(sent, MESSAGE_LENGTH, place)
+    value = decode_any(sent, MESSAGE_LENGTH, place)
     if isinstance(value, str):
         try:
-            value = loose(msgspec.Raw(value.encode()), MESSAGE_LENGTH, place) if value.strip() else {}
+            value = decode_any(msgspec.Raw(value.encode()), MESSAGE_LENGTH, place) if value.strip() else {}
         except BadRequest:
             return {"arguments": value}
     return value if isinstance(value, dict) else {"arguments": value}

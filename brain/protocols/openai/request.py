@@ -12,9 +12,17 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
 from brain.protocols import native
-from brain.protocols.bodies import check_besides, decoded, loose, wrong
-from brain.protocols.openai.history import spoken_of
-from brain.protocols.openai.schema import ChoiceBody, FormatBody, FunctionBody, OwnBody, Sent, ToolBody, is_said
+from brain.protocols.bodies import as_bad_request, check_value_count, decode, decode_any
+from brain.protocols.openai.history import parse_messages
+from brain.protocols.openai.schema import (
+    ChoiceBody,
+    CompletionBody,
+    FormatBody,
+    FunctionBody,
+    OwnBody,
+    ToolBody,
+    is_given,
+)
 from brain.settings import Settings
 from brain.turn_request import Sampling, Tool, TurnRequest
 
@@ -62,11 +70,11 @@ def parse(
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
-    check_besides(body)
-    sent = decoded(body, Sent)
-    model = model_named(sent.model, models)
+    check_value_count(body)
+    sent = decode(body, CompletionBody)
+    model = find_model(sent.model, models)
     _check(sent)
-    spoken = spoken_of(sent.messages)
+    spoken = parse_messages(sent.messages)
     tools, must_call = _tools(sent)
     ask = replace(
         _of_brain(sent.brain or OwnBody(), conversation_id, user, settings, models),
@@ -82,7 +90,7 @@ def parse(
     return ask, spoken, RequestOptions(sent.model or DEFAULT_NAME, bool(sent.stream), usage)
 
 
-def model_named(name: str | None, models: Set[str]) -> str | None:
+def find_model(name: str | None, models: Set[str]) -> str | None:
     """The name of a model on offer by what a client calls it; None for the default.
 
     Raises:
@@ -97,15 +105,15 @@ def model_named(name: str | None, models: Set[str]) -> str | None:
     return name
 
 
-def _check(sent: Sent) -> None:
+def _check(sent: CompletionBody) -> None:
     """Refuses what cannot be done, or is too much."""
     for field, (allowed, reason) in _REFUSED.items():
         if getattr(sent, field) not in allowed:
             raise BadRequest(f"{field}: {reason}.", field)
-    if is_said(sent.audio):
+    if is_given(sent.audio):
         raise BadRequest("audio: answers are text; leave it out.", "audio")
     for field in _OLD:
-        if is_said(getattr(sent, field)):
+        if is_given(getattr(sent, field)):
             raise BadRequest(f"{field} is no longer known; use tools and tool_choice.", field)
 
 
@@ -113,7 +121,7 @@ def _of_brain(
     own: OwnBody, conversation_id: str | None, user: str | None, settings: Settings, models: Set[str]
 ) -> TurnRequest:
     """What the native protocol makes of Brain's own fields."""
-    said = native.Sent(
+    said = native.TurnBody(
         conversation_id=conversation_id,
         specialists=own.specialists,
         limits=own.limits,
@@ -122,14 +130,14 @@ def _of_brain(
         memory=own.memory is not False,
     )
     try:
-        return native.ask_without_message(said, user, settings, models)
+        return native.build_request(said, user, settings, models)
     except BadRequest as error:
         native_name = error.field or ""
         field = "X-Conversation-Id" if native_name == "conversation_id" else f"brain.{native_name}"
         raise BadRequest(error.message.replace(native_name, field, 1), field) from None
 
 
-def _sampling(sent: Sent, more: Mapping[str, Any]) -> Sampling:
+def _sampling(sent: CompletionBody, more: Mapping[str, Any]) -> Sampling:
     wanted, kept = _format(sent)
     return Sampling(
         max_tokens=_most_tokens(sent),
@@ -147,7 +155,7 @@ def _sampling(sent: Sent, more: Mapping[str, Any]) -> Sampling:
     )
 
 
-def _most_tokens(sent: Sent) -> int | None:
+def _most_tokens(sent: CompletionBody) -> int | None:
     field = "max_tokens" if sent.max_completion_tokens is None else "max_completion_tokens"
     most: int | None = getattr(sent, field)
     if most is not None and (most < -1 or most == 0):
@@ -155,16 +163,16 @@ def _most_tokens(sent: Sent) -> int | None:
     return None if most == -1 else most  # which local servers and their clients take for no limit
 
 
-def _format(sent: Sent) -> tuple[Literal["json"] | Mapping[str, Any] | None, Mapping[str, Any]]:
+def _format(sent: CompletionBody) -> tuple[Literal["json"] | Mapping[str, Any] | None, Mapping[str, Any]]:
     """What the answer must be, and the field itself, whose name and strictness a server of this protocol is told."""
     place = "response_format"
-    if not is_said(sent.response_format):
+    if not is_given(sent.response_format):
         return None, {}
-    value = loose(sent.response_format, FORMAT_BYTES, place)
+    value = decode_any(sent.response_format, FORMAT_BYTES, place)
     try:
         wanted = msgspec.convert(value, FormatBody)
     except msgspec.ValidationError as error:
-        raise wrong(error, place) from None
+        raise as_bad_request(error, place) from None
     if wanted.type == "text":
         return None, {}
     if wanted.type == "json_object":
@@ -183,7 +191,7 @@ def _stop(sent: str | list[str] | None) -> tuple[str, ...]:
     return tuple(filter(None, texts))
 
 
-def _tools(sent: Sent) -> tuple[tuple[Tool, ...], bool | str]:
+def _tools(sent: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
     """The client's tools, and whether one of them must be called."""
     if len(sent.tools or ()) > TOOLS_MOST:
         raise BadRequest(f"At most {TOOLS_MOST} tools.", "tools", code="too_large", status=413)
@@ -215,7 +223,7 @@ def _parameters(sent: FunctionBody, place: str) -> Mapping[str, Any]:
         message = f"{place}.description may be {TOOL_BYTES:,} characters long."
         raise BadRequest(message, f"{place}.description", code="too_large", status=413)
     place = f"{place}.parameters"
-    found = loose(sent.parameters, TOOL_BYTES, place) if is_said(sent.parameters) else {}
+    found = decode_any(sent.parameters, TOOL_BYTES, place) if is_given(sent.parameters) else {}
     if not isinstance(found, dict):
         raise BadRequest(f"{place} must be a JSON Schema.", place)
     return found
@@ -223,25 +231,25 @@ def _parameters(sent: FunctionBody, place: str) -> Mapping[str, Any]:
 
 def _choice(sent: msgspec.Raw) -> str | tuple[str, str]:
     """`none`, `auto`, `required`, or that a function of a name is to be called."""
-    if not is_said(sent):
+    if not is_given(sent):
         return "auto"
     if bytes(sent).startswith(b"{"):
-        named = decoded(sent, ChoiceBody, "tool_choice")
+        named = decode(sent, ChoiceBody, "tool_choice")
         if named.type == "function":
             return "function", named.function.name
-    elif (choice := decoded(sent, str, "tool_choice")) in ("none", "auto", "required"):
+    elif (choice := decode(sent, str, "tool_choice")) in ("none", "auto", "required"):
         return choice
     raise BadRequest("tool_choice must be none, auto, required, or a function.", "tool_choice")
 
 
 def _more(body: bytes) -> Mapping[str, Any]:
     """The fields that are not known here, for the model's server."""
-    known = {field.encode_name for field in msgspec.structs.fields(Sent)}
-    unknown = {name: raw for name, raw in decoded(body, dict[str, msgspec.Raw]).items() if name not in known}
+    known = {field.encode_name for field in msgspec.structs.fields(CompletionBody)}
+    unknown = {name: raw for name, raw in decode(body, dict[str, msgspec.Raw]).items() if name not in known}
     if len(unknown) > MORE_MOST:
         raise BadRequest(f"At most {MORE_MOST:,} fields that are not known here.", code="too_large", status=413)
     room, found = MORE_BYTES, {}
     for name, raw in unknown.items():
-        found[name] = loose(raw, room, name)
+        found[name] = decode_any(raw, room, name)
         room -= len(memoryview(raw))
     return found

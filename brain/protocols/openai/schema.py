@@ -117,7 +117,7 @@ class FormatBody(msgspec.Struct):
     json_schema: SchemaBody | None = None
 
 
-class Sent(msgspec.Struct):
+class CompletionBody(msgspec.Struct):
     """The body of `POST /v1/chat/completions`. What is not here goes to the model's server as it is."""
 
     messages: msgspec.Raw
@@ -151,6 +151,6 @@ class Sent(msgspec.Struct):
     brain: OwnBody | None = None
 
 
-def is_said(raw: msgspec.Raw) -> bool:
+def is_given(raw: msgspec.Raw) -> bool:
     """Whether a field is there, and not null."""
     return bytes(raw) not in (b"", b"null")

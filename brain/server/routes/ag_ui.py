@@ -10,7 +10,7 @@ from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError, SpecialistResult, SpecialistStart
 from brain.messages import ClientMessage
 from brain.protocols import ag_ui
-from brain.protocols.ag_ui import RequestOptions, Resumed, answers, parse, said_since
+from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
 from brain.protocols.native import MESSAGE_LENGTH
 from brain.runtime.run import Run
 from brain.server import middleware
@@ -30,7 +30,7 @@ class Runs:
         try:
             response = await _response(Request(scope, receive))
         except BadRequest as error:
-            status, body = ag_ui.refusal(error)
+            status, body = ag_ui.encode_rejection(error)
             response = middleware.Answer(body, status, middleware.refusal_headers(error))
         await response(scope, receive, send)
 
@@ -44,7 +44,7 @@ async def _response(request: Request) -> ASGIApp:
     try:
         resumed = _resumed(request, spoken, wanted)
     except BadRequest as error:  # the protocol wants to hear of it from a run
-        return Response(ag_ui.failed(wanted, error), headers=_STREAM)
+        return Response(ag_ui.encode_failed_run(wanted, error), headers=_STREAM)
     if resumed is not None:
         return resumed
     ask, conversation = await read(body, lambda: held(house, ask, spoken))
@@ -67,7 +67,7 @@ def _resumed(request: Request, spoken: Sequence[ClientMessage], wanted: RequestO
         BadRequest: when the thread waits for other answers than these, or can take them no more.
     """
     house, user = house_of(request), user_of(request)
-    given = answers(wanted.resume)
+    given = parse_resume(wanted.resume)
     run = house.turns.find(given[0].turn_id, user) if given else None
     if run is None or run.conversation_id != wanted.conversation_id:
         _check_nothing_waits(house, user, wanted)
@@ -77,7 +77,7 @@ def _resumed(request: Request, spoken: Sequence[ClientMessage], wanted: RequestO
     told = run.log.events(until=given[0].after)
     _check_answers(run, told, given)
     known = {f"{run.id}.{event.call_id}" for event in told if isinstance(event, (ApprovalRequired, *_DECIDED))}
-    said = "\n\n".join(said_since(spoken, known))
+    said = "\n\n".join(messages_since(spoken, known))
     if len(said) > MESSAGE_LENGTH:
         message = f"What the user said since may be {MESSAGE_LENGTH:,} characters long."
         raise BadRequest(message, "messages", code="too_large", status=413)
@@ -85,7 +85,7 @@ def _resumed(request: Request, spoken: Sequence[ClientMessage], wanted: RequestO
     return stream(request, run, ag_ui.Encoder(wanted, run.id, run.report().model, len(told), known), len(told))
 
 
-def _decide(run: Run, given: Sequence[Resumed], said: str) -> None:
+def _decide(run: Run, given: Sequence[InterruptAnswer], said: str) -> None:
     """Takes the answers, and what the user said with them; the same request again changes nothing."""
     open_ones = [answer for answer in given if _decision(run, answer.call_id) == "asked"]
     if open_ones and said:
@@ -106,7 +106,7 @@ def _interrupt_id(run: Run, call_id: str) -> str:
     return f"{run.id}.{call_id}.{run.log.last}"
 
 
-def _check_answers(run: Run, told: Sequence[Event], given: Sequence[Resumed]) -> None:
+def _check_answers(run: Run, told: Sequence[Event], given: Sequence[InterruptAnswer]) -> None:
     """Whether all interrupts that are open are answered, none that a run did not ask about, and each can be so."""
     asked = {event.call_id for event in told if isinstance(event, ApprovalRequired)}
     asked -= {event.call_id for event in told if isinstance(event, _DECIDED)}
@@ -126,7 +126,7 @@ def _decision(run: Run, call_id: str) -> str | None:
     return next((call.approval for call in run.report().calls if call.call_id == call_id), None)
 
 
-def _check_decision(answer: Resumed, decision: str | None) -> None:
+def _check_decision(answer: InterruptAnswer, decision: str | None) -> None:
     """The same answer may come again, and what expired may be given up."""
     same = {None: ("declined", "expired"), True: ("approved",), False: ("declined",)}[answer.approve]
     if decision == "asked" or decision in same:
@@ -137,6 +137,6 @@ def _check_decision(answer: Resumed, decision: str | None) -> None:
     raise BadRequest(f"{answer.interrupt_id} was {decision} already.", "resume", code="decided", status=409)
 
 
-def _unknown(answer: Resumed) -> BadRequest:
+def _unknown(answer: InterruptAnswer) -> BadRequest:
     message = f"No interrupt {answer.interrupt_id[:200]} is open in this thread; send it as cancelled to go on."
     return BadRequest(message, "resume", code="not_found", status=404)

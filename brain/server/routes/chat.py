@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from brain.errors import BadRequest
 from brain.messages import Attachment
 from brain.protocols import native
-from brain.protocols.attachments import ATTACHMENTS_MOST, attachment_of, too_many
+from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
 from brain.protocols.bodies import BODY_BYTES
 from brain.runtime.run import Run
 from brain.server.middleware import UNKEPT
@@ -60,7 +60,7 @@ async def _got(request: Request) -> ASGIApp:
 
 
 def _again(request: Request) -> ASGIApp:
-    turn_id, number = native.event_number(request.headers[LAST_EVENT_ID])
+    turn_id, number = native.parse_event_id(request.headers[LAST_EVENT_ID])
     run = house_of(request).turns.find(turn_id, user_of(request))
     if run is None:
         message = "This turn is no longer kept; ask again without Last-Event-ID."
@@ -94,7 +94,7 @@ async def asked(request: Request) -> TurnRequest:
         return await _ask_in_form(request, user, house)
     except HTTPException as error:  # Starlette's, which knows no field
         if error.detail.startswith("Too many files"):
-            raise too_many() from None
+            raise too_many_attachments() from None
         raise
 
 
@@ -107,7 +107,7 @@ def _check_charset(request: Request) -> None:
 
 
 async def _ask_in_form(request: Request, user: str | None, house: ServerState) -> TurnRequest:
-    most = ATTACHMENTS_MOST + 1
+    most = MAX_ATTACHMENTS + 1
     async with request.form(max_files=most, max_fields=FIELDS_MOST, max_part_size=BODY_BYTES) as form:
         texts: list[tuple[str, str]] = []
         attached: list[Attachment] = []
@@ -116,7 +116,7 @@ async def _ask_in_form(request: Request, user: str | None, house: ServerState) -
                 texts.append((name, value.replace("\r\n", "\n")))  # as browsers write line ends in forms
             elif name == "file":
                 data = await value.read()
-                attached.append(attachment_of(value.filename or "", value.content_type or "", data, "file"))
+                attached.append(make_attachment(value.filename or "", value.content_type or "", data, "file"))
             else:
                 raise BadRequest(f"{name}: files are sent in parts named file.", name)
         return native.parse_form(single(texts), attached, user, house.settings, house.names())

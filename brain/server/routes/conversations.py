@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, sniff
-from brain.prompts.blocks import inside
-from brain.prompts.context_window import weight
+from brain.prompts.blocks import block_content
+from brain.prompts.context_window import count_tokens
 from brain.protocols import native
 from brain.protocols.native import queries, resources
 from brain.server.middleware import SAFE_HEADERS, UNKEPT, Answer
@@ -23,14 +23,14 @@ from brain.text import seen
 
 async def conversations(request: Request) -> Response:
     """`GET /v1/conversations`: the newest, or those in which words stand."""
-    asked = queries.wanted_of_conversations(query(request))
+    asked = queries.parse_conversations_query(query(request))
     found = await house_of(request).store.conversations(
         user_of(request) or "", words=asked.words, before=asked.before, limit=asked.limit + 1
     )
-    return Answer(resources.listed(found, asked.limit))
+    return Answer(resources.encode_conversations(found, asked.limit))
 
 
-FILE_DIGITS = len(str(native.FILE_ID_MOST))
+FILE_DIGITS = len(str(native.MAX_FILE_ID))
 SHOWN_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """What a browser may show where it is; all else it saves. A picture in SVG is a page with scripts."""
 
@@ -40,7 +40,7 @@ class ConversationEndpoint(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """Opens it: its newest messages, or those before a question."""
-        asked = queries.wanted_of_conversation(query(request))
+        asked = queries.parse_messages_query(query(request))
         house, user, conversation_id = _named(request)
         found = await house.store.conversation(user, conversation_id, before=asked.before, limit=asked.limit)
         if found is None:
@@ -48,16 +48,18 @@ class ConversationEndpoint(HTTPEndpoint):
         run = house.turns.newest(conversation_id, user)
         joined = run is not None and not run.over and run.log.replayable
         turn_id = run.id if run is not None and joined else None
-        return Answer(await large(found.size, lambda: resources.opened(found, weight, inside, turn_id)))
+        return Answer(
+            await large(found.size, lambda: resources.encode_page(found, count_tokens, block_content, turn_id))
+        )
 
     async def patch(self, request: Request) -> Response:
         """Gives it a title."""
         house, user, conversation_id = _named(request)
-        title = queries.title(await sent(request))
+        title = queries.parse_title(await sent(request))
         found = await house.store.rename(user, conversation_id, title)
         if found is None:
             raise _unknown()
-        return Answer(resources.heading(found))
+        return Answer(resources.encode_conversation(found))
 
     async def delete(self, request: Request) -> Response:
         """Deletes it, everywhere; a turn of it that runs here is stopped before."""
@@ -116,7 +118,7 @@ async def sent(request: Request) -> bytes:
     if kind(request) != "application/json":
         message = "Send application/json (curl: -H 'content-type: application/json')."
         raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
-    return await limited(request, queries.KEPT_BODY_BYTES).body()
+    return await limited(request, queries.SMALL_BODY_BYTES).body()
 
 
 def _named(request: Request) -> tuple[ServerState, str, str]:

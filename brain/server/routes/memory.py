@@ -18,7 +18,7 @@ class Items(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """Lists facts and memories, and says whether they are recalled."""
-        asked = queries.wanted_of_memory(query(request))
+        asked = queries.parse_memory_query(query(request))
         store, user = house_of(request).store, user_of(request) or ""
         found = await store.items(
             user,
@@ -28,22 +28,22 @@ class Items(HTTPEndpoint):
             before=asked.before,
             limit=asked.limit + 1,
         )
-        return Answer(resources.remembered(found, asked.limit, recall=await store.recalls(user)))
+        return Answer(resources.encode_items(found, asked.limit, recall=await store.recalls(user)))
 
     async def post(self, request: Request) -> Response:
         """Writes a fact down; one that says the same is that one."""
         by_hand, user = _of(request)
-        fact = queries.fact(await sent(request))
+        fact = queries.parse_fact(await sent(request))
         item = await by_hand.write(user, fact.text, fact.category, mutable=fact.mutable)
         place = f"{request.scope.get('root_path', '')}/v1/memory/{item.id}"
-        return Answer(resources.item(item), 201, {"Location": place})
+        return Answer(resources.encode_item(item), 201, {"Location": place})
 
     async def patch(self, request: Request) -> Response:
         """Switches recall on or off."""
         by_hand, user = _of(request)
-        on = queries.recall(await sent(request))
+        on = queries.parse_recall(await sent(request))
         await by_hand.set_recalls(user, on)
-        return Answer(resources.recalls(on))
+        return Answer(resources.encode_recall(on))
 
 
 class Item(HTTPEndpoint):
@@ -55,17 +55,17 @@ class Item(HTTPEndpoint):
         found = await store.item(user, _id(request))
         if found is None:
             raise _unknown()
-        return Answer(resources.item(found))
+        return Answer(resources.encode_item(found))
 
     async def patch(self, request: Request) -> Response:
         """Changes what is sent of it."""
         by_hand, user = _of(request)
         item_id = _id(request)
-        change = queries.change(await sent(request))
+        change = queries.parse_change(await sent(request))
         changed = await by_hand.change(
             user, item_id, text=change.text, category=change.category, mutable=change.mutable
         )
-        return Answer(resources.item(changed))
+        return Answer(resources.encode_item(changed))
 
     async def delete(self, request: Request) -> Response:
         """Removes it."""

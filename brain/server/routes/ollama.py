@@ -13,9 +13,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from brain.messages import ClientMessage
 from brain.protocols import ollama
-from brain.protocols.inline_results import Written
+from brain.protocols.inline_results import InlineText
 from brain.protocols.ollama import models
-from brain.protocols.ollama.models import Offered
+from brain.protocols.ollama.models import ModelInfo
 from brain.protocols.ollama.request import DEFAULT_NAME, RequestOptions, parse_chat, parse_generate, parse_show
 from brain.server.middleware import Answer
 from brain.server.routes.requests import house_of, limited, parsed, read, user_of
@@ -59,7 +59,7 @@ class Asked:
         turns_url = f"{request.base_url}v1/turns"
         ask, conversation = await read(body, lambda: held(house, ask, spoken))
         run = await begun(request, ask, "ollama", held=conversation, replayable=False)
-        written = Written(settings.show_results, f"{turns_url}/{run.id}", keyed=bool(settings.keys))
+        written = InlineText(settings.show_results, f"{turns_url}/{run.id}", keyed=bool(settings.keys))
         encoder = self._encoder(wanted.model, written=written)
         if wanted.stream:
             return start_and_stream(request, run, encoder, owns_run=True, refusal=encoder.refusal)
@@ -93,15 +93,15 @@ async def version(request: Request) -> ASGIApp:
     return Answer({"version": models.VERSION, "brain": version_of("brain-sse")})
 
 
-def _offered(house: ServerState) -> list[Offered]:
+def _offered(house: ServerState) -> list[ModelInfo]:
     """The default, and all models by their names."""
     return [_offer(house, DEFAULT_NAME, None), *(_offer(house, name, name) for name in sorted(house.names()))]
 
 
-def _offer(house: ServerState, called: str, name: str | None) -> Offered:
+def _offer(house: ServerState, called: str, name: str | None) -> ModelInfo:
     model = house.model(name)
     seeing = any(specialist.name in SEEING for specialist in house.registry.usable())
-    return Offered(called, model.sees_images or seeing, model.context_tokens)
+    return ModelInfo(called, model.sees_images or seeing, model.context_tokens)
 
 
 def _installed() -> int:

@@ -8,8 +8,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from brain.errors import BadRequest
 from brain.protocols import openai
-from brain.protocols.inline_results import Written
-from brain.protocols.openai.request import RequestOptions, model_named, parse
+from brain.protocols.inline_results import InlineText
+from brain.protocols.openai.request import RequestOptions, find_model, parse
 from brain.runtime.run import Run
 from brain.server.middleware import Answer
 from brain.server.routes.requests import house_of, kind, limited, parsed, read, user_of
@@ -41,9 +41,9 @@ class Models:
     def _response(self, request: Request, name: str | None) -> ASGIApp:
         names = house_of(request).names()
         if name is None:
-            return Answer(openai.listed(names, self._created))
-        model_named(name, names)
-        return Answer(openai.model(name, self._created))
+            return Answer(openai.list_models(names, self._created))
+        find_model(name, names)
+        return Answer(openai.describe_model(name, self._created))
 
 
 async def _answer(request: Request) -> ASGIApp:
@@ -59,7 +59,7 @@ async def _answer(request: Request) -> ASGIApp:
     run = await begun(request, ask, "openai", held=conversation, replayable=False)
     encoder = _encoder(request, run, wanted, {CONVERSATION: run.conversation_id} if conversation_id else {})
     if wanted.stream:
-        return start_and_stream(request, run, encoder, owns_run=True, refusal=openai.failed)
+        return start_and_stream(request, run, encoder, owns_run=True, refusal=openai.encode_failure)
     status, answer = encoder.whole(await collect(request, run))
     response = Answer(answer, status)
     response.raw_headers += encoder.headers
@@ -68,6 +68,6 @@ async def _answer(request: Request) -> ASGIApp:
 
 def _encoder(request: Request, run: Run, wanted: RequestOptions, headers: Mapping[str, str]) -> openai.Encoder:
     settings = house_of(request).settings
-    written = Written(settings.show_results, f"{request.base_url}v1/turns/{run.id}", keyed=bool(settings.keys))
+    written = InlineText(settings.show_results, f"{request.base_url}v1/turns/{run.id}", keyed=bool(settings.keys))
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     return openai.Encoder(run.id, int(time.time()), wanted, written, raw)

@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 
 from brain.errors import BadRequest
 from brain.models import Opened
-from brain.protocols.attachments import ATTACHMENT_BYTES, ATTACHMENTS_MOST
-from brain.protocols.bodies import BODY_BYTES, decoded, encoded
+from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS
+from brain.protocols.bodies import BODY_BYTES, decode, encode
 from brain.protocols.native import MESSAGE_LENGTH
 from brain.rendering import blocks
 from brain.server import static_files
@@ -103,7 +103,7 @@ async def start(request: Request) -> Response:
             "specialists": allowed(request),
             "recall": await house_of(request).store.recalls(user or ""),
             "limits": {
-                "files": ATTACHMENTS_MOST,
+                "files": MAX_ATTACHMENTS,
                 "file_bytes": ATTACHMENT_BYTES,
                 "body_bytes": BODY_BYTES,
                 "message_characters": MESSAGE_LENGTH,
@@ -184,12 +184,12 @@ class _Line:
 
 
 def _rendered(body: bytes) -> bytes:
-    sent = decoded(body, TextsBody)
+    sent = decode(body, TextsBody)
     if len(sent.texts) > MARKDOWN_TEXTS:
         raise _too_large(f"At most {MARKDOWN_TEXTS} texts at once.", "texts")
     if sent.open and sum(map(len, sent.texts)) > MARKDOWN_OPEN:
         raise _too_large(f"Texts that are still open may have {MARKDOWN_OPEN:,} characters.", "texts")
-    return encoded({"texts": [blocks(text, still_open=sent.open) for text in sent.texts]})
+    return encode({"texts": [blocks(text, still_open=sent.open) for text in sent.texts]})
 
 
 def _too_large(message: str, field: str) -> BadRequest:

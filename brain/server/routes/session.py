@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from brain.errors import BadRequest
-from brain.protocols.bodies import decoded
+from brain.protocols.bodies import decode
 from brain.server.auth import SESSION_SECONDS, KeyStore
 from brain.server.middleware import COOKIE, SECURE_COOKIE, UNKEPT, Answer, is_secure, wrong_key
 from brain.server.routes.requests import kind, limited
@@ -59,7 +59,7 @@ async def _key(request: Request) -> bytes:
         raise BadRequest(message, "content-type", code="unsupported_media_type", status=415)
     body = await limited(request, KEY_BODY_BYTES).body()
     try:
-        key = decoded(body, KeyBody).key
+        key = decode(body, KeyBody).key
     except BadRequest:
         raise BadRequest('Send {"key": "…"} and nothing else.', "key") from None
     return key.encode()

@@ -33,7 +33,7 @@ async def events(request: Request) -> ASGIApp:
     if run is None:
         raise BadRequest("There is no such turn, or it is no longer kept.", code="gone", status=410)
     after = request.headers.get(LAST_EVENT_ID) or request.query_params.get("after") or "0"
-    turn_id, number = native.event_number(after if "." in after else f"{run.id}.{after}")
+    turn_id, number = native.parse_event_id(after if "." in after else f"{run.id}.{after}")
     if turn_id != run.id:
         raise BadRequest("This is the id of another turn's event.", LAST_EVENT_ID)
     if request.method == "HEAD":
@@ -56,14 +56,14 @@ async def cancel(request: Request) -> Response:
 async def steer(request: Request) -> Response:
     """`POST /v1/turns/{id}/steer`: puts a message in at the next safe place."""
     run = _run(request)
-    run.steer(native.steering(await _json(request)))
+    run.steer(native.parse_steering(await _json(request)))
     return _told(run, 202)
 
 
 async def approve(request: Request) -> Response:
     """`POST /v1/turns/{id}/approvals/{call_id}`: says for a person whether a call may run."""
     run = _run(request)
-    run.decide(request.path_params["call_id"], native.approval(await _json(request)))
+    run.decide(request.path_params["call_id"], native.parse_approval(await _json(request)))
     return _told(run)
 
 
