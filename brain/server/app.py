@@ -100,7 +100,6 @@ def _routes() -> list[Route]:
     return [
         Route("/", page.index),
         Route("/page/start", page.start, middleware=[smaller]),
-        Route("/page/markdown", page.Markdown(), methods=["POST"], middleware=[smaller]),
         Route("/page/{file:path}", page.file),
         Route("/v1/chat/stream", chat.ChatStream(), methods=["GET", "POST"]),
         Route("/v1/turns", turns.create, methods=["POST"]),

@@ -1,23 +1,26 @@
-"""How smooth the page is in Chromium: how late a word is shown, and for how long the page stands still at most.
+"""How smooth the page is in Chromium: how late a word is shown, how long it stands still, and its CPU time.
 
 `python tests/bench/smooth.py`
 """
 
+import asyncio
+import random
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import CDPSession, Page, expect, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from page.chat import Chat
 from page.stage import Stage, staged
-from page.test_speed import PARTS, SPEED, message, say_at_speed
+from page.test_speed import PARTS, message
 from page.visitor import Visitor
 
+SPEED = 1000  # tokens per second: several per frame
 DELAYS = """() => {
     const waiting = window.waiting = [];
     const end = () => {
@@ -47,6 +50,16 @@ LONGEST = """() => {
         for (const { duration } of list.getEntries()) longest = Math.max(longest, duration);
     }).observe({ type: "longtask" });
 }"""
+FRAMES = """() => {
+    let last = performance.now();
+    const look = (now) => {
+        window.gap = Math.max(window.gap, now - last);
+        last = now;
+        requestAnimationFrame(look);
+    };
+    window.gap = 0;
+    requestAnimationFrame(look);
+}"""
 OPENED = """() => {
     const look = () => {
         if (document.querySelectorAll("article").length === 200) window.opened = performance.now();
@@ -55,11 +68,20 @@ OPENED = """() => {
     look();
 }"""
 THERE = "performance.getEntriesByType('resource').find(({ name }) => name.includes('conversations/c1')).responseEnd"
-PROSE = "Some words of a paragraph with **bold**, `code` and [a link](https://example.org) in it. " * 4 + "\n\n"
+WORDS = ("some", "**bold**", "of", "a", "`code`", "paragraph", "[a link](https://example.org)", "words,", "and others.")
+
+
+def prose(length: int, every: int = 60) -> str:
+    """Words in an order that does not repeat itself, with a new paragraph now and then."""
+    chance, words = random.Random(1), list[str]()
+    while length > 0:
+        words.append(chance.choice(WORDS) + ("\n\n" if every and len(words) % every == every - 1 else " "))
+        length -= len(words[-1])
+    return "".join(words)
 
 
 def main() -> None:
-    sys.stdout.write("| | a word is shown after, ms | still for at most, ms |\n|---|---|---|\n")
+    sys.stdout.write("| | a word is shown after, ms | still for at most, ms | CPU, ms |\n|---|---|---|---|\n")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, act in CASES.items():
@@ -67,11 +89,33 @@ def main() -> None:
                 visitor = Visitor(browser, {})
                 chat = visitor.opens(stage.url)
                 chat.page.evaluate(LONGEST)
+                session = visitor.context.new_cdp_session(chat.page)
+                session.send("Performance.enable", {"timeDomain": "threadTicks"})
+                before = _worked(session)
                 shown = act(chat, stage)
                 longest: float = chat.page.evaluate("longest")
+                worked = _worked(session) - before
                 visitor.leave()
-            sys.stdout.write(f"| {name} | {shown:.0f} | {longest:.0f} |\n")
+            sys.stdout.write(f"| {name} | {shown:.0f} | {longest:.0f} | {worked:.0f} |\n")
         browser.close()
+
+
+def _say_at_speed(stage: Stage, tokens: list[str], speed: int = SPEED) -> None:
+    """One by one."""
+
+    async def say() -> None:
+        began = asyncio.get_running_loop().time()
+        for count, token in enumerate(tokens, 1):
+            stage.model.says(token)
+            await asyncio.sleep(began + count / speed - asyncio.get_running_loop().time())
+
+    asyncio.run_coroutine_threadsafe(say(), stage.brain.loop).result(90)
+
+
+def _worked(session: CDPSession) -> float:
+    """CPU time of the page's main thread so far, in ms."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return 1000 * sum(float(one["value"]) for one in metrics if one["name"] == "TaskDuration")
 
 
 def _written(chat: Chat, stage: Stage, before: int) -> float:
@@ -84,10 +128,24 @@ def _written(chat: Chat, stage: Stage, before: int) -> float:
     stage.model.says("Now. ")
     expect(answer).to_contain_text("Now.", timeout=30_000)
     chat.page.evaluate("waiting.length = delays.length = longest = 0")  # those before came at once
-    say_at_speed(stage, words[before:], SPEED)
+    _say_at_speed(stage, words[before:], SPEED)
     _end(chat, stage)
     delays: list[float] = chat.page.evaluate("delays")
     return median(delays)
+
+
+def _answer(chat: Chat, stage: Stage) -> float:
+    """The longest time between two frames, while 10,000 tokens of Markdown of every kind come at 200 per second."""
+    text = "".join(
+        f"{part}{prose(60 + n, 0)}\n\n" if part.startswith("##") else part for n, part in enumerate(PARTS * 80)
+    )
+    tokens = [text[at : at + 4] for at in range(0, 40_000, 4)]
+    chat.ask()
+    chat.page.evaluate(FRAMES)
+    _say_at_speed(stage, tokens, 200)
+    gap: float = chat.page.evaluate("gap")
+    _end(chat, stage)
+    return gap
 
 
 def _at_once(text: str) -> Callable[[Chat, Stage], float]:
@@ -128,9 +186,10 @@ def _now(page: Page) -> float:
 CASES: dict[str, Callable[[Chat, Stage], float]] = {
     "200 tokens a second": lambda chat, stage: _written(chat, stage, 0),
     "the same behind 10,000 tokens": lambda chat, stage: _written(chat, stage, 10_000),
+    "10,000 tokens of Markdown, 200 a second (between frames)": _answer,
     "Markdown of every kind, at once": _at_once("".join(PARTS) * 40),
-    "300 KB of text, at once": _at_once(PROSE * (300_000 // len(PROSE))),
-    "a paragraph of 300 KB, at once": _at_once("word " * 60_000),
+    "300 KB of text, at once": _at_once(prose(300_000)),
+    "a paragraph of 300 KB, at once": _at_once(prose(300_000, 0)),
     "200 messages opened": _opened,
 }
 

@@ -9,6 +9,7 @@ from playwright.sync_api import Request, Route, expect
 
 from brain.events import Thinking
 from page.chat import Chat
+from page.rendering import load
 from page.stage import HOSTILE, Stage, request
 from page.visitor import Visitor
 
@@ -228,7 +229,7 @@ ATTEMPTS = {
     f"document.createElement('script').src = '{AWAY}/x.js'": "TypeError",
     "document.createElement('iframe').srcdoc = '<p>hacked</p>'": "TypeError",
     "trustedTypes.createPolicy('evil', { createHTML: (html) => html })": "TypeError",
-    "trustedTypes.createPolicy('brain', { createHTML: (html) => html })": "TypeError",  # there is one already
+    "trustedTypes.createPolicy('dompurify', { createHTML: (html) => html })": "TypeError",  # there is one already
 }
 LATER = """() => new Promise((resolve) => setTimeout(() => {
     try { %s; resolve("it worked"); } catch (error) { resolve(error.name); }
@@ -237,6 +238,7 @@ LATER = """() => new Promise((resolve) => setTimeout(() => {
 
 def test_the_browser_refuses_texts_as_code(chat: Chat, visitor: Visitor) -> None:
     visitor.expects("violates", "Content Security Policy", "Trusted")
+    load(chat)
     assert {attempt: chat.page.evaluate(LATER % attempt) for attempt in ATTEMPTS} == ATTEMPTS
     assert chat.page.evaluate("window.hacked") is None
 

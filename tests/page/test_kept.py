@@ -105,7 +105,7 @@ def test_what_is_kept_is_rendered_when_the_server_is_back(chat: Chat, stage: Sta
     stage.model.ends()
     chat.is_idle()
     failing = [True]
-    chat.page.route("**/page/markdown", lambda route: route.abort() if failing else route.continue_())
+    chat.page.route("**/answer/markdown.js", lambda route: route.abort() if failing else route.continue_())
     with chat.page.expect_event("requestfailed"):
         chat.reload()
     expect(chat.answer).to_contain_text("one **two**")
@@ -113,8 +113,7 @@ def test_what_is_kept_is_rendered_when_the_server_is_back(chat: Chat, stage: Sta
     expect(chat.answer.get_by_role("strong")).to_have_text("two")
 
 
-def test_what_is_kept_and_too_large_for_one_request_is_rendered(chat: Chat, stage: Stage) -> None:
-    """Its characters are fewer than the bytes that a request may have; their bytes are not."""
+def test_a_large_text_that_is_kept_is_rendered(chat: Chat, stage: Stage) -> None:
     chat.ask("count")
     stage.model.says(
         "".join(f"**{chr(0x4E00 + n)}\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c\u4e8c**\n\n" for n in range(5000))

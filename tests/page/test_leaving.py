@@ -4,13 +4,12 @@ import time
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 
 from brain.messages import Exchange
 from page.chat import Chat
-from page.counting import CUT, says
+from page.counting import says
 from page.stage import Stage, request
-from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
 
@@ -83,32 +82,3 @@ def test_who_leaves_while_it_is_asked_how_far_an_answer_is_asks_no_more(chat: Ch
     chat.begin_anew()
     expect(chat.answers).to_have_count(0)
     wait_until(lambda: running(chat) == set())
-
-
-@pytest.mark.parametrize("kept", [True, False], ids=["kept", "written"])
-def test_what_is_shown_no_longer_is_not_rendered(chat: Chat, stage: Stage, visitor: Visitor, kept: bool) -> None:
-    visitor.expects(CUT)
-    asked: list[str] = []
-    chat.ask("count")
-    if kept:
-        says(stage, "one")
-        stage.model.ends()
-        chat.is_idle()
-    chat.page.clock.install()
-
-    def fail(route: Route) -> None:
-        asked.append(route.request.url)
-        route.abort()
-
-    chat.page.route("**/page/markdown", fail)
-    with chat.page.expect_event("requestfailed"):
-        if kept:
-            chat.page.reload()
-        else:
-            says(stage, "one")
-    chat.begin_anew()
-    expect(chat.answers).to_have_count(0)
-    before = len(asked)
-    chat.page.clock.fast_forward(10_000)
-    chat.page.clock.fast_forward(10_000)
-    assert len(asked) == before

@@ -122,7 +122,7 @@ def top_of(chat: Chat, place: Locator) -> float:
 def test_a_long_answer_is_read_from_its_start(chat: Chat, stage: Stage, earlier: int) -> None:
     for _ in range(min(earlier, 1)):
         chat.ask("before")
-        stage.model.says("line\n\n" * earlier)
+        stage.model.says("\n\n".join(words(earlier)))
         stage.model.ends()
         chat.is_idle()
     answer = chat.ask("and now")
@@ -168,13 +168,13 @@ def test_the_log_follows_only_from_its_end(chat: Chat, stage: Stage) -> None:
     chat.button("Newest").click()
     expect(chat.button("Newest")).to_be_hidden()
     assert from_end(chat) < 4
-    stage.model.says("\n\nand on" * 20, " further")
+    stage.model.says("".join(f"\n\n{word}" for word in words(20)), " further")
     expect(answer).to_contain_text("further")
     assert from_end(chat) < 4
     chat.log.hover()
     chat.page.mouse.wheel(0, -500)
     expect(chat.button("Newest")).to_be_visible()
-    stage.model.says("\n\nmore" * 50, " last")
+    stage.model.says("".join(f"\n\n{word}" for word in words(50)), " last")
     expect(answer).to_contain_text("last")
     assert from_end(chat) > 500
     chat.page.mouse.wheel(0, 100_000)
@@ -182,51 +182,3 @@ def test_the_log_follows_only_from_its_end(chat: Chat, stage: Stage) -> None:
     stage.model.says("".join(f"\n\n{word}" for word in words(50)), " lasting")
     expect(answer).to_contain_text("lasting")
     assert from_end(chat) < 4
-
-
-LARGEST = """() => {
-    const fresh = () => document.querySelector(".fresh")?.textContent.length ?? 0;
-    window.largest = 0;
-    new MutationObserver(() => { largest = Math.max(largest, fresh()); })
-        .observe(document.querySelector("#log"), { subtree: true, childList: true, characterData: true });
-}"""
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "\n\n".join(" ".join(words(4000)[n : n + 20]) for n in range(0, 4000, 20)) + "\n\n",
-        "".join(f"- item {word}\n" for word in words(2200)),
-        " ".join(words(4300)),
-    ],
-    ids=["text", "list", "paragraph"],
-)
-def test_of_what_comes_at_once_little_is_put_in_at_once(chat: Chat, stage: Stage, lines: str) -> None:
-    answer = chat.ask()
-    chat.page.evaluate(LARGEST)
-    stage.line.seconds = 1.6  # so that it is shown before its HTML is there
-    text = lines[:36_000].rpartition("word")[0]
-    stage.model.says(text + "the end")
-    expect(answer.locator(".fresh")).not_to_be_empty()
-    stage.line.seconds = 0.0
-    stage.model.ends()
-    chat.is_idle()
-    whole = f"{text.replace('- ', '')} the end"
-    expect(answer).to_contain_text(whole, timeout=15_000, use_inner_text=True)
-    assert 0 < chat.page.evaluate("largest") <= 4000
-
-
-def test_what_was_on_screen_stays_there(chat: Chat, stage: Stage) -> None:
-    """Also while its HTML is under way for long."""
-    answer = chat.ask()
-    stage.model.says("one ")
-    expect(answer).to_contain_text("one")
-    stage.line.seconds = 0.2
-    with recorded(chat.log) as states:
-        for count in range(2, 31):
-            stage.model.says("one ")
-            expect(answer).to_contain_text(" ".join(["one"] * count), use_inner_text=True)
-    stage.line.seconds = 0.0
-    seen = [state.count("one") for state in states]
-    assert len(seen) > 30
-    assert seen == sorted(seen)

@@ -1,15 +1,10 @@
-"""Markdown as it is shown: what stands where, what is defined late, what is too large to be rendered."""
-
-from collections.abc import Iterator
+"""Markdown as it is shown: what stands where, what is defined late, what one can click, what is large."""
 
 import pytest
-from playing import words
 from playwright.sync_api import expect
 
-from brain.server.routes import page as routes
 from page.chat import Chat
-from page.stage import Stage, staged
-from page.visitor import Visitor
+from page.stage import Stage, request
 
 pytestmark = pytest.mark.chromium
 
@@ -19,22 +14,6 @@ BEGINS = """(paragraph) => {
     return Math.round(words.getBoundingClientRect().left - paragraph.getBoundingClientRect().left);
 }"""
 """How far from the left the words of a paragraph are."""
-WORDS = [f"w{n}" for n in range(1000)]
-LINES = [f"line {word} of `some` code" for word in words(400)]
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    """A server that renders only small texts."""
-    monkeypatch.setattr(routes, "MARKDOWN_BYTES", 3000)
-    monkeypatch.setattr(routes, "MARKDOWN_OPEN", 1200)
-    with staged() as stage:
-        yield stage
-
-
-@pytest.fixture
-def reader(small: Stage, visitor: Visitor) -> Chat:
-    return visitor.opens(small.url)
 
 
 def test_tables_tasks_and_places(chat: Chat, stage: Stage) -> None:
@@ -56,8 +35,8 @@ def test_formulas_are_drawn_while_the_answer_is_written(chat: Chat, stage: Stage
     answer = chat.ask()
     for character in "So:\n\n$$\nx_1\n- y_1\n$$\n\nFor \\(z > 0\\), $5":
         stage.model.says(character)
-    expect(answer.get_by_role("math")).to_have_text(["x1−y1", "z>0"])
-    expect(answer.get_by_role("paragraph").last).to_contain_text("For z>0, $5")
+    expect(answer.get_by_role("math")).to_have_count(2)
+    expect(answer.get_by_role("paragraph").last).to_contain_text(", $5")
     expect(answer.get_by_role("list")).to_have_count(0)
     stage.model.ends()
     chat.is_idle()
@@ -73,15 +52,6 @@ def test_a_long_formula_in_a_line_is_held_in(chat: Chat, stage: Stage) -> None:
     expect(answer.get_by_role("math")).to_have_count(2)
     assert chat.page.locator("#log").evaluate("(log) => log.scrollWidth - log.clientWidth") == 0
     assert answer.get_by_role("math").last.evaluate("(math) => math.scrollHeight - math.clientHeight") == 0
-
-
-def test_deep_formulas_do_not_keep_the_page_waiting(chat: Chat, stage: Stage) -> None:
-    answer = chat.ask()
-    stage.model.says("\n\n".join(f"$$\n{'{x' * 300}{'}' * 300}\n$$" for _ in range(16)))
-    stage.model.ends()
-    chat.is_idle()
-    expect(answer.locator(".formula code")).to_have_count(16)
-    expect(answer.get_by_role("math")).to_have_count(0)
 
 
 def test_right_to_left_is_read_from_the_right(chat: Chat, stage: Stage) -> None:
@@ -107,67 +77,50 @@ def test_a_link_is_made_when_its_address_comes_behind_it(chat: Chat, stage: Stag
     expect(answer.get_by_role("paragraph")).to_have_count(2)
 
 
-def test_a_paragraph_that_is_too_large_to_be_rendered_is_whole(reader: Chat, small: Stage) -> None:
-    answer = reader.ask()
-    for start in range(0, len(WORDS), 100):
-        small.model.says(" ".join(WORDS[start : start + 100]) + " ")
-        expect(answer).to_contain_text(WORDS[start + 99])
-    small.model.says("\n\nThen **bold**.\n")
-    small.model.ends()
-    reader.is_idle()
-    expect(answer.get_by_role("strong")).to_have_text("bold")
-    assert " ".join(answer.inner_text().split()).startswith(" ".join([*WORDS, "Then bold."]))
-    reader.reload()
-    expect(answer.get_by_role("strong")).to_have_text("bold")
-    assert " ".join(answer.inner_text().split()).startswith(" ".join([*WORDS, "Then bold."]))
+def test_a_citation_opens_the_source_of_a_result(chat: Chat, stage: Stage) -> None:
+    stage.library.set()
+    answer = chat.ask()
+    stage.model.says(request("wiki", title="Bern"), " x")
+    expect(chat.call("wiki")).to_contain_text("2 sources")
+    stage.model.says("Bern is a town [1], but not [7].")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.get_by_role("link", name="[1]", exact=True)).to_have_attribute("href", "https://example.org/bern")
+    expect(answer.get_by_role("paragraph").last).to_contain_text("not [7]")
+    chat.reload()
+    expect(answer.get_by_role("link", name="[1]", exact=True)).to_have_attribute("href", "https://example.org/bern")
 
 
-def test_code_that_is_too_large_to_be_rendered_is_whole(reader: Chat, small: Stage) -> None:
-    answer = reader.ask()
-    small.model.says("Code:\n\n```\n")
-    for start in range(0, len(LINES), 40):
-        small.model.says("\n".join(LINES[start : start + 40]) + "\n")
-        expect(answer).to_contain_text(LINES[start + 39])
-    small.model.says("``", "`\n\nThen **bold**.\n")
-    small.model.ends()
-    reader.is_idle()
-    expect(answer.get_by_role("strong")).to_have_text("bold")
-    assert answer.locator("pre").all_inner_texts() == ["\n".join(LINES) + "\n"]
-    assert "`" not in answer.inner_text().replace("`some`", "")
+def test_a_click_on_a_footnote_goes_to_its_text(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says(
+        "A fact[^1].\n\n" + "\n\n".join(f"Line {n} of {n * n}." for n in range(60)) + "\n\n[^1]: Its note.\n"
+    )
+    stage.model.ends()
+    chat.is_idle()
+    answer.get_by_role("button", name="1", exact=True).click()
+    expect(answer.get_by_text("Its note.")).to_be_focused()
+    expect(answer.get_by_text("Its note.")).to_be_in_viewport()
 
 
-def test_code_ends_at_its_own_fence(reader: Chat, small: Stage) -> None:
-    """Also where the server makes no HTML of it any more: neither shorter ones nor others close it."""
-    inside = "```\nwithin ~~~~\n~~~\n~~~~ no\n"
-    answer = reader.ask()
-    small.model.says("~~~~\n")
-    for start in range(0, len(LINES), 40):
-        small.model.says("\n".join(LINES[start : start + 40]) + "\n")
-        expect(answer).to_contain_text(LINES[start + 39])
-    small.model.says(inside, "~~", "~~\n\nThen **bold**.\n")
-    small.model.ends()
-    reader.is_idle()
-    expect(answer.get_by_role("strong")).to_have_text("bold")
-    assert answer.locator("pre").all_inner_texts() == ["\n".join(LINES) + "\n" + inside]
+def test_details_stay_open_while_their_text_is_written(chat: Chat, stage: Stage) -> None:
+    answer = chat.ask()
+    stage.model.says("<details>\n<summary>More</summary>\n\nOne.")
+    answer.get_by_text("More", exact=True).click()
+    stage.model.says(" Two.")
+    expect(answer.get_by_text("One. Two.", exact=True)).to_be_visible()
+    stage.model.says("\n</details>\n\nEnd.")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.get_by_text("One. Two.", exact=True)).to_be_visible()
 
 
-def test_a_list_that_is_too_large_while_it_is_written_is_one_list(reader: Chat, small: Stage) -> None:
-    answer = reader.ask()
-    for start in range(0, 200, 50):
-        small.model.says("".join(f"- item *{n}*\n" for n in range(start, start + 50)))
-        expect(answer).to_contain_text(f"item {start + 49}")
-    small.model.ends()
-    reader.is_idle()
-    expect(answer.get_by_role("list")).to_have_count(1)
-    items = [f"item {n}" for n in range(200)]
-    expect(answer.get_by_role("listitem")).to_have_text(items)
-
-
-def test_so_is_a_table_that_came_at_once(reader: Chat, small: Stage) -> None:
-    answer = reader.ask()
-    small.model.says("|a|b|\n|-|-|\n" + "".join(f"|{n}|{n}😀|\n" for n in range(180)))
-    small.model.ends()
-    reader.is_idle()
-    expect(answer.get_by_role("table")).to_have_count(1)
-    expect(answer.get_by_role("row")).to_have_count(181)
-    expect(answer.get_by_role("cell").last).to_have_text("179😀")
+def test_code_that_is_complete_has_colours_and_a_button_that_copies_it(chat: Chat, stage: Stage) -> None:
+    code = "def tea() -> str:\n    return 'green'  # hot\n"
+    answer = chat.ask()
+    stage.model.says(f"```py\n{code}```\n\n```nolang\nx\n```\n")
+    stage.model.ends()
+    chat.is_idle()
+    expect(answer.locator(".hljs-keyword")).to_have_text(["def", "return"])
+    answer.get_by_role("button", name="Copy the code", exact=True).first.click()
+    assert chat.clipboard() == code

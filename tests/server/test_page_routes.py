@@ -1,9 +1,6 @@
-"""What the page asks of the server, on a real port: its files, what it shows first, Markdown as HTML."""
+"""What the page asks of the server, on a real port: its files, and what it shows first."""
 
-import asyncio
 import re
-import threading
-import time
 from collections.abc import Iterator
 from importlib.resources import files
 
@@ -11,13 +8,10 @@ import httpx
 import pytest
 from serving import Player, Server, brain_served, served, settings
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect
-from starlette.types import Message
 
 from brain import Registry, mount, specialist
-from brain.protocols.bodies import encode
 from brain.server import static_files
-from brain.server.routes.page import LASTING, MARKDOWN_BYTES, MARKDOWN_OPEN, MARKDOWN_TEXTS, Markdown
+from brain.server.routes.page import LASTING
 
 PAGE = files("brain").joinpath("page")
 BEHIND_THE_DOOR = {"authorization": "Bearer anns-key"}
@@ -54,7 +48,7 @@ def test_the_page_is_there_without_a_key_and_may_load_nothing_else(client: httpx
     assert answer.headers["content-security-policy"] == (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
-        "trusted-types brain"
+        "trusted-types dompurify"
     )
 
 
@@ -90,6 +84,7 @@ def test_what_a_visit_takes_is_made_smaller(client: httpx.Client, path: str) -> 
         ("/page/style/base.css", "text/css; charset=utf-8"),
         ("/page/scripts/main.js", "text/javascript; charset=utf-8"),
         ("/page/texts/en.js", "text/javascript; charset=utf-8"),
+        ("/page/vendor/dompurify/purify.es.mjs", "text/javascript; charset=utf-8"),
     ],
 )
 def test_files_are_kept_by_browsers_that_ask_again_each_time(client: httpx.Client, path: str, kind: str) -> None:
@@ -114,6 +109,7 @@ def test_files_are_kept_by_browsers_that_ask_again_each_time(client: httpx.Clien
         "/page/scripts",
         "/page/scripts/",
         "/page/none.js",
+        "/page/vendor/README.md",
         "/page/..%2fapp.py",
         "/page/%2e%2e/page/%2e%2e/app.py",
         "/page/%2e%2e/app.js",
@@ -148,7 +144,6 @@ def test_the_page_works_inside_another_application() -> None:
         assert client.get("/brain/").text.startswith("<!doctype html>")
         assert client.get("/brain/page/icon.svg").status_code == 200
         assert client.get("/brain/page/start").json()["user"] == "local"
-        assert client.post("/brain/page/markdown", json={"texts": ["*a*"]}).status_code == 200
         moved = client.get("/brain")
         assert (moved.status_code, httpx.URL(moved.headers["location"]).path) == (307, "/brain/")
 
@@ -171,16 +166,12 @@ def test_the_page_learns_who_is_there_and_what_it_may_send(server: Server, clien
             "file_bytes": 16_777_216,
             "body_bytes": 20_971_520,
             "message_characters": 200_000,
-            "markdown_texts": 200,
-            "markdown_bytes": 131_072,
-            "markdown_open": 16_384,
         },
     }
 
 
 def test_it_learns_nothing_without_a_key(client: httpx.Client) -> None:
     assert client.get("/page/start").status_code == 401
-    assert client.post("/page/markdown", json={"texts": ["a"]}).status_code == 401
 
 
 def test_models_are_told_by_names_that_a_turn_takes() -> None:
@@ -195,123 +186,3 @@ def test_models_are_told_by_names_that_a_turn_takes() -> None:
             for number, name in enumerate(names, 1):
                 answer = client.post("/v1/chat/stream", json={"message": "Hi", "model": name})
                 assert f'"text":"{number}"' in answer.text
-
-
-# Markdown
-
-
-def test_texts_come_back_as_blocks(client: httpx.Client) -> None:
-    sent = {"texts": ["*a* 😀\n\nb", "", "<b>"]}
-    answer = client.post("/page/markdown", json=sent, headers=BEHIND_THE_DOOR)
-    assert answer.headers["cache-control"] == "no-store"
-    assert answer.json() == {
-        "texts": [
-            [{"html": "<p><em>a</em> 😀</p>\n", "end": 7, "fence": ""}, {"html": "<p>b</p>\n", "end": 9, "fence": ""}],
-            [],
-            [{"html": "<p>&lt;b&gt;</p>\n", "end": 3, "fence": ""}],
-        ]
-    }
-
-
-def test_of_texts_that_grow_the_last_block_is_open(client: httpx.Client) -> None:
-    sent = {"texts": ["```py\n1\n```\n\n# a\n#", "```py\n1\n```"], "open": True}
-    first, second = client.post("/page/markdown", json=sent, headers=BEHIND_THE_DOOR).json()["texts"]
-    assert [block["end"] for block in first] == [12, 18]
-    assert ["<span" in first[0]["html"], "<span" in second[0]["html"]] == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "field"),
-    [
-        (b"{}", 400, "texts"),
-        (b"[]", 400, None),
-        (b'{"texts": "a"}', 400, "texts"),
-        (b'{"texts": [1]}', 400, "texts[0]"),
-        (b'{"texts": [], "open": 1}', 400, "open"),
-        (b'{"texts": [], "html": ""}', 400, "html"),
-        (b'{"texts": [', 400, None),
-        (b'{"texts": ["\xff"]}', 400, None),
-        (b'{"texts": [' + b'"",' * MARKDOWN_TEXTS + b'""]}', 413, "texts"),
-        (b'{"texts": ["' + b"a" * MARKDOWN_OPEN + b'", "b"], "open": true}', 413, "texts"),
-        (b'{"texts": ["' + b"a" * MARKDOWN_BYTES + b'"]}', 413, None),
-        (b"[" * 100_000, 400, None),
-    ],
-    ids=lambda value: repr(value)[:40],
-)
-def test_what_is_wrong_with_texts_is_named(client: httpx.Client, body: bytes, status: int, field: str | None) -> None:
-    headers = {**BEHIND_THE_DOOR, "content-type": "application/json"}
-    answer = client.post("/page/markdown", content=body, headers=headers)
-    assert (answer.status_code, answer.json()["error"].get("field")) == (status, field)
-
-
-def test_texts_are_json(client: httpx.Client) -> None:
-    assert client.post("/page/markdown", content=b"a", headers=BEHIND_THE_DOOR).status_code == 415
-
-
-def test_the_server_answers_others_while_it_renders(client: httpx.Client, server: Server) -> None:
-    """Many texts that take long: meanwhile, health comes many times."""
-    sent = {"texts": ["[" * 8_000] * 16}
-    done = threading.Event()
-
-    def render() -> None:
-        answer = httpx.post(f"{server.url}/page/markdown", json=sent, headers=BEHIND_THE_DOOR, timeout=60)
-        assert answer.status_code == 200
-        done.set()
-
-    thread = threading.Thread(target=render)
-    began = time.monotonic()
-    thread.start()
-    answered = 0
-    while not done.is_set() and time.monotonic() - began < 50:
-        assert client.get("/healthz").status_code == 200
-        answered += 1
-    thread.join(60)
-    assert done.is_set()
-    assert answered > 10
-
-
-LONG = ["*a* `b` " * 1000] * 8
-
-
-def test_many_texts_of_one_user_hold_nobody_else_up(server: Server) -> None:
-    """Of many requests one is rendered and three wait; somebody else's comes behind the first of them."""
-
-    async def main() -> tuple[list[str], list[httpx.Response]]:
-        done: list[str] = []
-        async with httpx.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as client:
-
-            async def render(user: str, texts: list[str]) -> httpx.Response:
-                headers = {"authorization": f"Bearer {user}s-key"}
-                answer = await client.post("/page/markdown", json={"texts": texts}, headers=headers)
-                if answer.status_code == 200:
-                    done.append(user)
-                return answer
-
-            anns = [asyncio.create_task(render("ann", LONG)) for _ in range(8)]
-            await asyncio.wait(anns, return_when=asyncio.FIRST_COMPLETED)
-            await render("bob", ["*a*"])
-            return done, [answer for answer in await asyncio.gather(*anns) if answer.status_code != 200]
-
-    done, refused = asyncio.run(main())
-    assert sorted(done) == ["ann", "ann", "ann", "ann", "bob"]
-    assert done.index("bob") < 3
-    assert [answer.status_code for answer in refused] == [429] * 4
-    assert [answer.headers["retry-after"] for answer in refused] == ["1"] * 4
-    assert refused[0].json()["error"]["code"] == "rate_limited"
-
-
-def test_nothing_is_rendered_for_a_client_that_left() -> None:
-    body = encode({"texts": ["*a*"]})
-    messages: list[Message] = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
-    sent: list[Message] = []
-
-    async def receive() -> Message:
-        return messages.pop(0)
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    head = [(b"content-type", b"application/json")]
-    with pytest.raises(ClientDisconnect):
-        asyncio.run(Markdown()({"type": "http", "headers": head, "brain.user": "ann"}, receive, send))
-    assert sent == []

@@ -1,5 +1,6 @@
 """Markdown as a terminal shows it, block by block. All of a text is shown, also what is no Markdown of ours."""
 
+import re
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import cache
@@ -7,6 +8,8 @@ from itertools import takewhile
 from typing import ClassVar, NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, table
+from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from rich import box
 from rich.cells import cell_len
@@ -29,9 +32,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from brain.cli.terminal import formulas
 from brain.cli.terminal.sanitize import legible
-from brain.rendering import formulas, read
-from brain.rendering.parsing import bounded
 
 LEVELS_MOST = 12
 """How deep lists and quotes may nest; deeper ones are shown as they are written."""
@@ -41,9 +43,18 @@ COLUMN_WIDTH = 6
 CELLS_MOST, BRACKETS_MOST = 2_000, 1_000
 """Of a table and of a text that are drawn; larger ones are shown as they are written, since they are drawn again and
 again."""
+CODE_LENGTH = 8_000
+"""Characters of code that has colours."""
 GAP = 3
 """Cells between two columns."""
 _NESTING = 100  # far above what is drawn, since the parser drops what is deeper
+_SLOW = re.compile(r"\n{20}|[^\n]{300}")
+"""Code that lexers read again and again."""
+_HIGHLIGHTED = (
+    "bash c c++ cpp cs csharp css diff docker dockerfile go golang graphql html java javascript js json kotlin kt lua "
+    "nginx perl php powershell ps1 py python r rb rs ruby rust scala sh shell sql swift toml ts typescript xml yaml yml"
+)
+"""The languages whose code has colours: those whose lexers never take long."""
 
 
 class Block(NamedTuple):
@@ -99,9 +110,32 @@ def fence_of(block: Block) -> str:
 def _parser() -> MarkdownIt:
     """References are text: what they name may come when their place is settled."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING})
-    bounded(parser, BRACKETS_MOST)
+    parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
+    parser.core.ruler.at("inline", _inline)
     formulas.add_to(parser)
     return parser.enable(["strikethrough", "table"]).disable("reference")
+
+
+def _table(state: StateBlock, startLine: int, endLine: int, silent: bool) -> bool:
+    """Parse a table, unless the parser would have to add many cells to it."""
+    if not table(state, startLine, endLine, True):
+        return False
+    counts = [state.src.count("|", state.bMarks[line], state.eMarks[line]) for line in range(startLine, endLine)]
+    missing = sum(max(0, counts[0] - 2 - count) for count in counts[2:])
+    return silent or (missing <= CELLS_MOST and table(state, startLine, endLine, False))
+
+
+def _inline(state: StateCore) -> None:
+    """Parse the lines of a text, except those after too many brackets: each makes the parser look ahead."""
+    brackets = 0
+    for token in state.tokens:
+        if token.type == "inline":
+            brackets += token.content.count("[")
+            token.children = []
+            if brackets <= BRACKETS_MOST:
+                state.md.inline.parse(token.content, state.md, state.env, token.children)
+            else:
+                token.children.append(Token("text", "", 0, content=token.content))
 
 
 def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
@@ -153,7 +187,8 @@ class _Code(CodeBlock):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
-        lexer = read(code, self.lexer_name) or "text"
+        slow = self.lexer_name not in _HIGHLIGHTED.split() or len(code) > CODE_LENGTH or _SLOW.search(code)
+        lexer = "text" if slow else self.lexer_name
         text = Syntax("", lexer, theme=self.theme, background_color="default", word_wrap=True).highlight(code)
         text.rstrip()
         text.overflow = "fold"

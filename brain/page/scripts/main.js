@@ -1,6 +1,6 @@
 // Roof: the page. Each part of it finds its own elements; here they are brought together, and started.
 
-import { startMarkdown } from "./answer/markdown.js";
+import { loadMarkdown } from "./answer/text.js";
 import { startComposer, startWriting } from "./composer/composer.js";
 import { startConversation } from "./conversation/navigation.js";
 import { startChoices } from "./dialogs/choices.js";
@@ -58,6 +58,6 @@ startSettings(start);
 startChoices(start);
 startHistory();
 startMemory();
-startMarkdown(start.limits);
 startConversation();
 startComposer(start);
+(window.requestIdleCallback ?? setTimeout)(() => loadMarkdown().catch(() => {})); // else the first answer does

@@ -11,9 +11,8 @@ import { failure } from "./failures.js";
 import { paramsIn } from "./params.js";
 import { follow, isAtEnd, reveal } from "./reading.js";
 import { Unread, readLater, steered } from "./steered.js";
-import { Stretch } from "./stretch.js";
+import { AnswerText, whole } from "./text.js";
 import { Waiting } from "./waiting.js";
-import { whole } from "./whole.js";
 
 const READ_OUT = 400; // characters: a longer answer is told by its length
 /** @type {Record<string, Parameters<typeof t>[0]>} */
@@ -42,8 +41,8 @@ export class Answer {
   #said = [];
   /** @type {Map<string, Card>} */
   #cards = new Map();
-  /** @type {Stretch | null} */
-  #stretch = null;
+  /** @type {AnswerText | null} */
+  #open = null; // the text that is being written
   /** @type {Text | null} */
   #thought = null;
   #flow = make("div", "flow");
@@ -125,17 +124,17 @@ export class Answer {
 
   /** @param {string} text */
   #write(text) {
-    if (!this.#stretch) {
+    if (!this.#open) {
       text = text.trimStart();
       if (!text) return;
       this.#endText();
       if (!this.#said.length) this.#say(t("writes"));
       else this.#said.push("\n\n");
-      this.#stretch = new Stretch();
-      this.#flow.append(this.#stretch.node);
+      this.#open = new AnswerText(this.#sources);
+      this.#flow.append(this.#open.node);
     }
     this.#said.push(text);
-    this.#stretch.append(text);
+    this.#open.append(text);
   }
 
   /** @param {string} text */
@@ -143,7 +142,7 @@ export class Answer {
     if (!text.trim()) return;
     if (this.#said.length) this.#said.push("\n\n");
     this.#said.push(text.trimStart());
-    this.#put(whole(text));
+    this.#put(whole(text, this.#sources));
   }
 
   /** @param {string} text */
@@ -165,8 +164,8 @@ export class Answer {
   }
 
   #endText() {
-    this.#stretch?.end();
-    this.#stretch = null;
+    this.#open?.end();
+    this.#open = null;
     const summary = this.#thought?.parentElement?.previousElementSibling;
     if (summary) summary.textContent = t("thought");
     this.#thought = null;

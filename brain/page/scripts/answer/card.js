@@ -6,7 +6,7 @@ import { button, icon, make, problemLine } from "../ground/dom.js";
 import { span, t } from "../ground/texts.js";
 import { failure, named, saysMore } from "./failures.js";
 import { inShort, paramsBox } from "./params.js";
-import { whole } from "./whole.js";
+import { whole } from "./text.js";
 
 /**
  * @typedef {import("../ground/types.js").Citation} Citation
@@ -93,14 +93,15 @@ export class Card {
     ];
     this.#end("ok", facts.filter(Boolean).join(" · "));
     this.#tell("");
-    this.#inside.prepend(this.#told(text));
+    this.#inside.prepend(this.#told(text, citations));
     const sources = make("ol", "citations", ...citations.map(citationItem));
     if (citations.length) this.#inside.prepend(section(t("sourcesTitle"), sources));
   }
 
-  /** The result, which is rendered when somebody looks. @param {string} text */
-  #told(text) {
-    const node = make("div", "", make("div", "text plain", text)), render = () => node.replaceChildren(whole(text));
+  /** The result, which is rendered when somebody looks. @param {string} text @param {Citation[]} citations */
+  #told(text, citations) {
+    const node = make("div", "", make("div", "text plain", text));
+    const render = () => node.replaceChildren(whole(text, citations));
     if (this.#details.open) render();
     else this.#details.addEventListener("toggle", render, { once: true });
     return section(t("result"), box(t("result"), node), copyButton(t("copyResult"), text));

@@ -1,104 +1,198 @@
-// Answer: Markdown. The server makes HTML of it, block by block; it is put in here, and nowhere else.
+// Answer: Markdown as nodes. Text is untrusted: HTML in it stays text, and DOMPurify passes only what is named here.
 
-import { copy } from "../ground/copying.js";
-import { icon, make } from "../ground/dom.js";
-import { pause } from "../ground/pause.js";
-import { Refused, request } from "../ground/server.js";
-import { t } from "../ground/texts.js";
-import { log } from "./reading.js";
+import DOMPurify from "../../vendor/dompurify/purify.es.mjs";
+import MarkdownIt from "../../vendor/markdown-it/markdown-it.esm.min.mjs";
+import { addContainers } from "./containers.js";
+import { addFormulas } from "./formulas.js";
+import { honest, isAddress } from "./links.js";
+import { closed } from "./unfinished.js";
 
-const AGAIN = 1000; // ms after which the server is asked again
-const ROOM = 64; // bytes of a request that are no text
-
-/** @typedef {{ html: string, end: number, fence: string }} Block `end` in UTF-16 units, `fence` of open code */
-
-const asItIs = { createHTML: (/** @type {string} */ html) => html };
-/** @type {{ createHTML: (html: string) => any }} */
-const policy = /** @type {any} */ (window).trustedTypes?.createPolicy("brain", asItIs) ?? asItIs;
-
-let textsMost = 1, bytesMost = 0; // in one request
-let openMost = 0; // characters of a text that is still being written
-
-/** @param {import("../ground/types.js").Limits} limits */
-export function startMarkdown({ markdown_texts, markdown_bytes, markdown_open }) {
-  textsMost = markdown_texts;
-  bytesMost = markdown_bytes - ROOM;
-  openMost = markdown_open;
-}
-
-/** How many characters of a text that is still being written the server takes. */
-export function mostOpen() {
-  return openMost;
-}
-
-/** Whether the server takes these texts at once. @param {string[]} texts */
-export function takes(texts) {
-  if (texts.length > textsMost || texts.some(({ length }) => length > bytesMost)) return false;
-  return new TextEncoder().encode(JSON.stringify(texts)).length <= bytesMost;
-}
-
+/** @typedef {import("../../vendor/markdown-it/markdown-it.esm.min.mjs").Token} Token */
 /**
- * Asks until the server has an answer: it may be away, or have too many texts of ours.
- * @param {string[]} texts
- * @param {boolean} open whether the last block of each is still being written
- * @param {() => boolean} wanted whether somebody still waits for them
- * @returns {Promise<Block[][] | null>} null when it makes no HTML of them, or nobody waits
+ * What the blocks of one text share.
+ * @typedef {object} Env
+ * @property {boolean} open whether this part goes on
+ * @property {boolean} isOver whether the text is complete
+ * @property {number} length of the part
+ * @property {Record<string, any>} references that earlier parts define
+ * @property {Set<string>} notes labels of the footnotes so far
+ * @property {(label: string) => { title?: string, url?: string } | undefined} source the source that `[label]` cites
+ * @property {boolean} [lacksFormulas] set where formulas cannot be drawn yet
+ * @property {number} [room] characters that addresses may still take
+ * @typedef {(tokens: Token[], n: number, options: unknown, env: Env) => string} Rule how a token is written
  */
-export async function blocksOf(texts, open, wanted) {
-  for (;;) {
-    try {
-      return (await request("POST", "page/markdown", { texts, open })).texts;
-    } catch (error) {
-      if (error instanceof Refused && error.status < 500 && error.status !== 429) return null;
-      await pause(AGAIN);
-      if (!wanted()) return null;
-    }
-  }
-}
 
-/**
- * @param {Block[]} blocks
- * @returns {Element[]}
- */
-export function nodesOf(blocks) {
-  const template = document.createElement("template");
-  template.innerHTML = policy.createHTML(blocks.map(({ html }) => html.trim()).join(""));
-  template.content.querySelectorAll("pre:has(> code)").forEach(frame);
-  for (const box of template.content.querySelectorAll("input")) box.ariaLabel = t("done"); // it ends with its item
-  return [...template.content.children]; // without the lines between them
-}
-
-/**
- * Says the levels of headings without gaps, for those who go from heading to heading; the page's own is the first.
- * @param {ChildNode[]} nodes
- * @param {number} level of the heading before
- * @returns {number} of the last one
- */
-export function levelled(nodes, level) {
-  for (const node of nodes) {
-    if (!(node instanceof Element)) continue;
-    const own = node.matches("h3, h4, h5, h6") ? [node] : [];
-    for (const heading of [...own, ...node.querySelectorAll("h3, h4, h5, h6")]) {
-      level = Math.min(Number(heading.tagName[1]) - 1, level + 1);
-      heading.ariaLevel = String(level);
-    }
-  }
-  return level;
-}
-
-/** Code gets a line above it: its language, and a button that copies it. @param {Element} pre */
-function frame(pre) {
-  const language = pre.querySelector("code")?.className.match(/language-([\w+#.-]+)/)?.[1] ?? "";
-  const copies = make("button", "quiet copy-code", icon("copy"), make("span", "", t("copy")));
-  copies.type = "button";
-  copies.setAttribute("aria-label", t("copyCode"));
-  pre.setAttribute("tabindex", "0");
-  const around = make("div", "code", make("div", "code-head", make("span", "small", language), copies));
-  pre.replaceWith(around);
-  around.append(pre);
-}
-
-log.addEventListener("click", ({ target }) => {
-  const clicked = target instanceof Element && target.closest(".copy-code");
-  if (clicked) copy(clicked, clicked.closest(".code")?.querySelector("pre")?.textContent ?? "");
+const NESTING = 40; // levels; markdown-it leaves out what is deeper
+const MISSING_CELLS = 2000; // of one table: markdown-it adds them, and each costs more than its row
+const TURNS = /[\u202a-\u202e\u2066-\u2069]/g; // characters that reverse the order of others
+const ENDED = /^(?:paragraph|heading|blockquote|table|details|footnote)_open$|^(?:hr|fence)$/; // by an empty line
+const LANGUAGE = /^[A-Za-z0-9][A-Za-z0-9+#._-]{0,31}(?!\S)/;
+const TAGS = ("#text p h3 h4 h5 h6 blockquote hr ul ol li input pre code span div table thead tbody tr th td a strong em "
+  + "s br sup button details summary math mrow mi mn mo ms mtext mspace mfrac msqrt mroot mstyle mphantom menclose "
+  + "mpadded msub msup msubsup munder mover munderover mmultiscripts mprescripts mtable mtr mtd").split(" ");
+const ATTRIBUTES = ("start class disabled checked type open title data-note display mathvariant stretchy fence form "
+  + "separator largeop movablelimits symmetric minsize maxsize lspace rspace linethickness accent accentunder "
+  + "displaystyle scriptlevel columnalign width").split(" ");
+const OWN_CLASS = /^(?:table|formula|footnote|note|place|task|center|right|left|language-[\w+#.-]+)$/;
+const LIBRARY_CLASS = /^(?:hljs-[\w-]+|[a-z]+_|tml-[\w-]+|upstrike|downstrike)$/;
+const CLEANING = /** @type {const} */ ({
+  RETURN_DOM_FRAGMENT: true, ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false,
+  ALLOWED_URI_REGEXP: /^(?:https?:\/\/|mailto:)/i,
 });
+
+DOMPurify.addHook("uponSanitizeAttribute", (_, data) => {
+  const isKnown = (/** @type {string} */ name) => OWN_CLASS.test(name) || LIBRARY_CLASS.test(name);
+  if (data.attrName === "class") data.attrValue = data.attrValue.split(" ").filter(isKnown).join(" ");
+});
+DOMPurify.addHook("afterSanitizeAttributes", (node) => {
+  if (node.nodeName === "A") Object.assign(node, { target: "_blank", rel: "noopener noreferrer nofollow" });
+});
+
+/** HTML as nodes that do nothing but show. @param {string} html */
+export function clean(html) {
+  const allowed = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ["href", ...ATTRIBUTES], ADD_URI_SAFE_ATTR: ATTRIBUTES };
+  return DOMPurify.sanitize(html, { ...CLEANING, ...allowed });
+}
+
+clean(""); // now DOMPurify has the page's only Trusted Types policy, and no script can make another
+
+const md = new MarkdownIt({ linkify: true, breaks: true, maxNesting: NESTING });
+const { rules } = md.renderer, { escapeHtml } = md.utils, { ruler } = md.block;
+const tableRule = /** @type {any} */ (ruler).__rules__.find((/** @type {any} */ rule) => rule.name === "table").fn;
+const code = (/** @type {string} */ text) => escapeHtml(text.replace(TURNS, "\ufffd"));
+
+md.validateLink = isAddress;
+md.normalizeLinkText = (url) => url; // decoded, an address could look like another
+md.linkify.set({ fuzzyLink: false, fuzzyEmail: false }).add("//", null).add("ftp:", null); // README.md is no host
+ruler.at("table", table, { alt: ["paragraph", "reference"] });
+md.inline.ruler.after("link", "citation", citation);
+md.core.ruler.before("inline", "close_marks", closeMarks);
+md.core.ruler.push("finish", finish);
+addFormulas(md);
+addContainers(md);
+
+rules.text = (tokens, n) => escapeHtml(tokens[n].content.replace(TURNS, ""));
+rules.code_inline = (tokens, n) => `<code>${code(tokens[n].content)}</code>`;
+rules.code_block = (tokens, n) => `<pre><code>${code(tokens[n].content)}</code></pre>\n`;
+rules.fence = (tokens, n) => {
+  const [language] = LANGUAGE.exec(tokens[n].info.trim()) ?? [""];
+  const named = language && ` class="language-${language.toLowerCase()}"`;
+  return `<pre><code${named}>${code(tokens[n].content)}</code></pre>\n`;
+};
+rules.table_open = () => '<div class="table"><table>';
+rules.table_close = () => "</table></div>\n";
+rules.place = (tokens, n) => ` <span class="place">(${escapeHtml(tokens[n].content)})</span>`;
+rules.task = (tokens, n) => `<input type="checkbox" disabled${tokens[n].markup === " " ? "" : " checked"}>`;
+
+/** @param {any} state @param {number} first @param {number} last @param {boolean} silent */
+function table(state, first, last, silent) {
+  if (!tableRule(state, first, last, true)) return false;
+  if (silent) return true;
+  const { src, bMarks, eMarks } = state;
+  const cells = (/** @type {number} */ line) => src.slice(bMarks[line], eMarks[line]).split("|").length;
+  let room = MISSING_CELLS;
+  for (let line = first + 2; line < last && !state.isEmpty(line); line += 1) {
+    room -= Math.max(0, cells(first) - cells(line) - 2);
+  }
+  return room >= 0 && tableRule(state, first, last, false);
+}
+
+/** `[1]` opens the source that it cites. @param {any} state @param {boolean} silent */
+function citation(state, silent) {
+  const [cited, label] = /^\[([^[\]\n]{1,100})\]/.exec(state.src.slice(state.pos, state.pos + 102)) ?? [];
+  const source = cited && !silent && !state.linkLevel ? state.env.source(label) : null; // silent: it may be in a link
+  if (!cited || !source?.url || !isAddress(source.url)) return false;
+  const attrs = [["href", source.url], ["title", source.title || source.url]];
+  Object.assign(state.push("link_open", "a", 1), { markup: "citation", attrs });
+  state.push("text", "", 0).content = cited;
+  state.push("link_close", "a", -1);
+  state.pos += cited.length;
+  return true;
+}
+
+/** In the last line of a text that goes on. @param {any} state */
+function closeMarks(state) {
+  if (!state.env.open || /\n[ \t]*\n$/.test(state.src)) return;
+  const last = state.tokens.findLast((/** @type {Token} */ { nesting, content }) => nesting === 0 && content);
+  if (last?.type === "inline") last.content = closed(last.content);
+}
+
+/** Headings below the page's own, tasks, no inline styles, honest links. @param {any} state */
+function finish({ tokens, env, Token }) {
+  /** @type {import("./links.js").Make} */
+  const make = (type, tag, nesting, content, attrs) =>
+    Object.assign(new Token(type, tag, nesting), { content, attrs: attrs ?? null });
+  tokens.forEach((/** @type {Token} */ one, /** @type {number} */ n) => {
+    if (one.type.startsWith("heading_")) one.tag = `h${Math.min(Number(one.tag[1]) + 2, 6)}`;
+    if (one.attrs && one.tag[0] === "t") one.attrs = [["class", String(one.attrs[0][1]).slice("text-align:".length)]];
+    const [first] = one.children ?? [], task = /^\[([ xX])\] /.exec(first?.type === "text" ? first.content : "");
+    if (task && tokens[n - 2]?.type === "list_item_open") {
+      first.content = first.content.slice(3);
+      one.children?.unshift(Object.assign(make("task", "", 0, ""), { markup: task[1] }));
+      tokens[n - 2].attrs = [["class", "task"]];
+    }
+    if (one.children?.length) one.children = honest(one.children, env, make);
+  });
+}
+
+/** The tokens of blocks, without what stands in their lines. @param {string} text */
+function blocksOf(text) {
+  /** @type {Token[]} */
+  const tokens = [];
+  md.block.parse(text, md, { notes: new Set(), open: true }, tokens);
+  return tokens;
+}
+
+/**
+ * How much of an open text nothing that follows can change.
+ * @param {string} text
+ */
+export function settledLength(text) {
+  const blocks = blocksOf(text).filter(({ level, nesting }) => level === 0 && nesting >= 0);
+  const last = blocks.at(-1), before = blocks.at(-2);
+  if (!last?.map || !before?.map) return 0;
+  const lines = text.split("\n"), [first, end] = last.map;
+  const needed = { table_open: first + 2, formula: last.hidden ? Infinity : end }[last.type] ?? first + 1;
+  const isKnown = lines.length > needed; // else it may turn out to be part of the one before
+  const isEnded = !lines[first - 1].trim() && ENDED.test(before.type);
+  return lengthOf(lines, isKnown || isEnded ? first : before.map[0]);
+}
+
+/** The length of the first lines. @param {string[]} lines @param {number} count */
+function lengthOf(lines, count) {
+  return lines.slice(0, count).reduce((sum, line) => sum + line.length + 1, 0);
+}
+
+/**
+ * Where to cut a block that is too long to be rendered at once, and the lines that its rest begins with again.
+ * @param {string} text
+ */
+export function cut(text) {
+  const tokens = blocksOf(text), lines = text.split("\n");
+  const whole = text.length - (/[\ud800-\udbff]$/.test(text) ? 1 : 0);
+  const kept = { fence: 1, table_open: 2 }[tokens[0]?.type] ?? 0;
+  const item = tokens.findLast(({ type, level }) => type === "list_item_open" && level === 1);
+  const line = item?.map?.[0] || lines.length - 1, isLine = line > kept;
+  const length = isLine ? lengthOf(lines, line) : text.lastIndexOf(" ") + 1 || whole;
+  return { length, again: isLine && kept ? `${lines.slice(0, kept).join("\n")}\n` : "" };
+}
+
+/**
+ * @param {string} text whole blocks
+ * @param {Env} env
+ */
+export function htmlOf(text, env) {
+  Object.assign(env, { length: text.length, room: undefined });
+  const source = text.replace(/(?<=SPECIALIST_REQUEST)［/gi, "["), lines = source.split("\n"); // here it calls nobody
+  const tokens = md.parse(source, env);
+  let html = "", start = 0;
+  tokens.forEach(({ level, nesting, map }, n) => {
+    if (level || nesting === 1) return;
+    const block = tokens.slice(start, n + 1), [first, last] = block[0].map ?? map ?? [0, 0];
+    const isDeep = block.some((one) => [one, ...one.children ?? []].some(({ level }) => level >= NESTING - 2));
+    if (isDeep) html += `<pre>${code(lines.slice(first, last).join("\n"))}</pre>\n`;
+    else html += md.renderer.render(block, md.options, env);
+    start = n + 1;
+  });
+  return html;
+}

@@ -10,6 +10,7 @@ export function patch(parent, from, wanted) {
   const old = [...parent.childNodes].slice(from);
   wanted.forEach((node, n) => {
     const now = old[n];
+    if (now instanceof HTMLDetailsElement && node instanceof HTMLDetailsElement) node.open = now.open; // who opened it
     if (!now) parent.appendChild(node);
     else if (!now.isEqualNode(node)) become(now, node);
   });

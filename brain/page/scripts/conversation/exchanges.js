@@ -2,7 +2,6 @@
 
 import { Answer } from "../answer/answer.js";
 import { isAtEnd, keepingPlace, log, toEnd, toStart } from "../answer/reading.js";
-import { renderAgain } from "../answer/whole.js";
 import { button, make } from "../ground/dom.js";
 import { whenSeen } from "../ground/sight.js";
 import { onceReached } from "../ground/server.js";
@@ -75,7 +74,6 @@ export class Exchanges {
   putBack(gone) {
     this.#all.push(...gone);
     log.append(...nodesOf(gone));
-    for (const { answer } of gone) renderAgain(answer.node);
   }
 
   /**

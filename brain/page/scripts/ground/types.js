@@ -2,8 +2,7 @@
 
 /**
  * @typedef {{ name: string, stand_in: boolean, default: boolean }} Model
- * @typedef {{ files: number, file_bytes: number, body_bytes: number, message_characters: number,
- *   markdown_texts: number, markdown_bytes: number, markdown_open: number }} Limits
+ * @typedef {{ files: number, file_bytes: number, body_bytes: number, message_characters: number }} Limits
  * @typedef {{ user: string, keys: boolean, models: Model[], specialists: Specialist[], recall: boolean,
  *   limits: Limits, version: string }} Start
  * @typedef {{ id: string, title?: string, url?: string }} Citation

@@ -1,0 +1,72 @@
+// Answer: code with its language, a button that copies it, and colours.
+
+import { copy } from "../ground/copying.js";
+import { icon, make } from "../ground/dom.js";
+import { t } from "../ground/texts.js";
+import { log } from "./reading.js";
+
+const CHUNK = 4000, LINE = 300; // characters coloured at once, and of one line; more takes too long
+/** The languages whose code has colours, with their other names. @type {Record<string, string[]>} */
+const LANGUAGES = {
+  bash: ["sh", "zsh", "shell", "console"], c: ["h"], cpp: ["c++", "cc", "hpp", "cxx"], csharp: ["cs", "c#"], css: [],
+  diff: ["patch"], dockerfile: ["docker"], go: ["golang"], graphql: ["gql"], ini: ["toml"], java: [],
+  javascript: ["js", "jsx", "mjs", "node"], json: ["jsonc", "json5"], kotlin: ["kt"], lua: [], makefile: ["make"],
+  nginx: [], perl: ["pl"], php: [], powershell: ["ps1", "pwsh"], python: ["py", "python3"], r: [], ruby: ["rb"],
+  rust: ["rs"], scala: [], sql: ["sqlite", "postgresql", "mysql"], swift: [], typescript: ["ts", "tsx"],
+  xml: ["html", "svg", "xhtml"], yaml: ["yml"],
+};
+const VENDOR = "../../vendor/highlight.js";
+
+/** @type {Promise<unknown>} */
+let queue = Promise.resolve();
+
+/** Adds the line above code. @param {Element} pre */
+export function frame(pre) {
+  const language = pre.querySelector("code")?.className.match(/language-([\w+#.-]+)/)?.[1] ?? "";
+  const copies = make("button", "quiet copy-code", icon("copy"), make("span", "", t("copy")));
+  copies.type = "button";
+  copies.setAttribute("aria-label", t("copyCode"));
+  pre.setAttribute("tabindex", "0");
+  const around = make("div", "code", make("div", "code-head", make("span", "small", language), copies));
+  pre.replaceWith(around);
+  around.append(pre);
+}
+
+/**
+ * Colours code that is complete, a piece at a time while the browser has nothing else to do.
+ * @param {Element} code
+ * @param {(html: string) => DocumentFragment} clean
+ */
+export function colour(code, clean) {
+  const name = code.className.match(/language-(\S+)/)?.[1] ?? "";
+  const [language] = Object.entries(LANGUAGES).find(([one, others]) => one === name || others.includes(name)) ?? [];
+  const text = code.textContent ?? "", pieces = text.match(new RegExp(`[^]{1,${CHUNK}}(?=\\n\\n\\S|$)|[^]+`, "g"));
+  if (!language || !pieces?.every(({ length }) => length <= CHUNK)) return;
+  if (text.split("\n").some(({ length }) => length > LINE)) return;
+  queue = queue.then(() => replace(code, pieces, language, clean)).catch(() => {}); // it stays plain
+}
+
+/**
+ * @param {Element} code
+ * @param {string[]} pieces
+ * @param {string} language
+ * @param {(html: string) => DocumentFragment} clean
+ */
+async function replace(code, pieces, language, clean) {
+  const { default: hljs } = await import(`${VENDOR}/core.min.js`);
+  if (!hljs.getLanguage(language)) {
+    const loaded = await import(`${VENDOR}/languages/${language}.min.js`);
+    hljs.registerLanguage(language, loaded.default);
+  }
+  const nodes = [];
+  for (const piece of pieces) {
+    await new Promise((resolve) => (window.requestIdleCallback ?? setTimeout)(resolve));
+    nodes.push(clean(hljs.highlight(piece, { language, ignoreIllegals: true }).value));
+  }
+  if (code.textContent === pieces.join("")) code.replaceChildren(...nodes);
+}
+
+log.addEventListener("click", ({ target }) => {
+  const clicked = target instanceof Element && target.closest(".copy-code");
+  if (clicked) copy(clicked, clicked.closest(".code")?.querySelector("pre")?.textContent ?? "");
+});

@@ -1,0 +1,217 @@
+// Answer: text as Markdown. Finished blocks are rendered once; only the open end is rendered again, once a frame.
+
+import { make } from "../ground/dom.js";
+import { pause } from "../ground/pause.js";
+import { t } from "../ground/texts.js";
+import { colour, frame } from "./code.js";
+import { loadFormulas } from "./formulas.js";
+import { patch } from "./patch.js";
+import { follow } from "./reading.js";
+import { known } from "./unfinished.js";
+
+/**
+ * @typedef {import("../ground/types.js").Citation} Citation
+ * @typedef {import("./markdown.js").Env} Env
+ * @typedef {{ text: string, html: string, nodes: ChildNode[], level: number }} Piece `level` of its last heading
+ */
+
+const BUDGET = 8; // ms of a frame
+const AGAIN = 1000; // ms until the server is asked for the libraries again
+const STEP = 3000, BLOCK = 10_000, CODE = 200_000; // characters rendered at once, of a block, and of code
+const STEP_MARKS = /^(?:[\p{L}\p{N} ,.]*[^\p{L}\p{N} ,.]){0,500}[\p{L}\p{N} ,.]*/u; // marks take longer than words
+const BLOCK_MARKS = /^(?:[\p{L}\p{N} ,.]*[^\p{L}\p{N} ,.]){0,1500}[\p{L}\p{N} ,.]*/u;
+const PLAIN = 20_000; // characters shown as they are until they are rendered
+
+/** @type {typeof import("./markdown.js") | null} */
+let markdown = null;
+/** @type {Set<AnswerText>} */
+const waiting = new Set(); // the newest last, which is rendered first
+let frameNumber = 0;
+
+/** Loads what renders Markdown. It is not there when the page begins. */
+export async function loadMarkdown() {
+  markdown ??= await import("./markdown.js");
+}
+
+/** @param {AnswerText} text */
+function schedule(text) {
+  waiting.add(text);
+  frameNumber ||= requestAnimationFrame(work);
+}
+
+async function work() {
+  if (!markdown) await loadMarkdown().catch(() => pause(AGAIN)); // meanwhile the text stays as it is
+  const end = performance.now() + BUDGET;
+  for (const text of markdown ? [...waiting].reverse() : []) {
+    if (text.render(end)) waiting.delete(text);
+    if (performance.now() > end) break;
+  }
+  follow();
+  frameNumber = waiting.size ? requestAnimationFrame(work) : 0;
+}
+
+/**
+ * A text that is complete.
+ * @param {string} text
+ * @param {Citation[]} sources
+ */
+export function whole(text, sources) {
+  const shown = new AnswerText(sources);
+  shown.append(text);
+  shown.end();
+  return shown.node;
+}
+
+/** A text that may still grow. */
+export class AnswerText {
+  node = make("div", "text plain");
+  #tail = ""; // the text behind the finished blocks
+  #held = ""; // a carriage return at the end, which may be half of a line's end
+  #again = ""; // lines that come before it, where it is the rest of a block that was cut
+  #isOver = false;
+  /** @type {Piece[]} */
+  #pieces = [];
+  #count = 0; // nodes of the finished blocks
+  #redo = Infinity; // the next piece to render again, since what it refers to may be known now
+  #skip = 0; // frames until the open end is rendered again
+  /** @type {Env} */
+  #env;
+
+  /** @param {Citation[]} sources those that `[1]` may cite; more may be added */
+  constructor(sources) {
+    const source = (/** @type {string} */ id) => sources.findLast((one) => one.id === id) ?? sources[Number(id) - 1];
+    this.#env = { open: false, isOver: false, length: 0, references: {}, notes: new Set(), source };
+  }
+
+  /** @param {string} text */
+  append(text) {
+    const lines = (this.#held + text).replace(/\r\n|\r(?!$)/g, "\n");
+    this.#held = lines.endsWith("\r") ? "\r" : "";
+    this.#tail += lines.slice(0, lines.length - this.#held.length).replaceAll("\0", "\ufffd");
+    if (this.node.matches(".plain")) this.node.textContent = this.#tail.slice(0, PLAIN).trim();
+    schedule(this);
+  }
+
+  /** Nothing follows. */
+  end() {
+    this.#isOver = this.#env.isOver = true;
+    schedule(this);
+  }
+
+  /**
+   * Renders until a time.
+   * @param {number} end
+   * @returns {boolean} whether nothing is left to do
+   */
+  render(end) {
+    if (this.node.matches(".plain")) this.node.replaceChildren();
+    this.node.className = "text";
+    while (this.#settle() || this.#renderAgain()) if (performance.now() > end) return false;
+    if (this.#isOver) return true;
+    if (this.#skip > 0) {
+      this.#skip -= 1;
+      return false;
+    }
+    const before = performance.now();
+    this.#showOpen();
+    this.#skip = Math.floor((performance.now() - before) / 4);
+    return true;
+  }
+
+  /** Renders the next finished blocks. @returns {boolean} whether there were any */
+  #settle() {
+    if (!markdown || !this.#tail) return false;
+    const isCode = /^\s*(?:`{3}|~{3})/.test(this.#again + this.#tail), most = this.#tail.slice(0, BLOCK);
+    const [[step], [block]] = [STEP_MARKS.exec(most.slice(0, STEP)) ?? [""], BLOCK_MARKS.exec(most) ?? [""]];
+    const limits = [step.length, isCode ? CODE : block.length];
+    for (const limit of limits) {
+      const text = this.#tail.slice(0, limit), isRest = this.#isOver && text.length === this.#tail.length;
+      const length = isRest ? text.length : markdown.settledLength(this.#again + text) - this.#again.length;
+      if (length > 0) return this.#add(text.slice(0, length), "");
+    }
+    if (this.#tail.length <= limits[1]) return false;
+    const { length, again } = markdown.cut(this.#again + this.#tail.slice(0, limits[1]));
+    return this.#add(this.#tail.slice(0, Math.max(1, length - this.#again.length)), again);
+  }
+
+  /** @param {string} text @param {string} again */
+  #add(text, again) {
+    const source = this.#again + text, html = this.#html(source, this.#env);
+    /** @type {Piece} */
+    const piece = { text: source, html, nodes: [], level: this.#pieces.at(-1)?.level ?? 1 };
+    patch(this.node, this.#count, nodesOf(html, piece));
+    piece.nodes = [...this.node.childNodes].slice(this.#count);
+    this.#count = this.node.childNodes.length;
+    this.#pieces.push(piece);
+    this.#tail = this.#tail.slice(text.length);
+    this.#again = again;
+    colourAll(piece.nodes);
+    if (this.#isOver && !this.#tail && this.#refers()) this.#redo = 0;
+    return true;
+  }
+
+  /** Whether something may refer to what is defined after it. */
+  #refers() {
+    const { references, notes } = this.#env;
+    return notes.size || Object.keys(references).length || this.#pieces.some((one) => one.text.includes("[^"));
+  }
+
+  /** Looks at a finished piece again. @returns {boolean} whether there was one to look at */
+  #renderAgain() {
+    const piece = this.#pieces[this.#redo];
+    if (!piece) return false;
+    this.#redo += 1;
+    const html = this.#html(piece.text, this.#env), first = piece.nodes[0];
+    if (html === piece.html || !first) return true;
+    const nodes = nodesOf(html, { level: this.#pieces[this.#redo - 2]?.level ?? 1 });
+    first.before(...nodes);
+    piece.nodes.forEach((node) => node.remove());
+    this.#count += nodes.length - piece.nodes.length;
+    Object.assign(piece, { html, nodes });
+    colourAll(nodes);
+    return true;
+  }
+
+  #showOpen() {
+    const { references, notes } = this.#env;
+    const env = { ...this.#env, open: true, references: { ...references }, notes: new Set(notes) };
+    const html = this.#html(this.#again + known(this.#tail), env);
+    patch(this.node, this.#count, nodesOf(html, { level: this.#pieces.at(-1)?.level ?? 1 }));
+  }
+
+  /** @param {string} text @param {Env} env */
+  #html(text, env) {
+    const html = markdown?.htmlOf(text, env) ?? "";
+    if (env.lacksFormulas) {
+      loadFormulas().then(() => {
+        this.#redo = 0;
+        schedule(this);
+      }, () => {}); // they stay as they were written
+    }
+    env.lacksFormulas = false;
+    return html;
+  }
+}
+
+/**
+ * @param {string} html
+ * @param {{ level: number }} heading the level of the last heading before, which is changed
+ */
+function nodesOf(html, heading) {
+  const fragment = /** @type {typeof import("./markdown.js")} */ (markdown).clean(html);
+  fragment.querySelectorAll("pre:has(> code)").forEach(frame);
+  for (const box of fragment.querySelectorAll("input")) box.ariaLabel = t("done");
+  for (const one of fragment.querySelectorAll("h3, h4, h5, h6")) { // no gaps, for those who go from heading to heading
+    heading.level = Math.min(Number(one.tagName[1]) - 1, heading.level + 1);
+    one.ariaLevel = String(heading.level);
+  }
+  return [...fragment.children];
+}
+
+/** @param {ChildNode[]} nodes */
+function colourAll(nodes) {
+  for (const node of nodes) {
+    if (!(node instanceof Element) || !markdown) continue;
+    for (const code of node.querySelectorAll('code[class^="language-"]')) colour(code, markdown.clean);
+  }
+}

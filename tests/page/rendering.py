@@ -1,0 +1,69 @@
+"""Markdown as the page renders it: texts in, HTML out, whole or in parts, without a server's answer around them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from page.chat import Chat
+
+LOAD = """async () => {
+    const address = new URL("answer/text.js", document.querySelector("script[type=module]").src);
+    const { AnswerText, loadMarkdown } = await import(address.href);
+    const { loadFormulas } = await import(new URL("formulas.js", address).href);
+    await Promise.all([loadMarkdown(), loadFormulas()]);
+    const usual = ' target="_blank" rel="noopener noreferrer nofollow"';
+    window.htmlOf = (node) => {
+        const copy = node.cloneNode(true);
+        for (const code of copy.querySelectorAll(".code")) code.replaceWith(code.querySelector("pre"));
+        for (const pre of copy.querySelectorAll("pre")) pre.removeAttribute("tabindex");
+        for (const span of copy.querySelectorAll("code span")) span.replaceWith(...span.childNodes);
+        for (const one of copy.querySelectorAll("[aria-label], [aria-level]")) {
+            one.removeAttribute("aria-label");
+            one.removeAttribute("aria-level");
+        }
+        return copy.innerHTML.replaceAll(usual, "").replace(/>\\n+(?=<)/g, ">").trim();
+    };
+    window.written = (parts, sources = [], each = () => {}) => {
+        const text = new AnswerText(sources);
+        document.querySelector("#log").append(text.node);
+        for (const part of parts) {
+            text.append(part);
+            for (let frames = 0; frames < 100 && !text.render(Infinity); frames += 1);
+            each(text.node);
+        }
+        return text;
+    };
+    window.whole = (source, sources) => {
+        const text = written([source], sources);
+        text.end();
+        text.render(Infinity);
+        text.node.remove();
+        return text.node;
+    };
+}"""
+SOURCES = [
+    {"id": "1", "title": "Bern", "url": "https://example.org/bern"},
+    {"id": "PMID:7", "title": "A study", "url": "https://example.org/7"},
+    {"id": "x", "title": "No address"},
+    {"id": "y", "title": "No web address", "url": "javascript:hacked=1"},
+]
+
+
+def load(chat: Chat) -> None:
+    """Has the page define `whole(text, sources)`, `written(parts, sources, each)` and `htmlOf(node)`."""
+    chat.page.evaluate(LOAD)
+
+
+def rendered(chat: Chat, texts: Sequence[str], sources: Sequence[dict[str, Any]] = SOURCES) -> list[str]:
+    """The HTML of complete texts, without what every link, piece of code and heading has."""
+    load(chat)
+    found: list[str] = chat.page.evaluate(
+        "([texts, sources]) => texts.map((text) => htmlOf(whole(text, sources)))", [texts, sources]
+    )
+    return found
+
+
+def open_ends(chat: Chat, texts: Sequence[str]) -> list[str]:
+    """The HTML of texts that are still being written."""
+    load(chat)
+    found: list[str] = chat.page.evaluate("(texts) => texts.map((text) => htmlOf(written([text]).node))", texts)
+    return found

@@ -1,0 +1,278 @@
+"""Text that is still being written: rendered in any parts it becomes the same, nothing flickers, work stays bounded."""
+
+import random
+
+import pytest
+
+from page.chat import Chat
+from page.rendering import load
+
+pytestmark = pytest.mark.chromium
+
+DOCUMENT = """\
+Tea 😀 is a *drink*.
+It is **old**
+
+# How
+1. Boil
+
+   water
+2. Pour
+
+- a
+  - b 😀
+
+      code
+- [x] c
+
+| a | b |
+|---|--:|
+| 1 | 😀 |
+
+```python
+def tea() -> str:
+    return "😀"
+```
+~~~
+open ``` and <b>
+~~~
+> quoted
+lazily
+
+Old
+---
+***
+foo
+# bar
+foo
+#baz
+|x|y|
+|-|-|z
+    not code
+
+    code
+
+    the same
+
+[a](https://b.example) https://c.example `d`\r
+\r
+end"""
+WHOLE = """\
+Some words with **bold**, *stress*, _more_ of it, `code(1)`, ~~gone~~ and [a link](https://example.org/a/path) in it.
+The next line (1) is of the same paragraph, 2 * 3 is 6.
+
+## A **heading** of words
+
+- one `x[0]`
+- [two](https://example.org/two)
+  - deeper, **bold**
+- [x] done
+
+```python
+const = "a1"  # it's `code`
+
+for n in range(10):
+    print(n, "**", [n], "|")
+# the end
+```
+
+1. first
+2. second
+
+| name | much | more |
+|------|-----:|:----:|
+| tea | **7** | a b |
+| milk | 3 | `c` |
+
+> A quotation with *stress*
+> and a formula \\(x + 1\\).
+
+---
+
+Last <https://example.org/b>, 3 < 4.
+"""
+PIECES = [
+    *(
+        "a",
+        " ",
+        "\n",
+        "\n\n",
+        "- ",
+        "1. ",
+        "2",
+        ".",
+        "# ",
+        "#",
+        "> ",
+        "```",
+        "```py\n",
+        "|",
+        "|-|-|",
+        "|a|b|\n",
+        "---",
+        "+ ",
+    ),
+    *(
+        "***",
+        "**",
+        "*",
+        "=",
+        "    ",
+        "\t",
+        "  ",
+        "[x]",
+        "(http://a.b)",
+        "😀",
+        "`",
+        "~~",
+        "\r\n",
+        "\r",
+        "<b>",
+        ":",
+        "-",
+        "\\",
+    ),
+    *(
+        "$$",
+        "\\[",
+        "\\]",
+        "\n$$\n",
+        "$",
+        "<details>\n",
+        "</details>\n",
+        "<summary>",
+        "[^1]",
+        "[^1]: n\n",
+        "[a]: http://b.c\n",
+        "[a]",
+    ),
+]
+HOSTILE = [
+    *(
+        "[",
+        "![",
+        "[a][",
+        "*a_ ",
+        "a**b",
+        "`a",
+        "<a",
+        "&#1",
+        "\\\n",
+        "> a\n",
+        "- ",
+        "- a\n",
+        "|a",
+        "http://",
+        "x a:// ",
+        "mailto:a@",
+    ),
+    *(
+        "[a](b",
+        "[a](",
+        "[a\n",
+        "~~a",
+        "a|b\n-|-\n",
+        "|a|b|\n|-|-|\n",
+        "```\n",
+        "\\(a",
+        "\\(a\\)",
+        "$$a$$\n",
+        "\\[\n",
+        "$a$ ",
+    ),
+    *("[^1]: a\n", "[a]: http://b\n", "<details>\n", "# a\n", "word ", "a", "😀", "> - ", "[1] ", "![a](http://b.c) "),
+]
+SIZE = 100_000
+STREAMED = """(text) => {
+    const each = written([...text]);
+    each.end();
+    each.render(Infinity);
+    each.node.remove();
+    return [htmlOf(each.node), htmlOf(whole(text))];
+}"""
+STATES = """(parts) => {
+    const bare = (node) => node.innerText.replace(/\\s+/g, ""), states = [];
+    const text = written(parts, [], (node) => states.push(bare(node)));
+    text.end();
+    text.render(Infinity);
+    return [...states, bare(text.node)];
+}"""
+CHANGED = """(parts) => {
+    let before = [], changed = [];
+    written(parts, [], (node) => {
+        const now = [...node.children].slice(0, -2).map((one) => [one, one.outerHTML]);
+        const differ = before.filter(([one, html], n) => now[n]?.[0] !== one || now[n][1] !== html);
+        changed.push(...differ.map(([, html]) => html));
+        before = now;
+    });
+    return [before.length, changed];
+}"""
+STEPS = """([piece, size]) => {
+    const text = written([], [{ id: "1", url: "http://b.c" }]);
+    text.append(piece.repeat(size / piece.length + 1).slice(0, size));
+    text.end();
+    let steps = 0, most = 0, all = 0;
+    for (let over = false; !over && steps < 2000; steps += 1) {
+        over = text.render(0);
+        const now = text.node.querySelectorAll("*").length;
+        most = Math.max(most, now - all);
+        all = now;
+    }
+    text.node.remove();
+    return [steps, most];
+}"""
+
+
+def in_pieces(text: str, seed: int) -> list[str]:
+    chance, found, start = random.Random(seed), [], 0
+    while start < len(text):
+        end = start + chance.randint(1, 8)
+        found.append(text[start:end])
+        start = end
+    return found
+
+
+def test_written_in_single_characters_a_text_becomes_the_same(chat: Chat) -> None:
+    chance = random.Random(7)
+    texts = [DOCUMENT, WHOLE, *("".join(chance.choices(PIECES, k=chance.randrange(1, 20))) for _ in range(300))]
+    load(chat)
+    for text in texts:
+        streamed, whole = chat.page.evaluate(STREAMED, text)
+        assert streamed == whole, repr(text)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_can_be_read_is_the_beginning_of_the_whole(chat: Chat, seed: int) -> None:
+    load(chat)
+    states: list[str] = chat.page.evaluate(STATES, in_pieces(WHOLE, seed))
+    assert len(states) > 50
+    assert 'print(n,"**",[n],"|")' in states[-1]
+    assert [state for state in states if not states[-1].startswith(state)] == []
+
+
+def test_what_is_finished_never_changes(chat: Chat) -> None:
+    load(chat)
+    finished, changed = chat.page.evaluate(CHANGED, in_pieces(DOCUMENT.partition("[a]")[0], 1))
+    assert finished > 10
+    assert changed == []
+
+
+def test_a_long_text_is_rendered_in_small_steps(chat: Chat) -> None:
+    """However dense it is, a step adds few elements, and the steps are few."""
+    load(chat)
+    found = {piece: chat.page.evaluate(STEPS, [piece, SIZE]) for piece in HOSTILE}
+    assert {piece: steps for piece, (steps, most) in found.items() if steps > 1500 or most > 2500} == {}
+
+
+def test_a_long_block_is_cut_and_loses_nothing(chat: Chat) -> None:
+    load(chat)
+    words = " ".join(f"w{n}" for n in range(10_000))
+    table = "|a|b|\n|-|-|\n" + "".join(f"|{n}|b|\n" for n in range(2000))
+    code = "```py\n" + "".join(f"x = {n}\n" for n in range(5000)) + "```\n"
+    items = "".join(f"{n}. item {n}\n" for n in range(1, 2001))
+    texts = "(texts) => texts.map((text) => whole(text).textContent)"
+    shown: list[str] = chat.page.evaluate(texts, [words, table, code, items])
+    assert "".join(shown[0].split()) == words.replace(" ", "")
+    assert "".join(shown[1].split()).replace("ab", "") == "".join(f"{n}b" for n in range(2000))
+    assert shown[2].endswith(code.removeprefix("```py\n").removesuffix("```\n"))
+    assert "".join(shown[3].split()) == "".join(f"item{n}" for n in range(1, 2001))
