@@ -8,7 +8,6 @@ import pytest
 from playwright.sync_api import expect
 
 from brain.messages import Exchange, Text
-from brain.runtime import event_log
 from page.chat import Chat
 from page.counting import CUT, RECONNECTS, says, text_of
 from page.stage import Stage, request, staged
@@ -106,7 +105,7 @@ def test_an_answer_whose_beginning_is_no_longer_told_comes_when_it_is_whole(
     chat: Chat, stage: Stage, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visitor.expects("410")
-    monkeypatch.setattr(event_log, "JOURNAL_BYTES", 1500)
+    monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 1500)
     chat.ask("count")
     says(stage, "one")
     for count in range(10):
@@ -165,6 +164,6 @@ def test_how_far_an_answer_was_is_kept_while_it_is_written(often: Stage, visitor
     while time.monotonic() < until and not (found and "four" in found.exchanges[-1].visible):
         found = stage.brain.on_loop(store.conversation("local", heading.id))
     assert found is not None
-    assert [type(part).__name__ for part in found.exchanges[-1].parts] == ["Said", "Called", "Said"]
+    assert [type(part).__name__ for part in found.exchanges[-1].parts] == ["Text", "Call", "Text"]
     stage.model.ends()
     chat.is_idle()

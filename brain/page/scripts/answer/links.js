@@ -8,7 +8,8 @@
 
 const LABEL = 300; // characters: a longer label always shows the host
 const SHARE = 10, SPARE = 10_000, LINK = 100; // of a text, its addresses may take this many times its length, and more
-const WEB = /^https?:\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?#]|$)/i; // without a user name
+// Without a user name.
+const WEB = /^https?:\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?#]|$)/i;
 const MAIL = /^mailto:([^\s/?#@]+@[A-Za-z0-9.-]+)(?:\?|$)/i;
 const SLASHES = "/\\\\\\u2044\\u2215"; // and characters that look like them
 const ADDRESS = new RegExp(`(?:[\\p{L}\\p{N}]:[${SLASHES}]+|^[${SLASHES}]{2,}(?=[\\p{L}\\p{N}]))`

@@ -27,12 +27,16 @@ const MISSING_CELLS = 2000; // of one table: markdown-it adds them, and each cos
 const TURNS = /[\u202a-\u202e\u2066-\u2069]/g; // characters that reverse the order of others
 const ENDED = /^(?:paragraph|heading|blockquote|table|details|footnote)_open$|^(?:hr|fence)$/; // by an empty line
 const LANGUAGE = /^[A-Za-z0-9][A-Za-z0-9+#._-]{0,31}(?!\S)/;
-const TAGS = ("#text p h3 h4 h5 h6 blockquote hr ul ol li input pre code span div table thead tbody tr th td a strong em "
-  + "s br sup button details summary math mrow mi mn mo ms mtext mspace mfrac msqrt mroot mstyle mphantom menclose "
-  + "mpadded msub msup msubsup munder mover munderover mmultiscripts mprescripts mtable mtr mtd").split(" ");
-const ATTRIBUTES = ("start class disabled checked type open title data-note display mathvariant stretchy fence form "
-  + "separator largeop movablelimits symmetric minsize maxsize lspace rspace linethickness accent accentunder "
-  + "displaystyle scriptlevel columnalign width").split(" ");
+const TAGS = (
+  "#text p h3 h4 h5 h6 blockquote hr ul ol li input pre code span div table thead tbody tr th td a strong em s "
+  + "br sup button details summary math mrow mi mn mo ms mtext mspace mfrac msqrt mroot mstyle mphantom menclose "
+  + "mpadded msub msup msubsup munder mover munderover mmultiscripts mprescripts mtable mtr mtd"
+).split(" ");
+const ATTRIBUTES = (
+  "start class disabled checked type open title data-note display mathvariant stretchy fence form separator "
+  + "largeop movablelimits symmetric minsize maxsize lspace rspace linethickness accent accentunder displaystyle "
+  + "scriptlevel columnalign width"
+).split(" ");
 const OWN_CLASS = /^(?:table|formula|footnote|note|place|task|center|right|left|language-[\w+#.-]+)$/;
 const LIBRARY_CLASS = /^(?:hljs-[\w-]+|[a-z]+_|tml-[\w-]+|upstrike|downstrike)$/;
 const CLEANING = /** @type {const} */ ({
