@@ -1,0 +1,77 @@
+"""Databases and exports of an earlier version: `data/record.py` wrote them, and what its API showed of them."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from serving import Player, Server, brain_served, post
+
+from brain.cli.main import run
+
+DATA = Path(__file__).parent / "data"
+VIEWS: dict[str, dict[str, Any]] = json.loads((DATA / "views.json").read_text("utf-8"))
+for view in (*VIEWS["ada"].values(), *VIEWS["bob"].values()):
+    for item in view.get("items", ()):
+        del item["against"]  # a field that facts no longer have
+KEYS = {"BRAIN_KEYS": "a-long-key-of-ada:ada,a-long-key-of-bob:bob", "BRAIN_MODEL": "builtin"}
+
+
+@pytest.fixture(autouse=True)
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the store, which is not there yet."""
+    for name, value in {**KEYS, "BRAIN_STORE": f"sqlite:{tmp_path / 'brain.db'}"}.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "brain.db"
+
+
+def key(user: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer a-long-key-of-{user}"}
+
+
+def serve(path: Path) -> Any:
+    return brain_served(STORE=f"sqlite:{path}", KEYS=KEYS["BRAIN_KEYS"], REST_SECONDS=86400)
+
+
+def look(server: Server, user: str, path: str) -> Any:
+    return httpx.get(server.url + path, headers=key(user)).raise_for_status().json()
+
+
+def check_import(path: Path) -> None:
+    """Look whether all of the export is shown; estimated tokens differ, since an import spells markers anew."""
+    with serve(path) as server:
+        for place, view in VIEWS["ada"].items():
+            shown = look(server, "ada", place)
+            for message, expected in zip(shown.get("messages", ()), view.get("messages", ()), strict=True):
+                if "tokens" in message:
+                    message["tokens"] = expected["tokens"]
+            assert shown == view, place
+
+
+def test_a_database_shows_what_it_showed_and_goes_on(path: Path) -> None:
+    path.write_bytes(gzip.decompress((DATA / "brain.db.gz").read_bytes()))
+    with serve(path) as server:
+        for user, views in VIEWS.items():
+            for place, view in views.items():
+                assert look(server, user, place) == view, place
+        assert httpx.get(f"{server.url}/v1/conversations/tea/files/1", headers=key("ada")).text == "Buy milk."
+        server.play(player := Player(["Yes."]))
+        assert post(server.url, json={"message": "More?", "conversation_id": "tea"}, headers=key("ada")).status == 200
+        read = [(message.role, message.content) for message in player.asked[0]]
+        assert [role for role, _ in read[1:]] == ["user", "assistant"] * ((len(read) - 1) // 2) + ["user"]
+        assert any("[SPECIALIST_RESULT: lookup]\nAll about tea." in content for _, content in read)
+        assert read[-1][1].endswith("More?")
+
+
+def test_an_export_is_imported_and_exported_again(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["import", "--user", "ada", str(DATA / "ada.jsonl")]) == 0
+    check_import(path)
+    capsys.readouterr()
+    assert run(["export", "--user", "ada"]) == 0
+    exported = capsys.readouterr().out
+    assert run(["forget", "ada", "--yes"]) == 0
+    (again := path.with_name("again.jsonl")).write_text(exported)
+    assert run(["import", "--user", "ada", str(again)]) == 0
+    check_import(path)
