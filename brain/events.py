@@ -56,6 +56,8 @@ NoticeCode = Literal[
     "unknown_tool",
     "repetition",
 ]
+CalledBy = Literal["model", "auto", "client"]
+"""Who asked for a call: the model, or an attachment (`auto`). `client`: the model did, and the client runs it."""
 Approval = Literal["asked", "approved", "declined", "expired"]
 """What came of asking a person; `asked` stays where the turn ended before."""
 
@@ -101,7 +103,7 @@ class SpecialistStart:
     call_id: str
     name: str
     params: Mapping[str, Any]
-    by: Literal["model", "auto"]
+    by: CalledBy
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,17 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from brain.events import Approval, CallCode, Citation, Error, ErrorCode, Notice, StopReason, Thinking, Usage
+import msgspec
+from msgspec import Meta
+
+from brain.events import Approval, CallCode, CalledBy, Citation, Error, ErrorCode, Notice, StopReason, Thinking, Usage
+
+Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+"""A number that every client can read: those in JavaScript have no larger ones."""
+PassNumber = Annotated[int, Meta(ge=1 - 2**53, le=2**53 - 1)]
+"""Counts the passes of a turn from 1. Those of a history that the client holds are negative."""
 
 Source = Literal["chat", "voice", "api"]
 """How a message was said: typed, spoken, or sent by a program."""
@@ -124,42 +132,62 @@ Chunk = str | Thinking | NativeCall | PassUsage | Finish | PromptProgress
 """What a model streams; a plain string is text of the answer, as much as one read brought."""
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True, tag="text"):
     """Text of an answer."""
 
     text: str
-    turn_pass: int
+    turn_pass: PassNumber
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call: its marker as written, and the block that answers it; `outcome` is None for a success.
+class Call(msgspec.Struct, tag="call", omit_defaults=True):
+    """A call: the scanner makes it, the turn completes it, the store encodes it.
 
-    `outside` says whether its block may hold the words of strangers, `cached` whether an earlier call was answered so,
-    `ms` how long it took.
+    Attributes:
+        name: of the specialist or client tool; `?` where the marker could not be read.
+        marker: as the model wrote it; empty where there is none to be shown.
+        params: None when they could not be read.
+        id: unique in the turn; for a client tool, in all turns.
+        by: who asked for it: the model, or an attachment (`auto`). `client`: the client runs it itself.
+        turn_pass: the number of the pass; 0 for a call of an attachment.
+        code: why it failed; None with a block is a success.
+        text: what the scanner found wrong with the marker. A complete call has its words in the block alone.
+        block: answers it in the transcript; empty until the call is complete.
+        approval: whether a person was asked, and what came of it.
+        preview: what the person read that it would do.
+        cached: whether an earlier call was answered so.
+        untrusted: whether the block may hold the words of strangers.
+        began_ms: milliseconds from the beginning of the turn to the call.
+        ms: how long it took, without the wait for an approval; None while it runs.
     """
 
-    call_id: str
     name: str
-    params: Mapping[str, Any] | None
-    marker: str
-    outcome: CallCode | None
-    block: str
-    citations: Sequence[Citation]
-    turn_pass: int
-    outside: bool = False
-    cached: bool = False
-    ms: int | None = None
+    marker: str = ""
+    params: dict[str, Any] | None = None
+    id: str = ""
+    by: CalledBy = "model"
+    turn_pass: PassNumber = 0
+    code: CallCode | None = None
+    text: str = ""
+    block: str = ""
+    citations: tuple[Citation, ...] = ()
     approval: Approval | None = None
+    preview: str | None = None
+    cached: bool = False
+    untrusted: bool = False
+    began_ms: Count = 0
+    ms: Count | None = None
+
+    @property
+    def outcome(self) -> Literal["ok"] | CallCode | None:
+        """`ok` or its code; None while it runs."""
+        return (self.code or "ok") if self.block else None
 
 
-@dataclass(frozen=True, slots=True)
-class Steer:
-    """What the user put in while the answer was written."""
+class Steer(msgspec.Struct, frozen=True, tag="steer"):
+    """A message that the user sent while the answer was written."""
 
     text: str
-    turn_pass: int
+    turn_pass: PassNumber
 
 
 Part = Text | Call | Steer
@@ -382,7 +410,7 @@ class ChatMessage:
     @property
     def call_ids(self) -> list[str]:
         """Of the calls in it, in their order."""
-        return [part.call_id for part in self.parts if isinstance(part, Call)]
+        return [part.id for part in self.parts if isinstance(part, Call)]
 
     @property
     def citations(self) -> list[Citation]:
@@ -557,30 +585,6 @@ class PassReport:
 
 
 @dataclass(frozen=True, slots=True)
-class CallReport:
-    """One call; `outcome` is `ok`, or its code; None while it runs.
-
-    Attributes:
-        by: whose it is: the model's, an attachment's (`auto`), or one that the client runs itself.
-        approval: whether somebody was asked, and what came of it.
-        preview: what the person was told that it would do.
-        ms: how long it took, without the wait for an approval.
-    """
-
-    call_id: str
-    name: str
-    params: Mapping[str, Any] | None
-    by: Literal["model", "auto", "client"]
-    turn_pass: int
-    began_ms: int
-    ms: int | None
-    outcome: Literal["ok"] | CallCode | None
-    cached: bool = False
-    approval: Approval | None = None
-    preview: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class TurnReport:
     """One turn; `wire` is the protocol of who asked."""
 
@@ -598,7 +602,7 @@ class TurnReport:
     error: ErrorCode | None
     usage: Usage
     passes: Sequence[PassReport]
-    calls: Sequence[CallReport]
+    calls: Sequence[Call]
 
     @property
     def outcome(self) -> str:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from brain.events import Usage
-from brain.messages import CallReport, PassReport, TurnReport
+from brain.messages import Call, PassReport, TurnReport
 
 BEGAN = datetime(2026, 3, 4, 5, 6, 7, 250_000, UTC)
 
@@ -23,13 +23,15 @@ def a_pass(number: int = 1, began_ms: int = 0, ended_ms: int | None = 900, **mor
     return PassReport(number, began_ms, ended_ms=ended_ms, **(known | more))
 
 
-def a_call(name: str = "weather", outcome: str | None = "ok", **more: Any) -> CallReport:
+def a_call(name: str = "weather", outcome: str | None = "ok", **more: Any) -> Call:
     """A call of a specialist."""
-    known = {"call_id": "c1", "params": {}, "by": "model", "turn_pass": 1, "began_ms": 300, "ms": 40}
-    return CallReport(name=name, outcome=outcome, **(known | more))  # type: ignore[arg-type]
+    known = {"id": "c1", "params": {}, "turn_pass": 1, "began_ms": 300, "ms": 40}
+    code = None if outcome == "ok" else outcome
+    block = "" if outcome is None else f"[{name}]"
+    return Call(name, code=code, block=block, **(known | more))  # type: ignore[arg-type]
 
 
-def a_report(passes: Sequence[PassReport] = (a_pass(),), calls: Sequence[CallReport] = (), **more: Any) -> TurnReport:
+def a_report(passes: Sequence[PassReport] = (a_pass(),), calls: Sequence[Call] = (), **more: Any) -> TurnReport:
     """A turn that ended."""
     known = {
         "turn_id": "t1",

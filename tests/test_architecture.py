@@ -15,7 +15,8 @@ ROOT = Path(__file__).parent.parent
 
 LAYERS = (
     "errors events text concurrency",
-    "settings markers messages",
+    "messages",
+    "settings markers",
     "net turn_request",
     "plugins models store protocols",
     "prompts telemetry",

@@ -122,7 +122,14 @@ def test_what_the_user_wrote_or_a_result_showed_is_sent_unasked(params: dict[str
 
 def test_only_a_few_links_are_picked_unasked() -> None:
     links = [f"https://cited.example/{n}" for n in range(5)]
-    said = Call("c0", "web", {}, "", None, f"[SPECIALIST_RESULT: web]\n{' '.join(links)}\n[/]", (), 1, outside=True)
+    said = Call(
+        "web",
+        params={},
+        id="c0",
+        block=f"[SPECIALIST_RESULT: web]\n{' '.join(links)}\n[/]",
+        turn_pass=1,
+        untrusted=True,
+    )
     found = Exchange("Hi", [said], said="Hi", outside=True)
     passes = ["SPECIALIST_REQUEST[diary]", *(call(url=link) for link in links)]
     options = {"conversation": History("c", [found]), "ask": ask_for(MESSAGE, limits=Limits(9, 9))}

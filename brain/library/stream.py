@@ -11,8 +11,8 @@ from brain.concurrency import iterated
 from brain.errors import BrainError, Interrupted, Refused
 from brain.events import Error, Event, Limits, Resume, SpecialistError, SpecialistResult, SyntaxName, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
-from brain.markers.scanner import FoundCall, Scanner, Stop
-from brain.messages import Attachment, Chunk, History, Message, renumbered, sniff
+from brain.markers.scanner import Scanner, Stop
+from brain.messages import Attachment, Call, Chunk, History, Message, renumbered, sniff
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options, Specialist
@@ -110,7 +110,7 @@ async def _in_place(
             async for piece in pieces:
                 if isinstance(piece, Stop):
                     return
-                if isinstance(piece, FoundCall):
+                if isinstance(piece, Call):
                     async with aclosing(_answered(piece, desk, alarm)) as answers:
                         async for answer in answers:
                             yield answer
@@ -134,7 +134,7 @@ async def _pieces(stream: AnyStream) -> AsyncGenerator[Any, None]:
         yield piece
 
 
-async def _answered(call: FoundCall, desk: CallPolicy, alarm: Deadline) -> AsyncGenerator[dict[str, Any], None]:
+async def _answered(call: Call, desk: CallPolicy, alarm: Deadline) -> AsyncGenerator[dict[str, Any], None]:
     calls = CallGroup(desk, turn_pass=0)
     calls.take(call)
     calls.complete()

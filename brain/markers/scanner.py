@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
 
 from brain.events import SyntaxName, Thinking
 from brain.markers import Read, openers
 from brain.markers.cursor import MARKER_LIMIT, Cursor, ParsedMarker, Reader, resumed
+from brain.messages import Call
 from brain.text import halved, joined
 
 BACKTICK = "`"
@@ -26,33 +26,17 @@ WHITE_BEFORE_THINKING = 64
 WHITE_BEHIND_CALL = 64
 """Characters of white space behind a call that are waited through for another one; some models end in nothing else."""
 
-Problem = Literal["malformed", "oversized", "forged"]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundCall:
-    """A marker that was read. `raw` is the marker as written; `params` is None when there is a `problem`.
-
-    `name` is `?` when it could not be read; `reason` tells the model what is wrong.
-    """
-
-    name: str
-    params: Mapping[str, Any] | None
-    raw: str
-    problem: Problem | None = None
-    reason: str = ""
-
 
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Nothing more of this pass is wanted: its stream can be closed."""
 
 
-Piece = str | Thinking | FoundCall | Stop
-"""What the scanner found; a plain string is text to show."""
+Piece = str | Thinking | Call | Stop
+"""What the scanner found; a plain string is text to show. A call with a `code` could not be read: `text` says why."""
 
 STOP = Stop()
-FORGED = FoundCall("?", None, "", "forged", "result and error blocks are written by the system only; ask a specialist")
+FORGED_TEXT = "result and error blocks are written by the system only; ask a specialist"
 
 _Mode = Callable[["Scanner", str, int, list[Piece]], int]
 Search = Callable[..., re.Match[str] | None]
@@ -206,7 +190,7 @@ class Scanner:
                     return after
             elif found in FORGED_OPENERS:
                 _show(text[settled:start], pieces)
-                pieces.append(FORGED)
+                pieces.append(Call("?", code="forged", text=FORGED_TEXT))
                 return self._stop(text, pieces)
             elif found == BLOCK_CLOSER:
                 _show(text[settled:start], pieces)
@@ -298,16 +282,12 @@ def _pattern(delimiters: Iterable[str]) -> str:
 _find_think_closer = re.compile(_pattern([THINK_CLOSER])).search
 
 
-def _call(reading: ParsedMarker, source: Cursor) -> FoundCall:
-    raw = source.raw()
+def _call(reading: ParsedMarker, source: Cursor) -> Call:
+    call = Call(reading.name, source.raw(), reading.params if reading.ended else None)
     if not reading.ended and source.full:
-        return FoundCall(
-            reading.name, None, raw, "oversized", f"a request may be {MARKER_LIMIT} characters long; make it shorter"
-        )
-    if not reading.ended:
-        return FoundCall(
-            reading.name, None, raw, "malformed", "the request never ends; write its closing bracket or tag"
-        )
-    if reading.params is None:
-        return FoundCall(reading.name, None, raw, "malformed", f"{reading.problem}; write the request again")
-    return FoundCall(reading.name, reading.params, raw)
+        call.code, call.text = "oversized", f"a request may be {MARKER_LIMIT} characters long; make it shorter"
+    elif not reading.ended:
+        call.code, call.text = "malformed", "the request never ends; write its closing bracket or tag"
+    elif reading.params is None:
+        call.code, call.text = "malformed", f"{reading.problem}; write the request again"
+    return call

@@ -6,6 +6,8 @@ Its answers become what the model said, its calls of the client's own tools mark
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import EVERY, ControlTokens
 from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, Exchange, History, Message, Part, Text
@@ -115,7 +117,9 @@ class ClientHistory:
         name = self._names.get(call.name) or (call.name if known else callable_name(call.name))
         marker = templates.marker(name, call.params, self._ask.syntax[0])
         block = blocks.error_block(name, templates.NO_RESULT)
-        return Call(call.call_id, name, call.params, marker, "failed", block, (), number)
+        return Call(
+            name, marker, dict(call.params), id=call.call_id, by="client", turn_pass=number, code="failed", block=block
+        )
 
     def _take_result(self, message: ClientMessage) -> None:
         """Puts a result where its call stands; one of no known call stands alone."""
@@ -123,11 +127,11 @@ class ClientHistory:
         if draft is None:
             draft = self._drafts[-1] if self._drafts else self._next()
             place = len(draft.parts)
-            draft.parts.append(Call(message.call_id, _RESULT_OF_NONE, None, "", None, "", (), draft.next_pass()))
+            draft.parts.append(Call(_RESULT_OF_NONE, id=message.call_id, by="client", turn_pass=draft.next_pass()))
         call = draft.parts[place]
         assert isinstance(call, Call)
         block = blocks.result_block(call.name, blocks.result_text(message.text, tokens=self._tokens))
-        draft.parts[place] = replace(call, outcome=None, block=block, outside=True)
+        draft.parts[place] = msgspec.structs.replace(call, code=None, block=block, untrusted=True)
 
     def _newest(self) -> _Draft:
         """What is to be answered now: also when the last word was an answer, which is then to be gone on with."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
+import msgspec
+
 from brain.events import Resume
 from brain.markers.neutralize import neutralize, without_control_tokens
 from brain.markers.template_tokens import EVERY, ControlTokens
@@ -103,8 +105,8 @@ def neutralize_exchange(exchange: Exchange, tokens: ControlTokens) -> Exchange:
 
     def clean_part(part: Part) -> Part:
         if isinstance(part, Call):
-            return replace(part, block=clean(part.block))
-        return replace(part, text=clean(part.text)) if isinstance(part, Steer) else part
+            return msgspec.structs.replace(part, block=clean(part.block))
+        return Steer(clean(part.text), part.turn_pass) if isinstance(part, Steer) else part
 
     return replace(
         exchange,

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+import msgspec
+
 from brain.events import Thinking
 from brain.markers.neutralize import neutralize
 from brain.messages import Annotation, AnswerDetails, Call, Exchange, Item, Message, Part, Steer, Text
@@ -64,23 +66,23 @@ def _told(text: str) -> str:
 
 def _part(part: Part) -> Part:
     if isinstance(part, Text):
-        return replace(part, text=neutralize(part.text))
+        return Text(neutralize(part.text), part.turn_pass)
     if isinstance(part, Steer):
-        return replace(part, text=neutralize(part.text))
+        return Steer(neutralize(part.text), part.turn_pass)
     return _call(part)
 
 
 def _call(part: Call) -> Call:
     name = callable_name(part.name)
     marker = templates.marker(name, part.params or {}, "bracket") if part.marker else ""
-    return replace(part, name=name, marker=marker, block=_block(name, part))
+    return msgspec.structs.replace(part, name=name, marker=marker, block=_block(name, part))
 
 
 def _block(name: str, part: Call) -> str:
     """The block of a call, made anew of what stands in it."""
     if not part.block:
         return ""
-    text = blocks.block_content(part.name, part.block, part.outcome is not None)
-    if part.outcome is None:
+    text = blocks.block_content(part.name, part.block, part.code is not None)
+    if part.code is None:
         return blocks.result_block(name, blocks.result_text(text))
     return blocks.error_block(name, blocks.reason_text(text))

@@ -223,7 +223,7 @@ class Filings:
 
 
 def _call_ids(exchange: Exchange) -> set[str]:
-    return {part.call_id for part in exchange.parts if isinstance(part, Call)}
+    return {part.id for part in exchange.parts if isinstance(part, Call)}
 
 
 def _elsewhere() -> BadRequest:

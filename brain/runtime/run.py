@@ -142,7 +142,7 @@ class Run:
     def decide(self, call_id: str, approve: bool) -> None:
         """As `Turn.decide`."""
         if self._turn is None:
-            if any(call.call_id == call_id and call.approval == "asked" for call in self.report().calls):
+            if any(call.id == call_id and call.approval == "asked" for call in self.report().calls):
                 raise stopped_before()
             raise BadRequest("This turn is over; nothing waits for an approval.", code="gone", status=410)
         self._turn.decide(call_id, approve)

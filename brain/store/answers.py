@@ -102,15 +102,15 @@ def _row_of(part: Part) -> PartRow:
     if isinstance(part, Steer):
         return SteeredRow(part.text, part.turn_pass)
     return CalledRow(
-        call_id=part.call_id,
+        call_id=part.id,
         name=part.name,
-        params=None if part.params is None else dict(part.params),
+        params=part.params,
         marker=part.marker,
         block=part.block,
         turn_pass=part.turn_pass,
-        outcome=part.outcome,
-        citations=tuple(part.citations),
-        outside=part.outside,
+        outcome=part.code,
+        citations=part.citations,
+        outside=part.untrusted,
         cached=part.cached,
         ms=part.ms,
         approval=part.approval,
@@ -135,15 +135,15 @@ def _part_of(row: PartRow) -> Part:
     if isinstance(row, SteeredRow):
         return Steer(row.text, row.turn_pass)
     return Call(
-        call_id=row.call_id,
+        id=row.call_id,
         name=row.name,
         params=row.params,
         marker=row.marker,
-        outcome=row.outcome,
+        code=row.outcome,
         block=row.block,
         citations=row.citations,
         turn_pass=row.turn_pass,
-        outside=row.outside,
+        untrusted=row.outside,
         cached=row.cached,
         ms=row.ms,
         approval=row.approval,

@@ -19,7 +19,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
-from brain.messages import CallReport, TurnReport
+from brain.messages import Call, TurnReport
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable of the folder in which processes count together; the library knows it by this name."""
@@ -150,7 +150,7 @@ class Metrics:
             if one.error is not None and one.error.startswith("model_"):
                 self._errors.labels(model, one.error).inc()
 
-    def _count_call(self, call: CallReport) -> None:
+    def _count_call(self, call: Call) -> None:
         name = call.name if call.name in self._specialists else "?"
         self._calls.labels(name, call.outcome or "running").inc()
         may_run = call.approval in (None, "approved")

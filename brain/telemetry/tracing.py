@@ -163,7 +163,7 @@ def calls_told(report: TurnReport, specialists: Container[str]) -> Iterator[Told
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
-            "gen_ai.tool.call.id": call.call_id,
+            "gen_ai.tool.call.id": call.id,
             "brain.cached": call.cached or None,
             "brain.approval": call.approval,
         }

@@ -8,11 +8,12 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from brain.errors import BadRequest
 from brain.events import Approval
 from brain.markers.neutralize import neutralize
+from brain.messages import Call
 from brain.plugins.context import Progress, Result
 from brain.plugins.executor import Arguments, Failure, Provided, bounded, text_of
 from brain.plugins.schema import injected_of
@@ -25,8 +26,6 @@ RACE_SECONDS = 0.1
 
 Nobody presses two buttons one after the other so fast.
 """
-
-Decision = Literal["approved", "declined", "expired"]
 
 
 def stopped_before() -> BadRequest:
@@ -47,8 +46,8 @@ class Approvals:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._asked: dict[str, asyncio.Future[Decision]] = {}
-        self._open: set[str] = set()
+        self._asked: dict[str, Call] = {}
+        self._open: dict[str, asyncio.Future[None]] = {}
         self._held = 0.0
         self._since = 0.0  # when the first of those that are open was opened
         self.alarm: Deadline | None = None
@@ -63,43 +62,33 @@ class Approvals:
     @property
     def waiting(self) -> bool:
         """Whether a person is waited for."""
-        return any(self.of(call_id) == "asked" for call_id in self._open)
+        return any(self._asked[call_id].approval == "asked" for call_id in self._open)
 
     @property
     def held(self) -> float:
         """Seconds for which the clock stood still so far."""
         return self._held + (time.monotonic() - self._since if self._open else 0.0)
 
-    def of(self, call_id: str) -> Approval | None:
-        """How it stands with a call; None for one that nobody was asked about.
-
-        `asked` stays what was neither decided nor expired when its turn ended.
-        """
-        future = self._asked.get(call_id)
-        if future is None:
-            return None
-        return future.result() if future.done() else "asked"
-
-    def open(self, call_id: str) -> datetime:
+    def open(self, call: Call) -> datetime:
         """Opens one; until when it can be decided (aware, UTC)."""
         if not self._open:
             self._since = time.monotonic()
             if self.alarm is not None:
                 self.alarm.hold()
-        self._open.add(call_id)
-        self._asked[call_id] = asyncio.get_running_loop().create_future()
+        self._open[call.id] = asyncio.get_running_loop().create_future()
+        self._asked[call.id] = call
+        call.approval = "asked"
         return datetime.now(UTC) + timedelta(seconds=self._seconds)
 
-    async def decided(self, call_id: str) -> bool:
+    async def decided(self, call: Call) -> bool:
         """Whether the person said yes, once it is known; one that was not decided in time did not."""
-        future = self._asked[call_id]
         try:
-            await asyncio.wait({future}, timeout=self._seconds)  # which leaves alone what is decided at the last moment
-            if not future.done():
-                future.set_result("expired")
-            return future.result() == "approved"
+            await asyncio.wait({self._open[call.id]}, timeout=self._seconds)
+            if call.approval == "asked":
+                call.approval = "expired"
+            return call.approval == "approved"
         finally:
-            self._close(call_id)
+            self._close(call.id)
 
     def decide(self, call_id: str, approve: bool) -> None:
         """Decides one; the same decision again changes nothing.
@@ -107,15 +96,17 @@ class Approvals:
         Raises:
             BadRequest: when nothing was asked about this call, it expired or was decided, or its turn was stopped.
         """
-        earlier = self.of(call_id)
-        decision: Decision = "approved" if approve else "declined"
-        if earlier is None:
+        call = self._asked.get(call_id)
+        decision: Approval = "approved" if approve else "declined"
+        if call is None:
             message = "No call of this id waits for an approval in this turn."
             raise BadRequest(message, "call_id", code="not_found", status=404)
+        earlier = call.approval
         if earlier == "asked" and self.closed:
             raise stopped_before()
         if earlier == "asked" and call_id in self._open:
-            self._asked[call_id].set_result(decision)
+            call.approval = decision
+            self._open[call_id].set_result(None)
             if approve:
                 self._approved_at = time.monotonic()
         elif earlier in ("asked", "expired"):
@@ -125,7 +116,7 @@ class Approvals:
 
     def _close(self, call_id: str) -> None:
         held = self.held
-        self._open.remove(call_id)
+        del self._open[call_id]
         if not self._open:
             self._held = held
             if self.alarm is not None:
@@ -143,19 +134,10 @@ class PendingApproval:
     Attributes:
         known: that it is known what the call would do.
         over: that the person was asked, or need not be.
-        text: what they were told.
     """
 
-    call_id: str
-    approvals: Approvals
     known: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    text: str | None = None
-
-    @property
-    def decision(self) -> Approval | None:
-        """How it stands with it; None before it is asked."""
-        return self.approvals.of(self.call_id)
 
 
 class PendingApprovals:
@@ -165,14 +147,13 @@ class PendingApprovals:
         all_taken: that no more calls will come.
     """
 
-    def __init__(self, approvals: Approvals, all_taken: asyncio.Event) -> None:
-        self._approvals = approvals
+    def __init__(self, all_taken: asyncio.Event) -> None:
         self._all_taken = all_taken
         self._inquiries: list[PendingApproval] = []
 
-    def add(self, call_id: str) -> PendingApproval:
+    def add(self) -> PendingApproval:
         """One more, before any call that is taken later has its own."""
-        inquiry = PendingApproval(call_id, self._approvals)
+        inquiry = PendingApproval()
         self._inquiries.append(inquiry)
         return inquiry
 

@@ -3,17 +3,16 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 
 from brain.errors import Interrupted
 from brain.events import (
-    Approval,
     ApprovalRequired,
     CallCode,
     Event,
@@ -24,9 +23,7 @@ from brain.events import (
     SpecialistStart,
     ToolCall,
 )
-from brain.markers.scanner import FoundCall
-from brain.markers.template_tokens import ControlTokens
-from brain.messages import Attachment, Call, CallReport
+from brain.messages import Attachment, Call
 from brain.plugins.context import Progress, Result
 from brain.plugins.executor import FAILED, Answer, Failure, Outcome, prepare, run
 from brain.plugins.registry import Entry
@@ -41,76 +38,25 @@ from brain.turn_request import Tool
 PROGRESS_SECONDS = 0.05
 """Progress of one call is told at most so often, and not twice the same; what comes in between is left out."""
 
-By = Literal["model", "auto"]
-
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call that was taken on; `began` is set again when a person let it run, `part` when it is over."""
+    """A call that was taken on, and what runs for it; `began` is set again when a person let it run."""
 
-    call_id: str
-    name: str
-    params: Mapping[str, Any] | None
-    marker: str
-    by: By
-    turn_pass: int
-    taken: float
+    call: Call
     began: float
     outcome: "asyncio.Future[Outcome]"
-    cached: bool = False
-    handed: bool = False
-    ended: float | None = None
-    part: Call | None = None
     task: "asyncio.Task[None] | None" = None
     told: Progress | None = None
     told_at: float = 0.0
-    inquiry: PendingApproval | None = None
-
-    @property
-    def approval(self) -> Approval | None:
-        """What came of asking a person, if one was asked."""
-        return None if self.inquiry is None else self.inquiry.decision
 
     def progressed(self, progress: Progress) -> SpecialistProgress | None:
         """What is told of it; None when it is not: too soon, the same again, or over."""
         now = time.monotonic()
-        if self.part is not None or now - self.told_at < PROGRESS_SECONDS or progress == self.told:
+        if self.call.block or now - self.told_at < PROGRESS_SECONDS or progress == self.told:
             return None
         self.told_at, self.told = now, progress
-        return SpecialistProgress(self.call_id, progress.text, progress.fraction)
-
-    def ending(
-        self, outcome: Outcome, block_bytes: int, tokens: ControlTokens, outside: bool
-    ) -> tuple[SpecialistResult | SpecialistError, Call]:
-        """How it ended: as it is told, and as it stands in the answer, with its block."""
-        how = self.cached, _milliseconds(time.monotonic() - self.began), self.approval
-        event: SpecialistResult | SpecialistError
-        if isinstance(outcome, Answer):
-            text = blocks.result_text(outcome.text, block_bytes, outcome.more, tokens)
-            block, code, citations = blocks.result_block(self.name, text), None, outcome.citations
-            event = SpecialistResult(self.call_id, self.name, self.params or {}, text, citations, *how)
-        else:
-            reason = blocks.reason_text(outcome.reason, tokens)
-            block, code, citations = blocks.error_block(self.name, reason), outcome.code, ()
-            event = SpecialistError(self.call_id, self.name, self.params, outcome.code, reason, *how[1:])
-        about = self.call_id, self.name, self.params, self.marker
-        return event, Call(*about, code, block, citations, self.turn_pass, outside, *how)
-
-    def report(self, turn_began: float) -> CallReport:
-        """How it stands with the call."""
-        return CallReport(
-            self.call_id,
-            self.name,
-            self.params,
-            "client" if self.handed else self.by,
-            self.turn_pass,
-            began_ms=_milliseconds(self.taken - turn_began),
-            ms=None if self.ended is None else _milliseconds(self.ended - self.began),
-            outcome=None if self.part is None else (self.part.outcome or "ok"),
-            cached=self.cached,
-            approval=self.approval,
-            preview=None if self.inquiry is None else self.inquiry.text,
-        )
+        return SpecialistProgress(self.call.id, progress.text, progress.fraction)
 
 
 def _milliseconds(seconds: float) -> int:
@@ -147,35 +93,35 @@ class CallGroup:
         self._asked: list[ApprovalRequired] = []
         self._complete = False
         self._all_taken = asyncio.Event()
-        self._inquiries = PendingApprovals(desk.approvals, self._all_taken)
+        self._inquiries = PendingApprovals(self._all_taken)
         self.handed = False
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def take(self, asked: FoundCall) -> bool:
+    def take(self, call: Call) -> bool:
         """Takes on a call of the model, which starts at once; false when no further call can run."""
         if self._complete:
             return False
-        call = self._taken(asked.name, asked.params, asked.raw, "model")
-        failure = self._desk.refusal(asked)
+        failure = self._desk.refusal(call)
+        one = self._taken(call)
         if failure is None and call.name in self._desk.tools:
-            self._hand_over(call, self._desk.tools[call.name])
+            self._hand_over(one, self._desk.tools[call.name])
         elif failure is None:
-            self._start(call, self._desk.registry[call.name])
+            self._start(one, self._desk.registry[call.name])
         else:
-            self._end(call, failure)
+            self._end(one, failure)
         return failure is None or failure.code not in ("call_limit", "deadline")
 
     def take_one_way(self, name: str, attachment: Attachment) -> None:
         """Takes on a call that an attachment asks for; it counts against no limit."""
         entry = self._desk.registry[name]
-        call = self._taken(name, {}, "", "auto")
+        one = self._taken(Call(name, params={}, by="auto"))
         check_access = self._desk.check_access(name, entry)
         if check_access is None:
-            self._run(call, entry, (attachment,))
+            self._run(one, entry, (attachment,))
         else:
-            self._end(call, self._desk.failure(check_access))
+            self._end(one, self._desk.failure(check_access))
 
     def complete(self) -> None:
         """Says that no more calls will come."""
@@ -234,78 +180,78 @@ class CallGroup:
         try:
             await self._let_go()
         finally:
-            for call in self._open:
-                if call.part is None:
-                    self._end(call, self._desk.failure(code))
+            for one in self._open:
+                if not one.call.block:
+                    self._end(one, self._desk.failure(code))
         events = [self._events.get_nowait() for _ in range(self._events.qsize())]
         return [event for event in events if event is not None]
 
     def parts(self) -> list[Call]:
         """The calls with their blocks, in the order of the requests."""
-        return [call.part for call in self._open if call.part is not None]
+        return [one.call for one in self._open if one.call.block]
 
-    def _taken(self, name: str, params: Mapping[str, Any] | None, marker: str, by: By) -> OpenCall:
+    def _taken(self, call: Call) -> OpenCall:
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         now = time.monotonic()
-        call = OpenCall(self._desk.next_id(), name, params, marker, by, self._pass, now, now, outcome)
-        self._open.append(call)
+        call.id, call.turn_pass = self._desk.next_id(), self._pass
+        call.began_ms, call.code, call.text = _milliseconds(now - self._desk.began), None, ""
+        one = OpenCall(call, now, outcome)
+        self._open.append(one)
         self._desk.calls.append(call)
-        return call
+        return one
 
-    def _hand_over(self, call: OpenCall, tool: Tool) -> None:
+    def _hand_over(self, one: OpenCall, tool: Tool) -> None:
         """Leaves a call of the client's own tool to the client."""
-        self.handed = call.handed = True
-        call_id = f"call_{self._desk.turn_id}_{call.call_id}"
-        block = blocks.result_block(call.name, CLIENT_RUNS_TOOL)
-        self._events.put_nowait(ToolCall(call_id, tool.name, call.params or {}))
-        self._settle(call, Answer(""), Call(call_id, call.name, call.params, call.marker, None, block, (), self._pass))
+        call, self.handed = one.call, True
+        call.id, call.by = f"call_{self._desk.turn_id}_{call.id}", "client"
+        self._events.put_nowait(ToolCall(call.id, tool.name, call.params or {}))
+        self._settle(one, Answer(""), blocks.result_block(call.name, CLIENT_RUNS_TOOL))
 
-    def _start(self, call: OpenCall, entry: Entry) -> None:
+    def _start(self, one: OpenCall, entry: Entry) -> None:
         """Runs a call of the model, unless an identical one was answered, is being answered, or was declined."""
-        assert call.params is not None
-        key = identity(call.name, call.params)
+        assert one.call.params is not None
+        key = identity(one.call.name, one.call.params)
         earlier = self._desk.answered.get(key)
         outcome = earlier.result() if earlier is not None and earlier.done() else None
         if isinstance(outcome, Failure) and outcome.code == "declined":
-            self._end(call, outcome)
+            self._end(one, outcome)
         elif earlier is None or isinstance(outcome, Failure):
-            self._desk.answered[key] = call.outcome
-            self._run(call, entry, self._desk.attachments)
+            self._desk.answered[key] = one.outcome
+            self._run(one, entry, self._desk.attachments)
         else:
-            self._spawn(call, self._answer_again(call, entry, earlier))
+            self._spawn(one, self._answer_again(one, entry, earlier))
 
-    def _run(self, call: OpenCall, entry: Entry, attachments: Sequence[Attachment]) -> None:
-        params = call.params or {}
+    def _run(self, one: OpenCall, entry: Entry, attachments: Sequence[Attachment]) -> None:
+        params = one.call.params or {}
         arguments = prepare(entry.specialist, params)
         if isinstance(arguments, Failure):
-            self._end(call, arguments)
+            self._end(one, arguments)
             return
         work = Work(entry, params, arguments, attachments)
         sent = [escaped(" ".join(value.split())) for value in self._desk.unknown_values(entry.specialist, params)]
         if not sent and not self._desk.must_ask(entry.specialist, params):
-            self._begin(call, work)
+            self._begin(one, work)
         elif not self._desk.ask.asks_person:
-            self._end(call, Failure("declined", NO_APPROVER_TO_SEND if sent else NO_APPROVER))
+            self._end(one, Failure("declined", NO_APPROVER_TO_SEND if sent else NO_APPROVER))
         elif sum(map(len, sent)) > SENT_LENGTH:
-            self._end(call, Failure("declined", TOO_LONG_TO_APPROVE))
+            self._end(one, Failure("declined", TOO_LONG_TO_APPROVE))
         else:
-            call.inquiry = self._inquiries.add(call.call_id)
-            self._spawn(call, self._begin_if_approved(call, call.inquiry, work, sent))
+            self._spawn(one, self._begin_if_approved(one, self._inquiries.add(), work, sent))
 
     async def _begin_if_approved(
-        self, call: OpenCall, inquiry: PendingApproval, work: Work, sent: Sequence[str]
+        self, one: OpenCall, inquiry: PendingApproval, work: Work, sent: Sequence[str]
     ) -> None:
         approvals = self._desk.approvals
         try:
             preview = await self._inquiries.previewed(inquiry, self._desk.preview(work))
             if isinstance(preview, Failure):
-                self._end(call, preview)
+                self._end(one, preview)
                 return
             texts = [shown(preview)] if preview is not None else []
             texts += [f"Sends to another server: {value}" for value in sent]
-            inquiry.text = "\n".join(texts) or None
-            expires_at = approvals.open(call.call_id)
-            self._asked.append(ApprovalRequired(call.call_id, call.name, work.params, expires_at, inquiry.text))
+            one.call.preview = "\n".join(texts) or None
+            expires_at = approvals.open(one.call)
+            self._asked.append(ApprovalRequired(one.call.id, one.call.name, work.params, expires_at, one.call.preview))
         finally:
             inquiry.over.set()
             if self._inquiries.are_over:  # asked together, they can be answered together
@@ -313,81 +259,97 @@ class CallGroup:
                 for event in asked:
                     self._events.put_nowait(event)
         try:
-            approved = await approvals.decided(call.call_id)
+            approved = await approvals.decided(one.call)
         finally:
-            call.began = time.monotonic()
+            one.began = time.monotonic()
         if approvals.closed:
             return  # who ends the turn ends this call
         if approved:
-            self._begin(call, work, preview)
+            self._begin(one, work, preview)
         else:
-            self._end(call, self._desk.failure("declined"))
+            self._end(one, self._desk.failure("declined"))
 
-    def _begin(self, call: OpenCall, work: Work, approved: Result | None = None) -> None:
+    def _begin(self, one: OpenCall, work: Work, approved: Result | None = None) -> None:
         kept = self._desk.kept(work)
         if kept is not None:
-            self._end(call, kept, cached=True)
+            self._end(one, kept, cached=True)
             return
-        self._events.put_nowait(SpecialistStart(call.call_id, call.name, work.params, call.by))
-        self._spawn(call, self._answer(call, work, approved))
+        self._events.put_nowait(SpecialistStart(one.call.id, one.call.name, work.params, one.call.by))
+        self._spawn(one, self._answer(one, work, approved))
 
-    def _spawn(self, call: OpenCall, doing: Coroutine[Any, Any, None]) -> None:
-        call.task = asyncio.create_task(doing, name=f"call {call.name}")
-        call.task.add_done_callback(partial(self._check, call))
+    def _spawn(self, one: OpenCall, doing: Coroutine[Any, Any, None]) -> None:
+        one.task = asyncio.create_task(doing, name=f"call {one.call.name}")
+        one.task.add_done_callback(partial(self._check, one))
 
-    def _check(self, call: OpenCall, task: "asyncio.Task[None]") -> None:
+    def _check(self, one: OpenCall, task: "asyncio.Task[None]") -> None:
         """Gives a call its block when its task failed; a cancelled one gets it from who cancelled."""
         error = None if task.cancelled() else task.exception()
-        if error is not None and call.part is None:
-            log.error("the call of specialist %s failed", call.name, exc_info=error)
-            self._end(call, FAILED)
+        if error is not None and not one.call.block:
+            log.error("the call of specialist %s failed", one.call.name, exc_info=error)
+            self._end(one, FAILED)
 
-    async def _answer(self, call: OpenCall, work: Work, approved: Result | None) -> None:
+    async def _answer(self, one: OpenCall, work: Work, approved: Result | None) -> None:
         seconds = self._desk.seconds_for(work.entry.specialist)
         provided = self._desk.provided(work, seconds, approved)
 
         def tell(progress: Progress) -> None:
-            event = call.progressed(progress)
+            event = one.progressed(progress)
             if event is not None:
                 self._events.put_nowait(event)
 
         outcome = await run(work.entry.specialist, work.arguments, provided, tell, timeout=seconds)
         if isinstance(outcome, Answer):
             self._desk.keep(work, outcome)
-        self._end(call, outcome)
+        self._end(one, outcome)
 
-    async def _answer_again(self, call: OpenCall, entry: Entry, earlier: "asyncio.Future[Outcome]") -> None:
+    async def _answer_again(self, one: OpenCall, entry: Entry, earlier: "asyncio.Future[Outcome]") -> None:
         """Answers an identical call from the first, once that is known; a failed one may be tried once more."""
         await asyncio.wait({earlier})
         outcome = earlier.result()
         if isinstance(outcome, Failure):
-            self._start(call, entry)
+            self._start(one, entry)
             return
         self._events.put_nowait(
-            Notice("repeated_call", f"{call.name} was asked the same again: its first answer counts.")
+            Notice("repeated_call", f"{one.call.name} was asked the same again: its first answer counts.")
         )
-        self._end(call, outcome, cached=True)
+        self._end(one, outcome, cached=True)
 
-    def _end(self, call: OpenCall, outcome: Outcome, *, cached: bool = False) -> None:
-        """Puts the one block of a call, and tells of it."""
-        call.cached = cached
-        desk = self._desk
-        event, part = call.ending(outcome, desk.block_bytes, desk.tokens, desk.from_outside(call.name, outcome))
-        self._events.put_nowait(event)
-        self._settle(call, outcome, part)
+    def _end(self, one: OpenCall, outcome: Outcome, *, cached: bool = False) -> None:
+        """Completes a call: puts its one block, and tells of it."""
+        call, desk = one.call, self._desk
+        call.cached, call.ms = cached, _milliseconds(time.monotonic() - one.began)
+        call.untrusted = desk.from_outside(call.name, outcome)
+        if isinstance(outcome, Answer):
+            text = blocks.result_text(outcome.text, desk.block_bytes, outcome.more, desk.tokens)
+            call.citations, block = outcome.citations, blocks.result_block(call.name, text)
+            self._events.put_nowait(
+                SpecialistResult(
+                    call.id, call.name, call.params or {}, text, call.citations, cached, call.ms, call.approval
+                )
+            )
+        else:
+            reason = blocks.reason_text(outcome.reason, desk.tokens)
+            call.code, block = outcome.code, blocks.error_block(call.name, reason)
+            self._events.put_nowait(
+                SpecialistError(call.id, call.name, call.params, call.code, reason, call.ms, call.approval)
+            )
+        self._settle(one, outcome, block)
 
-    def _settle(self, call: OpenCall, outcome: Outcome, part: Call) -> None:
-        assert call.part is None
-        call.part, call.ended = part, time.monotonic()
-        self._desk.timed_out = self._desk.timed_out or part.outcome == "deadline"
-        call.outcome.set_result(outcome)
-        self._desk.outside = self._desk.outside or part.outside
+    def _settle(self, one: OpenCall, outcome: Outcome, block: str) -> None:
+        call = one.call
+        assert not call.block
+        call.block = block
+        if call.ms is None:
+            call.ms = 0
+        self._desk.timed_out = self._desk.timed_out or call.code == "deadline"
+        one.outcome.set_result(outcome)
+        self._desk.outside = self._desk.outside or call.untrusted
         self._tell_if_over()
 
     @property
     def open(self) -> bool:
         """Whether any call has no block yet."""
-        return any(call.part is None for call in self._open)
+        return any(not one.call.block for one in self._open)
 
     def _tell_if_over(self) -> None:
         if self.open:
@@ -399,7 +361,7 @@ class CallGroup:
 
     async def _let_go(self) -> None:
         """Cancels what runs and waits a moment, also when whoever waits is being cancelled."""
-        running = {call.task for call in self._open if call.task is not None and not call.task.done()}
+        running = {one.task for one in self._open if one.task is not None and not one.task.done()}
         for task in running:
             task.cancel()
         if running:

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from brain.events import CallCode, Limits
-from brain.markers.scanner import FoundCall
 from brain.markers.template_tokens import EVERY, ControlTokens
-from brain.messages import Attachment, Call, CallReport, History
+from brain.messages import Attachment, Call, History
 from brain.plugins.context import Context, MemoryView, ModelView, Result
 from brain.plugins.executor import Answer, Arguments, Failure, Outcome, Provided
 from brain.plugins.registry import AnswerKey, Entry, Registry
@@ -86,14 +85,6 @@ class Asked(ModelView, Protocol):
     def name(self) -> str: ...
 
 
-class Reported(Protocol):
-    """A call that can tell how it stands, and what came of it; times in seconds of `time.monotonic`."""
-
-    part: Call | None
-
-    def report(self, turn_began: float) -> CallReport: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
     """What a call is to do.
@@ -147,15 +138,17 @@ class CallPolicy:
     picks: int = 0
     inbox: list[str] = field(default_factory=list)
     asides: Annotations = field(default_factory=Annotations)
-    calls: list[Reported] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     budget: Budget = field(init=False)
+    began: float = field(init=False)
     timed_out: bool = False
     answered: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
     _until: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.budget = Budget(self.ask.limits)
-        self._until = time.monotonic() + seconds_for_calls(self.ask.limits)
+        self.began = time.monotonic()
+        self._until = self.began + seconds_for_calls(self.ask.limits)
         self.attachments = (*self.conversation.attachments, *self.ask.attachments)
         self.outside = bool(self.attachments) or _from_strangers(self.conversation)
 
@@ -218,7 +211,7 @@ class CallPolicy:
         earlier = [*self.conversation.exchanges, *([self.conversation.begun] if self.conversation.begun else [])]
         if self.attachments or self.conversation.recalled.note or any(one.recalled for one in earlier):
             return True
-        return any(self._is_private(part) for part in self._parts() if part.outcome in (None, "refused"))
+        return any(self._is_private(part) for part in self._parts() if part.code in (None, "refused"))
 
     def _is_private(self, part: Call) -> bool:
         """Also of one that is no specialist: a client's own tool may have read anything."""
@@ -229,13 +222,13 @@ class CallPolicy:
         """The calls that the model has read of, of this turn and of earlier ones."""
         earlier = (*self.conversation.exchanges, *([self.conversation.begun] if self.conversation.begun else []))
         before = [part for one in earlier for part in (*one.one_way, *one.parts) if isinstance(part, Call)]
-        return [*before, *(call.part for call in self.calls if call.part is not None)]
+        return [*before, *(call for call in self.calls if call.block)]
 
-    def refusal(self, call: FoundCall) -> Failure | None:
+    def refusal(self, call: Call) -> Failure | None:
         """Why a call of the model is not run, if so."""
         code: CallCode | None = self.budget.count()
-        if code is None and call.problem is not None:
-            return Failure(call.problem, call.reason)
+        if code is None and call.code is not None:
+            return Failure(call.code, call.text)
         if code is None and call.name in self.tools:
             return None
         if code is None and time.monotonic() >= self.deadline:
@@ -317,7 +310,7 @@ def _from_strangers(conversation: History) -> bool:
         return True
     exchanges = (*conversation.exchanges, *([conversation.begun] if conversation.begun else []))
     parts = (part for exchange in exchanges for part in exchange.parts)
-    return any(one.outside for one in exchanges) or any(part.outside for part in parts if isinstance(part, Call))
+    return any(one.outside for one in exchanges) or any(part.untrusted for part in parts if isinstance(part, Call))
 
 
 def identity(name: str, params: Mapping[str, Any] | None) -> Hashable:

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -13,8 +12,8 @@ import anyio
 
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Event, Notice, Resume, StopReason, SyntaxName, Thinking, Token
-from brain.markers.scanner import FoundCall, Piece, Scanner
-from brain.messages import Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
+from brain.markers.scanner import Piece, Scanner
+from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
 from brain.plugins.context import ModelView
 from brain.prompts.templates import clock_of, marker
 from brain.text import TextBuffer
@@ -354,7 +353,7 @@ class Pass:
 
     def _taken(self, piece: Piece) -> bool:
         """Takes on a call; false when the pass is over: at whatever is none, or with a call over the cap."""
-        if not isinstance(piece, FoundCall):
+        if not isinstance(piece, Call):
             return False
         if self.calls is None:
             self.calls = CallGroup(self._desk, self._number, self._set_patience)
@@ -432,7 +431,7 @@ async def _closed(stream: AsyncGenerator[Chunk, None]) -> None:
             log.warning("a model's stream failed while it was closed", exc_info=True)
 
 
-def _as_call(native: NativeCall, syntax: SyntaxName) -> FoundCall:
+def _as_call(native: NativeCall, syntax: SyntaxName) -> Call:
     """Reads a native call as if the model had written it as a marker, under the same limits.
 
     What cannot be read does not get into the transcript, since no scanner looked for delimiters in it.
@@ -440,10 +439,11 @@ def _as_call(native: NativeCall, syntax: SyntaxName) -> FoundCall:
     scanner = Scanner(("bracket",))
     pieces = [*scanner.feed(f"SPECIALIST_REQUEST[{native.name}:{native.arguments.strip() or '{}'}]"), *scanner.close()]
     call = pieces[0] if pieces else None
-    if isinstance(call, FoundCall) and call.problem is not None:
-        return replace(call, raw="")
-    if not isinstance(call, FoundCall) or call.params is None or len(pieces) > 1:
-        return FoundCall(
-            native.name, None, "", "malformed", "its arguments are no JSON object; write the request again"
-        )
-    return replace(call, raw=marker(call.name, call.params, syntax))
+    if isinstance(call, Call) and call.code is not None:
+        call.marker = ""
+        return call
+    if not isinstance(call, Call) or call.params is None or len(pieces) > 1:
+        reason = "its arguments are no JSON object; write the request again"
+        return Call(native.name, code="malformed", text=reason)
+    call.marker = marker(call.name, call.params, syntax)
+    return call

@@ -68,7 +68,7 @@ class _Sources:
         self._text = _folded(text)
         self._own = Counter(_words(text)) + Counter(_COMMON)
         self._typed = {_bare(url) for url in (*_urls(text), *(token.strip(_AROUND) for token in text.split()))}
-        again = (value for call in found if call.outcome is None for _, value in _values(call.params or {}))
+        again = (value for call in found if call.code is None for _, value in _values(call.params or {}))
         self._typed |= {_bare(value) for value in again}
         results = [
             "\n".join([call.block, *(f"{one.id}\n{one.title}\n{one.url or ''}" for one in call.citations)])

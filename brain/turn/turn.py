@@ -446,7 +446,7 @@ class Turn:
                 *account.passes,
                 *([account.running(self._pass.began, self._pass.first_text)] if self._pass else []),
             ),
-            calls=tuple(call.report(account.began) for call in self._desk.calls),
+            calls=tuple(self._desk.calls),
         )
 
 

@@ -79,16 +79,18 @@ async def fill(store: SQLite) -> None:
         question.files, question.recalled, question.tokens = (1,), ("k7m2",), 321
         params = {"deep": [[{"a": "b ] c", "ü": None}]], "big": 10**15, "control": "\x00\u2028"}
         block = "\n\n[SPECIALIST_RESULT: x]\n…\n[/SPECIALIST_RESULT]\n\n"
+        cited = (Citation("1", "T", "http://e.org"),)
+        failed = "[SPECIALIST_ERROR: y failed - no]"
         question.parts = [
             Text(f"I look for {word}. ", 1),
-            Call("c1", "x", params, "SPECIALIST_REQUEST[x:{}]", None, block, [Citation("1", "T", "http://e.org")], 1),
-            Call("c2", "y", None, "SPECIALIST_REQUEST[y:{", "malformed", "[SPECIALIST_ERROR: y failed - no]", (), 1),
+            Call("x", "SPECIALIST_REQUEST[x:{}]", params, id="c1", block=block, citations=cited, turn_pass=1),
+            Call("y", "SPECIALIST_REQUEST[y:{", id="c2", code="malformed", block=failed, turn_pass=1),
             Steer("in German", 2),
             Text("Grüße 👩‍🚀", 2),
         ]  # fmt: skip
         await store.end(record, question)
-        failed = Exchange("Again?", question_id="q2", said="Again?", asked=NOON, outcome="model_unreachable")
-        await store.end(await store.begin(user, "c1", failed, []), failed)
+        again = Exchange("Again?", question_id="q2", said="Again?", asked=NOON, outcome="model_unreachable")
+        await store.end(await store.begin(user, "c1", again, []), again)
         await store.begin(user, "c2", Exchange("Runs.", question_id="q1", said="Runs.", asked=NOON), [])
         was = (Former(f"Likes no {word}.", NOON),)
         await store.put(

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from brain.events import SyntaxName
-from brain.markers.scanner import FoundCall, Piece, Scanner, Stop
+from brain.markers.scanner import Piece, Scanner, Stop
+from brain.messages import Call
 
 MALFORMED = json.loads((Path(__file__).parent.parent / "corpus" / "malformed.json").read_text("utf-8"))
 ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
@@ -138,12 +139,12 @@ def mention(dice: random.Random, name: str) -> tuple[str, Any]:
     return f"@{name}_specialist({written})", json.loads(json.dumps(params))
 
 
-def scan(chunks: Any) -> tuple[str, list[FoundCall], bool]:
+def scan(chunks: Any) -> tuple[str, list[Call], bool]:
     scanner = Scanner(ALL)
     pieces: list[Piece] = [piece for chunk in chunks for piece in scanner.feed(chunk)]
     pieces += scanner.close()
     text = "".join(piece for piece in pieces if isinstance(piece, str))
-    return text, [piece for piece in pieces if isinstance(piece, FoundCall)], any(isinstance(p, Stop) for p in pieces)
+    return text, [piece for piece in pieces if isinstance(piece, Call)], any(isinstance(p, Stop) for p in pieces)
 
 
 def random_chunks(dice: random.Random, text: str) -> list[str]:
@@ -163,7 +164,7 @@ def test_calls_as_models_write_them(write: Any) -> None:
         marker, params = write(dice, name)
         before, (behind, stopped) = dice.choice(SENTENCES), dice.choice(BEHIND)
         text = before + marker + behind
-        expected = (before, [FoundCall(name, params, marker)], stopped)
+        expected = (before, [Call(name, marker, params)], stopped)
         assert scan([text]) == expected, text
         assert scan(text) == expected, text
         assert scan(random_chunks(dice, text)) == expected, text
@@ -177,7 +178,7 @@ def test_calls_side_by_side() -> None:
         for chunks in ([text], text, random_chunks(dice, text)):
             shown, calls, _ = scan(chunks)
             assert shown == "So: "
-            assert [(call.raw, call.params) for call in calls] == written
+            assert [(call.marker, call.params) for call in calls] == written
 
 
 @pytest.mark.parametrize("malformed", MALFORMED)
@@ -190,4 +191,4 @@ def test_a_malformed_body_is_one_failed_call_and_never_shown(malformed: str) -> 
         for chunks in ([text], text, random_chunks(random.Random(text), text)):
             shown, calls, _ = scan(chunks)
             assert shown == "So: "
-            assert [(call.name, call.params, call.problem) for call in calls] == [("web", None, "malformed")], text
+            assert [(call.name, call.params, call.code) for call in calls] == [("web", None, "malformed")], text

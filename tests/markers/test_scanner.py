@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from brain.events import SyntaxName, Thinking
-from brain.markers.scanner import FoundCall, Piece, Scanner, Stop
+from brain.markers.scanner import Piece, Scanner, Stop
+from brain.messages import Call
 
 CASES = json.loads((Path(__file__).parent.parent / "corpus" / "scanner.json").read_text("utf-8"))
 DEFAULT: tuple[SyntaxName, ...] = ("bracket", "function_call")
@@ -57,12 +58,12 @@ def shown(pieces: Iterable[Piece]) -> list[Any]:
                 found.append(text)
         elif isinstance(item, Stop):
             found.append({"stop": True})
-        elif item.problem is None:
-            found.append({"call": item.name, "params": item.params, "raw": item.raw})
+        elif item.code is None:
+            found.append({"call": item.name, "params": item.params, "raw": item.marker})
         else:
             assert item.params is None
-            assert item.reason
-            found.append({"call": item.name, "problem": item.problem, "raw": item.raw})
+            assert item.text
+            found.append({"call": item.name, "problem": item.code, "raw": item.marker})
     return found
 
 
@@ -174,8 +175,8 @@ def test_what_each_feed_gives_at_once(chunks: list[str], at_once: list[Any]) -> 
 def test_reasons_tell_the_model_what_to_do() -> None:
     def reason(text: str) -> str:
         scanner = Scanner(ALL)
-        calls = [item for item in (*scanner.feed(text), *scanner.close()) if isinstance(item, FoundCall)]
-        return calls[0].reason
+        calls = [item for item in (*scanner.feed(text), *scanner.close()) if isinstance(item, Call)]
+        return calls[0].text
 
     assert reason('SPECIALIST_REQUEST[a:{"q":x}]') == (
         "the body is not valid JSON at character 6; write the request again"

@@ -416,7 +416,9 @@ def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None
         async with (OpenAIServer if kind == "openai" else OllamaServer)(told) as server:
             model = (OpenAI if kind == "openai" else Ollama)("m", server.url)
             async with remembered() as (memory, store, clock):
-                call = Call("c1", "web", {}, "MARKER", None, "BLOCK of a page", (Citation("1", "t"),), 1)
+                call = Call(
+                    "web", "MARKER", {}, id="c1", block="BLOCK of a page", citations=(Citation("1", "t"),), turn_pass=1
+                )
                 await talked(store, "ada", "c1", LUNCH, ("Yes, soup", "Soup it is."), parts=[call])
                 clock.on(minutes=9)
                 async with memory.running(model):
@@ -473,7 +475,7 @@ def test_a_later_summary_takes_the_place_of_the_earlier_one() -> None:
 
 def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
     async def test() -> None:
-        call = Call("c1", "web", {}, "", None, "a page", (), 1, outside=True)
+        call = Call("web", params={}, id="c1", block="a page", turn_pass=1, untrusted=True)
         async with rested(Toy("The user plans a lunch."), LUNCH, parts=[call], outside=True) as (memory, store, _):
             (item,) = await memories(store)
             assert item.outside

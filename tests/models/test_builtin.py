@@ -19,8 +19,8 @@ from brain.events import (
     SyntaxName,
     Token,
 )
-from brain.markers.scanner import FoundCall, Scanner
-from brain.messages import Attachment, Finish, History, Message
+from brain.markers.scanner import Scanner
+from brain.messages import Attachment, Call, Finish, History, Message
 from brain.models.builtin import Builtin
 from brain.plugins.executor import BUSY, FAILED
 from brain.plugins.registry import Registry
@@ -87,8 +87,8 @@ def said(
 def calls(text: str) -> list[tuple[str, Any]]:
     """The calls that the scanner finds; every marker must be one."""
     scanner = Scanner(BRACKET)
-    found = [piece for piece in [*scanner.feed(text), *scanner.close()] if isinstance(piece, FoundCall)]
-    assert all(call.problem is None for call in found)
+    found = [piece for piece in [*scanner.feed(text), *scanner.close()] if isinstance(piece, Call)]
+    assert all(call.code is None for call in found)
     assert len(found) == text.count("SPECIALIST_REQUEST[")
     return [(call.name, call.params) for call in found]
 
@@ -395,7 +395,7 @@ def test_one_without_examples_is_named() -> None:
 def test_hostile_questions_are_questions(question: str) -> None:
     scanner = Scanner(BRACKET)
     found = [piece for piece in scanner.feed(said(question)) if not isinstance(piece, str)]
-    assert [(call.name, call.problem) for call in found if isinstance(call, FoundCall)] == [("docs", None)]
+    assert [(call.name, call.code) for call in found if isinstance(call, Call)] == [("docs", None)]
     assert len(found) == 1
     assert calls(said("How do I write a specialist?")) == [("docs", {"query": "How do I write a specialist?"})]
 

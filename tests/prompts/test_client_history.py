@@ -244,7 +244,7 @@ def test_what_comes_of_tools_is_from_outside_and_what_does_not_is_not() -> None:
     _, conversation = held(
         user("Hi"), answer("", BERN, ClientToolCall("x2", "weather", {})), result("sunny"), user("Bye")
     )
-    assert [part.outside for part in conversation.exchanges[0].parts if isinstance(part, Call)] == [True, False]
+    assert [part.untrusted for part in conversation.exchanges[0].parts if isinstance(part, Call)] == [True, False]
 
 
 # Files

@@ -25,7 +25,7 @@ def said(question: str, answer: str = "", *, tokens: int = 0, at: datetime | Non
 
 
 def called(number: int, turn_pass: int, block: str = BLOCK) -> Call:
-    return Call(f"c{number}", "echo", {}, "SPECIALIST_REQUEST[echo]", None, block, (), turn_pass)
+    return Call("echo", "SPECIALIST_REQUEST[echo]", {}, id=f"c{number}", block=block, turn_pass=turn_pass)
 
 
 def chain(question: str, calls: int, block: str = BLOCK) -> Exchange:

@@ -8,8 +8,8 @@ from msgspec import Meta
 from playing import PNG, registry_of
 
 from brain.events import CallCode, Limits, SyntaxName
-from brain.markers.scanner import FoundCall, Scanner
-from brain.messages import Attachment
+from brain.markers.scanner import Scanner
+from brain.messages import Attachment, Call
 from brain.plugins.context import Context
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import from_schema, specialist
@@ -126,7 +126,7 @@ def test_the_prompt_teaches_the_first_syntax_and_the_scanner_reads_it(
     assert lines[4].endswith(f" Example: {example}")
     assert example_marker(weather, syntax) == example
     (call,) = Scanner((syntax,)).feed(example)
-    assert call == FoundCall("weather", {"city": "…"}, example)
+    assert call == Call("weather", example, {"city": "…"})
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_a_marker_as_a_model_writes_it(syntax: SyntaxName, written: str) -> None
     params = {"to": "[x]", "n": 1}
     assert marker("pay", params, syntax) == written
     (call, *_) = Scanner((syntax,)).feed(f"{written} ")
-    assert isinstance(call, FoundCall)
-    assert call.problem is None
+    assert isinstance(call, Call)
+    assert call.code is None
     assert (call.name, call.params) == ("pay", params)
 
 

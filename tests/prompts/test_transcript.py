@@ -18,11 +18,11 @@ OCR = "SPECIALIST_REQUEST[ocr]"
 
 def called(name: str, marker: str, text: str, turn_pass: int) -> Call:
     block = f"[SPECIALIST_RESULT: {name}]\n{text}\n[/SPECIALIST_RESULT]"
-    return Call("c1", name, {}, marker, None, block, (), turn_pass)
+    return Call(name, marker, {}, id="c1", block=block, turn_pass=turn_pass)
 
 
 def failed(marker: str, turn_pass: int) -> Call:
-    return Call("c2", "?", None, marker, "forged", "[SPECIALIST_ERROR: ? failed - no]", (), turn_pass)
+    return Call("?", marker, id="c2", code="forged", block="[SPECIALIST_ERROR: ? failed - no]", turn_pass=turn_pass)
 
 
 ANSWER: list[Part] = [

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from playing import PNG, WAIT, Item, Player, ask_for, echo, registry_of
 
@@ -370,11 +370,11 @@ def test_an_answer_that_the_client_has_begun_takes_the_place_of_its_beginning() 
         (call,) = [event for event in events if isinstance(event, ToolCall)]
         assert await house.kept() == [("Pay!", "Let me see. ", "complete")]
         house.play(["Done."])
-        answered = Call(call.call_id, "pay", {}, "SPECIALIST_REQUEST[pay]", None, "", (), -8)
+        answered = Call("pay", "SPECIALIST_REQUEST[pay]", {}, id=call.call_id, turn_pass=-8)
         begun = Exchange("", [Text("Let me see. ", -9), answered], said="Pay!")
         await house.said("Pay!", "c", held=History("c", begun=begun), tools=tools)
         assert await house.kept() == [("Pay!", "Let me see. Done.", "complete")]
-        other = replace(answered, call_id="call_of_another_turn")
+        other = msgspec.structs.replace(answered, id="call_of_another_turn")
         begun = Exchange("", [Text("Let me see. ", -9), other], said="Pay!")
         await house.said("Pay!", "c", held=History("c", begun=begun), tools=tools)
         assert [said for said, *_ in await house.kept()] == ["Pay!", "Pay!"], "what nobody called is no answer to it"

@@ -80,9 +80,18 @@ def test_a_conversation_is_told_in_parts_and_in_the_users_own_words() -> None:
         exchange(
             1,
             Text("I look. ", 1),
-            Call("c1", "wiki", {"query": "tea"}, "SPECIALIST_REQUEST[wiki:…]", None, block, cited, 1, outside=True),
+            Call(
+                "wiki",
+                "SPECIALIST_REQUEST[wiki:…]",
+                {"query": "tea"},
+                id="c1",
+                block=block,
+                citations=cited,
+                turn_pass=1,
+                untrusted=True,
+            ),
             Steer("And coffee?", 1),
-            Call("c2", "?", None, "SPECIALIST_REQUEST[", "malformed", unread, (), 2),
+            Call("?", "SPECIALIST_REQUEST[", id="c2", code="malformed", block=unread, turn_pass=2),
             Text("Tea is a drink.", 2),
             files=(1,),
             recalled=("f3a9",),
@@ -194,7 +203,7 @@ def about(*asides: Annotation, parts: Sequence[Part] = (), outcome: str = "compl
 
 
 def test_what_stood_beside_the_text_is_told_in_its_place() -> None:
-    call = Call("c1", "wiki", {}, "", None, "", (), 1, cached=True, ms=12, approval="approved")
+    call = Call("wiki", params={}, id="c1", turn_pass=1, cached=True, ms=12, approval="approved")
     answer = about(
         Annotation(Notice("recalled", "Recalled 1 fact: tea"), 0),
         Annotation(Thinking("Hm."), 0),
@@ -235,7 +244,7 @@ def questions(answer: Mapping[str, Any]) -> list[str]:
 
 
 def test_what_no_utf_8_can_hold_is_replaced() -> None:
-    _, answer = opened(exchange(1, Call("c1", "a", {"x": "\ud800"}, "", None, "", (), 1)))["messages"]
+    _, answer = opened(exchange(1, Call("a", params={"x": "\ud800"}, id="c1", turn_pass=1)))["messages"]
     assert answer["parts"][0]["params"] == {"x": "\ufffd"}
 
 

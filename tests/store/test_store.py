@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from stores import ABOUT, NOON, Clock, answered, asked, fact, file, kept, memory, said, turn
 
@@ -43,8 +44,17 @@ def refused(error: pytest.ExceptionInfo[BadRequest]) -> tuple[str, int, str | No
 
 
 def test_what_was_said_is_kept_as_it_was(path: Path | None) -> None:
-    called = Call("c1", "web", {"q": ["Zürich", 2**70]}, "MARKER", None, "block", (Citation("1", "T", "u"),), 1, True)
-    failed = Call("c2", "?", None, "MARK", "malformed", "[E]", (), 1)
+    called = Call(
+        "web",
+        "MARKER",
+        {"q": ["Zürich", 2**70]},
+        id="c1",
+        block="block",
+        citations=(Citation("1", "T", "u"),),
+        turn_pass=1,
+        untrusted=True,
+    )
+    failed = Call("?", "MARK", id="c2", code="malformed", block="[E]", turn_pass=1)
     parts: list[Part] = [Text("Grüezi ", 1), called, failed, Steer("quick", 1), Text("你好", 2)]
     around = (Message("system", "Be brief."),)
 
@@ -75,7 +85,7 @@ def test_what_was_said_is_kept_as_it_was(path: Path | None) -> None:
 
 
 def test_what_stood_beside_an_answer_is_kept_and_what_was_recalled_goes_with_its_fact(path: Path | None) -> None:
-    called = Call("c1", "web", {}, "MARKER", None, "block", (), 1, cached=True, ms=12, approval="approved")
+    called = Call("web", "MARKER", {}, id="c1", block="block", turn_pass=1, cached=True, ms=12, approval="approved")
 
     async def about(store: SQLite) -> AnswerDetails:
         found = await store.conversation("ada", "c")
@@ -955,8 +965,8 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 
 def test_long_conversations_are_read_in_more_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversations, "PAGE_BYTES", 4000)
-    in_params = Call("c1", "web", {"q": "ß" * 800}, "", None, "", (), 1)
-    cited = replace(in_params, params={}, citations=(Citation("1", "T", "u" * 1600),))
+    in_params = Call("web", params={"q": "ß" * 800}, id="c1", turn_pass=1)
+    cited = msgspec.structs.replace(in_params, params={}, citations=(Citation("1", "T", "u" * 1600),))
 
     async def test(store: SQLite) -> None:
         answers: list[list[Part]] = [[in_params], [Text("short", 1)], [cited], [in_params], [in_params] * 3]

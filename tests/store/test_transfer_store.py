@@ -41,8 +41,17 @@ BLOCK = "[SPECIALIST_RESULT: web]\nIt rains.\n[/SPECIALIST_RESULT]"
 
 
 async def fill(store: SQLite, user: str) -> None:
-    called = Call("c1", "web", {"q": ["Köln"]}, MARKER, None, BLOCK, (Citation("1", "T", "u"),), 1, True)
-    read = Call("c0", "web", {}, "", None, BLOCK, (), 0)
+    called = Call(
+        "web",
+        MARKER,
+        {"q": ["Köln"]},
+        id="c1",
+        block=BLOCK,
+        citations=(Citation("1", "T", "u"),),
+        turn_pass=1,
+        untrusted=True,
+    )
+    read = Call("web", params={}, id="c0", block=BLOCK, turn_pass=0)
     answer: list[Part] = [read, Text("Fine ", 1), called, Steer("so", 2)]
     record = await turn(store, user, "c", "I like jazz", answer, files=[file(b"\xff\x00")])
     await store.end(record, replace(answered(answer), about=ABOUT))

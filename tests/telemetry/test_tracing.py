@@ -97,11 +97,11 @@ def test_who_made_the_model(model: str, provider: str, name: str, remote: bool) 
 def test_the_spans_of_calls() -> None:
     calls = [
         a_call("weather", approval="approved"),
-        a_call("weather", cached=True, call_id="c2", ms=0),
-        a_call("ocr", "timeout", call_id="c3", ms=5000),
-        a_call("made_up", "unknown", call_id="c4", ms=0),
+        a_call("weather", cached=True, id="c2", ms=0),
+        a_call("ocr", "timeout", id="c3", ms=5000),
+        a_call("made_up", "unknown", id="c4", ms=0),
         a_call("tool", None, by="client", ms=None),
-        a_call("weather", None, call_id="c5", ms=None),
+        a_call("weather", None, id="c5", ms=None),
     ]
     told = [*calls_told(a_report(calls=calls), {"weather", "ocr"})]
     assert told[0] == Told(

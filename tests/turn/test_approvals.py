@@ -163,8 +163,9 @@ def test_what_expired_cannot_be_approved() -> None:
 def test_a_decision_at_the_last_moment_is_one() -> None:
     async def main() -> bool:
         approvals = Approvals(0.01)
-        approvals.open("c1")
-        waiting = asyncio.create_task(approvals.decided("c1"))
+        call = Call("pay", id="c1")
+        approvals.open(call)
+        waiting = asyncio.create_task(approvals.decided(call))
         await asyncio.sleep(0)
         time.sleep(0.03)  # noqa: ASYNC251 - the time is over, but nobody noticed yet
         approvals.decide("c1", True)
@@ -541,7 +542,7 @@ def test_a_reader_that_leaves_meanwhile_leaves_nothing() -> None:
                     break
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert not turn.waits
-        assert [part.outcome for part in turn.exchange.parts if isinstance(part, Call)] == ["cancelled"]
+        assert [part.code for part in turn.exchange.parts if isinstance(part, Call)] == ["cancelled"]
         assert one.post.sent == []
 
     asyncio.run(main())

@@ -169,10 +169,10 @@ class Session:
         parts = turn.exchange.parts
         assert TEXT.startswith(turn.exchange.visible)
         called = [part for part in parts if isinstance(part, Call)]
-        assert len({part.call_id for part in called}) == len(called)
-        assert all(part.outcome in (None, "cancelled") for part in called)
+        assert len({part.id for part in called}) == len(called)
+        assert all(part.code in (None, "cancelled") for part in called)
         for part in called:
-            if part.outcome is None:
+            if part.code is None:
                 assert part.block.startswith(f"[SPECIALIST_RESULT: {part.name}]\n")
             else:
                 reason = "the turn was stopped before it was done"
@@ -335,7 +335,7 @@ def test_a_turn_with_a_person_at_its_side_can_end_at_every_step(end: Ending) -> 
         assert not turn.waits
         parts = turn.exchange.parts
         assert [part.text for part in parts if isinstance(part, Steer)] == ruled.said
-        assert all(part.outcome in (None, "cancelled") for part in parts if isinstance(part, Call))
+        assert all(part.code in (None, "cancelled") for part in parts if isinstance(part, Call))
         assert "A1\nB1 C1. \n\nD.".startswith(turn.exchange.visible)
         session.keep(turn, asked)
         if whole:
@@ -370,7 +370,7 @@ def test_a_running_specialist_is_let_go(end: Ending, function: Callable[..., Any
         assert session.model.open == 0
         assert [event.name for event in events if isinstance(event, SpecialistStart)] == [name]
         called = [part for part in turn.exchange.parts if isinstance(part, Call)]
-        assert [(part.outcome, part.block.count("failed - ")) for part in called] == [("cancelled", 1)] * len(called)
+        assert [(part.code, part.block.count("failed - ")) for part in called] == [("cancelled", 1)] * len(called)
         assert len(called) == (2 if " " in chunks else 1)
         assert turn.exchange.visible == "A "
         session.keep(turn, asked)
@@ -444,7 +444,7 @@ def test_a_call_is_let_go_while_the_stream_behind_it_is_closed(end: Ending) -> N
         await end(turn, [], 20)
         await only_this_task()
         (call,) = [part for part in turn.exchange.parts if isinstance(part, Call)]
-        assert call.outcome == "cancelled"
+        assert call.code == "cancelled"
 
     asyncio.run(main())
 

@@ -88,7 +88,7 @@ def test_a_call_of_a_tool_goes_to_the_client_and_ends_the_turn() -> None:
     said, call = turn.exchange.parts
     assert said == Text("Look: ", 1)
     assert isinstance(call, Call)
-    assert (call.marker, call.outcome, call.outside) == (CALL, None, False)
+    assert (call.marker, call.code, call.untrusted) == (CALL, None, False)
     assert call.block == f"[SPECIALIST_RESULT: weather]\n{CLIENT_RUNS_TOOL}\n[/SPECIALIST_RESULT]"
     (report,) = turn.report("openai").calls
     assert (report.by, report.outcome) == ("client", "ok")

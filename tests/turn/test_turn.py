@@ -213,7 +213,7 @@ def test_a_call_that_fails(code: str, marker: str, runs: bool, block: str | None
     said, call, then = turn.exchange.parts
     assert (said, then) == (Text("Look: ", 1), Text("Done.", 2))
     assert isinstance(call, Call)
-    assert (call.name, call.outcome) == (name, code)
+    assert (call.name, call.code) == (name, code)
     assert block is None or call.block == block
 
 
@@ -240,7 +240,7 @@ def failures(*passes: str, **options: Any) -> list[tuple[str, str]]:
     events, turn, _ = played(*passes, **options)
     told = [(event["name"], event["code"]) for event in events if isinstance(event, dict) and "error" in event]
     kept = [part for part in turn.exchange.parts if isinstance(part, Call)]
-    assert told == [(part.name, part.outcome) for part in kept if part.outcome is not None]
+    assert told == [(part.name, part.code) for part in kept if part.code is not None]
     assert all(part.block.count("[SPECIALIST_") == 1 for part in kept)
     return told
 
@@ -312,7 +312,7 @@ def test_a_failing_first_of_two_identical_adjacent_calls_is_tried_once_more() ->
         "Done.",
         {"done": "complete", "text": "Done.", "calls": 2, "passes": 2},
     ]
-    assert [part.outcome for part in turn.exchange.parts if isinstance(part, Call)] == ["failed", None]
+    assert [part.code for part in turn.exchange.parts if isinstance(part, Call)] == ["failed", None]
 
 
 def test_an_answer_is_kept_for_later_turns_of_the_same_user() -> None:
@@ -589,7 +589,7 @@ def test_a_model_that_calls_for_ever_is_stopped(seed: int) -> None:
         assert done.stop_reason == "call_limit"
         assert done.passes == len(model.requests) <= limits.calls + 2
         called = [part for part in turn.exchange.parts if isinstance(part, Call)]
-        assert [part.call_id for part in called] == [f"c{n}" for n in range(1, done.calls + 1)]
+        assert [part.id for part in called] == [f"c{n}" for n in range(1, done.calls + 1)]
 
     asyncio.run(main())
 
@@ -1274,7 +1274,7 @@ def test_a_shutdown_at_each_phase(phase: type[Event], items: list[Item]) -> None
         events = await read(turn, lambda event: turn.stop("shutdown") if isinstance(event, phase) else None)
         assert events[-1] == SHUTDOWN
         assert model.open == 0
-        assert {part.outcome for part in turn.exchange.parts if isinstance(part, Call)} <= {None, "cancelled"}
+        assert {part.code for part in turn.exchange.parts if isinstance(part, Call)} <= {None, "cancelled"}
 
     asyncio.run(main())
 

@@ -25,11 +25,11 @@ def _event_of(part: Part) -> Event:
 
 
 def _ended(call: Call) -> SpecialistResult | SpecialistError:
-    text, ms = block_content(call.name, call.block, call.outcome is not None), call.ms or 0
-    if call.outcome is not None:
-        return SpecialistError(call.call_id, call.name, call.params, call.outcome, text, ms, call.approval)
-    told = call.call_id, call.name, call.params or {}, text
-    return SpecialistResult(*told, tuple(call.citations), call.cached, ms, call.approval)
+    text, ms = block_content(call.name, call.block, call.code is not None), call.ms or 0
+    if call.code is not None:
+        return SpecialistError(call.id, call.name, call.params, call.code, text, ms, call.approval)
+    told = call.id, call.name, call.params or {}, text
+    return SpecialistResult(*told, call.citations, call.cached, ms, call.approval)
 
 
 def _done(exchange: Exchange, parts: tuple[Part, ...]) -> Done:

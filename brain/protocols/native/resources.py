@@ -19,6 +19,7 @@ from brain.messages import (
     Part,
     Steer,
     Text,
+    TurnReport,
     chat_messages,
 )
 from brain.protocols.bodies import encode
@@ -90,6 +91,28 @@ def encode_recall(on: bool) -> bytes:
     return encode({"recall": on})
 
 
+def turn_report(report: TurnReport) -> dict[str, Any]:
+    """What happened in a turn so far."""
+    found: dict[str, Any] = msgspec.to_builtins(replace(report, calls=()))
+    found["calls"] = [
+        {
+            "call_id": call.id,
+            "name": call.name,
+            "params": call.params,
+            "by": call.by,
+            "turn_pass": call.turn_pass,
+            "began_ms": call.began_ms,
+            "ms": call.ms,
+            "outcome": call.outcome,
+            "cached": call.cached,
+            "approval": call.approval,
+            "preview": call.preview,
+        }
+        for call in report.calls
+    ]
+    return found
+
+
 def _heading(one: Conversation) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(one)
     if not one.found:
@@ -148,13 +171,13 @@ def _with_asides(parts: Sequence[Part], asides: Sequence[Annotation]) -> Iterato
         while waiting and waiting[0].place <= place:
             aside = waiting.popleft()
             if isinstance(part, Text) and part.text[shown : aside.at]:
-                yield replace(part, text=part.text[shown : aside.at])
+                yield Text(part.text[shown : aside.at], part.turn_pass)
                 shown = aside.at
             yield aside.told
         if not isinstance(part, Text):
             yield part
         elif part.text[shown:]:
-            yield replace(part, text=part.text[shown:])
+            yield Text(part.text[shown:], part.turn_pass)
     yield from (aside.told for aside in waiting)
 
 
@@ -168,16 +191,16 @@ def _part(part: Part | Notice | Thinking, inside: Inside) -> dict[str, Any]:
             return {"type": "thinking", "text": text}
         case Notice(code, text):
             return {"type": "notice", "code": code, "text": text}
-    told = inside(part.name, part.block, part.outcome is not None)
+    told = inside(part.name, part.block, part.code is not None)
     how = {"ms": part.ms, "approval": part.approval}
     return {
         "type": "call",
-        "call_id": part.call_id,
+        "call_id": part.id,
         "name": part.name,
         "params": part.params,
-        "outcome": part.outcome,
+        "outcome": part.code,
         "block": part.block,
-        "text" if part.outcome is None else "reason": told,
+        "text" if part.code is None else "reason": told,
         "citations": [_citation(citation) for citation in part.citations],
         "cached": part.cached,
         **{name: value for name, value in how.items() if value is not None},

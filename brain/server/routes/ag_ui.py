@@ -97,7 +97,7 @@ def _decide(run: Run, given: Sequence[InterruptAnswer], said: str) -> None:
 def _check_nothing_waits(house: ServerState, user: str | None, wanted: RequestOptions) -> None:
     run = house.turns.newest(wanted.conversation_id, user)
     if run is not None and run.is_waiting:
-        ids = [_interrupt_id(run, call.call_id) for call in run.report().calls if call.approval == "asked"]
+        ids = [_interrupt_id(run, call.id) for call in run.report().calls if call.approval == "asked"]
         message = f"This thread waits for an approval; send resume with an entry for each of: {', '.join(ids)}."
         raise BadRequest(message, "resume", code="interrupted", status=409)
 
@@ -123,7 +123,7 @@ def _check_answers(run: Run, told: Sequence[Event], given: Sequence[InterruptAns
 
 def _decision(run: Run, call_id: str) -> str | None:
     """How it stands with a call."""
-    return next((call.approval for call in run.report().calls if call.call_id == call_id), None)
+    return next((call.approval for call in run.report().calls if call.id == call_id), None)
 
 
 def _check_decision(answer: InterruptAnswer, decision: str | None) -> None:

@@ -88,7 +88,7 @@ async def _rest(request: Request, conversation_id: str | None, wanted: ai_sdk.Re
     run = house_of(request).turns.find(wanted.decisions[-1].turn_id, user_of(request))
     if run is None or run not in _WANTED or conversation_id not in (None, run.conversation_id):
         raise BadRequest("Nothing waits for this approval any more; ask again.", code="gone", status=410)
-    asked = {call.call_id for call in run.report().calls if call.approval is not None}
+    asked = {call.id for call in run.report().calls if call.approval is not None}
     decisions = {one.call_id: one.approve for one in wanted.decisions if one.turn_id == run.id}
     if not asked.issuperset(decisions):
         raise BadRequest("This turn asked for no approval of this call.", code="not_found", status=404)
@@ -112,7 +112,7 @@ def _encoder(run: Run) -> ai_sdk.Encoder:
     wanted = _WANTED[run]
 
     def waits(call_ids: Collection[str]) -> bool:
-        return {call.call_id for call in run.report().calls if call.approval == "asked"}.issuperset(call_ids)
+        return {call.id for call in run.report().calls if call.approval == "asked"}.issuperset(call_ids)
 
     message_id = None if wanted.continues else run.report().message_id
     return ai_sdk.Encoder(wanted.sdk_version, message_id, waits)

@@ -1,14 +1,12 @@
 """Turns as things of their own. They run on without a reader, can be read by many, stopped, steered, approved."""
 
-from typing import Any
-
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
 from brain.protocols import native
+from brain.protocols.native.resources import turn_report
 from brain.runtime.run import Run
 from brain.server.middleware import UNKEPT, Answer
 from brain.server.routes.chat import LAST_EVENT_ID, asked, rejoined
@@ -82,5 +80,4 @@ async def _json(request: Request) -> bytes:
 
 
 def _told(run: Run, status: int = 200) -> Response:
-    report: dict[str, Any] = msgspec.to_builtins(run.report())
-    return Answer(report, status)
+    return Answer(turn_report(run.report()), status)
