@@ -29,18 +29,18 @@ class NoThread(Exception):
     """Too many threads run, most likely in calls that were given up."""
 
 
-def taken() -> int:
+def count_threads() -> int:
     """How many threads run now, abandoned ones among them."""
     return _running
 
 
-def abandoned() -> int:
+def count_abandoned() -> int:
     """How many threads run on in calls that were given up."""
     with _lock:
         return _abandoned.total()
 
 
-async def in_thread(name: str, function: Callable[[], Any], on_item: Callable[[Any], None]) -> Any:
+async def run_in_thread(name: str, function: Callable[[], Any], on_item: Callable[[Any], None]) -> Any:
     """Calls `function` in a thread.
 
     Args:
@@ -147,7 +147,7 @@ class _Thread:
 T = TypeVar("T")
 
 
-async def iterated(found: AsyncIterable[T] | Iterable[T]) -> AsyncGenerator[T, None]:
+async def iterate(found: AsyncIterable[T] | Iterable[T]) -> AsyncGenerator[T, None]:
     """Any iterable as an asynchronous one, that is closed when it is left."""
     try:
         if isinstance(found, AsyncIterable):

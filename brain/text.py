@@ -7,7 +7,7 @@ import regex
 BLOCK_BYTES = 448
 """What is kept together of a text that grows: a block of it fits into what Python takes from pools of its own."""
 
-halved = re.compile("[\ud800-\udfff]").search
+find_surrogate = re.compile("[\ud800-\udfff]").search
 """Finds a half of a character, high or low."""
 
 _JOINING = "".join(
@@ -31,14 +31,14 @@ _PILED = r"[\p{M}\p{GCB=V}\p{GCB=T}]"
 _BLANK = regex.compile(rf"{_SHAPING}|(?! )[{_UNSEEN}\p{{Cs}}\p{{Z}}\u2800]|(?<={_PILED}{{3}}){_PILED}")
 
 
-def seen(text: str) -> str:
+def strip_invisible(text: str) -> str:
     """The text without characters that nobody sees, or that turn others round; a space for each that parts words."""
     if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(lambda hidden: hidden[1] or (" " if hidden[0].isspace() else ""), text)
 
 
-def escaped(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """The text with the number of each character that nobody sees, that turns others round or looks like a space.
 
     So have marks, from the fourth on that stand on one character.
@@ -48,20 +48,20 @@ def escaped(text: str) -> str:
     return _BLANK.sub(lambda blank: blank[1] or f"\\u{{{ord(blank[0]):x}}}", text)
 
 
-def joined(text: str) -> tuple[str, str]:
+def join_surrogates(text: str) -> tuple[str, str]:
     """The text with pairs of halves joined, and lone ones replaced by U+FFFD.
 
     A high half at the very end is given apart: its partner may come with the next text.
     """
-    if text.isascii() or not halved(text):
+    if text.isascii() or not find_surrogate(text):
         return text, ""
     half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
     return text.removesuffix(half).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"), half
 
 
-def well_formed(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The same for a text that is complete."""
-    whole, half = joined(text)
+    whole, half = join_surrogates(text)
     return whole + "\ufffd" if half else whole
 
 
@@ -97,11 +97,11 @@ BYTES_A_TOKEN = 4
 """For estimates only, where a server does not count: `bytes/4`."""
 
 
-def size(text: str) -> int:
+def utf8_size(text: str) -> int:
     """The bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def estimated(size_in_bytes: int) -> int:
+def estimate_tokens(size_in_bytes: int) -> int:
     """About how many tokens a text of so many bytes takes, where no server counts them."""
     return -(-size_in_bytes // BYTES_A_TOKEN)

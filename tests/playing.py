@@ -44,7 +44,7 @@ Item = Chunk | float | asyncio.Event | Exception
 class Player:
     """A model that plays passes, and keeps what it was asked, what it gave, and which of its streams are open."""
 
-    stand_in = False
+    is_demo = False
     sees_images = False
     template = ""
 

@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from brain.errors import Refused
 from brain.events import Resume
 from brain.messages import Chunk, Finish, Message
-from brain.models import Opened
+from brain.models import ModelEntry
 from brain.plugins.registry import Registry
 from brain.server.app import create_app
 from brain.server.state import ServerState
@@ -89,7 +89,7 @@ class Server(uvicorn.Server):
 
     def play(self, *models: "Player") -> None:
         """Lets these models answer, the first by default."""
-        self.house.models = [Opened(model, "the test plays it") for model in models]  # type: ignore[arg-type]
+        self.house.models = [ModelEntry(model, "the test plays it") for model in models]  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -133,7 +133,7 @@ class Player:
     """A model that plays passes of texts, pauses (seconds, or until something is so), and errors; and keeps what it was
     asked."""
 
-    stand_in = False
+    is_demo = False
     template = ""
     resume: Resume = "prefill"
     context_tokens = None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from brain import concurrency
-from brain.concurrency import NoThread, abandoned, in_thread, taken
+from brain.concurrency import NoThread, count_abandoned, count_threads, run_in_thread
 
 
 def nothing(item: Any) -> None: ...
@@ -23,12 +23,12 @@ def soon(condition: Callable[[], bool]) -> bool:
 
 def test_a_value_comes_back_from_another_thread() -> None:
     async def main() -> Any:
-        return await in_thread("a", threading.current_thread, nothing)
+        return await run_in_thread("a", threading.current_thread, nothing)
 
     thread = asyncio.run(main())
     assert thread.name == "brain-a"
     assert thread.daemon
-    assert soon(lambda: taken() == 0)
+    assert soon(lambda: count_threads() == 0)
 
 
 def test_context_variables_are_seen() -> None:
@@ -36,7 +36,7 @@ def test_context_variables_are_seen() -> None:
 
     async def main() -> Any:
         variable.set("seen")
-        return await in_thread("a", variable.get, nothing)
+        return await run_in_thread("a", variable.get, nothing)
 
     assert asyncio.run(main()) == "seen"
 
@@ -49,7 +49,7 @@ def test_items_of_a_generator_come_in_order_on_the_loop() -> None:
 
     async def main() -> Any:
         loop_thread = threading.get_ident()
-        return await in_thread("a", items, lambda item: seen.append((item, threading.get_ident() == loop_thread)))
+        return await run_in_thread("a", items, lambda item: seen.append((item, threading.get_ident() == loop_thread)))
 
     assert asyncio.run(main()) is None
     assert seen == [(n, True) for n in range(1_000)]
@@ -71,14 +71,14 @@ def test_a_fast_generator_does_not_flood_the_loop() -> None:
             nonlocal took
             took += 1
 
-        task = asyncio.ensure_future(in_thread("a", endless, take))
+        task = asyncio.ensure_future(run_in_thread("a", endless, take))
         await asyncio.sleep(0.05)
         task.cancel()
         await asyncio.wait({task})
         return took
 
     took = asyncio.run(main())
-    assert soon(lambda: taken() == 0)
+    assert soon(lambda: count_threads() == 0)
     assert took <= produced <= took + 2
 
 
@@ -88,12 +88,12 @@ def test_what_is_raised_comes_back(error: BaseException) -> None:
         raise error
 
     async def main() -> None:
-        await in_thread("a", function, nothing)
+        await run_in_thread("a", function, nothing)
 
     expected = RuntimeError if isinstance(error, StopIteration) else type(error)
     with pytest.raises(expected):
         asyncio.run(main())
-    assert soon(lambda: taken() == 0)
+    assert soon(lambda: count_threads() == 0)
 
 
 def test_an_item_that_cannot_be_taken_ends_the_call() -> None:
@@ -110,7 +110,7 @@ def test_an_item_that_cannot_be_taken_ends_the_call() -> None:
         raise ValueError(item)
 
     async def main() -> None:
-        await in_thread("a", items, take)
+        await run_in_thread("a", items, take)
 
     with pytest.raises(ValueError, match="1"):
         asyncio.run(main())
@@ -122,22 +122,22 @@ def test_abandoned_threads_are_counted_and_bounded_by_name() -> None:
     end = threading.Event()
 
     async def main() -> None:
-        calls = [asyncio.ensure_future(in_thread("hangs", lambda: end.wait(30), nothing)) for _ in range(8)]
+        calls = [asyncio.ensure_future(run_in_thread("hangs", lambda: end.wait(30), nothing)) for _ in range(8)]
         await asyncio.sleep(0)
-        assert (taken(), abandoned()) == (8, 0)
+        assert (count_threads(), count_abandoned()) == (8, 0)
         for call in calls:
             call.cancel()
         began = time.monotonic()
         await asyncio.wait(calls)
         assert time.monotonic() - began < 0.1
-        assert (taken(), abandoned()) == (8, 8)
+        assert (count_threads(), count_abandoned()) == (8, 8)
         with pytest.raises(NoThread):
-            await in_thread("hangs", lambda: 1, nothing)
-        assert await in_thread("other", lambda: 1, nothing) == 1
+            await run_in_thread("hangs", lambda: 1, nothing)
+        assert await run_in_thread("other", lambda: 1, nothing) == 1
         end.set()
-        assert await asyncio.to_thread(soon, lambda: taken() == 0)
-        assert abandoned() == 0
-        assert await in_thread("hangs", lambda: 1, nothing) == 1
+        assert await asyncio.to_thread(soon, lambda: count_threads() == 0)
+        assert count_abandoned() == 0
+        assert await run_in_thread("hangs", lambda: 1, nothing) == 1
 
     asyncio.run(main())
 
@@ -146,25 +146,29 @@ def test_abandoned_threads_are_bounded_altogether() -> None:
     end = threading.Event()
 
     async def main() -> None:
-        calls = [asyncio.ensure_future(in_thread(f"hangs{n % 5}", lambda: end.wait(30), nothing)) for n in range(32)]
+        calls = [
+            asyncio.ensure_future(run_in_thread(f"hangs{n % 5}", lambda: end.wait(30), nothing)) for n in range(32)
+        ]
         await asyncio.sleep(0)
         for call in calls:
             call.cancel()
         await asyncio.wait(calls)
         with pytest.raises(NoThread):
-            await in_thread("other", lambda: 1, nothing)
+            await run_in_thread("other", lambda: 1, nothing)
         end.set()
 
     asyncio.run(main())
-    assert soon(lambda: (taken(), abandoned()) == (0, 0))
+    assert soon(lambda: (count_threads(), count_abandoned()) == (0, 0))
 
 
 def test_many_calls_at_once_are_no_reason_to_refuse() -> None:
     async def main() -> list[int]:
-        return await asyncio.gather(*(in_thread("busy", lambda: time.sleep(0.02) or 1, nothing) for _ in range(100)))  # type: ignore[func-returns-value]
+        barrier = threading.Barrier(100)  # all of them run at the same time
+        found: list[int] = await asyncio.gather(*(run_in_thread("busy", barrier.wait, nothing) for _ in range(100)))
+        return found
 
-    assert asyncio.run(main()) == [1] * 100
-    assert soon(lambda: taken() == 0)
+    assert sorted(asyncio.run(main())) == list(range(100))
+    assert soon(lambda: count_threads() == 0)
 
 
 def test_threads_are_bounded_altogether() -> None:
@@ -172,16 +176,16 @@ def test_threads_are_bounded_altogether() -> None:
 
     async def main() -> None:
         calls = [
-            asyncio.ensure_future(in_thread("a", lambda: end.wait(30), nothing)) for _ in range(concurrency.PLACES)
+            asyncio.ensure_future(run_in_thread("a", lambda: end.wait(30), nothing)) for _ in range(concurrency.PLACES)
         ]
         await asyncio.sleep(0)
         with pytest.raises(NoThread):
-            await in_thread("b", lambda: 1, nothing)
+            await run_in_thread("b", lambda: 1, nothing)
         end.set()
         await asyncio.gather(*calls)
 
     asyncio.run(main())
-    assert soon(lambda: taken() == 0)
+    assert soon(lambda: count_threads() == 0)
 
 
 def test_a_system_without_more_threads_is_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,11 +194,11 @@ def test_a_system_without_more_threads_is_no_place(monkeypatch: pytest.MonkeyPat
 
     async def main() -> None:
         with pytest.raises(NoThread):
-            await in_thread("a", lambda: 1, nothing)
+            await run_in_thread("a", lambda: 1, nothing)
 
     monkeypatch.setattr(threading.Thread, "start", start)
     asyncio.run(main())
-    assert (taken(), abandoned()) == (0, 0)
+    assert (count_threads(), count_abandoned()) == (0, 0)
 
 
 def test_an_abandoned_generator_is_closed_at_its_next_item() -> None:
@@ -217,7 +221,7 @@ def test_an_abandoned_generator_is_closed_at_its_next_item() -> None:
             seen.append(item)
             came.set()
 
-        call = asyncio.ensure_future(in_thread("a", items, take))
+        call = asyncio.ensure_future(run_in_thread("a", items, take))
         await came.wait()
         call.cancel()
         await asyncio.wait({call})
@@ -233,8 +237,8 @@ def test_a_thread_that_outlives_its_loop_does_no_harm() -> None:
 
     async def main() -> None:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(in_thread("a", lambda: end.wait(30), nothing), 0.01)
+            await asyncio.wait_for(run_in_thread("a", lambda: end.wait(30), nothing), 0.01)
 
     asyncio.run(main())
     end.set()
-    assert soon(lambda: (taken(), abandoned()) == (0, 0))
+    assert soon(lambda: (count_threads(), count_abandoned()) == (0, 0))

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from brain.text import TextBuffer, escaped, joined, seen, well_formed
+from brain.text import TextBuffer, escape_invisible, join_surrogates, replace_surrogates, strip_invisible
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ from brain.text import TextBuffer, escaped, joined, seen, well_formed
     ],
 )
 def test_halves_are_joined_or_replaced(text: str, whole: str, half: str) -> None:
-    assert joined(text) == (whole, half)
-    assert well_formed(text) == whole + ("\ufffd" if half else "")
+    assert join_surrogates(text) == (whole, half)
+    assert replace_surrogates(text) == whole + ("\ufffd" if half else "")
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def test_halves_are_joined_or_replaced(text: str, whole: str, half: str) -> None
     ],
 )
 def test_what_nobody_sees_is_made_visible(text: str, shown: str) -> None:
-    assert escaped(text) == shown
+    assert escape_invisible(text) == shown
 
 
 def test_a_text_without_what_nobody_sees_keeps_its_spaces() -> None:
-    assert seen("a\u3164\u202e\ufe0fbc\xa0\u3000\u2800 d") == "abc\xa0\u3000\u2800 d"
+    assert strip_invisible("a\u3164\u202e\ufe0fbc\xa0\u3000\u2800 d") == "abc\xa0\u3000\u2800 d"
 
 
 @pytest.mark.parametrize("size", [1, 5, 447, 448, 10_000])

@@ -19,13 +19,13 @@ from brain.cli.process import FAILED, INTERRUPTED, log_to_stderr
 from brain.errors import BrainError
 from brain.messages import Category, Kind, Source
 from brain.settings import LOCAL_USER, Settings, read
-from brain.text import well_formed
+from brain.text import replace_surrogates
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command as the process that it is; the exit code as `run`."""
     code = run(arguments)
-    if concurrency.taken():  # by foreign code that nobody can stop, and that may not survive the interpreter's end
+    if concurrency.count_threads():  # of others' code: nobody can stop it, and it may crash an exiting interpreter
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -108,7 +108,7 @@ def _add_ask(commands: Any) -> None:
     example = 'brain ask --file scan.png "What does it say?"'
     asked = _command(commands, "ask", "Ask once, and stream the answer.", example, ask)
     asked.set_defaults(parser=asked)
-    asked.add_argument("message", type=well_formed, nargs="?", help="what to ask; - for standard input")
+    asked.add_argument("message", type=replace_surrogates, nargs="?", help="what to ask; - for standard input")
     text = "attach a file (repeatable); - for standard input, which is attached anyway when something is piped"
     asked.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
     asked.add_argument("--conversation", metavar="ID", help="go on with this conversation (a new one)")
@@ -158,21 +158,21 @@ def _add_memory(commands: Any) -> None:
     listed.add_argument("--kind", choices=get_args(Kind), help="only facts, or only memories of conversations")
     listed.add_argument("--category", choices=get_args(Category), help="only facts of this category")
     listed.add_argument(
-        "--search", type=well_formed, default="", metavar="WORDS", help="only those with any of these words"
+        "--search", type=replace_surrogates, default="", metavar="WORDS", help="only those with any of these words"
     )
     listed.add_argument("--json", action="store_true", help="print one JSON object")
     added = action("add", memory.add, "Write a fact down.", '"I am vegetarian." --immutable')
-    added.add_argument("text", type=well_formed, help="the fact, in a sentence")
+    added.add_argument("text", type=replace_surrogates, help="the fact, in a sentence")
     added.add_argument("--category", choices=get_args(Category), help="(by its words)")
     added.add_argument("--immutable", action="store_true", help="no model may change or forget it")
     edited = action("edit", memory.edit, "Change one.", 'k7m2 "I am vegan."')
-    edited.add_argument("id", type=well_formed, help="as listed")
-    edited.add_argument("text", type=well_formed, nargs="?", help="its new text")
+    edited.add_argument("id", type=replace_surrogates, help="as listed")
+    edited.add_argument("text", type=replace_surrogates, nargs="?", help="its new text")
     edited.add_argument("--category", choices=get_args(Category), help="its new category")
     edited.add_argument("--mutable", action="store_true", default=None, help="a model may change and forget it")
     edited.add_argument("--immutable", action="store_false", dest="mutable", help="no model may change or forget it")
     deleted = action("delete", memory.delete, "Remove some.", "k7m2 f3a9")
-    deleted.add_argument("id", type=well_formed, nargs="+", help="as listed")
+    deleted.add_argument("id", type=replace_surrogates, nargs="+", help="as listed")
     recalled = action("recall", memory.recall, "Let Brain recall them, or not.", "off")
     recalled.add_argument("on", choices=("on", "off"))
 

@@ -28,7 +28,7 @@ from uvicorn.supervisors import Multiprocess
 
 from brain.cli.process import DONE, FAILED, completed, log_as_server, log_to_stderr
 from brain.errors import BrainError, SettingsError
-from brain.models import Models, running_models
+from brain.models import Models, connect_models
 from brain.prompts.system_prompt import check_context_size
 from brain.server.accepting import Acceptor
 from brain.server.app import create_app
@@ -266,7 +266,7 @@ async def _models(settings: Settings) -> Models:
     The store is opened once, too, so that what is wrong with it is said in a sentence, and by one.
     """
     await (await open_store(settings.store)).close()
-    async with running_models(settings, ()) as models:
+    async with connect_models(settings, ()) as models:
         return models
 
 
@@ -385,7 +385,9 @@ def _leave_with(parent: BaseProcess) -> None:
 def _lines(settings: Settings, house: ServerState) -> list[str]:
     registry = house.registry
     lines = [f"Specialists: {', '.join(one.name for one in registry.usable()) or 'none'}"]
-    lines += [f"Unavailable: {e.specialist.name}: {e.missing}" for e in registry.values() if e.missing]
+    lines += [
+        f"Unavailable: {e.specialist.name}: {e.unavailable_reason}" for e in registry.values() if e.unavailable_reason
+    ]
     lines += [
         f"Not there: {name}, which ALLOWED_SPECIALISTS names"
         for name in settings.allowed_specialists
@@ -401,7 +403,7 @@ def _lines(settings: Settings, house: ServerState) -> list[str]:
         context = one.model.context_tokens
         small, _ = check_context_size(registry.usable(), settings.limits, settings.syntax, settings.system, context)
         lines += [f"Small context: {one.model.name}: {small}"] if small else []
-    lines += settings.doubts
+    lines += settings.warnings
     lines += [f"Refused: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]
     return lines
 
@@ -417,7 +419,7 @@ def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -
     if models.embedder is not None:
         uses.append(("Embeddings", models.embedder))
     for use, one in uses:
-        lines.append(f"{use}: {one.model.name} ({one.why})" + (f" - {one.trouble}" if one.trouble else ""))
+        lines.append(f"{use}: {one.model.name} ({one.reason})" + (f" - {one.problem}" if one.problem else ""))
     lines.append(f"Conversations: {_place(settings)}")
     if settings.log == "json":
         for line in (*lines, *more):

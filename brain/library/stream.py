@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from inspect import isawaitable
 from typing import Any, Unpack
 
-from brain.concurrency import iterated
+from brain.concurrency import iterate
 from brain.errors import BrainError, Interrupted, Refused
 from brain.events import Error, Event, Limits, Resume, SpecialistError, SpecialistResult, SyntaxName, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
@@ -52,7 +52,7 @@ def register(
 
 def list_specialists() -> list[dict[str, Any]]:
     """What is registered in this process, as `GET /v1/specialists` tells it."""
-    return [entry.described() for entry in installed().values()]
+    return [entry.describe() for entry in installed().values()]
 
 
 async def stream_with_specialists(
@@ -125,7 +125,7 @@ async def _in_place(
 async def _pieces(stream: AnyStream) -> AsyncGenerator[Any, None]:
     """What the scanner finds in the stream's text; chunks that are no text, as they are."""
     scanner = Scanner(SYNTAX, stops=False)
-    async with aclosing(iterated(stream)) as chunks:
+    async with aclosing(iterate(stream)) as chunks:
         async for chunk in chunks:
             text = _text(chunk)
             for piece in [chunk] if text is None else scanner.feed(text):
@@ -165,7 +165,7 @@ class _Streams:
     """The caller's streams as a model: the first one, then one for each resume; `others` are chunks without text."""
 
     name = "library"
-    stand_in = False
+    is_demo = False
     resume: Resume = "prefill"
     context_tokens = None
     sees_images = False
@@ -189,7 +189,7 @@ class _Streams:
             if turn_pass > 0 and self._resume is not None:
                 answer = self._resume(sent[-1].content)
                 stream = await answer if isawaitable(answer) else answer
-            async with aclosing(iterated(stream)) as chunks:
+            async with aclosing(iterate(stream)) as chunks:
                 async for chunk in chunks:
                     text = _text(chunk)
                     if text is not None:

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from brain.text import well_formed
+from brain.text import replace_surrogates
 
 MARKER_LIMIT = 16_384
 """Characters from the first of the opener to the last of the closer: a model that writes more is not asking."""
@@ -210,7 +210,7 @@ def _depth(value: Any) -> int:
 def _encodable(value: Any) -> Any:
     """The same value without lone surrogates: JSON can escape them, UTF-8 cannot carry them."""
     if isinstance(value, str):
-        return well_formed(value)
+        return replace_surrogates(value)
     if isinstance(value, list):
         return [_encodable(item) for item in value]
     if isinstance(value, dict):

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from brain.markers.cursor import Cursor, Params, ParsedMarker, Reader, Steps
-from brain.text import well_formed
+from brain.text import replace_surrogates
 
 OPENERS = ("@",)
 
@@ -62,7 +62,9 @@ def _params(body: str) -> tuple[Params | None, str]:
         if key in params:
             return None, f"{key} is given twice"
         quoted = double if double is not None else single
-        params[key] = well_formed(_ESCAPE.sub(_unescaped, quoted)) if quoted is not None else _scalar(bare.rstrip())
+        params[key] = (
+            replace_surrogates(_ESCAPE.sub(_unescaped, quoted)) if quoted is not None else _scalar(bare.rstrip())
+        )
         at = item.end()
     return params, ""
 

@@ -5,7 +5,7 @@ import unicodedata
 from functools import lru_cache
 
 from brain.markers.template_tokens import EVERY, ControlTokens
-from brain.text import seen, well_formed
+from brain.text import replace_surrogates, strip_invisible
 
 BLOCK_BYTES = 8192
 
@@ -71,7 +71,7 @@ class _Folding(dict[int, str]):
             return "\0"
         plain = unicodedata.normalize("NFKC", character)
         is_alike = len(plain) == 1 and plain.isascii()
-        found = plain if is_alike else character if character.isspace() or seen(character) else "\0"
+        found = plain if is_alike else character if character.isspace() or strip_invisible(character) else "\0"
         if len(self) < _FOLDED_MOST:
             self[code] = found
         return found
@@ -106,7 +106,7 @@ def _remembered(text: str, tokens: ControlTokens) -> str:
 
 
 def _changed(text: str, openers: re.Pattern[str], tokens: ControlTokens) -> str:
-    text = well_formed(text)
+    text = replace_surrogates(text)
     folded, places = _folded(text)
     changes: list[tuple[int, str]] = []
     for match in openers.finditer(folded):

@@ -15,7 +15,7 @@ from brain.events import SyntaxName, Thinking
 from brain.markers import Read, openers
 from brain.markers.cursor import MARKER_LIMIT, Cursor, ParsedMarker, Reader, resumed
 from brain.messages import Call
-from brain.text import halved, joined
+from brain.text import find_surrogate, join_surrogates
 
 BACKTICK = "`"
 FORGED_OPENERS = ("[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:")
@@ -84,7 +84,7 @@ class Scanner:
 
     def feed(self, text: str) -> Sequence[Piece]:
         """Takes the next characters; gives what they settle."""
-        if self._plain and (text.isascii() or not halved(text)) and self._find(text) is None:
+        if self._plain and (text.isascii() or not find_surrogate(text)) and self._find(text) is None:
             return (text,) if text else ()
         if self._high or not text.isascii():
             text = self._encodable(text)
@@ -248,7 +248,7 @@ class Scanner:
 
     def _encodable(self, text: str) -> str:
         """The same text in whole characters; half of one at its end waits for the other half."""
-        text, self._high = joined(self._high + text)
+        text, self._high = join_surrogates(self._high + text)
         return text
 
 

@@ -23,8 +23,8 @@ from brain.memory.recall import QuestionWords
 from brain.memory.summaries import Writer
 from brain.memory.user_view import UserMemory
 from brain.messages import Category, Exchange, Interaction, Item, Recalled
-from brain.models.embedder import Meaning
-from brain.models.script import Embedder
+from brain.models.embedder import Embedder
+from brain.models.script import EmbeddingModel
 
 log = logging.getLogger("brain")
 
@@ -138,7 +138,7 @@ class Memory:
 
     @asynccontextmanager
     async def running(
-        self, model: Writer, idle: Callable[[], bool] = lambda: True, embedder: Embedder | None = None
+        self, model: Writer, idle: Callable[[], bool] = lambda: True, embedder: EmbeddingModel | None = None
     ) -> AsyncIterator[None]:
         """Does the background work as long as the block runs.
 
@@ -147,7 +147,7 @@ class Memory:
             idle: whether no turn runs, nor ran a moment ago; else the model is left alone.
             embedder: what makes vectors; the model when left out.
         """
-        self._items.meaning = meaning = Meaning(model if embedder is None else embedder, self._store)
+        self._items.meaning = meaning = Embedder(model if embedder is None else embedder, self._store)
         await self._taken_up(meaning)
         self._background = background = Background(
             self._store, model, meaning, self._rest_seconds, self._now, self._items.new_id, self._changed, idle
@@ -165,7 +165,7 @@ class Memory:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait(work, timeout=LETTING_GO_SECONDS)
 
-    async def _taken_up(self, meaning: Meaning) -> None:
+    async def _taken_up(self, meaning: Embedder) -> None:
         try:
             await meaning.take_up()
         except StoreError as error:

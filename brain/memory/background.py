@@ -12,7 +12,7 @@ from brain.errors import BadRequest, ModelError, StoreError
 from brain.memory.items import MemoryStore
 from brain.memory.summaries import Pauses, Writer, memory_of, says_enough
 from brain.messages import IdleConversation, Item
-from brain.models.embedder import Meaning
+from brain.models.embedder import Embedder
 
 log = logging.getLogger("brain")
 
@@ -56,7 +56,7 @@ class Background:
         self,
         store: MemoryStore,
         model: Writer,
-        meaning: Meaning,
+        meaning: Embedder,
         rest_seconds: float,
         now: Callable[[], datetime],
         new_id: Callable[[str], Awaitable[str]],
@@ -138,7 +138,7 @@ class Background:
 
     async def _summarise_next(self, is_quiet: bool) -> bool:
         """Takes on one conversation; whether there was one, and it went well."""
-        writes = self._model.writes and is_quiet
+        writes = self._model.is_language_model and is_quiet
         if writes and time.monotonic() < self._summaries_due - (SUMMARIES_AT_ONCE - 1) * SUMMARY_SECONDS:
             return False
         for resting in await self._store.resting(self._now() - self._rest, 1, alone=writes):

@@ -13,7 +13,7 @@ from brain.memory import recall
 from brain.memory.recall import Found
 from brain.memory.terms import words
 from brain.messages import Category, Former, IdleConversation, Interaction, Item, Kind, Near
-from brain.models.embedder import Meaning
+from brain.models.embedder import Embedder
 
 
 class MemoryStore(Protocol):
@@ -82,7 +82,7 @@ class Items:
     ) -> None:
         self.store = store
         self.now = now
-        self.meaning: Meaning | None = None
+        self.meaning: Embedder | None = None
         self._changed = changed
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 

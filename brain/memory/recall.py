@@ -7,7 +7,7 @@ from brain.memory.terms import ONESELF, Wanted, content, telling, union, words
 from brain.memory.texts import MEMORY_LENGTH
 from brain.messages import Item
 from brain.prompts import templates
-from brain.text import BYTES_A_TOKEN, size
+from brain.text import BYTES_A_TOKEN, utf8_size
 
 WORDS_MOST = 40
 """Of a question, the longest."""
@@ -105,12 +105,12 @@ class QuestionWords:
 
 def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:
     """Those that fit into the budget: what belongs to the question, then facts about the user, newest first."""
-    room = tokens * BYTES_A_TOKEN - size(templates.recall_note([]))
-    between = size(templates.recall_note(["", ""])) - size(templates.recall_note([]))
+    room = tokens * BYTES_A_TOKEN - utf8_size(templates.recall_note([]))
+    between = utf8_size(templates.recall_note(["", ""])) - utf8_size(templates.recall_note([]))
     fill = int(room * FILL_SHARE)
     taken: dict[str, Item] = {}
     for item, of_fill in (*((item, False) for item in relevant), *((item, True) for item in about_user)):
-        cost = size(templates.memory_line(item, _most(tokens))) + (between if taken else 0)
+        cost = utf8_size(templates.memory_line(item, _most(tokens))) + (between if taken else 0)
         known = item.id in taken or item.id in present or item.message_id in present
         if known or cost > (min(room, fill) if of_fill else room):
             continue

@@ -12,9 +12,9 @@ from brain.markers.scanner import Scanner
 from brain.memory.terms import content
 from brain.memory.texts import BETWEEN
 from brain.messages import OWN_WORDS, Chunk, Exchange, IdleConversation, Item, Message
-from brain.models.script import Embedder
+from brain.models.script import EmbeddingModel
 from brain.prompts import templates
-from brain.text import BYTES_A_TOKEN, seen, size
+from brain.text import BYTES_A_TOKEN, strip_invisible, utf8_size
 from brain.turn_request import UNSAID, Sampling
 
 SUMMARY_SECONDS = 60.0
@@ -29,15 +29,15 @@ LEAST_WORDS = 3
 QUOTE_LENGTH = 200
 
 
-class Writer(Embedder, Protocol):
+class Writer(EmbeddingModel, Protocol):
     """The model that writes, and makes vectors.
 
     Attributes:
-        writes: whether there is a language model behind it.
+        is_language_model: whether there is a language model behind it.
     """
 
     @property
-    def writes(self) -> bool: ...
+    def is_language_model(self) -> bool: ...
     @property
     def context_tokens(self) -> int | None: ...
 
@@ -94,7 +94,9 @@ def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
 
 async def _written(resting: IdleConversation, exchanges: Sequence[Exchange], model: Writer) -> str:
     said = _said(exchanges, int((model.context_tokens or CONTEXT_UNKNOWN) * BYTES_A_TOKEN * CONTEXT_SHARE))
-    request = templates.summary_request(seen(resting.title), resting.memory.text if resting.memory else "", said)
+    request = templates.summary_request(
+        strip_invisible(resting.title), resting.memory.text if resting.memory else "", said
+    )
     messages = [Message("system", templates.SUMMARY), Message("user", request)]
     async with asyncio.timeout(SUMMARY_SECONDS):
         text = await _answer(model.stream(messages, 0, Sampling(max_tokens=SUMMARY_TOKENS)))
@@ -109,7 +111,7 @@ def _said(exchanges: Sequence[Exchange], room: int) -> list[tuple[str, str]]:
     for exchange in reversed(exchanges):
         pair = [("User", exchange.said), ("Assistant", exchange.visible)]
         pair = [(who, _shortened(text, MESSAGE_LENGTH)) for who, text in pair if text.strip()]
-        room -= sum(size(text) for _, text in pair)
+        room -= sum(utf8_size(text) for _, text in pair)
         if room < 0 and found:
             break
         found = pair + found
@@ -134,7 +136,7 @@ async def _answer(stream: AsyncGenerator[Chunk, None]) -> str:
 
 def _shortened(text: str, most: int) -> str:
     """The beginning of a text in one line, up to the end of a word."""
-    line = " ".join(seen(text[: 4 * most]).split())
+    line = " ".join(strip_invisible(text[: 4 * most]).split())
     if len(line) <= most:
         return line
     cut = line[: most - 2]

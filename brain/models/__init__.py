@@ -15,7 +15,7 @@ from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.remote import Remote
 from brain.models.script import Script
-from brain.settings import ModelRow, Settings, shown_url
+from brain.settings import ModelRow, Settings, redact_url
 
 AUTO_SECONDS = 0.25
 
@@ -23,12 +23,12 @@ AnyModel = Builtin | Ollama | OpenAI | Script
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ModelEntry:
     """A model that was opened: why this one, what is wrong with its server, if anything, and what it was made of."""
 
     model: AnyModel
-    why: str
-    trouble: str | None = None
+    reason: str
+    problem: str | None = None
     row: ModelRow | None = None
 
 
@@ -41,12 +41,12 @@ class Models:
         embedder: what all embeddings are asked of; None to ask the model that answers.
     """
 
-    offered: list[Opened]
-    embedder: Opened | None
+    offered: list[ModelEntry]
+    embedder: ModelEntry | None
 
 
 @asynccontextmanager
-async def running_models(settings: Settings, specialists: Sequence[Known]) -> AsyncIterator[Models]:
+async def connect_models(settings: Settings, specialists: Sequence[Known]) -> AsyncIterator[Models]:
     """Opens the models on offer and the one for embeddings, and closes them at the end of the block."""
     async with AsyncExitStack() as stack:
         offered = await open_models(settings, specialists)
@@ -61,35 +61,35 @@ async def running_models(settings: Settings, specialists: Sequence[Known]) -> As
         yield Models(offered, embedder)
 
 
-async def open_models(settings: Settings, specialists: Sequence[Known]) -> list[Opened]:
+async def open_models(settings: Settings, specialists: Sequence[Known]) -> list[ModelEntry]:
     """Opens the models on offer, the default first. A server that does not answer yet may do so later."""
     rows = [settings.row(name) for name in settings.model]
     return await asyncio.gather(*(_opened(row, settings, specialists) for row in rows))
 
 
-async def _opened(row: ModelRow, settings: Settings, specialists: Sequence[Known]) -> Opened:
+async def _opened(row: ModelRow, settings: Settings, specialists: Sequence[Known]) -> ModelEntry:
     if row.kind == "auto":
         return await _auto(row, settings, specialists)
     if row.kind == "builtin":
-        return Opened(Builtin(specialists, row.name), row.described, row=row)
+        return ModelEntry(Builtin(specialists, row.name), row.description, row=row)
     if row.kind == "script":
         played = Script(row.name, script.read(Path(row.model)), row.resume or "prefill")
-        return Opened(played, row.described, row=row)
-    return await _identified(row, row.described)
+        return ModelEntry(played, row.description, row=row)
+    return await _identified(row, row.description)
 
 
-async def _identified(row: ModelRow, why: str) -> Opened:
+async def _identified(row: ModelRow, why: str) -> ModelEntry:
     model = Ollama.of(row) if row.kind == "ollama" else OpenAI.of(row)
     try:
-        return Opened(model, f"{why}; {await model.identify()}", model.warning, row)
+        return ModelEntry(model, f"{why}; {await model.identify()}", model.warning, row)
     except ModelError as error:
-        return Opened(model, why, error.message, row)
+        return ModelEntry(model, why, error.message, row)
 
 
-async def _auto(row: ModelRow, settings: Settings, specialists: Sequence[Known]) -> Opened:
+async def _auto(row: ModelRow, settings: Settings, specialists: Sequence[Known]) -> ModelEntry:
     """Ollama, else the OpenAI API, else the stand-in."""
     url = row.url or ollama.DEFAULT_URL
-    place = shown_url(url)
+    place = redact_url(url)
     try:
         name = await ollama.installed(url, AUTO_SECONDS, row.key)
         why = f"Ollama at {place} has no model that can complete"
@@ -107,9 +107,9 @@ async def _auto(row: ModelRow, settings: Settings, specialists: Sequence[Known])
     if "OPENAI_API_KEY" in settings.standard:
         why += "; OPENAI_API_KEY is not used, as no model is named for it: set OPENAI_MODEL, or MODEL=openai:NAME"
     row = msgspec.structs.replace(row, name="builtin", kind="builtin", url=None, key=None)
-    return Opened(Builtin(specialists), why, row=row)
+    return ModelEntry(Builtin(specialists), why, row=row)
 
 
-async def trouble_of(model: AnyModel) -> str | None:
+async def check_model(model: AnyModel) -> str | None:
     """What is wrong with a model's server; None when it answers, or there is none."""
-    return await model.trouble() if isinstance(model, Remote) else None
+    return await model.find_problem() if isinstance(model, Remote) else None

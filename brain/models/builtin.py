@@ -16,7 +16,7 @@ import regex
 
 from brain.events import Resume
 from brain.messages import CLOCK_NOTE, NOTE_OPENS, Chunk, Finish, Message
-from brain.models.script import Blind
+from brain.models.script import TextOnlyModel
 from brain.turn_request import UNSAID, Sampling
 
 VOTERS = 3
@@ -100,7 +100,7 @@ class _Notes:
     rest: str = ""
 
 
-class Builtin(Blind):
+class Builtin(TextOnlyModel):
     """The stand-in.
 
     Args:
@@ -108,7 +108,7 @@ class Builtin(Blind):
         name: what Brain calls it.
     """
 
-    stand_in = True
+    is_demo = True
 
     def __init__(self, specialists: Sequence[Known], name: str = "builtin") -> None:
         self.name = name

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from brain.messages import Near
-from brain.models.script import Embedder
+from brain.models.script import EmbeddingModel
 
 log = logging.getLogger("brain")
 
@@ -73,7 +73,7 @@ class Exams(Protocol):
     async def set_exam(self, name: str, result: str) -> None: ...
 
 
-class Meaning:
+class Embedder:
     """The vectors of one model.
 
     Attributes:
@@ -81,7 +81,7 @@ class Meaning:
         sat: whether the exam was sat in this process: another model may serve under the name by now.
     """
 
-    def __init__(self, model: Embedder, exams: Exams | None = None) -> None:
+    def __init__(self, model: EmbeddingModel, exams: Exams | None = None) -> None:
         self._model = model
         self._exams = exams
         self._exam_name = f"{model.name} {_EDITION}"
@@ -179,7 +179,7 @@ class Meaning:
         self._not_before = time.monotonic() + AGAIN_SECONDS
 
 
-async def _vectors(model: Embedder, texts: Sequence[str], grade: Grade | None) -> list[list[float]] | None:
+async def _vectors(model: EmbeddingModel, texts: Sequence[str], grade: Grade | None) -> list[list[float]] | None:
     """What the server makes of texts; None when that is not one finite vector for each, of the right length."""
     try:
         vectors = await model.embed(texts)

@@ -17,7 +17,7 @@ from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
 from brain.models.reply import Checks, Over, Part, Reply, ToolDelta, arguments_text, explained, failing, failure, read
 from brain.settings import OPENAI_URL
-from brain.text import escaped
+from brain.text import escape_invisible
 from brain.turn_request import Sampling
 
 DEFAULT_URL = OPENAI_URL
@@ -258,7 +258,8 @@ def _unlisted(name: str, models: Sequence[Mapping[str, Any]]) -> str | None:
     if not names or name in names or any("*" in one for one in names):
         return None
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    return f"does not list {name}, but {', '.join(escaped(one)[:NAME_LENGTH] for one in names[:NAMES_SHOWN])}{more}"
+    shown = ", ".join(escape_invisible(one)[:NAME_LENGTH] for one in names[:NAMES_SHOWN])
+    return f"does not list {name}, but {shown}{more}"
 
 
 def _length(model: Mapping[str, Any]) -> int | None:

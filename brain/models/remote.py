@@ -11,14 +11,14 @@ from brain.errors import ModelError, PrefillRefused
 from brain.events import Resume
 from brain.messages import Chunk, Message
 from brain.models.reply import Answer, Reply, answered, chunks
-from brain.models.script import Embedder
+from brain.models.script import EmbeddingModel
 from brain.net import client
 from brain.settings import ModelRow
 from brain.turn_request import UNSAID, Sampling
 
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
-"""How long an answer to `trouble` is kept, so that those who want to know cannot load the server."""
+"""How long an answer to `find_problem` is kept, so that those who want to know cannot load the server."""
 
 
 class Remote(ABC):
@@ -40,10 +40,10 @@ class Remote(ABC):
         embedder: what embeddings are asked of instead, if anything.
     """
 
-    stand_in = False
-    writes = True
+    is_demo = False
+    is_language_model = True
     context_tokens: int | None = None
-    embedder: Embedder | None = None
+    embedder: EmbeddingModel | None = None
     template = ""
     _kind: str
     _path: str
@@ -105,16 +105,16 @@ class Remote(ABC):
             self.sees_images = self._wanted_sees
         return f"{said}; it sees images" if self.sees_images else said
 
-    async def trouble(self) -> str | None:
+    async def find_problem(self) -> str | None:
         """What is wrong with the server; None when it answers. It changes nothing for the passes that run meanwhile."""
         clock = asyncio.get_running_loop().time
         async with self._probing:
             if self._probed is None or clock() - self._probed[0] > PROBE_SECONDS:
-                found = await self._trouble()
+                found = await self._find_problem()
                 self._probed = clock(), found
             return self._probed[1]
 
-    async def _trouble(self) -> str | None:
+    async def _find_problem(self) -> str | None:
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await self._probe()

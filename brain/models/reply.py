@@ -20,7 +20,7 @@ from brain.messages import Chunk, Finish, NativeCall, PassUsage, PromptProgress
 from brain.models.frames import Frame
 from brain.models.lines import Splitter
 from brain.net.client import Reads, reads
-from brain.text import joined
+from brain.text import join_surrogates
 
 T = TypeVar("T")
 
@@ -217,7 +217,7 @@ class Reply:
     def _say(self, texts: list[str], found: list[Chunk]) -> None:
         """Adds the texts as one; halves of characters wait for the other half, or become U+FFFD."""
         if texts:
-            text, self._half = joined(self._half + "".join(texts))
+            text, self._half = join_surrogates(self._half + "".join(texts))
             texts.clear()
             if text:
                 found.append(text)
@@ -230,7 +230,7 @@ class Reply:
         elif isinstance(part, ToolDelta):
             self._tools.add(part)
         elif isinstance(part, Thinking):
-            text, self._half = joined(self._half + part.text)
+            text, self._half = join_surrogates(self._half + part.text)
             if found and isinstance(last := found[-1], Thinking):
                 text = last.text + text
                 found.pop()

@@ -13,7 +13,7 @@ from brain.messages import Chunk, Finish, Message
 from brain.turn_request import UNSAID, Sampling
 
 
-class Embedder(Protocol):
+class EmbeddingModel(Protocol):
     """What makes vectors."""
 
     @property
@@ -22,18 +22,18 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
 
 
-class Blind:
+class TextOnlyModel:
     """A model that takes text, and nothing else.
 
     Attributes:
         embedder: what embeddings are asked of, if anything.
     """
 
-    embedder: Embedder | None = None
+    embedder: EmbeddingModel | None = None
     context_tokens = None
     template = ""
     sees_images = False
-    writes = False
+    is_language_model = False
     """No language model is behind it, that could be asked to write something for Brain itself."""
 
     async def describe(self, image: bytes, question: str) -> str:
@@ -47,7 +47,7 @@ class Blind:
         return await self.embedder.embed(texts)
 
 
-class Pass(msgspec.Struct, forbid_unknown_fields=True):
+class ScriptedPass(msgspec.Struct, forbid_unknown_fields=True):
     """One line of a script: what one pass sends, how long it waits before each chunk, and how it fails, if it does."""
 
     chunks: list[str] = []
@@ -55,12 +55,12 @@ class Pass(msgspec.Struct, forbid_unknown_fields=True):
     error: str | None = None
 
 
-class Script(Blind):
+class Script(TextOnlyModel):
     """A script: one line a pass. Past the last line a pass is empty."""
 
-    stand_in = False
+    is_demo = False
 
-    def __init__(self, name: str, passes: Sequence[Pass], resume: Resume = "prefill") -> None:
+    def __init__(self, name: str, passes: Sequence[ScriptedPass], resume: Resume = "prefill") -> None:
         self.name = name
         self.resume: Resume = resume
         self._passes = passes
@@ -69,7 +69,7 @@ class Script(Blind):
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
     ) -> AsyncGenerator[Chunk, None]:
         """Plays the line of this pass, whatever the messages say."""
-        played = self._passes[turn_pass] if turn_pass < len(self._passes) else Pass()
+        played = self._passes[turn_pass] if turn_pass < len(self._passes) else ScriptedPass()
         for chunk in played.chunks:
             await asyncio.sleep(played.delay_ms / 1000)
             yield chunk
@@ -81,7 +81,7 @@ class Script(Blind):
         """Nothing is open."""
 
 
-def read(path: Path) -> list[Pass]:
+def read(path: Path) -> list[ScriptedPass]:
     """Reads a script: JSON Lines, each an array of chunks or `{"chunks": […], "delay_ms"?: n, "error"?: text}`.
 
     Raises:
@@ -98,9 +98,9 @@ def read(path: Path) -> list[Pass]:
     return [_pass(line, f"{path}, line {n}") for n, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
-def _pass(line: str, place: str) -> Pass:
+def _pass(line: str, place: str) -> ScriptedPass:
     try:
-        found = msgspec.json.decode(line, type=list[str] | Pass)
+        found = msgspec.json.decode(line, type=list[str] | ScriptedPass)
     except msgspec.DecodeError as error:
         raise SettingsError(f"{place}: expected an array of texts, or an object with chunks: {error}.") from None
-    return Pass(found) if isinstance(found, list) else found
+    return ScriptedPass(found) if isinstance(found, list) else found

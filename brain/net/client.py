@@ -10,7 +10,7 @@ import httpx
 
 from brain.errors import ModelError, SettingsError
 from brain.net.transport import READS, Transport
-from brain.settings import LOOPBACK, shown_url
+from brain.settings import LOOPBACK, redact_url
 
 
 class Reads(Protocol):
@@ -43,7 +43,7 @@ class Client(httpx.AsyncClient):
                 event_hooks={"response": [require_plain]},
             )
         except (httpx.InvalidURL, ValueError):
-            raise SettingsError(f"{shown_url(base_url)}, or its key, cannot be used for requests.") from None
+            raise SettingsError(f"{redact_url(base_url)}, or its key, cannot be used for requests.") from None
 
     def question(self, path: str) -> httpx.Request:
         """A request for JSON to this path, without a body: made once, and sent with many by `ask`."""

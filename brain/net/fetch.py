@@ -23,7 +23,7 @@ from typing import Any
 
 import httpx
 
-from brain.concurrency import NoThread, in_thread
+from brain.concurrency import NoThread, run_in_thread
 from brain.errors import Refused
 from brain.net.page import Page
 from brain.net.public_addresses import public
@@ -49,7 +49,9 @@ async def resolved(host: str, port: int) -> list[str]:
     It is asked in a thread that nobody waits for when it hangs, and that is none of those which the loop lends to all.
     """
     try:
-        found = await in_thread("resolve", partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM), _nothing)
+        found = await run_in_thread(
+            "resolve", partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM), _nothing
+        )
     except NoThread:
         raise Refused("names of hosts cannot be looked up just now; try again in a minute") from None
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from brain.concurrency import NoThread, in_thread
+from brain.concurrency import NoThread, run_in_thread
 from brain.errors import Refused
 from brain.events import CallCode, Citation
 from brain.markers.neutralize import neutralize
 from brain.plugins.context import Progress, Result
-from brain.plugins.schema import filled, problems
+from brain.plugins.schema import inject, problems
 from brain.plugins.specialist import Specialist
-from brain.text import seen, well_formed
+from brain.text import replace_surrogates, strip_invisible
 
 CITATIONS_MOST = 50
 LETTING_GO_SECONDS = 0.05
@@ -43,7 +43,7 @@ log = logging.getLogger("brain")
 
 T = TypeVar("T")
 OnProgress = Callable[[Progress], None]
-Provided = Mapping[type, Any]
+Dependencies = Mapping[type, Any]
 """What keyword-only parameters are filled with, by type."""
 
 
@@ -109,7 +109,7 @@ def _invalid(problem: str) -> Failure:
 async def run(
     specialist: Specialist[..., Any],
     arguments: Arguments,
-    provided: Provided,
+    provided: Dependencies,
     on_progress: OnProgress,
     *,
     timeout: float,
@@ -124,7 +124,7 @@ async def run(
 async def bounded(
     specialist: Specialist[..., Any],
     arguments: Arguments,
-    provided: Provided,
+    provided: Dependencies,
     on_progress: OnProgress,
     read: Callable[[Any], T],
     *,
@@ -133,7 +133,7 @@ async def bounded(
     """The same, with what is read of the value that the specialist's function returns; `read` may raise."""
     if list(_given_up.values()).count(specialist.name) >= GIVEN_UP_MOST:
         return BUSY
-    injected = filled(specialist.injected, provided)
+    injected = inject(specialist.injected, provided)
     over = False
     watch = _Watch(specialist.idle_timeout, timeout)
 
@@ -216,7 +216,7 @@ async def _value(
         if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
             value = function(*args, **named, **injected)
         else:
-            value = await in_thread(specialist.name, lambda: function(*args, **named, **injected), take)
+            value = await run_in_thread(specialist.name, lambda: function(*args, **named, **injected), take)
         if inspect.isasyncgen(value):
             async with aclosing(value) as items:
                 async for item in items:
@@ -245,7 +245,7 @@ def _said(task: asyncio.Future[Any], read: Callable[[Any], T]) -> T | Failure:
     try:
         return read(task.result())
     except Refused as refusal:
-        return Failure("refused", text_of(refusal.reason) if isinstance(refusal.reason, str) else "")
+        return Failure("refused", plain_text(refusal.reason) if isinstance(refusal.reason, str) else "")
 
 
 def _answer(value: Any) -> Answer:
@@ -253,13 +253,13 @@ def _answer(value: Any) -> Answer:
         citations = tuple(_citation(c) for c in islice(value.citations, CITATIONS_MOST))
         more = _more(value.more) if value.more is not None else None
         return Answer(
-            text_of(value.text), citations, more, None if value.outside is None else value.outside is not False
+            plain_text(value.text), citations, more, None if value.outside is None else value.outside is not False
         )
     if isinstance(value, str):
-        return Answer(text_of(value))
+        return Answer(plain_text(value))
     if value is None:
         raise TypeError("it returned nothing")
-    return Answer(text_of(msgspec.json.encode(value).decode()))
+    return Answer(plain_text(msgspec.json.encode(value).decode()))
 
 
 def _more(said: Callable[[int], str]) -> Callable[[int], str]:
@@ -275,11 +275,11 @@ def _more(said: Callable[[int], str]) -> Callable[[int], str]:
     return more
 
 
-def text_of(text: Any) -> str:
+def plain_text(text: Any) -> str:
     """A string that is one and no subclass of a stranger's, whose methods could do anything later."""
     if not isinstance(text, str):
         raise TypeError(f"its text is a {type(text).__name__}")
-    return well_formed(str.__str__(text))
+    return replace_surrogates(str.__str__(text))
 
 
 def _citation(citation: Any) -> Citation:
@@ -290,12 +290,12 @@ def _citation(citation: Any) -> Citation:
 
 def _url(url: str | None) -> str | None:
     """An address that can be shown as a link; half of one would lead elsewhere."""
-    url = text_of(url) if url else ""
+    url = plain_text(url) if url else ""
     return url if url.startswith(("https://", "http://")) and len(url) <= _URL_LENGTH else None
 
 
 def _line(text: str) -> str:
-    return " ".join(seen(text_of(text)).split())[:_CITATION_LENGTH]
+    return " ".join(strip_invisible(plain_text(text)).split())[:_CITATION_LENGTH]
 
 
 def _tame(progress: Progress) -> Progress:
@@ -304,4 +304,4 @@ def _tame(progress: Progress) -> Progress:
         fraction = min(1.0, max(0.0, float(fraction)))
     else:
         fraction = None
-    return Progress(" ".join(seen(text_of(progress.text)).split())[:_PROGRESS_LENGTH], fraction)
+    return Progress(" ".join(strip_invisible(plain_text(progress.text)).split())[:_PROGRESS_LENGTH], fraction)

@@ -16,7 +16,7 @@ from brain.plugins import specialist_settings
 from brain.plugins.context import Context
 from brain.plugins.discovery import Package, Source, sources
 from brain.plugins.executor import Answer
-from brain.plugins.schema import Injected, Schema, filled, injected_of, unprovided
+from brain.plugins.schema import Injected, Schema, find_injected, find_uninjectable, inject
 from brain.plugins.specialist import Options, Specialist, from_schema
 from brain.settings import Settings
 
@@ -48,11 +48,11 @@ class Entry:
     specialist: Specialist[..., Any]
     origin: str
     settings: Any = None
-    missing: str | None = None
+    unavailable_reason: str | None = None
     version: str = ""
 
     @property
-    def provided(self) -> Mapping[type, Any]:
+    def dependencies(self) -> Mapping[type, Any]:
         """Its settings, for parameters of their type."""
         return {} if self.settings is None else {type(self.settings): self.settings}
 
@@ -62,7 +62,7 @@ class Entry:
         approval = self.specialist.approval
         return approval if isinstance(approval, str) else "depends"
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """All that clients may know of it, as JSON values."""
         one = self.specialist
         found = {
@@ -79,9 +79,9 @@ class Entry:
             "outside": one.outside,
             "activates_on": sorted(one.activates_on),
             "origin": self.origin,
-            "available": self.missing is None,
+            "available": self.unavailable_reason is None,
         }
-        return found if self.missing is None else {**found, "unavailable_reason": self.missing}
+        return found if self.unavailable_reason is None else {**found, "unavailable_reason": self.unavailable_reason}
 
 
 class Registry(Mapping[str, Entry]):
@@ -97,7 +97,7 @@ class Registry(Mapping[str, Entry]):
         self._entries: dict[str, Entry] = {}
         self._answers: OrderedDict[AnswerKey, tuple[float, Answer]] = OrderedDict()
         self._settable: dict[str, set[str]] = {}  # by specialist, refused ones too: the variables that it reads
-        self.provided: Mapping[type, Any] = {type(value): value for value in provide}
+        self.dependencies: Mapping[type, Any] = {type(value): value for value in provide}
         self.refused: list[Refusal] = []
 
     def __getitem__(self, name: str) -> Entry:
@@ -109,7 +109,7 @@ class Registry(Mapping[str, Entry]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def allowed(self, name: str) -> bool:
+    def is_allowed(self, name: str) -> bool:
         """Whether the operator lets this specialist be called."""
         return not self._settings.allowed_specialists or name in self._settings.allowed_specialists
 
@@ -128,7 +128,9 @@ class Registry(Mapping[str, Entry]):
     def usable(self, wanted: Iterable[str] | None = None) -> list[Specialist[..., Any]]:
         """Those that can be called now, of the wanted names or of all."""
         names = self if wanted is None else sorted(set(wanted) & set(self._entries))
-        return [self[name].specialist for name in names if self.allowed(name) and self[name].missing is None]
+        return [
+            self[name].specialist for name in names if self.is_allowed(name) and self[name].unavailable_reason is None
+        ]
 
     def add(self, specialist: Specialist[..., Any], origin: str = "the program", *, package: Package = None) -> None:
         """Takes in one specialist.
@@ -152,21 +154,21 @@ class Registry(Mapping[str, Entry]):
         self._check_injected(specialist, origin)
         version = specialist.version or (package.version if package else "")
         entry = Entry(specialist, origin, specialist_settings.read(specialist, self._settings), None, version)
-        self._entries[name] = replace(entry, missing=_missing(entry, package))
+        self._entries[name] = replace(entry, unavailable_reason=_missing(entry, package))
 
     def _check_injected(self, specialist: Specialist[..., Any], origin: str) -> None:
         """Refuses one that wants, for itself or for what is asked about it, what nothing provides."""
         own = () if specialist.settings is None else (specialist.settings,)
         functions = {
-            "": (specialist.injected, (*self.provided, *own, Context)),
-            "preview: ": (_injected(specialist.preview), (*self.provided, *own, Context)),
+            "": (specialist.injected, (*self.dependencies, *own, Context)),
+            "preview: ": (_injected(specialist.preview), (*self.dependencies, *own, Context)),
             "needs: ": (_injected(specialist.needs), own),
             "lifespan: ": (_injected(specialist.lifespan), own),
             "health: ": (_injected(specialist.health), (*own, Context)),
             "forget: ": (_injected(specialist.forget), own),
         }
         for what, (injected, kinds) in functions.items():
-            lacking = unprovided(injected, kinds)
+            lacking = find_uninjectable(injected, kinds)
             if lacking:
                 raise RegistrationError(f"specialist {specialist.name} from {origin}: {what}nothing provides {lacking}")
 
@@ -201,30 +203,32 @@ class Registry(Mapping[str, Entry]):
         """Starts and stops the specialists that have a lifespan; one that cannot start is unavailable."""
         async with AsyncExitStack() as stack:
             for name, entry in self._entries.items():
-                if entry.specialist.lifespan is not None and entry.missing is None:
+                if entry.specialist.lifespan is not None and entry.unavailable_reason is None:
                     try:
-                        life = entry.specialist.lifespan(**filled(_injected(entry.specialist.lifespan), entry.provided))
+                        life = entry.specialist.lifespan(
+                            **inject(_injected(entry.specialist.lifespan), entry.dependencies)
+                        )
                         await life.__aenter__()
                     except Exception:
                         log.warning("specialist %s could not start", name, exc_info=True)
-                        self._entries[name] = replace(entry, missing="it could not start")
+                        self._entries[name] = replace(entry, unavailable_reason="it could not start")
                     else:
                         stack.push_async_callback(_stop, name, life)
             yield
 
-    def cached(self, key: AnswerKey) -> Answer | None:
+    def find_cached(self, key: AnswerKey) -> Answer | None:
         """An answer kept under this key, if it may still be given."""
         until, answer = self._answers.get(key, (0.0, None))
         return answer if time.monotonic() < until else None
 
-    def keep(self, key: AnswerKey, answer: Answer, seconds: float) -> None:
+    def cache(self, key: AnswerKey, answer: Answer, seconds: float) -> None:
         """Keeps an answer for so long."""
         self._answers[key] = (time.monotonic() + seconds, answer)
         self._answers.move_to_end(key)
         while len(self._answers) > ANSWERS_KEPT:
             self._answers.popitem(last=False)
 
-    def forget(self, user: str | None) -> None:
+    def drop_cached(self, user: str | None) -> None:
         """Forgets the answers that are kept for a user."""
         for key in [key for key in self._answers if key[0] == user]:
             del self._answers[key]
@@ -243,7 +247,7 @@ class Registry(Mapping[str, Entry]):
 
 
 def _injected(function: Any) -> Mapping[str, Injected]:
-    return injected_of(function) if callable(function) else {}
+    return find_injected(function) if callable(function) else {}
 
 
 def _missing(entry: Entry, package: Package) -> str | None:
@@ -251,7 +255,7 @@ def _missing(entry: Entry, package: Package) -> str | None:
     specialist = entry.specialist
     if callable(specialist.needs):
         try:
-            return specialist.needs(**filled(_injected(specialist.needs), entry.provided))
+            return specialist.needs(**inject(_injected(specialist.needs), entry.dependencies))
         except Exception:
             log.warning("specialist %s: what it needs could not be checked", specialist.name, exc_info=True)
             return "what it needs could not be checked"

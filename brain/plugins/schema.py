@@ -85,7 +85,7 @@ def signature_of(function: Callable[..., Any], given: tuple[type, ...] = ()) -> 
         _restore_order(described, _literals(hints.get(name)))
     if components:
         schema["$defs"] = components
-    return Signature(struct, schema, injected_of(function))
+    return Signature(struct, schema, find_injected(function))
 
 
 def _literals(hint: Any) -> list[Any]:
@@ -106,7 +106,7 @@ def _restore_order(described: Any, order: list[Any]) -> None:
             _restore_order(described.get(key), order)
 
 
-def injected_of(function: Callable[..., Any]) -> Mapping[str, Injected]:
+def find_injected(function: Callable[..., Any]) -> Mapping[str, Injected]:
     """The keyword-only parameters of a function, with the types that may fill them."""
     hints = _hints(function, include_extras=False)
     found = {}
@@ -120,7 +120,7 @@ def injected_of(function: Callable[..., Any]) -> Mapping[str, Injected]:
     return found
 
 
-def filled(injected: Mapping[str, Injected], provided: Mapping[type, Any]) -> dict[str, Any]:
+def inject(injected: Mapping[str, Injected], provided: Mapping[type, Any]) -> dict[str, Any]:
     """Keyword-only parameters with their values; one that nothing provides keeps its default."""
     found = {}
     for name, wanted in injected.items():
@@ -130,7 +130,7 @@ def filled(injected: Mapping[str, Injected], provided: Mapping[type, Any]) -> di
     return found
 
 
-def unprovided(injected: Mapping[str, Injected], kinds: Collection[type]) -> str | None:
+def find_uninjectable(injected: Mapping[str, Injected], kinds: Collection[type]) -> str | None:
     """The first parameter that nothing provides, with what it wants."""
     for name, wanted in injected.items():
         if not wanted.optional and not any(kind in kinds for kind in wanted.types):

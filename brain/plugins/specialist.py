@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from brain.errors import RegistrationError
 from brain.plugins.context import Context, Result
-from brain.plugins.schema import Injected, Schema, injected_of, signature_of, validator_of
+from brain.plugins.schema import Injected, Schema, find_injected, signature_of, validator_of
 from brain.settings.parsers import SPECIALIST_NAME
 
 P = ParamSpec("P")
@@ -110,7 +110,7 @@ class Specialist(Generic[P, R]):
         """Whether a person must agree to a call with these parameters."""
         return bool(self.approval(params)) if callable(self.approval) else self.approval == "always"
 
-    def sent(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def sent_params(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """What of the parameters goes to other hosts."""
         if isinstance(self.sends, bool):
             return params if self.sends else {}
@@ -171,14 +171,14 @@ def from_schema(
         if not description:
             raise RegistrationError("its description is empty")  # noqa: TRY301
         _check_takes(handler, ({},), "its handler must take the parameters as one mapping")
-        return _made(handler, name, description, parameters, injected_of(handler), None, options)
+        return _made(handler, name, description, parameters, find_injected(handler), None, options)
     except RegistrationError as error:
         raise RegistrationError(f"specialist {name}: {error}") from error
 
 
 def _check_takes(function: Callable[..., Any], given: tuple[Any, ...], otherwise: str) -> None:
     """Whether a function takes these, besides what is injected."""
-    injected = injected_of(function)
+    injected = find_injected(function)
     try:
         inspect.signature(function).bind(*given, **dict.fromkeys(injected))
     except TypeError as error:

@@ -7,7 +7,7 @@ import regex
 
 from brain.markers.neutralize import BLOCK_BYTES, neutralize
 from brain.markers.template_tokens import EVERY, ControlTokens
-from brain.text import BYTES_A_TOKEN, seen
+from brain.text import BYTES_A_TOKEN, strip_invisible
 
 REASON_LENGTH = 400
 _MORE_LENGTH = 300
@@ -75,7 +75,7 @@ def _cut(text: str, most: int) -> str:
 
 def reason_text(reason: str, tokens: ControlTokens = EVERY) -> str:
     """A reason as it stands in its block and in its event: one line, short, harmless."""
-    line = " ".join(neutralize(seen(reason[: 4 * REASON_LENGTH]), tokens).split()) or "no reason was given"
+    line = " ".join(neutralize(strip_invisible(reason[: 4 * REASON_LENGTH]), tokens).split()) or "no reason was given"
     return line if len(line) <= REASON_LENGTH else line[: REASON_LENGTH - 1] + "…"
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from brain.markers.neutralize import BLOCK_BYTES
 from brain.messages import Exchange, History, Record, Text
 from brain.prompts import transcript
-from brain.text import estimated, size
+from brain.text import estimate_tokens, utf8_size
 
 ANSWER_SHARE = 0.5
 """The part of a model's context that is left to the new question, its blocks and the answer."""
@@ -37,9 +37,9 @@ class Window:
 def select_window(record: Record, question: Exchange, room: Window, context_tokens: int | None) -> History:
     """What was said before, as far as it fits beside the question, with which the turn begins."""
     awake = _awake(record.exchanges, question.asked, room.seconds)
-    files = sum(min(size(file.text or ""), BLOCK_BYTES) for file in record.files)
+    files = sum(min(utf8_size(file.text or ""), BLOCK_BYTES) for file in record.files)
     most = (room.messages - 1) // 2
-    tokens = _share(room.tokens, context_tokens) - estimated(size(question.said) + files)
+    tokens = _share(room.tokens, context_tokens) - estimate_tokens(utf8_size(question.said) + files)
     first = record.count - len(awake)
     kept = window(awake, most, tokens, first)
     before = window(awake[:-1], most, tokens, first)
@@ -94,8 +94,8 @@ def count_tokens(exchange: Exchange) -> int:
     """How many tokens an exchange takes: as the model's server counted them, else estimated from its bytes."""
     if exchange.tokens:
         return exchange.tokens
-    around = sum(size(message.content) for message in (*exchange.before, *exchange.behind))
-    return estimated(size(exchange.question) + size(transcript.answer_text(exchange.parts)) + around)
+    around = sum(utf8_size(message.content) for message in (*exchange.before, *exchange.behind))
+    return estimate_tokens(utf8_size(exchange.question) + utf8_size(transcript.answer_text(exchange.parts)) + around)
 
 
 def _shortened(exchange: Exchange) -> Exchange:

@@ -11,7 +11,7 @@ from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import EVERY, ControlTokens
 from brain.plugins.specialist import Specialist
 from brain.prompts.templates import marker
-from brain.text import estimated, size
+from brain.text import estimate_tokens, utf8_size
 from brain.turn_request import Tool
 
 RECOMMENDED_CONTEXT = 8192
@@ -94,7 +94,7 @@ class FixedPart(NamedTuple):
     @property
     def tokens(self) -> int:
         """Estimated number of tokens; only model servers count."""
-        return estimated(size(self.text))
+        return estimate_tokens(utf8_size(self.text))
 
 
 @lru_cache(maxsize=64)

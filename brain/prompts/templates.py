@@ -9,7 +9,7 @@ from typing import Any
 from brain.events import CallCode, Limits, SyntaxName
 from brain.markers.neutralize import neutralize
 from brain.messages import CLOCK_NOTE, NOTE_OPENS, Attachment, Item
-from brain.text import seen
+from brain.text import strip_invisible
 
 CONTINUE = "Continue."
 NO_APPROVER = "it needs a person's approval, and nobody can be asked here; tell the user what to do by hand"
@@ -95,7 +95,7 @@ def memory_line(item: Item, max_bytes: int) -> str:
 
     A summary is labelled as written by a model, since only facts and quotes are what the user said.
     """
-    text = " ".join(seen(item.text).split())
+    text = " ".join(strip_invisible(item.text).split())
     if len(text.encode()) > max_bytes:
         text = text.encode()[:max_bytes].decode(errors="ignore").rpartition(" ")[0] + " …"
     strangers = ", in parts of strangers" if item.outside else ""

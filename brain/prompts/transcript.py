@@ -14,7 +14,7 @@ from brain.markers.neutralize import neutralize, without_control_tokens
 from brain.markers.template_tokens import EVERY, ControlTokens
 from brain.messages import Call, Exchange, Message, Part, Steer
 from brain.prompts import blocks, templates
-from brain.text import size
+from brain.text import utf8_size
 from brain.turn_request import TurnRequest
 
 MIN_FILE_BYTES = 256
@@ -140,6 +140,6 @@ def question_text(
     for n, (attachment, text) in enumerate(texts):
         share = max(MIN_FILE_BYTES, max_file_bytes // (len(texts) - n))
         text = blocks.result_text(text, share, tokens=tokens)
-        max_file_bytes -= size(text)
+        max_file_bytes -= utf8_size(text)
         parts.append(templates.attachment_text(attachment, text))
     return "\n\n".join(filter(None, [*parts, *result_blocks, neutralize(request.message, tokens)]))

@@ -11,7 +11,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.text import well_formed
+from brain.text import replace_surrogates
 
 BODY_BYTES = 20 * 1024 * 1024
 MAX_DEPTH = 64
@@ -100,7 +100,7 @@ def encode(value: Any) -> bytes:
     try:
         return _encode_json(value)
     except UnicodeEncodeError:
-        return well_formed(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+        return replace_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
 _encode_json = msgspec.json.Encoder().encode

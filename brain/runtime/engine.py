@@ -13,8 +13,8 @@ from brain.errors import BadRequest
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.messages import Exchange, History, Recalled, TurnReport
-from brain.models import AnyModel, Opened, running_models
-from brain.plugins.data_erasure import forgotten
+from brain.models import AnyModel, ModelEntry, connect_models
+from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.prompts import context_window
 from brain.prompts.context_window import Window
@@ -44,8 +44,8 @@ class Engine:
         self.store: SQLite
         self.memory: Memory
         self.filings: Filings
-        self.models: list[Opened] = []
-        self.embedder: Opened | None = None
+        self.models: list[ModelEntry] = []
+        self.embedder: ModelEntry | None = None
         self.turns = RunRegistry()
         self.leaving = False
         self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
@@ -72,7 +72,7 @@ class Engine:
             self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
         )
         await stack.enter_async_context(self.registry.running())
-        found = await stack.enter_async_context(running_models(self.settings, self.registry.usable()))
+        found = await stack.enter_async_context(connect_models(self.settings, self.registry.usable()))
         stack.callback(self._no_models)
         self.models, self.embedder = found.offered, found.embedder
         writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
@@ -178,7 +178,7 @@ class Engine:
         )
         self.turns.forget(conversation_id, user)
         self.memory.forgotten(user)
-        left = await forgotten(self.registry, user, conversation_id)
+        left = await erase_user_data(self.registry, user, conversation_id)
         if left:
             names = " and ".join(left)
             message = f"The conversation is deleted, but what {names} kept of it is not; delete it again later."

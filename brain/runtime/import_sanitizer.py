@@ -10,7 +10,7 @@ from brain.markers.neutralize import neutralize
 from brain.messages import Annotation, AnswerDetails, Call, Exchange, Item, Message, Part, Steer, Text
 from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name
-from brain.text import seen
+from brain.text import strip_invisible
 from brain.turn.annotations import Annotations
 
 TOLD_LENGTH = 10_000
@@ -34,8 +34,8 @@ def exchange(one: Exchange) -> Exchange:
 
 def item(one: Item) -> Item:
     """A fact or a memory, with what it said before."""
-    was = tuple(replace(former, text=neutralize(seen(former.text))) for former in one.was)
-    return replace(one, text=neutralize(seen(one.text)), was=was)
+    was = tuple(replace(former, text=neutralize(strip_invisible(former.text))) for former in one.was)
+    return replace(one, text=neutralize(strip_invisible(one.text)), was=was)
 
 
 def _said(some: Iterable[Message]) -> tuple[Message, ...]:
@@ -61,7 +61,7 @@ def _asides(some: Iterable[Annotation]) -> tuple[Annotation, ...]:
 
 
 def _told(text: str) -> str:
-    return seen(text)[:TOLD_LENGTH]
+    return strip_invisible(text)[:TOLD_LENGTH]
 
 
 def _part(part: Part) -> Part:

@@ -18,7 +18,7 @@ from brain.server import auth, static_files
 from brain.server.auth import KeyStore
 from brain.server.rate_limits import too_many
 from brain.settings import LOCAL_USER, LOOPBACK, Settings
-from brain.text import well_formed
+from brain.text import replace_surrogates
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")
 """Besides the page's files."""
@@ -60,7 +60,7 @@ class Answer(JSONResponse):
         if isinstance(content, bytes):
             return content
         text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return well_formed(text).encode()
+        return replace_surrogates(text).encode()
 
 
 def refusal(error: BadRequest, scope: Scope) -> Answer:

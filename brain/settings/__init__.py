@@ -14,7 +14,7 @@ from brain.settings.fields import (
 )
 from brain.settings.loading import machine_time_zone, read
 from brain.settings.models import OLLAMA_URL, OPENAI_URL, ModelRow
-from brain.settings.parsers import shown_url
+from brain.settings.parsers import redact_url
 
 __all__ = [
     "KEYS",
@@ -31,6 +31,6 @@ __all__ = [
     "environ_name",
     "machine_time_zone",
     "read",
-    "shown_url",
+    "redact_url",
     "table",
 ]

@@ -363,7 +363,7 @@ class Settings:
         return with_keys if self.keys else 0
 
     @property
-    def doubts(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """What is allowed, but hardly meant; in sentences that show no key."""
         known = {user for _, user in self.keys} if self.keys else {LOCAL_USER}
         short = dict.fromkeys(user for key, user in self.keys if len(key) < KEY_LENGTH)  # each once, in their order

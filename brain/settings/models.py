@@ -52,7 +52,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         """All fields but the key, and without a password in the URL."""
         values = {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}
         return [
-            (name, parsers.shown_url(value) if name == "url" and value else value) for name, value in values.items()
+            (name, parsers.redact_url(value) if name == "url" and value else value) for name, value in values.items()
         ]
 
     def __repr__(self) -> str:
@@ -64,9 +64,9 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind}:{self.model}" if self.model else self.kind
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """Where it comes from, for the lines of the start; without the key."""
-        place = f" at {parsers.shown_url(self.url)}" if self.url else ""
+        place = f" at {parsers.redact_url(self.url)}" if self.url else ""
         asked = "it was asked for" if self.name == self.form else f"{self.form}{place}"
         return "; ".join((asked, *self.notes))
 
@@ -150,7 +150,7 @@ def _with_url(
     if variable not in standard:
         return replace(row, url=default)
     url = parse(variable, standard[variable])
-    return replace(row, url=url, notes=(*row.notes, f"{variable} names its server, {parsers.shown_url(url)}"))
+    return replace(row, url=url, notes=(*row.notes, f"{variable} names its server, {parsers.redact_url(url)}"))
 
 
 def _with_key(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:

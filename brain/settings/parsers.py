@@ -54,7 +54,7 @@ def shown(value: Any, *, secret: bool = False) -> str:
     return "(not shown)" if secret else _PASSWORD.sub(r"\1:…@", repr(value))
 
 
-def shown_url(value: str) -> str:
+def redact_url(value: str) -> str:
     """A URL without its password and query, which may hold keys."""
     return _USER_INFO.sub("//", value).partition("?")[0]
 

@@ -8,7 +8,7 @@ from typing import Any
 from brain.messages import NOTE_OPENS, Attachment, Exchange
 from brain.store import answers, rows, search_terms
 from brain.store.schema import EXCHANGES
-from brain.text import seen
+from brain.text import strip_invisible
 
 TITLE_LENGTH = 60
 TITLE_LENGTH_MOST = 200
@@ -178,7 +178,7 @@ def name(db: sqlite3.Connection, conversation: int, title: str, user: int | None
     Args:
         user: as for `index`.
     """
-    line = " ".join(seen(title).split())[:TITLE_LENGTH_MOST]
+    line = " ".join(strip_invisible(title).split())[:TITLE_LENGTH_MOST]
     terms = search_terms.indexed(owner(user_of(db, conversation) if user is None else user), line)
     db.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
     db.execute("DELETE FROM said WHERE rowid = ?", (conversation << EXCHANGES,))
@@ -187,7 +187,7 @@ def name(db: sqlite3.Connection, conversation: int, title: str, user: int | None
 
 def title_of(text: str) -> str:
     """The first words of a text, in one line."""
-    line = " ".join(seen(text[: 4 * TITLE_LENGTH]).split())
+    line = " ".join(strip_invisible(text[: 4 * TITLE_LENGTH]).split())
     if len(line) <= TITLE_LENGTH:
         return line
     whole, space, _ = line[:TITLE_LENGTH].rpartition(" ")

@@ -13,7 +13,7 @@ from typing import IO, Any, NoReturn, Protocol
 
 import msgspec
 
-from brain.concurrency import iterated
+from brain.concurrency import iterate
 from brain.errors import BadRequest
 from brain.messages import Attachment, Counts, Exchange, Item, new_message_id
 from brain.store import answers, exchanges, hidden, items, quota, rows, turns, users
@@ -45,7 +45,7 @@ async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) ->
         BadRequest: for a record that is no JSON, or when there are too many.
     """
     number = 0
-    async with aclosing(iterated(records)) as found:
+    async with aclosing(iterate(records)) as found:
         async for record in found:
             number += 1
             if number % TOGETHER == 0:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from brain.events import ErrorCode, StopReason, Usage
 from brain.messages import Message, PassReport, PassUsage
-from brain.text import estimated, size
+from brain.text import estimate_tokens, utf8_size
 
 
 class Counted:
@@ -27,7 +27,7 @@ class Counted:
 
     def asked(self, messages: Sequence[Message]) -> None:
         """A pass begins with these messages."""
-        self._asked_bytes = sum(size(message.content) for message in messages)
+        self._asked_bytes = sum(utf8_size(message.content) for message in messages)
         self._heard_bytes = 0
         self._of_pass, self._is_whole = None, False
 
@@ -38,7 +38,7 @@ class Counted:
 
     def heard(self, text: str) -> None:
         """The model said this in the pass."""
-        self._heard_bytes += len(text) if text.isascii() else size(text)
+        self._heard_bytes += len(text) if text.isascii() else utf8_size(text)
 
     def counted(self, usage: PassUsage) -> None:
         """The server told what the pass took, so far or in all."""
@@ -56,21 +56,21 @@ class Counted:
         counted = self._of_pass
         if counted is not None and self._is_whole:
             return counted, False
-        prompt, completion = estimated(self._asked_bytes), estimated(self._heard_bytes)
+        prompt, completion = estimate_tokens(self._asked_bytes), estimate_tokens(self._heard_bytes)
         if counted is None:
             return PassUsage(prompt, completion), True
         return PassUsage(counted.prompt or prompt, max(counted.completion, completion), counted.reused), True
 
     def pass_ended(self) -> tuple[PassUsage, bool]:
         """The pass is over, however it ended: what it took, and whether that is estimated."""
-        usage, estimated = self.snapshot()
+        usage, estimate_tokens = self.snapshot()
         self._of_pass = None
-        self._estimated = self._estimated or estimated
+        self._estimated = self._estimated or estimate_tokens
         self._prompt += usage.prompt
         self._completion += usage.completion
         if usage.reused is not None:
             self._reused = (self._reused or 0) + usage.reused
-        return usage, estimated
+        return usage, estimate_tokens
 
     def total(self) -> Usage:
         """The sum over the passes so far."""
@@ -111,8 +111,8 @@ class Accounting:
 
     def take(self, began: float, first_text: float | None, finish: StopReason) -> None:
         """A pass ended, however it did."""
-        taken, estimated = self.tokens.pass_ended()
-        one = self._pass(began, first_text, taken, estimated)
+        taken, estimate_tokens = self.tokens.pass_ended()
+        one = self._pass(began, first_text, taken, estimate_tokens)
         if self.first_token_ms is None:
             self.first_token_ms = one.first_token_ms
         self.passes.append(replace(one, ended_ms=self.now(), finish=finish))
@@ -127,7 +127,7 @@ class Accounting:
         if last.estimated or not self.tokens.asked_bytes:
             return 0
         share = last.prompt_tokens * asked / self.tokens.asked_bytes
-        return round(share) + last.completion_tokens + estimated(unread)
+        return round(share) + last.completion_tokens + estimate_tokens(unread)
 
     def running(self, began: float, first_text: float | None) -> PassReport:
         """The pass that runs; what it took so far is estimated."""

@@ -15,10 +15,10 @@ from brain.events import Approval
 from brain.markers.neutralize import neutralize
 from brain.messages import Call
 from brain.plugins.context import Progress, Result
-from brain.plugins.executor import Arguments, Failure, Provided, bounded, text_of
-from brain.plugins.schema import injected_of
+from brain.plugins.executor import Arguments, Dependencies, Failure, bounded, plain_text
+from brain.plugins.schema import find_injected
 from brain.plugins.specialist import Specialist
-from brain.text import escaped
+from brain.text import escape_invisible
 from brain.turn.deadline import Deadline
 
 RACE_SECONDS = 0.1
@@ -193,13 +193,13 @@ log = logging.getLogger("brain")
 
 
 async def preview(
-    specialist: Specialist[..., Any], params: Mapping[str, Any], provided: Provided, *, timeout: float
+    specialist: Specialist[..., Any], params: Mapping[str, Any], provided: Dependencies, *, timeout: float
 ) -> Result | Failure | None:
     """What a call with these parameters would do, or that it is refused; None where nothing is said of it."""
     if specialist.preview is None:
         return None
     asked = replace(
-        specialist, function=specialist.preview, injected=injected_of(specialist.preview), idle_timeout=None
+        specialist, function=specialist.preview, injected=find_injected(specialist.preview), idle_timeout=None
     )
     own = Arguments((deepcopy(dict(params)),), {})  # what it changes is its own
     found = await bounded(asked, own, provided, _untold, _read, timeout=timeout)
@@ -215,7 +215,7 @@ def shown(found: Result) -> str:
     """Its text, in which nothing is hidden, or looks like more than it is: a few lines, cut to size."""
     head = found.text[: 2 * LENGTH_MOST]
     words = [line.split() for line in head.splitlines()]
-    lines = [escaped(neutralize(" ".join(line))) for line in words if line]
+    lines = [escape_invisible(neutralize(" ".join(line))) for line in words if line]
     text = "\n".join(lines[:LINES_MOST])
     is_whole = len(head) == len(found.text) and len(lines) <= LINES_MOST and len(text) <= LENGTH_MOST
     return text if is_whole else f"{text[: LENGTH_MOST - 1]}…"
@@ -227,5 +227,5 @@ def _untold(progress: Progress) -> None:
 
 def _read(value: Any) -> Result:
     if isinstance(value, Result):
-        return replace(value, text=text_of(value.text))
-    return Result("" if value is None else text_of(value))
+        return replace(value, text=plain_text(value.text))
+    return Result("" if value is None else plain_text(value))

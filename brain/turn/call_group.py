@@ -29,7 +29,7 @@ from brain.plugins.executor import FAILED, Answer, Failure, Outcome, prepare, ru
 from brain.plugins.registry import Entry
 from brain.prompts import blocks
 from brain.prompts.templates import CLIENT_RUNS_TOOL, NO_APPROVER, NO_APPROVER_TO_SEND, TOO_LONG_TO_APPROVE
-from brain.text import escaped
+from brain.text import escape_invisible
 from brain.turn.approvals import PendingApproval, PendingApprovals, shown
 from brain.turn.call_policy import CallPolicy, Work, identity
 from brain.turn.deadline import Deadline
@@ -228,7 +228,9 @@ class CallGroup:
             self._end(one, arguments)
             return
         work = Work(entry, params, arguments, attachments)
-        sent = [escaped(" ".join(value.split())) for value in self._desk.unknown_values(entry.specialist, params)]
+        sent = [
+            escape_invisible(" ".join(value.split())) for value in self._desk.unknown_values(entry.specialist, params)
+        ]
         if not sent and not self._desk.must_ask(entry.specialist, params):
             self._begin(one, work)
         elif not self._desk.ask.asks_person:

@@ -20,7 +20,7 @@ from brain.events import CallCode, Limits
 from brain.markers.template_tokens import EVERY, ControlTokens
 from brain.messages import Attachment, Call, History
 from brain.plugins.context import Context, MemoryView, ModelView, Result
-from brain.plugins.executor import Answer, Arguments, Failure, Outcome, Provided
+from brain.plugins.executor import Answer, Arguments, Dependencies, Failure, Outcome
 from brain.plugins.registry import AnswerKey, Entry, Registry
 from brain.plugins.specialist import Specialist
 from brain.prompts import blocks, templates
@@ -200,11 +200,11 @@ class CallPolicy:
         earlier = (*self.conversation.exchanges, *([self.conversation.begun] if self.conversation.begun else []))
         own = [self.operator, self.ask.message, *self.steered, *(text for one in earlier for text in one.own_words)]
         sent = [part for part in self._parts() if (entry := self.registry.get(part.name)) and entry.specialist.sends]
-        checked = check(specialist.sent(params), specialist.parameters, own, sent)
+        checked = check(specialist.sent_params(params), specialist.parameters, own, sent)
         if not checked.unknown and self.picks + checked.picks <= PICKS_MOST:
             self.picks += checked.picks
             return ()
-        return checked.unknown or [json.dumps(specialist.sent(params), ensure_ascii=False)]
+        return checked.unknown or [json.dumps(specialist.sent_params(params), ensure_ascii=False)]
 
     def _holds_private(self) -> bool:
         """Whether the model has read data of the user's own: files, memory, results of specialists that hold such."""
@@ -236,8 +236,8 @@ class CallPolicy:
         entry = self.registry.get(call.name)
         if code is None:
             code = self.check_access(call.name, entry)
-        if code is None and entry is not None and entry.missing is not None:
-            return Failure("unavailable", f"{entry.missing.partition(':')[0]}; go on without it")
+        if code is None and entry is not None and entry.unavailable_reason is not None:
+            return Failure("unavailable", f"{entry.unavailable_reason.partition(':')[0]}; go on without it")
         code = code or self.budget.admit(call.name, identity(call.name, call.params))
         return self.failure(code) if code else None
 
@@ -250,7 +250,7 @@ class CallPolicy:
         if entry is None:
             return "unknown"
         wanted = self.ask.specialists
-        if not self.registry.allowed(name) or (wanted is not None and name not in wanted):
+        if not self.registry.is_allowed(name) or (wanted is not None and name not in wanted):
             return "denied"
         return "unauthorized" if entry.specialist.requires_user and self.ask.user is None else None
 
@@ -261,7 +261,7 @@ class CallPolicy:
 
     def kept(self, work: Work) -> Answer | None:
         """An answer of an earlier turn that may be given again."""
-        return self.registry.cached(self._key(work)) if work.entry.specialist.cache_seconds else None
+        return self.registry.find_cached(self._key(work)) if work.entry.specialist.cache_seconds else None
 
     def keep(self, work: Work, answer: Answer) -> None:
         """Keeps an answer for later turns, if its specialist allows; of a long one what a block can hold."""
@@ -269,7 +269,7 @@ class CallPolicy:
         if seconds:
             if len(answer.text) > KEPT_WHOLE:
                 answer = replace(answer, text=blocks.result_text(answer.text, more=answer.more))
-            self.registry.keep(self._key(work), answer, seconds)
+            self.registry.cache(self._key(work), answer, seconds)
 
     def _key(self, work: Work) -> AnswerKey:
         files = tuple((a.id, a.name, len(a.data), hash(a.data)) for a in work.attachments)
@@ -282,10 +282,10 @@ class CallPolicy:
         seconds = min(SECONDS, self.registry.call_seconds, self.seconds_for(specialist))
         return await preview(specialist, work.params, self.provided(work, seconds), timeout=seconds)
 
-    def provided(self, work: Work, seconds: float, approved: Result | None = None) -> Provided:
+    def provided(self, work: Work, seconds: float, approved: Result | None = None) -> Dependencies:
         """What keyword-only parameters of a specialist are filled with in one call."""
         context = self._context(work, seconds, approved)
-        return {**self.registry.provided, **work.entry.provided, Context: context}
+        return {**self.registry.dependencies, **work.entry.dependencies, Context: context}
 
     def _context(self, work: Work, seconds: float, approved: Result | None) -> Context:
         """What surrounds one call."""

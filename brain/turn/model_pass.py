@@ -56,7 +56,7 @@ class Model(ModelView, Protocol):
 
     Attributes:
         name: as it is configured, such as `ollama:llama3`.
-        stand_in: whether it is no language model.
+        is_demo: whether it is no language model.
         resume: how it goes on after a block; it may change when the server refuses.
         context_tokens: the room for prompt and answer, when known.
         template: what its server tells of its chat template, if anything.
@@ -65,7 +65,7 @@ class Model(ModelView, Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def stand_in(self) -> bool: ...
+    def is_demo(self) -> bool: ...
     @property
     def resume(self) -> Resume: ...
     @property

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from brain.errors import Interrupted, ModelError
 from brain.events import Error, Notice
 from brain.messages import History
-from brain.text import seen, well_formed
+from brain.text import replace_surrogates, strip_invisible
 
 
-def beginning(conversation: History, *, stand_in: bool) -> Iterator[Notice]:
+def beginning(conversation: History, *, is_demo: bool) -> Iterator[Notice]:
     """What can be told before anything is asked.
 
     Args:
-        stand_in: whether no language model answers.
+        is_demo: whether no language model answers.
     """
-    if stand_in:
+    if is_demo:
         yield Notice("stand_in", "No language model is connected: a rule-based stand-in answers.")
     if conversation.rested:
         yield Notice("trimmed", "The conversation rested for long: the model begins anew. What was said is kept.")
@@ -55,7 +55,7 @@ def empty(tool: str | None) -> ModelError:
 
 def _shown_name(name: str) -> str:
     """A name from a model, short and visible."""
-    return json.dumps(" ".join(seen(well_formed(name)).split())[:64], ensure_ascii=False)
+    return json.dumps(" ".join(strip_invisible(replace_surrogates(name)).split())[:64], ensure_ascii=False)
 
 
 def repetition() -> Notice:

@@ -33,7 +33,7 @@ from brain.prompts import blocks
 from brain.prompts.client_tools import name_tools
 from brain.prompts.system_prompt import system_prompt
 from brain.prompts.transcript import Transcript, answer_text, neutralize_exchange, question_text
-from brain.text import size
+from brain.text import utf8_size
 from brain.turn import notices
 from brain.turn.accounting import Accounting
 from brain.turn.approvals import Approvals
@@ -333,7 +333,7 @@ class Turn:
 
     def _beginning(self) -> Sequence[Event]:
         """What can be told before anything is asked."""
-        told = list(notices.beginning(self._conversation, stand_in=self._model.stand_in))
+        told = list(notices.beginning(self._conversation, is_demo=self._model.is_demo))
         for notice in told:
             if notice.code != "stand_in":  # which is the model's, not this answer's
                 self._told(notice)
@@ -390,12 +390,12 @@ class Turn:
 
     def _record(self, one: Pass) -> None:
         """Keeps what a pass said, however it ended."""
-        asked = size(self.exchange.question) + size(answer_text(self.exchange.parts))
+        asked = utf8_size(self.exchange.question) + utf8_size(answer_text(self.exchange.parts))
         said = one.parts()
         self.exchange.parts += said
         self._finish = one.finish
         self._account.take(one.began, one.first_text, one.finish)
-        unread = sum(size(part.block) for part in said if isinstance(part, Call))
+        unread = sum(utf8_size(part.block) for part in said if isinstance(part, Call))
         self.exchange.tokens = self._account.tokens_of(asked, unread)
 
     def _done(self) -> Done:

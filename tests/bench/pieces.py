@@ -191,7 +191,7 @@ def turn(run: Run) -> Table:
 class Player:
     """A model that says these texts."""
 
-    name, stand_in, context_tokens, sees_images, template = "player", False, None, False, ""
+    name, is_demo, context_tokens, sees_images, template = "player", False, None, False, ""
     resume: Resume = "message"
 
     def __init__(self, texts: Sequence[str]) -> None:

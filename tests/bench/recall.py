@@ -25,7 +25,7 @@ from tables import Table, quantile
 from brain.memory import Memory
 from brain.messages import Chunk, Item, Kind, Message
 from brain.models import AnyModel, embedder, open_models
-from brain.models.embedder import Grade, Meaning
+from brain.models.embedder import Embedder, Grade
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
 from brain.turn_request import UNSAID, Sampling
@@ -69,7 +69,7 @@ class Tables:
 class Prepared:
     """A model server that was asked for the vectors of the questions before, so that a time is Brain's own."""
 
-    writes = False
+    is_language_model = False
     context_tokens = None
 
     def __init__(self, model: AnyModel) -> None:
@@ -136,7 +136,7 @@ async def _model(name: str, url: str | None) -> Prepared:
 async def _graded(model: Prepared, *, unexamined: bool) -> Grade:
     if unexamined:
         embedder.PASSED = 0
-    exam = Meaning(model)
+    exam = Embedder(model)
     passed = await exam.examined()
     if exam.grade is None:
         raise SystemExit(f"{model.name} has no vectors, so that Brain goes by words alone.")
@@ -193,7 +193,7 @@ def by_words(store: SQLite) -> Way:
 
 async def by_meaning(store: SQLite, model: Prepared) -> Way:
     """Begins when all items have their vectors, which are made in the background."""
-    vectors = Meaning(model)
+    vectors = Embedder(model)
     await vectors.examined()
     assert vectors.grade is not None
     for _ in range(VECTORS_SECONDS):

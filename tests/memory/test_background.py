@@ -21,7 +21,7 @@ from brain.memory.summaries import SUMMARY_LENGTH, Pauses, memory_of
 from brain.memory.terms import content
 from brain.messages import OWN_WORDS, Call, Chunk, Exchange, Finish, IdleConversation, Item, Message, Text
 from brain.models.builtin import Builtin
-from brain.models.embedder import _EXAM, PASSED, Meaning, graded
+from brain.models.embedder import _EXAM, PASSED, Embedder, graded
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.script import Script
@@ -36,7 +36,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 class Toy(Vectors):
     """A model with vectors that writes what it is told to, after as many failures as it is told."""
 
-    writes = True
+    is_language_model = True
     context_tokens: int | None = None
 
     def __init__(self, *writes: str | Exception | float, **vectors: Any) -> None:
@@ -299,13 +299,13 @@ def test_a_text_that_a_server_refuses_does_not_hold_up_the_others() -> None:
 
 def test_the_exam_tells_vectors_of_words_from_others() -> None:
     async def test() -> None:
-        good, blind = Meaning(Vectors()), Meaning(Vectors(blind=True))
+        good, blind = Embedder(Vectors()), Embedder(Vectors(blind=True))
         assert await good.examined()
         assert not await blind.examined()
         assert good.grade is not None
         assert good.grade.right >= PASSED
         assert good.grade.floor < good.grade.own
-        other = Meaning(Vectors(name="other"))
+        other = Embedder(Vectors(name="other"))
         assert await other.examined()
         assert other.grade is not None
         assert other.grade.key != good.grade.key

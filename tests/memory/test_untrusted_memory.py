@@ -12,7 +12,7 @@ from brain import Result, specialist
 from brain.events import SpecialistError
 from brain.library.thinker import Thinker
 from brain.memory.summaries import memory_of
-from brain.models import Opened
+from brain.models import ModelEntry
 from brain.plugins.registry import Registry
 from brain.settings import LOCAL_USER
 from specialists.memory import memory
@@ -49,7 +49,7 @@ class Chats:
     async def asks(self, conversation_id: str, message: str, *passes: str) -> bool:
         """Whether a person would have been asked about the last call; nobody is there to say yes."""
         self.player = Player(*([one] for one in passes), ["Done."])
-        self.thinker._engine.models = [Opened(self.player, "the test plays it")]  # type: ignore[arg-type]
+        self.thinker._engine.models = [ModelEntry(self.player, "the test plays it")]  # type: ignore[arg-type]
         response = await self.thinker.create_session(conversation_id).think(message)
         last = response.calls[-1] if response.calls else None
         return isinstance(last, SpecialistError) and last.code == "declined"

@@ -15,7 +15,7 @@ from servers import OllamaServer, OpenAIServer, models
 from serving import Process, brain_served, script
 
 from brain.errors import SettingsError
-from brain.models import running_models
+from brain.models import connect_models
 from brain.settings import Settings, read
 from brain.settings.models import ModelRow
 
@@ -135,7 +135,7 @@ def test_no_key_is_ever_shown() -> None:
     settings = rows(
         {"a": {"is": "openai:m", "key": "sk-1"}}, BRAIN_MODEL_URL=url, BRAIN_MODEL_KEY="sk-1", OPENAI_API_KEY="sk-1"
     )
-    made = [settings, settings.row("a"), settings.row("openai:x"), settings.row("openai:x").described]
+    made = [settings, settings.row("a"), settings.row("openai:x"), settings.row("openai:x").description]
     assert settings.row("openai:x").key == "sk-1"
     assert "sk-1" not in f"{made!r} {made}"
 
@@ -144,9 +144,9 @@ def test_settings_that_no_model_uses_are_named() -> None:
     environ = {"BRAIN_MODEL_URL": "http://z/v1", "BRAIN_MODEL_KEY": "sk-1", "BRAIN_MODEL": "a"}
     table = {"a": {"is": "builtin"}, "vec": {"is": "ollama:e"}}
     unused = [f"Not used: {name}, as all models are of MODELS" for name in ("MODEL_URL", "MODEL_KEY")]
-    assert rows(table, **environ).doubts == rows(table, **environ, BRAIN_EMBEDDINGS="vec").doubts == unused
-    assert rows(table, **environ, BRAIN_EMBEDDINGS="ollama:e").doubts == []
-    assert rows(table, **{**environ, "BRAIN_MODEL": "a,openai:m"}).doubts == []
+    assert rows(table, **environ).warnings == rows(table, **environ, BRAIN_EMBEDDINGS="vec").warnings == unused
+    assert rows(table, **environ, BRAIN_EMBEDDINGS="ollama:e").warnings == []
+    assert rows(table, **{**environ, "BRAIN_MODEL": "a,openai:m"}).warnings == []
 
 
 # Which server and key a model has: its URL, its key
@@ -359,8 +359,8 @@ def test_auto_finds_the_server_of_ollama_host() -> None:
     with in_thread(OllamaServer(answers=found)) as server:
 
         async def opened() -> str:
-            async with running_models(read({"BRAIN_MODEL": "auto", "OLLAMA_HOST": server.url}), ()) as found:
-                return found.offered[0].why
+            async with connect_models(read({"BRAIN_MODEL": "auto", "OLLAMA_HOST": server.url}), ()) as found:
+                return found.offered[0].reason
 
         said = f"found on Ollama at {server.url}; OLLAMA_HOST names its server, {server.url}; Ollama server, "
         assert asyncio.run(opened()).startswith(said)
@@ -372,8 +372,8 @@ def test_auto_takes_the_openai_api_where_there_is_no_ollama(servers: dict[str, S
     environ = {"OPENAI_API_KEY": "sk-open", "OPENAI_BASE_URL": servers["open"].url, "OLLAMA_HOST": "127.0.0.1:1"}
 
     async def opened(environ: Mapping[str, str]) -> tuple[str, str]:
-        async with running_models(read({"BRAIN_MODEL": "auto", **environ}), ()) as found:
-            return found.offered[0].model.name, found.offered[0].why
+        async with connect_models(read({"BRAIN_MODEL": "auto", **environ}), ()) as found:
+            return found.offered[0].model.name, found.offered[0].reason
 
     name, why = asyncio.run(opened(environ | named))
     assert name == ("mine" if row else "openai:m")
@@ -412,7 +412,7 @@ def test_embeddings_are_asked_of_their_own_server(
     settings = rows(table, BRAIN_MODEL="big,builtin", OPEN_KEY="x")
 
     async def embedded(settings: Settings) -> list[Any]:
-        async with running_models(settings, ()) as found:
+        async with connect_models(settings, ()) as found:
             return await asyncio.gather(*(one.model.embed(["a"]) for one in found.offered), return_exceptions=True)
 
     assert asyncio.run(embedded(replace(settings, embeddings="vec"))) == [[[1.0, 0.5]], [[1.0, 0.5]]]

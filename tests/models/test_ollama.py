@@ -14,7 +14,7 @@ from brain import specialist
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Done, Error, Event, Limits, Resume, SpecialistResult, Thinking, Token, Usage
 from brain.messages import Chunk, Finish, History, Message, NativeCall, PassUsage
-from brain.models import Opened, ollama, open_models, trouble_of
+from brain.models import ModelEntry, check_model, ollama, open_models
 from brain.models.builtin import Builtin
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
@@ -359,7 +359,7 @@ def test_a_model_that_was_removed_is_trouble_and_changes_nothing() -> None:
     async def main() -> None:
         async with OllamaServer(answers=LLAMA) as server, model_of(server, identified=True) as model:
             server._answers.clear()
-            assert await trouble_of(model) == "The model server does not have this model."
+            assert await check_model(model) == "The model server does not have this model."
             assert (model.context_tokens, model.sees_images) == (16384, True)
 
     asyncio.run(main())
@@ -400,8 +400,8 @@ class Shop(OllamaServer):
         await super()._answer(asked, reader, writer)
 
 
-def open_auto(url: str) -> Opened:
-    async def main() -> Opened:
+def open_auto(url: str) -> ModelEntry:
+    async def main() -> ModelEntry:
         (one,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": url}), ())
         await one.model.aclose()
         return one
@@ -436,8 +436,8 @@ def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
             await one.model.aclose()
             assert one.model.name == name
             said = "has no model that can complete" if name == "builtin" else f"found on Ollama at {server.url}; Ollama"
-            assert said in one.why
-            assert one.trouble is None
+            assert said in one.reason
+            assert one.problem is None
             assert "/api/chat" not in {asked.path for asked in server.asked}
 
     asyncio.run(main())
@@ -453,7 +453,7 @@ def test_auto_waits_250_ms_and_no_longer() -> None:
             seconds = time.monotonic() - began
             await one.model.aclose()
             assert isinstance(one.model, Builtin)
-            assert one.why == f"no Ollama answered at {server.url} within 250 ms"
+            assert one.reason == f"no Ollama answered at {server.url} within 250 ms"
             assert 0.24 < seconds < 0.6
 
     asyncio.run(main())
@@ -466,7 +466,7 @@ def test_auto_without_a_server() -> None:
 
     url = asyncio.run(main())
     one = open_auto(url)
-    assert (one.model.name, one.why) == ("builtin", f"no Ollama answered at {url} within 250 ms")
+    assert (one.model.name, one.reason) == ("builtin", f"no Ollama answered at {url} within 250 ms")
 
 
 @pytest.mark.parametrize("answer", [(200, b"<html>hello</html>"), (404, b"nothing"), (200, {"models": 7}), (500, {})])
@@ -477,7 +477,7 @@ def test_auto_finds_something_else_there(answer: tuple[int, Any]) -> None:
             (one,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
             await one.model.aclose()
             assert one.model.name == "builtin"
-            assert one.why.startswith(f"what answers at {server.url} is no Ollama that can be used: ")
+            assert one.reason.startswith(f"what answers at {server.url} is no Ollama that can be used: ")
 
     asyncio.run(main())
 
@@ -490,12 +490,12 @@ def test_several_models_on_offer(tmp_path: Any) -> None:
             names = f"ollama:m,builtin,script:{tmp_path / 'a.jsonl'}"
             found = await open_models(read({"BRAIN_MODEL": names, "BRAIN_MODEL_URL": server.url}), ())
             assert [one.model.name for one in found] == ["ollama:m", "builtin", f"script:{tmp_path / 'a.jsonl'}"]
-            assert [one.why for one in found] == [
+            assert [one.reason for one in found] == [
                 "it was asked for; Ollama server, context of 16384 tokens; it sees images",
                 "it was asked for",
                 "it was asked for",
             ]
-            assert [await trouble_of(one.model) for one in found] == [None, None, None]
+            assert [await check_model(one.model) for one in found] == [None, None, None]
             for one in found:
                 await one.model.aclose()
 
@@ -509,8 +509,8 @@ def test_a_model_whose_server_is_away_is_opened_all_the_same() -> None:
         for name, kind in (("ollama:m", Ollama), ("openai:m", OpenAI)):
             (one,) = await open_models(read({"BRAIN_MODEL": name, "BRAIN_MODEL_URL": url}), ())
             assert isinstance(one.model, kind)
-            assert (one.why, one.trouble) == ("it was asked for", UNREACHABLE)
-            assert await trouble_of(one.model) == UNREACHABLE
+            assert (one.reason, one.problem) == ("it was asked for", UNREACHABLE)
+            assert await check_model(one.model) == UNREACHABLE
             await one.model.aclose()
 
     asyncio.run(main())
@@ -522,7 +522,7 @@ def test_an_openai_server_is_opened_with_its_dialect_and_the_operators_wish() ->
             environ = {"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url, "BRAIN_MODEL_KEY": "k"}
             for more, said in (({}, "prefill"), ({"BRAIN_MODEL_RESUME": "message"}, "message")):
                 (one,) = await open_models(read(environ | more), ())
-                assert one.why == "it was asked for; vLLM server"
+                assert one.reason == "it was asked for; vLLM server"
                 assert one.model.resume == said
                 assert server.asked[-1].headers["authorization"] == "Bearer k"
                 await one.model.aclose()
@@ -534,7 +534,7 @@ def test_a_server_that_does_not_answer_is_in_trouble(monkeypatch: pytest.MonkeyP
     async def main() -> None:
         async with OllamaServer(silent=True) as server, model_of(server) as model:
             monkeypatch.setattr("brain.models.remote.READY_SECONDS", 0.05)
-            assert await trouble_of(model) == "The model server does not answer."
+            assert await check_model(model) == "The model server does not answer."
 
     asyncio.run(main())
 

@@ -390,7 +390,7 @@ def test_the_operator_may_say_whether_the_model_sees(wanted: str, said: bool) ->
         async with OpenAIServer(answers=models("m", owned_by="vllm")) as server:
             environ = {"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url, "BRAIN_MODEL_SEES_IMAGES": wanted}
             (found,) = await open_models(read(environ), ())
-            assert (found.model.sees_images, found.why.endswith("; it sees images")) == (said, said)
+            assert (found.model.sees_images, found.reason.endswith("; it sees images")) == (said, said)
             await found.model.aclose()
 
     asyncio.run(main())
@@ -605,7 +605,7 @@ def test_what_is_known_stays_when_the_server_stumbles() -> None:
             for status in (404, 503):
                 server._answers |= {"GET /v1/models": (status, {})}
                 model._probed = None
-                await model.trouble()
+                await model.find_problem()
                 assert (model.resume, model.context_tokens, model.sees_images) == ("prefill", 8192, True)
             await heard(model)  # asks nothing first
             assert server.lines[-2:] == ["GET /v1/models", "POST /v1/chat/completions"]
@@ -632,7 +632,7 @@ def test_a_pass_does_not_wait_for_a_probe() -> None:
     async def main() -> None:
         async with Busy(Pass(["a"]), answers=VLLM) as server, model_of(server, identified=False) as model:
             server.free = asyncio.Event()
-            probe = asyncio.create_task(model.trouble())
+            probe = asyncio.create_task(model.find_problem())
             await asyncio.sleep(0.02)
             assert await heard(model) == ["a", Finish("stop"), PassUsage(10, 3)]
             assert not probe.done()
@@ -645,16 +645,16 @@ def test_a_pass_does_not_wait_for_a_probe() -> None:
 def test_probes_ask_the_server_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with OpenAIServer(answers=VLLM) as server, model_of(server, identified=False) as model:
-            given_up = asyncio.create_task(model.trouble())
+            given_up = asyncio.create_task(model.find_problem())
             await asyncio.sleep(0)
             given_up.cancel()
-            assert await asyncio.gather(*(model.trouble() for _ in range(20))) == [None] * 20
+            assert await asyncio.gather(*(model.find_problem() for _ in range(20))) == [None] * 20
             asked = len(server.lines)
             assert asked <= 2
             server._answers |= {"GET /v1/models": (503, {})}
-            assert await model.trouble() is None
+            assert await model.find_problem() is None
             monkeypatch.setattr("brain.models.remote.PROBE_SECONDS", 0.0)
-            assert await model.trouble() == "The model server could not answer."
+            assert await model.find_problem() == "The model server could not answer."
             assert len(server.lines) == asked + 1
 
     asyncio.run(main())
@@ -685,7 +685,7 @@ def test_a_model_that_is_not_listed(answers: Mapping[str, tuple[int, Any]], said
             settings = read({"BRAIN_MODEL": "openai:m", "BRAIN_MODEL_URL": server.url})
             (one,) = await open_models(settings, ())
             await one.model.aclose()
-            assert (one.why, one.trouble) == (f"it was asked for; {said}", warning)
+            assert (one.reason, one.problem) == (f"it was asked for; {said}", warning)
 
     asyncio.run(main())
 

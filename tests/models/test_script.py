@@ -10,8 +10,8 @@ from brain import specialist
 from brain.errors import ModelError, Refused, SettingsError
 from brain.events import Done, Error, Limits, Token
 from brain.messages import Chunk, Finish, History, Message
-from brain.models import open_models, trouble_of
-from brain.models.script import Pass, Script, read
+from brain.models import check_model, open_models
+from brain.models.script import Script, ScriptedPass, read
 from brain.plugins.registry import Registry
 from brain.settings import read as settings_of
 from brain.turn.turn import Turn
@@ -26,7 +26,7 @@ def written(folder: Path, text: str | bytes) -> Path:
     return path
 
 
-def played(passes: Sequence[Pass], turn_pass: int = 0) -> list[Chunk]:
+def played(passes: Sequence[ScriptedPass], turn_pass: int = 0) -> list[Chunk]:
     async def main() -> list[Chunk]:
         async with aclosing(Script("script:x", passes).stream(HELLO, turn_pass)) as chunks:
             return [chunk async for chunk in chunks]
@@ -37,23 +37,23 @@ def played(passes: Sequence[Pass], turn_pass: int = 0) -> list[Chunk]:
 def test_a_line_is_an_array_of_chunks_or_an_object(tmp_path: Path) -> None:
     text = '["a", "b"]\n\n   \n{"chunks": ["c"], "delay_ms": 2.5}\r\n{"chunks": ["d"], "error": "boom"}\n{}\n[]'
     assert read(written(tmp_path, text)) == [
-        Pass(["a", "b"]),
-        Pass(["c"], 2.5),
-        Pass(["d"], error="boom"),
-        Pass(),
-        Pass(),
+        ScriptedPass(["a", "b"]),
+        ScriptedPass(["c"], 2.5),
+        ScriptedPass(["d"], error="boom"),
+        ScriptedPass(),
+        ScriptedPass(),
     ]
 
 
 def test_only_line_feeds_end_a_line(tmp_path: Path) -> None:
     assert read(written(tmp_path, '["a\u2028b\u0085c"]\n["\\u2028 \\ud83d\\ude00"]\n')) == [
-        Pass(["a\u2028b\u0085c"]),
-        Pass(["\u2028 😀"]),
+        ScriptedPass(["a\u2028b\u0085c"]),
+        ScriptedPass(["\u2028 😀"]),
     ]
 
 
 def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
-    assert read(written(tmp_path, b'\xef\xbb\xbf["a"]\n')) == [Pass(["a"])]
+    assert read(written(tmp_path, b'\xef\xbb\xbf["a"]\n')) == [ScriptedPass(["a"])]
 
 
 def test_an_empty_script_has_no_passes(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_pass_plays_its_line_and_past_the_last_one_nothing() -> None:
-    passes = [Pass(["a", "b"]), Pass(["c"])]
+    passes = [ScriptedPass(["a", "b"]), ScriptedPass(["c"])]
     assert played(passes, 0) == ["a", "b", Finish("stop")]
     assert played(passes, 1) == ["c", Finish("stop")]
     assert played(passes, 2) == [Finish("stop")]
@@ -109,13 +109,13 @@ def test_a_pass_plays_its_line_and_past_the_last_one_nothing() -> None:
 @pytest.mark.alone
 def test_it_waits_before_each_chunk() -> None:
     began = time.monotonic()
-    assert played([Pass(["a", "b", "c"], delay_ms=20)]) == ["a", "b", "c", Finish("stop")]
+    assert played([ScriptedPass(["a", "b", "c"], delay_ms=20)]) == ["a", "b", "c", Finish("stop")]
     assert 0.06 <= time.monotonic() - began < 0.5
 
 
 def test_it_fails_where_its_line_says_so() -> None:
     async def main() -> None:
-        stream = Script("script:x", [Pass(["a"], error="secret")]).stream(HELLO)
+        stream = Script("script:x", [ScriptedPass(["a"], error="secret")]).stream(HELLO)
         assert await anext(stream) == "a"
         with pytest.raises(ModelError) as raised:
             await anext(stream)
@@ -134,7 +134,7 @@ def test_it_sees_nothing_has_no_vectors_and_no_trouble() -> None:
             await model.describe(b"", "?")
         with pytest.raises(Refused, match="no model with embeddings is connected"):
             await model.embed(["a"])
-        assert await trouble_of(model) is None
+        assert await check_model(model) is None
         await model.aclose()
 
     asyncio.run(main())
@@ -145,7 +145,7 @@ def test_it_is_opened_with_the_operators_wish(tmp_path: Path) -> None:
 
     async def main(environ: dict[str, str]) -> str:
         (one,) = await open_models(settings_of({"BRAIN_MODEL": f"script:{path}", **environ}), ())
-        assert (one.model.name, one.why, one.trouble) == (f"script:{path}", "it was asked for", None)
+        assert (one.model.name, one.reason, one.problem) == (f"script:{path}", "it was asked for", None)
         return one.model.resume
 
     assert asyncio.run(main({})) == "prefill"
@@ -155,7 +155,7 @@ def test_it_is_opened_with_the_operators_wish(tmp_path: Path) -> None:
 def test_a_script_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, '["a"]')
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert read(Path("~/script.jsonl")) == [Pass(["a"])]
+    assert read(Path("~/script.jsonl")) == [ScriptedPass(["a"])]
 
 
 @specialist(read_only=True)
@@ -167,7 +167,9 @@ def weather(city: str) -> str:
 def test_every_turn_starts_at_the_first_line() -> None:
     registry = Registry()
     registry.add(weather)
-    model = Script("script:x", [Pass(["Look. ", 'SPECIALIST_REQUEST[weather:{"city":"Oslo"}]']), Pass(["Sunny."])])
+    model = Script(
+        "script:x", [ScriptedPass(["Look. ", 'SPECIALIST_REQUEST[weather:{"city":"Oslo"}]']), ScriptedPass(["Sunny."])]
+    )
     ask = TurnRequest(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
 
     async def main() -> None:
@@ -182,7 +184,7 @@ def test_every_turn_starts_at_the_first_line() -> None:
 
 
 def test_a_turn_of_a_script_that_fails_says_nothing_of_why() -> None:
-    model = Script("script:x", [Pass(["Look"], error="secret")])
+    model = Script("script:x", [ScriptedPass(["Look"], error="secret")])
     ask = TurnRequest(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
 
     async def main() -> None:

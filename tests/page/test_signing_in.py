@@ -182,7 +182,7 @@ def test_a_model_is_chosen(stage: Stage, visitor: Visitor) -> None:
 
 
 def test_a_stand_in_says_that_it_is_one(chat: Chat, stage: Stage) -> None:
-    stage.model.stand_in = True
+    stage.model.is_demo = True
     chat.reload()
     expect(chat.page.get_by_role("main")).to_contain_text("No language model is connected")
     chat.ask()

@@ -10,7 +10,7 @@ import pytest
 
 from brain import Registry
 from brain.plugins import data_erasure
-from brain.plugins.data_erasure import forgotten
+from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.executor import Answer
 from brain.plugins.specialist import Specialist, specialist
 
@@ -50,8 +50,8 @@ def test_each_is_asked_with_user_conversation_and_settings() -> None:
         asked.append(("none", user, conversation_id))
 
     registry = registry_of(keeping("a", at_once), keeping("b", later, settings=Folder))
-    assert asyncio.run(forgotten(registry, "ada", "c1")) == []
-    assert asyncio.run(forgotten(registry, "bob")) == []
+    assert asyncio.run(erase_user_data(registry, "ada", "c1")) == []
+    assert asyncio.run(erase_user_data(registry, "bob")) == []
     assert asked == [("none", "ada", "c1"), ("drawer", "ada", "c1"), ("none", "bob", None), ("drawer", "bob", None)]
 
 
@@ -69,15 +69,15 @@ def test_those_that_cannot_are_named_and_the_others_forget(
     monkeypatch.setattr(data_erasure, "FORGET_SECONDS", 0.05)
     lost = keeping("d", lambda user, conversation_id: asked.append((user, conversation_id)), needs=lambda: "its disk")
     registry = registry_of(keeping("a", breaks), keeping("b", hangs), lost)
-    assert asyncio.run(forgotten(registry, "ada")) == ["a", "b"]
+    assert asyncio.run(erase_user_data(registry, "ada")) == ["a", "b"]
     assert asked == [("ada", None)], "also one that cannot be called"
     assert "specialist a could not forget what it keeps" in caplog.text
 
 
 def test_answers_that_are_kept_for_the_user_are_forgotten_with_any_conversation() -> None:
     registry = Registry()
-    registry.keep(("ada", "x"), Answer("x"), 60)
-    registry.keep(("bob", "x"), Answer("x"), 60)
-    asyncio.run(forgotten(registry, "ada", "c1"))
-    assert registry.cached(("ada", "x")) is None
-    assert registry.cached(("bob", "x")) == Answer("x")
+    registry.cache(("ada", "x"), Answer("x"), 60)
+    registry.cache(("bob", "x"), Answer("x"), 60)
+    asyncio.run(erase_user_data(registry, "ada", "c1"))
+    assert registry.find_cached(("ada", "x")) is None
+    assert registry.find_cached(("bob", "x")) == Answer("x")

@@ -66,7 +66,7 @@ def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert registry["one_thing"].origin == "shopkit 1.5"
     assert registry["two_things"].origin == "shopkit 1.5"
     assert registry["one_thing"].version == "1.5"
-    assert registry["one_thing"].described()["version"] == "1.5"
+    assert registry["one_thing"].describe()["version"] == "1.5"
     assert [r for r in registry.refused if r.origin == "shopkit 1.5"] == [
         Refusal(
             "one_thing", "shopkit 1.5", "specialist one_thing from shopkit 1.5: shopkit 1.5 already brings this name"
@@ -166,7 +166,7 @@ def test_what_nothing_provides_is_refused() -> None:
         Registry().add(cook, "here")
     registry = Registry(provide=[Fridge()])
     registry.add(cook)
-    assert isinstance(registry.provided[Fridge], Fridge)
+    assert isinstance(registry.dependencies[Fridge], Fridge)
 
 
 def test_what_has_a_default_need_not_be_provided() -> None:
@@ -193,10 +193,10 @@ def test_a_missing_extra_makes_it_unavailable(tmp_path: Path, monkeypatch: pytes
     install(tmp_path, "shopx", text, {"all": "shopx_module"}, requires)
     monkeypatch.syspath_prepend(tmp_path)
     registry = Registry().discover()
-    assert registry["lacks"].missing == "its extra is not installed: pip install 'shopx[deep]'"
-    assert registry["lacks"].described()["available"] is False
-    assert registry["lacks"].described()["unavailable_reason"] == registry["lacks"].missing
-    assert registry["has"].missing is None
+    assert registry["lacks"].unavailable_reason == "its extra is not installed: pip install 'shopx[deep]'"
+    assert registry["lacks"].describe()["available"] is False
+    assert registry["lacks"].describe()["unavailable_reason"] == registry["lacks"].unavailable_reason
+    assert registry["has"].unavailable_reason is None
     assert {"has", "lacks"} & {one.name for one in registry.usable()} == {"has"}
 
 
@@ -224,7 +224,7 @@ def test_what_it_needs_may_be_a_function(needs: Any, missing: str | None) -> Non
 
     registry = Registry()
     registry.add(photo)
-    assert registry["photo"].missing == missing
+    assert registry["photo"].unavailable_reason == missing
 
 
 @dataclass(frozen=True)
@@ -356,8 +356,8 @@ def test_settings_are_filled_in_by_their_type() -> None:
     poor, rich = Registry(), Registry(read({"BRAIN_SPECIALIST_BOOKS_FOLDERS": "a"}))
     poor.add(books)
     rich.add(books)
-    assert (poor["books"].missing, rich["books"].missing) == ("no folder is set: set one", None)
-    assert rich["books"].provided == {Library: Library(folders=("a",))}
+    assert (poor["books"].unavailable_reason, rich["books"].unavailable_reason) == ("no folder is set: set one", None)
+    assert rich["books"].dependencies == {Library: Library(folders=("a",))}
     asyncio.run(start(poor))
     asyncio.run(start(rich))
     assert said == [Library(folders=("a",))]
@@ -445,10 +445,14 @@ def test_the_operator_allows_names() -> None:
     registry = Registry(read({"BRAIN_ALLOWED_SPECIALISTS": "alpha,gamma"}))
     registry.add(echo)
     registry.register("alpha", "Does it.", {"type": "object"}, lambda params: "x")
-    assert (registry.allowed("alpha"), registry.allowed("echo"), registry.allowed("gamma")) == (True, False, True)
+    assert (registry.is_allowed("alpha"), registry.is_allowed("echo"), registry.is_allowed("gamma")) == (
+        True,
+        False,
+        True,
+    )
     assert [one.name for one in registry.usable()] == ["alpha"]
     assert registry.usable(["echo"]) == []
-    assert Registry().allowed("anything")
+    assert Registry().is_allowed("anything")
 
 
 def test_lifespans_start_and_stop_and_one_that_fails_is_unavailable(caplog: pytest.LogCaptureFixture) -> None:
@@ -485,7 +489,7 @@ def test_lifespans_start_and_stop_and_one_that_fails_is_unavailable(caplog: pyte
         async with registry.running():
             told.append("serve")
             assert [one.name for one in registry.usable()] == ["a", "c", "echo"]
-            assert registry["b"].missing == registry["d"].missing == "it could not start"
+            assert registry["b"].unavailable_reason == registry["d"].unavailable_reason == "it could not start"
 
     registry = Registry()
     registry.add(echo)
@@ -515,27 +519,27 @@ def test_an_error_while_serving_goes_through_a_lifespan_that_swallows() -> None:
 
 def test_answers_are_kept_for_a_while_and_not_without_end() -> None:
     registry = Registry()
-    registry.keep(("ada", "a"), Answer("x"), 60)
-    registry.keep(("ada", "b"), Answer("y"), 0.01)
-    assert registry.cached(("ada", "a")) == Answer("x")
-    assert registry.cached(("bob", "a")) is None
-    assert registry.cached(("ada", "nothing")) is None
+    registry.cache(("ada", "a"), Answer("x"), 60)
+    registry.cache(("ada", "b"), Answer("y"), 0.01)
+    assert registry.find_cached(("ada", "a")) == Answer("x")
+    assert registry.find_cached(("bob", "a")) is None
+    assert registry.find_cached(("ada", "nothing")) is None
     time.sleep(0.02)
-    assert registry.cached(("ada", "b")) is None
+    assert registry.find_cached(("ada", "b")) is None
     for n in range(256):
-        registry.keep(("ada", n), Answer(str(n)), 60)
-    assert registry.cached(("ada", "a")) is None
-    assert registry.cached(("ada", 0)) == Answer("0")
-    assert registry.cached(("ada", 255)) == Answer("255")
+        registry.cache(("ada", n), Answer(str(n)), 60)
+    assert registry.find_cached(("ada", "a")) is None
+    assert registry.find_cached(("ada", 0)) == Answer("0")
+    assert registry.find_cached(("ada", 255)) == Answer("255")
 
 
 def test_the_answers_that_are_kept_for_a_user_can_be_forgotten() -> None:
     registry = Registry()
     for user in ("ada", "bob", None):
-        registry.keep((user, "a"), Answer("x"), 60)
-    registry.forget("ada")
-    assert registry.cached(("ada", "a")) is None
-    assert registry.cached(("bob", "a")) == registry.cached((None, "a")) == Answer("x")
+        registry.cache((user, "a"), Answer("x"), 60)
+    registry.drop_cached("ada")
+    assert registry.find_cached(("ada", "a")) is None
+    assert registry.find_cached(("bob", "a")) == registry.find_cached((None, "a")) == Answer("x")
 
 
 def test_what_clients_may_know() -> None:
@@ -552,7 +556,7 @@ def test_what_clients_may_know() -> None:
         tags=["a"],
         activates_on=["pdf", "image"],
     )
-    assert registry["mail"].described() == {
+    assert registry["mail"].describe() == {
         "name": "mail",
         "description": "Sends mail.",
         "version": "2",
@@ -569,5 +573,5 @@ def test_what_clients_may_know() -> None:
         "available": True,
     }
     registry.add(echo)
-    assert registry["echo"].described()["approval"] == "never"
-    assert registry["echo"].described()["version"] == ""
+    assert registry["echo"].describe()["approval"] == "never"
+    assert registry["echo"].describe()["version"] == ""

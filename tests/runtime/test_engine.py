@@ -15,7 +15,7 @@ from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Notice, ToolCall
 from brain.messages import Attachment, Call, ClientMessage, Exchange, History, Text, TurnReport
 from brain.messages import Item as Kept
-from brain.models import Opened
+from brain.models import ModelEntry
 from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import Engine, narrowed
 from brain.runtime.run import Run
@@ -35,7 +35,7 @@ class ServerState:
 
     def play(self, *passes: list[Item] | str, **more: Any) -> Player:
         player = Player(*passes, **more)
-        self.engine.models = [Opened(player, "the test plays it")]  # type: ignore[arg-type]
+        self.engine.models = [ModelEntry(player, "the test plays it")]  # type: ignore[arg-type]
         return player
 
     async def begin(self, message: str = "Hi", conversation_id: str | None = "c", **more: Any) -> Run:

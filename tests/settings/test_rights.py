@@ -31,7 +31,7 @@ def test_a_users_table_over_what_all_may(tmp_path: Path) -> None:
     assert settings.rights("ann") == Rights(frozenset({"web", "wiki"}), 10, 5)
     assert settings.rights("bob b.") == Rights(None, 120, 0)
     assert settings.rights("bob") == Rights(None, 120, 5)
-    assert settings.doubts == [
+    assert settings.warnings == [
         "No key: bob b., whom USERS names",
         "Short key: one of bob has fewer than 16 characters and can be guessed",
     ]
@@ -53,7 +53,7 @@ def test_limits_are_for_those_who_come_with_keys() -> None:
     assert read({"BRAIN_TURNS_A_MINUTE": "7"}).rights("local") == Rights(None, 7, 0)
     assert read({"BRAIN_KEYS": "k:u", "BRAIN_TURNS_AT_ONCE": "0"}).rights("u") == Rights(None, 120, 0)
     local = read({"BRAIN_USERS": '{"local": {"specialists": "wiki"}}'})
-    assert (local.rights("local").specialists, local.doubts) == (frozenset({"wiki"}), [])
+    assert (local.rights("local").specialists, local.warnings) == (frozenset({"wiki"}), [])
 
 
 @pytest.mark.parametrize(

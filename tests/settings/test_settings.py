@@ -41,11 +41,11 @@ def test_the_environment_wins_over_the_file_and_the_command_line_over_both(tmp_p
 def test_what_lacks_the_prefix_is_named_unless_it_may_be_of_others() -> None:
     settings = read({"KEYS": "a-long-enough-key:ann", "HOST": "csh", "PORT": "80", "CALLS": "x", "MODEL_URL": "u"})
     assert settings.keys == ()
-    assert settings.doubts == [
+    assert settings.warnings == [
         "Not read: MODEL_URL, which is called BRAIN_MODEL_URL here",
         "Not read: KEYS, which is called BRAIN_KEYS here",
     ]
-    assert read({"KEYS": "k", "BRAIN_KEYS": "a-long-enough-key:ann"}).doubts == []
+    assert read({"KEYS": "k", "BRAIN_KEYS": "a-long-enough-key:ann"}).warnings == []
 
 
 GOOD: Mapping[str, tuple[str, str, Any]] = {

@@ -422,5 +422,5 @@ def test_its_line_in_the_prompt_is_short_and_shows_a_whole_call() -> None:
 
 
 def test_it_is_installed() -> None:
-    entry = Registry().discover()["memory"].described()
+    entry = Registry().discover()["memory"].describe()
     assert (entry["auth"], entry["approval"], entry["outside"], entry["available"]) == (True, "depends", False, True)

@@ -606,7 +606,7 @@ def test_it_registers_with_its_settings() -> None:
     registry = Registry()
     registry.add(pubmed)
     entry = registry["pubmed"]
-    assert entry.missing is None
+    assert entry.unavailable_reason is None
     assert entry.settings == PubmedSettings(email="brain-sse@example.org", api_key="", base=BASE, requests_per_second=0)
     assert (pubmed.read_only, pubmed.timeout, pubmed.cache_seconds) == (True, 30, 600)
     with pytest.raises(msgspec.ValidationError):

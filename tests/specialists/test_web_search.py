@@ -458,7 +458,7 @@ def test_an_endless_query_is_cut() -> None:
 
 def test_its_line_in_the_prompt_is_short() -> None:
     entry = dict(Registry().discover().items())["web"]
-    assert entry.missing is None
+    assert entry.unavailable_reason is None
     assert len(json.dumps(entry.specialist.parameters)) < 1200
 
 

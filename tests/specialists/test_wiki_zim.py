@@ -205,7 +205,7 @@ def test_settings_come_from_the_environment(said: str) -> None:
     environ = {"WIKIS": said, "DEFAULT": "lore", "ZIM": "/data/a.zim,/data/b.zim"}
     registry = Registry(Settings(specialist_environ={f"BRAIN_SPECIALIST_WIKI_{key}": environ[key] for key in environ}))
     registry.add(wiki)
-    assert registry["wiki"].missing is None
+    assert registry["wiki"].unavailable_reason is None
     assert chosen(None, None, registry["wiki"].settings).label == "LORE"
     assert chosen("b", None, registry["wiki"].settings).label == "b (offline)"
 

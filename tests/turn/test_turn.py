@@ -62,7 +62,7 @@ from brain.messages import (
     PromptProgress,
     Text,
 )
-from brain.models.script import Pass, Script
+from brain.models.script import Script, ScriptedPass
 from brain.plugins.context import Context, Progress, Result
 from brain.plugins.executor import Answer
 from brain.plugins.registry import Registry
@@ -107,7 +107,9 @@ def test_a_turn_is_the_same_however_its_text_is_cut(case: dict[str, Any], chunks
 
 
 def test_the_script_of_the_settings_is_a_model_too() -> None:
-    script = Script("script:x", [Pass(["Look: SPECIALIST", "_REQUEST[echo]"]), Pass(["It says ", "nothing."])])
+    script = Script(
+        "script:x", [ScriptedPass(["Look: SPECIALIST", "_REQUEST[echo]"]), ScriptedPass(["It says ", "nothing."])]
+    )
     events = asyncio.run(read(turn_of(script)))
     assert short(events) == [
         "Look: ",
@@ -144,7 +146,7 @@ def test_each_piece_of_text_comes_as_it_came() -> None:
 
 def test_a_stand_in_says_that_it_is_one() -> None:
     class StandIn(Player):
-        stand_in = True
+        is_demo = True
 
     events = asyncio.run(read(turn_of(StandIn("Hi"))))
     assert short(events)[:2] == [{"notice": "stand_in"}, "Hi"]
@@ -358,9 +360,9 @@ def test_no_more_is_kept_of_an_answer_than_a_block_holds() -> None:
     class Kept(Registry):
         answers: list[Answer] = []
 
-        def keep(self, key: tuple[str | None, Hashable], answer: Answer, seconds: float) -> None:
+        def cache(self, key: tuple[str | None, Hashable], answer: Answer, seconds: float) -> None:
             self.answers.append(answer)
-            super().keep(key, answer, seconds)
+            super().cache(key, answer, seconds)
 
     @specialist(read_only=True, cache_seconds=60)
     async def talks() -> str:
@@ -416,7 +418,7 @@ def test_parameters_that_cannot_be_made_fail_their_call(before: str) -> None:
 
 def test_whatever_fails_behind_a_specialist_fails_its_call() -> None:
     class Full(Registry):
-        def keep(self, key: tuple[str | None, Hashable], answer: Answer, seconds: float) -> None:
+        def cache(self, key: tuple[str | None, Hashable], answer: Answer, seconds: float) -> None:
             raise OSError
 
     @specialist(read_only=True, cache_seconds=60)

@@ -26,7 +26,7 @@ from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import Settings
-from brain.text import well_formed
+from brain.text import replace_surrogates
 from brain.turn_request import TurnRequest
 
 STDIN = "-"
@@ -103,6 +103,6 @@ def _lines(turn_id: str) -> Callable[[Event], None]:
         event_id = f"{turn_id}.{next(numbers)}"
         name, data = native.EVENT_NAMES[type(event)], native.event_data(event)
         line: dict[str, Any] = {"event": name, "id": event_id, "data": data}
-        print(well_formed(json.dumps(line, ensure_ascii=False)), flush=True)
+        print(replace_surrogates(json.dumps(line, ensure_ascii=False)), flush=True)
 
     return tell

@@ -21,7 +21,7 @@ from brain.plugins.registry import Registry
 from brain.protocols.native.request import MESSAGE_LENGTH
 from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER, Settings
-from brain.text import well_formed
+from brain.text import replace_surrogates
 
 PART_LENGTH = 40
 """Characters that a part of the line below the prompt may have."""
@@ -91,7 +91,7 @@ async def _with_person(talk: ChatSession, settings: Settings, opened: Conversati
     with suppress(NotImplementedError):  # where there are no signals, Ctrl-C ends it
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, talk.stop)
     answers = talk.engine.model(talk.choices.model)
-    stand_in = ", a rule-based stand-in: no language model is connected" if answers.stand_in else ""
+    stand_in = ", a rule-based stand-in: no language model is connected" if answers.is_demo else ""
     talk.tell(f"{answers.name} answers{stand_in}. /help lists the commands, Ctrl-D leaves.")
     if opened is not None:
         reopened(talk, opened)
@@ -112,7 +112,7 @@ async def _next(talk: ChatSession, prompt: Prompt) -> None:
         if not str(given_up):
             talk.tell("Ctrl-D leaves.")
     else:
-        await _take(talk, well_formed(line.strip()))
+        await _take(talk, replace_surrogates(line.strip()))
 
 
 async def _take(talk: ChatSession, line: str) -> None:

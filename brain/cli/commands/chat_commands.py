@@ -176,7 +176,7 @@ async def _model(talk: ChatSession, rest: str) -> None:
         talk.choices.model = rest
     answers = talk.engine.model(talk.choices.model)
     others = ", ".join(sorted(talk.engine.names()))
-    stand_in = ", a rule-based stand-in," if answers.stand_in else ""
+    stand_in = ", a rule-based stand-in," if answers.is_demo else ""
     talk.tell(f"{answers.name}{stand_in} answers. On offer: {others}")
 
 

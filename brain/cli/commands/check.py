@@ -12,13 +12,13 @@ from brain import concurrency
 from brain.cli.commands.store_access import kept
 from brain.cli.process import DONE, FAILED, completed
 from brain.errors import Refused, StoreError
-from brain.models import AnyModel, Opened, running_models, trouble_of
-from brain.models.embedder import Meaning
+from brain.models import AnyModel, ModelEntry, check_model, connect_models
+from brain.models.embedder import Embedder
 from brain.models.remote import Remote
 from brain.plugins.context import Context
 from brain.plugins.executor import TASK_NAME
 from brain.plugins.registry import Entry, Registry
-from brain.plugins.schema import filled, injected_of
+from brain.plugins.schema import find_injected, inject
 from brain.prompts.system_prompt import check_context_size
 from brain.settings import Settings
 from brain.store import connection, path_of
@@ -39,12 +39,12 @@ async def _check(settings: Settings) -> int:
     troubles = 0
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(registry.running())
-        models = await stack.enter_async_context(running_models(settings, registry.usable()))
+        models = await stack.enter_async_context(connect_models(settings, registry.usable()))
         for one in models.offered:
-            trouble = one.trouble or await trouble_of(one.model)
+            trouble = one.problem or await check_model(one.model)
             specialists, context = registry.usable(), one.model.context_tokens
             small, fails = check_context_size(specialists, settings.limits, settings.syntax, settings.system, context)
-            detail = f"{one.why}; resumes by {one.model.resume}"
+            detail = f"{one.reason}; resumes by {one.model.resume}"
             troubles += _line(f"model {one.model.name}", trouble or (small if fails else None), detail, small)
         troubles += await _check_store(settings)
         if models.embedder is not None:
@@ -58,7 +58,7 @@ async def _check(settings: Settings) -> int:
                 check = _illness(registry, entry, model, settings.time_zone)
                 illness = await asyncio.create_task(check, name=f"{TASK_NAME}{name}")
             warning = f"its health check blocks the event loop at {blocked[0].place}" if blocked else warnings.get(name)
-            troubles += _line(f"specialist {name}", entry.missing or illness, entry.origin, warning)
+            troubles += _line(f"specialist {name}", entry.unavailable_reason or illness, entry.origin, warning)
     for refusal in registry.refused:
         troubles += _line(f"specialist {refusal.name}", refusal.reason, refusal.origin)
     return FAILED if troubles else DONE
@@ -76,21 +76,21 @@ async def _check_store(settings: Settings) -> bool:
     return _line(f"store {path}", trouble, "" if trouble else connection.room_of(path))
 
 
-async def _check_embedder(one: Opened) -> bool:
+async def _check_embedder(one: ModelEntry) -> bool:
     """Whether the model of EMBEDDINGS makes any."""
     try:
         async with asyncio.timeout(VECTORS_SECONDS):
             trouble = None if await one.model.embed(["Hello."]) else "The model server made no embedding."
     except (Refused, TimeoutError) as error:
-        trouble = one.trouble or (error.reason if isinstance(error, Refused) else "The model server does not answer.")
-    return _line(f"embeddings {one.model.name}", trouble, one.why)
+        trouble = one.problem or (error.reason if isinstance(error, Refused) else "The model server does not answer.")
+    return _line(f"embeddings {one.model.name}", trouble, one.reason)
 
 
 async def _vectors(model: AnyModel) -> str:
     """How memories are found: whether the vectors that the model's server makes tell meanings apart."""
     if not isinstance(model, Remote):
         return "found by words; with a model server that makes vectors, by meaning, too"
-    meaning = Meaning(model)
+    meaning = Embedder(model)
     with suppress(TimeoutError):
         async with asyncio.timeout(VECTORS_SECONDS):
             if await meaning.examined():
@@ -133,10 +133,10 @@ async def _illness(registry: Registry, entry: Entry, model: AnyModel, time_zone:
         return None
     deadline = time.monotonic() + HEALTH_SECONDS
     context = Context(None, "", "", (), time_zone, deadline, entry.settings, model, registry.fetch)
-    check = partial(health, **filled(injected_of(health), {**entry.provided, Context: context}))
+    check = partial(health, **inject(find_injected(health), {**entry.dependencies, Context: context}))
     try:
         async with asyncio.timeout(HEALTH_SECONDS):
-            found = await concurrency.in_thread(entry.specialist.name, check, _ignore)
+            found = await concurrency.run_in_thread(entry.specialist.name, check, _ignore)
             trouble: str | None = (await found) if inspect.isawaitable(found) else found
             return trouble
     except TimeoutError:

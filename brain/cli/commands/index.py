@@ -6,7 +6,7 @@ from functools import partial
 
 from brain.cli.process import DONE, FAILED, completed
 from brain.errors import BrainError
-from brain.models import running_models
+from brain.models import connect_models
 from brain.plugins.registry import Registry
 from brain.settings import Settings
 
@@ -23,7 +23,7 @@ async def _index(given: argparse.Namespace, settings: Settings) -> int:
     if "knowledge" not in registry:
         refused = next((refusal.reason for refusal in registry.refused if refusal.name == "knowledge"), "not installed")
         raise BrainError(f"specialist knowledge: {refused}")
-    async with running_models(settings, registry.usable()) as models:
+    async with connect_models(settings, registry.usable()) as models:
         model = models.offered[0].model
         tell = partial(print, file=sys.stderr, flush=True)
         chosen = {"forget": given.forget, "listing": given.list}

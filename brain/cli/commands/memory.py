@@ -14,7 +14,7 @@ from brain.messages import Item
 from brain.protocols.native.resources import encode_items
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
-from brain.text import escaped
+from brain.text import escape_invisible
 
 Action = Callable[[argparse.Namespace, SQLite, ByHand], Awaitable[int]]
 
@@ -48,7 +48,7 @@ async def show(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int
         return DONE
     for item in items:
         for line in _lines(item):
-            print(escaped(line))
+            print(escape_invisible(line))
     if not items:
         print(f"No facts and memories of {given.user}{' are like this' if _narrowed(given) else ''}.")
     if not recalls:
@@ -79,7 +79,7 @@ async def delete(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> i
     """Removes facts and memories."""
     missing = [name for name in given.id if not await by_hand.erase(given.user, _id(name))]
     for name in missing:
-        print(f"brain: {_REMEDIES['not_found'].format(id=escaped(name))}", file=sys.stderr)
+        print(f"brain: {_REMEDIES['not_found'].format(id=escape_invisible(name))}", file=sys.stderr)
     return FAILED if missing else DONE
 
 
@@ -100,7 +100,7 @@ def _narrowed(given: argparse.Namespace) -> bool:
 
 def _say(item: Item) -> int:
     for line in _lines(item):
-        print(escaped(line))
+        print(escape_invisible(line))
     return DONE
 
 

@@ -46,7 +46,7 @@ def specialists(given: argparse.Namespace, settings: Settings) -> int:
     registry = Registry(settings).discover()
     if given.json:
         found = {
-            "specialists": [entry.described() for entry in registry.values()],
+            "specialists": [entry.describe() for entry in registry.values()],
             "refused": [{"name": r.name, "origin": r.origin, "reason": r.reason} for r in registry.refused],
         }
         print(json.dumps(found, ensure_ascii=False, indent=2))
@@ -60,8 +60,8 @@ def specialists(given: argparse.Namespace, settings: Settings) -> int:
         print(f"  auth: {auth}; approval: {entry.approval}; results: {words}")
         for setting in specialist_settings.declared(one):
             print(f"  setting {PREFIX}{setting.key} ({setting.default}): {setting.meaning}")
-        if entry.missing:
-            print(f"  unavailable: {entry.missing}")
+        if entry.unavailable_reason:
+            print(f"  unavailable: {entry.unavailable_reason}")
     for refusal in registry.refused:
         print(f"refused: {refusal.name} ({refusal.origin}): {refusal.reason}")
     return DONE

@@ -18,7 +18,7 @@ from brain.cli.commands.store_access import chat_history, kept, listed, nothing_
 from brain.cli.process import DONE, FAILED, completed
 from brain.errors import BadRequest, BrainError, StoreError
 from brain.messages import Counts
-from brain.plugins.data_erasure import forgotten
+from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.protocols.bodies import decode_any, encode
 from brain.runtime import import_sanitizer
@@ -26,7 +26,7 @@ from brain.settings import LOCAL_USER, Settings
 from brain.store import path_of
 from brain.store.sqlite import SQLite
 from brain.store.transfer import LINE_MOST
-from brain.text import escaped
+from brain.text import escape_invisible
 
 COMMAS_MOST = 500_000
 """More than any line has: with each comma comes a value, and a value of a byte takes much more memory than that."""
@@ -119,7 +119,7 @@ async def _take_in(copy: "_Copy", settings: Settings) -> int:
         facts=copy.counts["fact"] - new.facts,
         memories=copy.counts["memory"] - new.memories,
     )
-    print(f"Imported for {escaped(copy.user)}: {listed(new)}. There already: {listed(there)}.")
+    print(f"Imported for {escape_invisible(copy.user)}: {listed(new)}. There already: {listed(there)}.")
     return DONE
 
 
@@ -245,7 +245,7 @@ async def _telling(state: Callable[[], str]) -> AsyncIterator[None]:
 
 
 def _tell(text: str) -> None:
-    print(escaped(text), file=sys.stderr, flush=True)
+    print(escape_invisible(text), file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ def _agreed(user: str, settings: Settings) -> bool:
     what = f"Erase all that is kept of {user}: {listed(found.counts)}, and what specialists keep?"
     if user not in found.users:
         what = f"{nothing_of(user, found.users)} Erase what specialists may keep of {user}?"
-    print(f"{escaped(what)} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{escape_invisible(what)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -289,7 +289,7 @@ async def _forget(user: str, settings: Settings) -> int:
     if user == LOCAL_USER:
         chat_history().unlink(missing_ok=True)
     if not _is_there(settings):
-        print(escaped(nothing_of(user, ())), file=sys.stderr)
+        print(escape_invisible(nothing_of(user, ())), file=sys.stderr)
         await _forgotten(registry, user)
         return FAILED
     async with kept(settings) as store:
@@ -308,17 +308,19 @@ async def _erased(store: SQLite, user: str) -> bool:
         sentence = f"A turn of {user} is running; wait for its end, or stop it. Nothing was erased."
         raise BrainError(sentence) from None
     if user in users:
-        print(f"Erased of {escaped(user)}: {listed(counts)}.", flush=True)
+        print(f"Erased of {escape_invisible(user)}: {listed(counts)}.", flush=True)
     else:
-        print(escaped(nothing_of(user, users)), file=sys.stderr)
+        print(escape_invisible(nothing_of(user, users)), file=sys.stderr)
     return user in users
 
 
 async def _forgotten(registry: Registry, user: str) -> bool:
     """Has specialists forget what they keep of a user; whether all could."""
-    failed = await forgotten(registry, user)
+    failed = await erase_user_data(registry, user)
     for name in failed:
-        print(f"brain: {name} could not forget what it keeps of {escaped(user)}; run it again", file=sys.stderr)
+        print(
+            f"brain: {name} could not forget what it keeps of {escape_invisible(user)}; run it again", file=sys.stderr
+        )
     return not failed
 
 

@@ -19,7 +19,7 @@ from brain.cli.terminal.messages import is_yes
 from brain.cli.terminal.size import size_of
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError
-from brain.text import escaped
+from brain.text import escape_invisible
 
 KEY_CELLS = 24
 """As much of a parameter's name as is shown in short."""
@@ -32,11 +32,11 @@ def told(asked: ApprovalRequired, columns: int, lines: int) -> str:
     width, room = max(columns, 3 * len(_GOES_ON)) - 1, lines - len(chop_cells(question(asked), columns))
     head = f"? {asked.name} needs your approval, until {asked.expires_at.astimezone():%H:%M:%S}:"
     said, params = (asked.text or "").splitlines(), list(_params(asked))
-    whole = [*_wrapped(head, width), *(line for one in said for line in _wrapped(f"  {escaped(one)}", width))]
+    whole = [*_wrapped(head, width), *(line for one in said for line in _wrapped(f"  {escape_invisible(one)}", width))]
     whole += [line for name, value in params for line in _wrapped(name + value, width)]
     if len(whole) <= room:
         return "\n".join(whole)
-    short = [_one_line("  ", escaped(" ".join(said)), width)] if said else []
+    short = [_one_line("  ", escape_invisible(" ".join(said)), width)] if said else []
     short += [_one_line(name, value, width) for name, value in params]
     return "\n".join([*whole, "  In short:", *_first(short, max(1, room - 1))])
 
@@ -49,8 +49,8 @@ def question(asked: ApprovalRequired) -> str:
 
 def _params(asked: ApprovalRequired) -> Iterator[tuple[str, str]]:
     for key, value in asked.params.items():
-        name = key if _PLAIN_KEY.fullmatch(key) else escaped(json.dumps(key, ensure_ascii=False))
-        yield f"    {name}: ", escaped(json.dumps(value, ensure_ascii=False))
+        name = key if _PLAIN_KEY.fullmatch(key) else escape_invisible(json.dumps(key, ensure_ascii=False))
+        yield f"    {name}: ", escape_invisible(json.dumps(value, ensure_ascii=False))
     if not asked.params:
         yield "    ", "(without parameters)"
 

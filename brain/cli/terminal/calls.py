@@ -12,7 +12,7 @@ from rich.text import Text
 from brain.cli.terminal.messages import took, why
 from brain.cli.terminal.sanitize import legible
 from brain.events import SpecialistError, SpecialistResult
-from brain.text import escaped
+from brain.text import escape_invisible
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 BAR = 20
@@ -58,7 +58,7 @@ def failed(event: SpecialistError) -> Text:
 
 
 def _listed(params: Mapping[str, Any]) -> str:
-    return f" {escaped(json.dumps(params, ensure_ascii=False))}" if params else ""
+    return f" {escape_invisible(json.dumps(params, ensure_ascii=False))}" if params else ""
 
 
 def _bar(fraction: float | None) -> str:

@@ -18,7 +18,7 @@ from brain.events import (
     Thinking,
     Token,
 )
-from brain.text import escaped
+from brain.text import escape_invisible
 
 
 class Plain:
@@ -48,7 +48,9 @@ class Plain:
             case Thinking(text=text):
                 self._think(text)
             case SpecialistStart(name=name, params=params):
-                self.say(f"… {name}" + (f" {escaped(json.dumps(params, ensure_ascii=False))}" if params else ""))
+                self.say(
+                    f"… {name}" + (f" {escape_invisible(json.dumps(params, ensure_ascii=False))}" if params else "")
+                )
             case SpecialistProgress(text=text, fraction=fraction):
                 self.say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
             case SpecialistResult():

@@ -19,7 +19,7 @@ from prompt_toolkit.styles import Style
 
 from brain.cli.terminal.keyboard import drop
 from brain.cli.terminal.messages import is_yes
-from brain.text import escaped
+from brain.text import escape_invisible
 
 HISTORY_BYTES = 1024 * 1024
 """Of the file with what was typed; twice as much is cut to so many, from its end."""
@@ -51,7 +51,7 @@ class Prompt:
             completer=_Commands(commands),
             complete_while_typing=False,
             key_bindings=_keys(),
-            bottom_toolbar=lambda: FormattedText([("", escaped(below()))]),
+            bottom_toolbar=lambda: FormattedText([("", escape_invisible(below()))]),
             style=_STYLE,
             color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
             enable_open_in_editor=False,

@@ -2,7 +2,7 @@
 
 import re
 
-from brain.text import seen
+from brain.text import strip_invisible
 
 _SPACES = str.maketrans({"\t": "    ", "\u2028": " ", "\u2029": " "})
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -18,4 +18,4 @@ def legible(text: str) -> str:
     """A whole text without any character that nobody sees; lines stay, tabs become spaces."""
     if text.isascii() and text.isprintable():
         return text
-    return "\n".join(seen(line) for line in text.translate(_SPACES).split("\n"))
+    return "\n".join(strip_invisible(line) for line in text.translate(_SPACES).split("\n"))

@@ -27,7 +27,7 @@ from brain.events import (
 from brain.protocols.ai_sdk.schema import SdkVersion
 from brain.protocols.bodies import encode
 from brain.protocols.native import HEARTBEAT
-from brain.text import well_formed
+from brain.text import replace_surrogates
 
 CANCELLED = "The call was cancelled."
 
@@ -292,7 +292,7 @@ class Encoder:
 
 def encode_rejection(error: BadRequest) -> tuple[int, bytes]:
     """Status and text of an answer to what is refused before the stream; clients show the text as it is."""
-    return error.status, well_formed(error.message).encode()
+    return error.status, replace_surrogates(error.message).encode()
 
 
 def _usage(event: Usage) -> Mapping[str, Any]:

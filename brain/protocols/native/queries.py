@@ -11,7 +11,7 @@ from brain.errors import BadRequest
 from brain.messages import Category, Kind
 from brain.protocols.bodies import decode
 from brain.protocols.native.request import ID
-from brain.text import well_formed
+from brain.text import replace_surrogates
 
 LIMIT = 50
 MAX_LIMIT = 200
@@ -122,7 +122,7 @@ def check_title(text: str) -> str:
     Raises:
         BadRequest: saying what is wrong with it.
     """
-    text = well_formed(text).strip()
+    text = replace_surrogates(text).strip()
     if not 1 <= len(text) <= TITLE_LENGTH or any(unicodedata.category(character) in _BREAKS for character in text):
         raise BadRequest(f"title must be one line of 1 to {TITLE_LENGTH} characters.", "title")
     return text
@@ -135,7 +135,7 @@ def parse_fact(body: bytes) -> Fact:
         BadRequest: naming the field and what is wrong with it.
     """
     sent = decode(body, FactBody)
-    return Fact(well_formed(sent.text), _category(sent.category), sent.mutable)
+    return Fact(replace_surrogates(sent.text), _category(sent.category), sent.mutable)
 
 
 def parse_change(body: bytes) -> Change:
@@ -146,7 +146,7 @@ def parse_change(body: bytes) -> Change:
     """
     sent = decode(body, ChangeBody)
     found = Change(
-        None if sent.text is msgspec.UNSET else well_formed(sent.text),
+        None if sent.text is msgspec.UNSET else replace_surrogates(sent.text),
         None if sent.category is msgspec.UNSET else _category(sent.category),
         None if sent.mutable is msgspec.UNSET else sent.mutable,
     )

@@ -5,7 +5,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from brain.models import trouble_of
+from brain.models import check_model
 from brain.server.middleware import UNKEPT, Answer
 from brain.server.routes.requests import house_of
 
@@ -20,9 +20,9 @@ def allowed(request: Request) -> list[dict[str, Any]]:
     house = house_of(request)
     own = house.settings.rights(request.scope["brain.user"]).specialists
     return [
-        entry.described()
+        entry.describe()
         for name, entry in house.registry.items()
-        if house.registry.allowed(name) and (own is None or name in own)
+        if house.registry.is_allowed(name) and (own is None or name in own)
     ]
 
 
@@ -35,7 +35,7 @@ async def readyz(request: Request) -> Response:
     """`GET /readyz`: the default model can be reached, the store can be written, and specialists are loaded."""
     house = house_of(request)
     model = house.model(None)
-    trouble = await house.store.trouble() or await trouble_of(model)
+    trouble = await house.store.trouble() or await check_model(model)
     status = {
         "status": "unavailable" if trouble else "ok",
         "model": model.name,

@@ -18,7 +18,7 @@ from brain.server.middleware import SAFE_HEADERS, UNKEPT, Answer
 from brain.server.routes.chat import single
 from brain.server.routes.requests import house_of, kind, large, limited, user_of
 from brain.server.state import ServerState
-from brain.text import seen
+from brain.text import strip_invisible
 
 
 async def conversations(request: Request) -> Response:
@@ -92,7 +92,7 @@ def _of_file(found: Attachment) -> Mapping[str, str]:
     """The head of an answer that is a file: its content decides what it is, not what the client called it."""
     media_type = sniff(found.data, "")
     shown = media_type in SHOWN_TYPES
-    name = seen(found.name)
+    name = strip_invisible(found.name)
     plain = "".join(one if (one.isascii() and one.isalnum()) or one in "._- " else "_" for one in name)
     where = "inline" if shown else "attachment"
     return {

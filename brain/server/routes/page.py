@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from brain.models import Opened
+from brain.models import ModelEntry
 from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS
 from brain.protocols.bodies import BODY_BYTES
 from brain.protocols.native import MESSAGE_LENGTH
@@ -95,13 +95,13 @@ def _models(house: ServerState) -> list[dict[str, Any]]:
     return [
         {
             "name": _name(house, wanted, one),
-            "stand_in": one.model.stand_in,
+            "stand_in": one.model.is_demo,
             "default": place == 0,
         }
         for place, (wanted, one) in enumerate(zip(house.settings.model, house.models, strict=True))
     ]
 
 
-def _name(house: ServerState, wanted: str, one: Opened) -> str:
+def _name(house: ServerState, wanted: str, one: ModelEntry) -> str:
     """Its own name, or as it was configured where another has the same."""
     return one.model.name if house.model(one.model.name) is one.model else wanted
