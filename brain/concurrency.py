@@ -40,7 +40,9 @@ def count_abandoned() -> int:
         return _abandoned.total()
 
 
-async def run_in_thread(name: str, function: Callable[[], Any], on_item: Callable[[Any], None]) -> Any:
+async def run_in_thread(
+    name: str, function: Callable[[], Any], on_item: Callable[[Any], None] = lambda _item: None
+) -> Any:
     """Calls `function` in a thread.
 
     Args:
@@ -48,7 +50,7 @@ async def run_in_thread(name: str, function: Callable[[], Any], on_item: Callabl
         function: returns a value, or a generator whose items go to `on_item`, on the loop, as they come.
 
     Raises:
-        NoThread: when all together hold as many threads as they may, or too many are abandoned.
+        NoThread: when too many threads run, or too many are abandoned.
     """
     thread = _Thread(name, function, on_item)
     thread.start()
@@ -56,6 +58,16 @@ async def run_in_thread(name: str, function: Callable[[], Any], on_item: Callabl
         return await thread.done
     finally:
         thread.abandon()
+
+
+async def call_in_thread(name: str, function: Callable[[], Any]) -> Any:
+    """Calls a plain function in a thread, or a coroutine function; returns its value.
+
+    Raises:
+        NoThread: as `run_in_thread`.
+    """
+    value = await run_in_thread(name, function)
+    return await value if isawaitable(value) else value
 
 
 class _Thread:

@@ -1,4 +1,4 @@
-"""Where specialists are found: in installed packages, by their entry points, and in the operator's folder."""
+"""Finds specialists: in installed packages, by their entry points, and in the operator's folder."""
 
 import importlib.metadata
 import importlib.util
@@ -19,11 +19,11 @@ Package = importlib.metadata.Distribution | None
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A place where specialists are said to be.
+    """An entry point or a file that should hold specialists.
 
     Attributes:
-        origin: where that is, in words.
-        package: the installed one that brings it, if any.
+        origin: the package and its version, or the file.
+        package: the installed package, if it is one.
     """
 
     name: str
@@ -31,8 +31,8 @@ class Source:
     load: Callable[[], Any]
     package: Package = None
 
-    def specialists(self) -> list[Specialist[..., Any]]:
-        """Those that are there.
+    def load_specialists(self) -> list[Specialist[..., Any]]:
+        """Imports the source; one specialist under two names counts once.
 
         Raises:
             RegistrationError: why there are none.
@@ -43,36 +43,33 @@ class Source:
             raise
         except (Exception, SystemExit) as error:
             raise RegistrationError(f"it cannot be imported: {type(error).__name__}: {error}") from error
-        return _specialists_in(loaded)
+        if isinstance(loaded, Specialist):
+            return [loaded]
+        values = vars(loaded).values() if isinstance(loaded, ModuleType) else loaded
+        values = values if isinstance(values, Iterable) else ()
+        found = list(dict.fromkeys(value for value in values if isinstance(value, Specialist)))
+        if not found:
+            raise RegistrationError("there is no specialist in it; decorate a function with @specialist")
+        return found
 
 
-def sources(folder: Path | None) -> Iterator[Source]:
-    """Those of installed packages, then the files of a folder, in the order of their names."""
+def find_sources(folder: Path | None) -> Iterator[Source]:
+    """Yields the entry points of installed packages, then the files of a folder, each ordered by name."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     for point in sorted(points, key=lambda point: (point.name, str(point.value))):
         origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
         yield Source(point.name, origin, point.load, point.dist)
     for path in sorted(folder.glob("*.py")) if folder else ():
         if not path.name.startswith("_"):
-            yield Source(path.stem, path.name, partial(_module, path))
+            yield Source(path.stem, path.name, partial(_import_file, path))
 
 
-def _specialists_in(loaded: Any) -> list[Specialist[..., Any]]:
-    values = vars(loaded).values() if isinstance(loaded, ModuleType) else loaded
-    values = [loaded] if isinstance(loaded, Specialist) else values
-    found = [value for value in values if isinstance(value, Specialist)] if isinstance(values, Iterable) else []
-    found = list(dict.fromkeys(found))  # one may have two names in its module
-    if not found:
-        raise RegistrationError("there is no specialist in it; decorate a function with @specialist")
-    return found
-
-
-def _module(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"brain_specialists_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where its dataclasses look for the names in their annotations
+    sys.modules[spec.name] = module  # dataclasses look up the names in their annotations there
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -1,18 +1,19 @@
-"""Runs one call of one specialist, and turns whatever comes of it into an answer or a failure.
+"""Executes one call of one specialist. Every outcome is a value: nothing that a specialist does ends the turn.
 
-A stranger's function is bounded in time, and nothing it does ends the turn: not raising, hanging, ignoring a
-cancellation, or returning what cannot be shown. What went wrong is logged; the model and the client get fixed words.
+A specialist may raise, hang, ignore a cancellation or return what cannot be shown. The details go to the log; the model
+and the client get fixed sentences.
 """
 
 import asyncio
 import copy
 import inspect
 import logging
+import math
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -21,30 +22,31 @@ from brain.errors import Refused
 from brain.events import CallCode, Citation
 from brain.markers.neutralize import neutralize
 from brain.plugins.context import Progress, Result
-from brain.plugins.schema import inject, problems
+from brain.plugins.schema import find_problems, inject
 from brain.plugins.specialist import Specialist
 from brain.text import replace_surrogates, strip_invisible
 
-CITATIONS_MOST = 50
-LETTING_GO_SECONDS = 0.05
+MAX_CITATIONS = 50
+CANCEL_SECONDS = 0.05
+"""How long a cancelled specialist may take to clean up; after that, it is abandoned."""
 TASK_NAME = "specialist "
-"""How the names of tasks begin in which a specialist's code runs."""
-GIVEN_UP_MOST = 8
-"""Calls of one specialist that were given up and do not listen; more are not begun."""
+"""Prefix of the names of tasks that run a specialist's code."""
+MAX_ABANDONED = 8
+"""Abandoned calls of one specialist that may still run; while they do, no further call starts."""
 
-_CITATION_LENGTH = 500
-_URL_LENGTH = 2000
-_PROGRESS_LENGTH = 300
+_MAX_LINE = 500
+_MAX_URL = 2000
+_MAX_PROGRESS = 300
 
-_given_up: dict[asyncio.Future[Any], str] = {}
-"""Tasks that did not end when they were cancelled, with the names of their specialists."""
+_abandoned: dict[asyncio.Future[Any], str] = {}
+"""Tasks that were cancelled and have not ended yet, with the names of their specialists."""
 
 log = logging.getLogger("brain")
 
 T = TypeVar("T")
 OnProgress = Callable[[Progress], None]
 Dependencies = Mapping[type, Any]
-"""What keyword-only parameters are filled with, by type."""
+"""Values for keyword-only parameters, by type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call that did not; `reason` tells the model what it can do about it."""
+    """A call that failed; `reason` tells the model what it can do about it."""
 
     code: CallCode
     reason: str
@@ -80,228 +82,200 @@ class Arguments:
 
 
 def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Arguments | Failure:
-    """Checks the parameters; a failure names every problem."""
+    """Checks and converts the parameters of a call; a failure names every problem.
+
+    The arguments are a copy, so a specialist that changes them does not change the call.
+    """
     try:
-        return _checked(specialist, params)
-    except BaseException:  # a stranger's classes of parameters are a stranger's code, as its function is
+        problem = "; ".join(find_problems(specialist.validator, params))
+        if not problem:
+            params = copy.deepcopy(params)
+            if specialist.struct is None:
+                return Arguments((dict(params),), {})
+            struct = msgspec.convert(params, specialist.struct)
+            return Arguments((), {name: getattr(struct, name) for name in struct.__struct_fields__})
+    except msgspec.ValidationError as error:
+        problem = str(error)
+    except BaseException:  # classes of parameters are the specialist's code, too
         log.warning("specialist %s: its parameters could not be made", specialist.name, exc_info=True)
         return FAILED
-
-
-def _checked(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Arguments | Failure:
-    found = problems(specialist.validator, params)
-    if found:
-        return _invalid("; ".join(found))
-    params = copy.deepcopy(params)  # what a stranger does to its parameters does not change what was asked
-    if specialist.struct is None:
-        return Arguments((dict(params),), {})
-    try:
-        struct = msgspec.convert(params, specialist.struct)
-    except msgspec.ValidationError as error:
-        return _invalid(str(error))
-    return Arguments((), {name: getattr(struct, name) for name in struct.__struct_fields__})
-
-
-def _invalid(problem: str) -> Failure:
     return Failure("invalid_params", f"{problem}; correct the parameters and ask again")
 
 
-async def run(
-    specialist: Specialist[..., Any],
-    arguments: Arguments,
-    provided: Dependencies,
-    on_progress: OnProgress,
-    *,
-    timeout: float,
-) -> Outcome:
-    """Runs the call that was prepared, for at most `timeout` seconds.
+def read_answer(value: Any) -> Answer:
+    """Makes an answer of what a specialist returned.
 
-    Returns within `LETTING_GO_SECONDS` of a cancellation, whatever the specialist does about it.
+    Raises:
+        Exception: of any kind, when the value cannot be shown.
     """
-    return await bounded(specialist, arguments, provided, on_progress, _answer, timeout=timeout)
+    if isinstance(value, Result):
+        citations = []
+        for citation in islice(value.citations, MAX_CITATIONS):
+            if not isinstance(citation, Citation):
+                raise TypeError(f"a citation is a {type(citation).__name__}")
+            url = plain_text(citation.url) if citation.url else ""
+            is_link = url.startswith(("https://", "http://")) and len(url) <= _MAX_URL  # half a URL leads elsewhere
+            id_, title = neutralize(one_line(citation.id)), neutralize(one_line(citation.title))
+            citations.append(Citation(id_, title, url if is_link else None))
+        more = None if value.more is None else _guard_more(value.more)
+        outside = None if value.outside is None else value.outside is not False
+        return Answer(plain_text(value.text), tuple(citations), more, outside)
+    if value is None:
+        raise TypeError("it returned nothing")
+    return Answer(plain_text(value if isinstance(value, str) else msgspec.json.encode(value).decode()))
 
 
-async def bounded(
+@overload
+async def execute(
     specialist: Specialist[..., Any],
     arguments: Arguments,
-    provided: Dependencies,
+    dependencies: Dependencies,
     on_progress: OnProgress,
-    read: Callable[[Any], T],
     *,
     timeout: float,
-) -> T | Failure:
-    """The same, with what is read of the value that the specialist's function returns; `read` may raise."""
-    if list(_given_up.values()).count(specialist.name) >= GIVEN_UP_MOST:
-        return BUSY
-    injected = inject(specialist.injected, provided)
-    over = False
-    watch = _Watch(specialist.idle_timeout, timeout)
+) -> Outcome: ...
+@overload
+async def execute(
+    specialist: Specialist[..., Any],
+    arguments: Arguments,
+    dependencies: Dependencies,
+    on_progress: OnProgress,
+    *,
+    timeout: float,
+    read: Callable[[Any], T],
+) -> T | Failure: ...
+async def execute(
+    specialist: Specialist[..., Any],
+    arguments: Arguments,
+    dependencies: Dependencies,
+    on_progress: OnProgress,
+    *,
+    timeout: float,
+    read: Callable[[Any], Any] = read_answer,
+) -> Any:
+    """Runs a prepared call.
 
-    def tell(progress: Progress) -> None:
-        if not over:
-            watch.touch()
+    Returns within `CANCEL_SECONDS` of its time limit or its cancellation, whatever the specialist does.
+
+    Args:
+        dependencies: values for the keyword-only parameters.
+        on_progress: called on the event loop, until the call ends.
+        timeout: seconds for the whole call; the specialist's own `idle_timeout` applies as well.
+        read: makes the outcome of the returned value; what it raises is the specialist's failure.
+    """
+    if list(_abandoned.values()).count(specialist.name) >= MAX_ABANDONED:
+        return BUSY
+    now = asyncio.get_running_loop().time
+    idle_timeout = math.inf if specialist.idle_timeout is None else specialist.idle_timeout
+    hard_end, idle_end = now() + timeout, now() + idle_timeout
+    has_ended = False
+
+    def report(progress: Progress) -> None:
+        nonlocal idle_end
+        if not has_ended:
+            idle_end = now() + idle_timeout
             on_progress(progress)
 
-    task = asyncio.create_task(_value(specialist, arguments, injected, tell), name=f"{TASK_NAME}{specialist.name}")
+    invoking = _invoke(specialist, arguments, inject(specialist.injected, dependencies), report)
+    task = asyncio.create_task(invoking, name=f"{TASK_NAME}{specialist.name}")
     try:
-        done_in_time = await watch.wait(task)
-    finally:
-        over = True
-        if not task.done():
-            await _let_go(task, specialist.name)
-    if not done_in_time:
-        longest = f"{watch.seconds:g} second{'' if watch.seconds == 1 else 's'}"
-        return Failure("timeout", f"it took longer than {longest}; ask for less, or go on without it")
-    return _outcome(specialist, task, read)
-
-
-class _Watch:
-    """Two clocks over one call: a hard one, and one that progress sets back."""
-
-    def __init__(self, idle: float | None, hard: float) -> None:
-        self._clock = asyncio.get_running_loop().time
-        self._idle = idle
-        self._hard = hard
-        self._hard_end = self._clock() + hard
-        self.seconds = hard
-        self.touch()
-
-    def touch(self) -> None:
-        self._idle_end = self._clock() + self._idle if self._idle is not None else self._hard_end
-
-    async def wait(self, task: asyncio.Future[Any]) -> bool:
-        """Whether the task was done before either clock ran out."""
-        while not task.done():
-            left = min(self._hard_end, self._idle_end) - self._clock()
-            if left <= 0:
-                self.seconds = self._hard if self._hard_end <= self._idle_end else self._idle or self._hard
-                return False
+        while not task.done() and (left := min(hard_end, idle_end) - now()) > 0:
             await asyncio.wait({task}, timeout=left)
-        return True
-
-
-async def _let_go(task: asyncio.Future[Any], name: str) -> None:
-    """Cancels, and waits a moment for the task to clean up; one that does not listen is left to itself."""
-    _given_up[task] = name
-    task.add_done_callback(_ended)
-    task.cancel()
-    await asyncio.wait({task}, timeout=LETTING_GO_SECONDS)
-
-
-def _ended(task: asyncio.Future[Any]) -> None:
-    del _given_up[task]
-    if not task.cancelled():
-        task.exception()  # retrieved, so that nothing warns
-
-
-async def _value(
-    specialist: Specialist[..., Any],
-    arguments: Arguments,
-    injected: dict[str, Any],
-    tell: OnProgress,
-) -> Any:
-    """What the specialist's function returns, or yields last."""
-    function = specialist.function
-    args, named = arguments.positional, arguments.named
-    last: Any = None
-
-    def take(item: Any) -> None:
-        nonlocal last
-        if isinstance(item, Progress):
-            tell(_tame(item))
-        else:
-            last = item
-
+        is_late = not task.done()
+    finally:
+        has_ended = True
+        if not task.done():
+            _abandoned[task] = specialist.name
+            task.add_done_callback(_drop_abandoned)
+            task.cancel()
+            await asyncio.wait({task}, timeout=CANCEL_SECONDS)
+    if is_late:
+        seconds = timeout if hard_end <= idle_end else idle_timeout
+        unit = "second" if seconds == 1 else "seconds"
+        return Failure("timeout", f"it took longer than {seconds:g} {unit}; ask for less, or go on without it")
     try:
-        if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
-            value = function(*args, **named, **injected)
-        else:
-            value = await run_in_thread(specialist.name, lambda: function(*args, **named, **injected), take)
-        if inspect.isasyncgen(value):
-            async with aclosing(value) as items:
-                async for item in items:
-                    take(item)
-                    await asyncio.sleep(0)  # so that one which never waits does not hold the loop
-            return last
-        if inspect.isawaitable(value):
-            value = await value
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(f"raised {error!r}") from error  # which would end the loop, not the call
-    return last if value is None else value
-
-
-def _outcome(specialist: Specialist[..., Any], task: asyncio.Future[Any], read: Callable[[Any], T]) -> T | Failure:
-    try:
-        return _said(task, read)
+        try:
+            return read(task.result())
+        except Refused as refusal:
+            return Failure("refused", plain_text(refusal.reason) if isinstance(refusal.reason, str) else "")
     except NoThread:
-        log.warning("specialist %s: all its threads are taken by calls that were given up", specialist.name)
+        log.warning("specialist %s: all its threads are taken by abandoned calls", specialist.name)
         return BUSY
-    except BaseException:  # whatever a stranger's function raises ends its call, not the turn
+    except BaseException:  # of a specialist's code; it ends the call, not the turn
         log.warning("specialist %s failed", specialist.name, exc_info=True)
         return FAILED
 
 
-def _said(task: asyncio.Future[Any], read: Callable[[Any], T]) -> T | Failure:
+async def _invoke(
+    specialist: Specialist[..., Any], arguments: Arguments, injected: Mapping[str, Any], on_progress: OnProgress
+) -> Any:
+    """Calls the specialist's function; the value that it returns, or yields last."""
+    function, last = specialist.function, None
+
+    def take(item: Any) -> None:
+        nonlocal last
+        if isinstance(item, Progress):
+            on_progress(_clean_progress(item))
+        else:
+            last = item
+
+    def call() -> Any:
+        return function(*arguments.positional, **arguments.named, **injected)
+
     try:
-        return read(task.result())
-    except Refused as refusal:
-        return Failure("refused", plain_text(refusal.reason) if isinstance(refusal.reason, str) else "")
+        if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
+            value = call()
+        else:
+            value = await run_in_thread(specialist.name, call, take)
+        if inspect.isasyncgen(value):
+            async with aclosing(value) as items:
+                async for item in items:
+                    take(item)
+                    await asyncio.sleep(0)  # a generator that never waits must not hold the loop
+            return last
+        if inspect.isawaitable(value):
+            value = await value
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"raised {error!r}") from error  # as itself, it would end the event loop
+    return last if value is None else value
 
 
-def _answer(value: Any) -> Answer:
-    if isinstance(value, Result):
-        citations = tuple(_citation(c) for c in islice(value.citations, CITATIONS_MOST))
-        more = _more(value.more) if value.more is not None else None
-        return Answer(
-            plain_text(value.text), citations, more, None if value.outside is None else value.outside is not False
-        )
-    if isinstance(value, str):
-        return Answer(plain_text(value))
-    if value is None:
-        raise TypeError("it returned nothing")
-    return Answer(plain_text(msgspec.json.encode(value).decode()))
+def _drop_abandoned(task: asyncio.Future[Any]) -> None:
+    del _abandoned[task]
+    if not task.cancelled():
+        task.exception()  # marks it as retrieved, so asyncio does not warn
 
 
-def _more(said: Callable[[int], str]) -> Callable[[int], str]:
-    """The same, of which nothing but a short line can come."""
+def _guard_more(more: Callable[[int], str]) -> Callable[[int], str]:
+    """Wraps a specialist's `more`, so that it gives one short line and never raises."""
 
-    def more(shown: int) -> str:
+    def guarded(shown: int) -> str:
         try:
-            return _line(said(shown))
+            return one_line(more(shown))
         except Exception:
             log.warning("a result could not say how to get more of it", exc_info=True)
             return ""
 
-    return more
+    return guarded
 
 
 def plain_text(text: Any) -> str:
-    """A string that is one and no subclass of a stranger's, whose methods could do anything later."""
+    """Returns a well-formed string of exactly the type `str`: methods of a subclass could do anything later.
+
+    Raises:
+        TypeError: for anything but a string.
+    """
     if not isinstance(text, str):
         raise TypeError(f"its text is a {type(text).__name__}")
     return replace_surrogates(str.__str__(text))
 
 
-def _citation(citation: Any) -> Citation:
-    if not isinstance(citation, Citation):
-        raise TypeError(f"a citation is a {type(citation).__name__}")
-    return Citation(neutralize(_line(citation.id)), neutralize(_line(citation.title)), _url(citation.url))
+def one_line(text: Any, length: int = _MAX_LINE) -> str:
+    """Returns a visible text on one line, cut to a length in characters."""
+    return " ".join(strip_invisible(plain_text(text)).split())[:length]
 
 
-def _url(url: str | None) -> str | None:
-    """An address that can be shown as a link; half of one would lead elsewhere."""
-    url = plain_text(url) if url else ""
-    return url if url.startswith(("https://", "http://")) and len(url) <= _URL_LENGTH else None
-
-
-def _line(text: str) -> str:
-    return " ".join(strip_invisible(plain_text(text)).split())[:_CITATION_LENGTH]
-
-
-def _tame(progress: Progress) -> Progress:
+def _clean_progress(progress: Progress) -> Progress:
     fraction = progress.fraction
-    if isinstance(fraction, int | float) and fraction == fraction:  # not NaN
-        fraction = min(1.0, max(0.0, float(fraction)))
-    else:
-        fraction = None
-    return Progress(" ".join(strip_invisible(plain_text(progress.text)).split())[:_PROGRESS_LENGTH], fraction)
+    is_number = isinstance(fraction, int | float) and not math.isnan(fraction)
+    return Progress(one_line(progress.text, _MAX_PROGRESS), min(1.0, max(0.0, float(fraction))) if is_number else None)  # type: ignore[arg-type]

@@ -1,11 +1,11 @@
-"""Which specialists there are. A dict by name, filled from what is found; a bad one is refused."""
+"""The specialists of a process, by name. Discovery refuses a bad one, and the others serve."""
 
 import importlib.metadata
 import logging
 import re
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any, Unpack
 from brain.errors import RegistrationError
 from brain.plugins import specialist_settings
 from brain.plugins.context import Context
-from brain.plugins.discovery import Package, Source, sources
+from brain.plugins.discovery import Package, find_sources
 from brain.plugins.executor import Answer
-from brain.plugins.schema import Injected, Schema, find_injected, find_uninjectable, inject
+from brain.plugins.schema import Schema, find_injected, find_uninjectable, inject
 from brain.plugins.specialist import Options, Specialist, from_schema
 from brain.settings import Settings
 
 if TYPE_CHECKING:
     from brain.net.fetch import Fetch
 
-ANSWERS_KEPT = 256
+MAX_CACHED = 256
 AnswerKey = tuple[str | None, Hashable]
-"""Whose an answer is, and to what."""
+"""The user of a cached answer, and the call that it answers."""
 log = logging.getLogger("brain")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A specialist that was not taken in, and why."""
+    """A specialist that was not registered, and why."""
 
     name: str
     origin: str
@@ -40,9 +40,13 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A registered specialist: where it comes from, its settings, and why it cannot be used, if so.
+    """A registered specialist.
 
-    `version` is its own, else that of its package.
+    Attributes:
+        origin: the package, file or program that brings it.
+        settings: an instance of its own settings class.
+        unavailable_reason: why it cannot be called, with the remedy; None when it can.
+        version: its own, else that of its package.
     """
 
     specialist: Specialist[..., Any]
@@ -58,14 +62,14 @@ class Entry:
 
     @property
     def approval(self) -> str:
-        """Whether a person must agree to a call: `never`, `always`, or `depends` on its parameters."""
+        """Whether a person must approve a call: `never`, `always`, or `depends` on its parameters."""
         approval = self.specialist.approval
         return approval if isinstance(approval, str) else "depends"
 
     def describe(self) -> dict[str, Any]:
-        """All that clients may know of it, as JSON values."""
+        """Returns what clients may know of it, as JSON values."""
         one = self.specialist
-        found = {
+        description = {
             "name": one.name,
             "description": one.description,
             "version": self.version,
@@ -81,22 +85,35 @@ class Entry:
             "origin": self.origin,
             "available": self.unavailable_reason is None,
         }
-        return found if self.unavailable_reason is None else {**found, "unavailable_reason": self.unavailable_reason}
+        if self.unavailable_reason is not None:
+            description["unavailable_reason"] = self.unavailable_reason
+        return description
 
 
 class Registry(Mapping[str, Entry]):
-    """The specialists by name, in the order of their names.
+    """The specialists by name, ordered by name.
 
     Args:
-        settings: where specialists find their own settings, and the operator's list of allowed names.
+        settings: hold the specialists' own settings and the operator's list of allowed names.
         provide: objects for keyword-only parameters of their types.
+        now: the clock of cached answers, in seconds.
+
+    Attributes:
+        dependencies: what `provide` gave, by type.
+        refused: what discovery could not register.
     """
 
-    def __init__(self, settings: Settings | None = None, provide: Iterable[Any] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        provide: Iterable[Any] = (),
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settings = settings or Settings()
         self._entries: dict[str, Entry] = {}
-        self._answers: OrderedDict[AnswerKey, tuple[float, Answer]] = OrderedDict()
-        self._settable: dict[str, set[str]] = {}  # by specialist, refused ones too: the variables that it reads
+        self._cached: OrderedDict[AnswerKey, tuple[float, Answer]] = OrderedDict()
+        self._variables: dict[str, set[str]] = {}  # environment variables, also of refused specialists
+        self._now = now
         self.dependencies: Mapping[type, Any] = {type(value): value for value in provide}
         self.refused: list[Refusal] = []
 
@@ -110,72 +127,76 @@ class Registry(Mapping[str, Entry]):
         return len(self._entries)
 
     def is_allowed(self, name: str) -> bool:
-        """Whether the operator lets this specialist be called."""
+        """Whether the operator allows calls of this specialist."""
         return not self._settings.allowed_specialists or name in self._settings.allowed_specialists
 
     @cached_property
     def fetch(self) -> "Fetch":
-        """The guarded way to the web, for all of them."""
-        from brain.net.fetch import Fetch  # with httpx, which nobody pays for who calls no specialist
+        """The guarded way to the web, for all specialists."""
+        from brain.net.fetch import Fetch  # imports httpx, which programs that call no specialist need not pay for
 
         return Fetch(frozenset(self._settings.fetch_hosts))
 
     @property
     def call_seconds(self) -> float:
-        """How long a call may take whose specialist does not say."""
+        """The time limit of a call whose specialist sets none, in seconds."""
         return self._settings.call_seconds
 
-    def usable(self, wanted: Iterable[str] | None = None) -> list[Specialist[..., Any]]:
-        """Those that can be called now, of the wanted names or of all."""
-        names = self if wanted is None else sorted(set(wanted) & set(self._entries))
-        return [
-            self[name].specialist for name in names if self.is_allowed(name) and self[name].unavailable_reason is None
-        ]
+    def usable(self, names: Iterable[str] | None = None) -> list[Specialist[..., Any]]:
+        """Returns the specialists that can be called now, of these names or of all."""
+        chosen = self if names is None else sorted(set(names) & set(self._entries))
+        entries = [self[name] for name in chosen if self.is_allowed(name)]
+        return [entry.specialist for entry in entries if entry.unavailable_reason is None]
 
     def add(self, specialist: Specialist[..., Any], origin: str = "the program", *, package: Package = None) -> None:
-        """Takes in one specialist.
+        """Registers one specialist.
 
         Args:
-            origin: where it comes from, in words.
-            package: the installed one that brings it, if any.
+            origin: what brings it, for people.
+            package: the installed package that brings it, if any.
 
         Raises:
             RegistrationError: naming it and the reason; for a taken name, both origins.
         """
-        name = specialist.name
+        name, needs = specialist.name, specialist.needs
         if name in self._entries:
             raise RegistrationError(f"specialist {name} from {origin}: {self[name].origin} already brings this name")
-        self._settable[name] = specialist_settings.variables(specialist)
-        if isinstance(specialist.needs, str) and package is None:
+        self._variables[name] = specialist_settings.environment_variables(specialist)
+        if isinstance(needs, str) and package is None:
             raise RegistrationError(
                 f"specialist {name} from {origin}: needs names an extra of a package, and it comes with none: "
                 "give a function that says what is missing"
             )
-        self._check_injected(specialist, origin)
-        version = specialist.version or (package.version if package else "")
-        entry = Entry(specialist, origin, specialist_settings.read(specialist, self._settings), None, version)
-        self._entries[name] = replace(entry, unavailable_reason=_missing(entry, package))
-
-    def _check_injected(self, specialist: Specialist[..., Any], origin: str) -> None:
-        """Refuses one that wants, for itself or for what is asked about it, what nothing provides."""
         own = () if specialist.settings is None else (specialist.settings,)
-        functions = {
-            "": (specialist.injected, (*self.dependencies, *own, Context)),
-            "preview: ": (_injected(specialist.preview), (*self.dependencies, *own, Context)),
-            "needs: ": (_injected(specialist.needs), own),
-            "lifespan: ": (_injected(specialist.lifespan), own),
-            "health: ": (_injected(specialist.health), (*own, Context)),
-            "forget: ": (_injected(specialist.forget), own),
-        }
-        for what, (injected, kinds) in functions.items():
-            lacking = find_uninjectable(injected, kinds)
-            if lacking:
-                raise RegistrationError(f"specialist {specialist.name} from {origin}: {what}nothing provides {lacking}")
+        for label, function, kinds in (
+            ("", specialist.function, (*self.dependencies, *own, Context)),
+            ("preview: ", specialist.preview, (*self.dependencies, *own, Context)),
+            ("needs: ", needs, own),
+            ("lifespan: ", specialist.lifespan, own),
+            ("health: ", specialist.health, (*own, Context)),
+            ("forget: ", specialist.forget, own),
+        ):
+            if callable(function) and (missing := find_uninjectable(find_injected(function), kinds)):
+                raise RegistrationError(f"specialist {name} from {origin}: {label}nothing provides {missing}")
+        version = specialist.version or (package.version if package else "")
+        own_settings = specialist_settings.read_settings(specialist, self._settings)
+        entry = Entry(specialist, origin, own_settings, None, version)
+        if callable(needs):
+            try:
+                reason = needs(**inject(find_injected(needs), entry.dependencies))
+            except Exception:
+                log.warning("specialist %s: what it needs could not be checked", name, exc_info=True)
+                reason = "what it needs could not be checked"
+            entry = replace(entry, unavailable_reason=reason)
+        elif needs is not None and package is not None and not _has_extra(package, needs):
+            reason = f"its extra is not installed: pip install '{package.name}[{needs}]'"
+            entry = replace(entry, unavailable_reason=reason)
+        self._entries[name] = entry
 
     def register(
         self, name: str, description: str, parameters: Schema, handler: Any, **options: Unpack[Options]
     ) -> None:
-        """Takes in a tool that brings its JSON Schema; `handler` is called with the parameters as one mapping.
+        """Registers a tool that brings its JSON Schema; `handler` is called with the parameters as one mapping.
 
         Raises:
             RegistrationError: as `add`.
@@ -183,102 +204,82 @@ class Registry(Mapping[str, Entry]):
         self.add(from_schema(name, description, parameters, handler, options))
 
     def settings_table(self) -> str:
-        """The settings that specialists declare, as further rows of `settings.table()`."""
-        own = [setting for entry in self.values() for setting in specialist_settings.declared(entry.specialist)]
-        return "\n".join(f"| {one.key} | {one.default} | {one.meaning} |" for one in own)
+        """Returns the settings that specialists declare, as further rows of `settings.table()`."""
+        rows = [row for entry in self.values() for row in specialist_settings.list_settings(entry.specialist)]
+        return "\n".join(f"| {row.key} | {row.default} | {row.meaning} |" for row in rows)
 
     def discover(self) -> "Registry":
-        """Takes in what is installed, and what lies in the operator's folder. Never raises: see `refused`."""
-        for source in sources(self._settings.specialists_folder):
-            self._take(source)
-        for name in sorted(set(self._settings.specialist_settings) - set(self._settable)):
+        """Registers what is installed and what lies in the operator's folder. Never raises: see `refused`."""
+        for source in find_sources(self._settings.specialists_folder):
+            try:
+                specialists = source.load_specialists()
+            except RegistrationError as error:
+                self.refused.append(Refusal(source.name, source.origin, str(error)))
+                continue
+            for specialist in specialists:
+                try:
+                    self.add(specialist, source.origin, package=source.package)
+                except RegistrationError as error:
+                    self.refused.append(Refusal(specialist.name, source.origin, str(error)))
+        for name in sorted(set(self._settings.specialist_settings) - set(self._variables)):
             log.warning("settings for specialist %s, which is not there", name)
-        known = set().union(*self._settable.values())
+        known = set().union(*self._variables.values())
         for key in sorted(set(self._settings.specialist_environ) - known):
             log.warning("%s is no setting of a specialist that is there", key)
         return self
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Starts and stops the specialists that have a lifespan; one that cannot start is unavailable."""
+        """Enters the lifespans of specialists for the block; one that fails to start is unavailable."""
         async with AsyncExitStack() as stack:
             for name, entry in self._entries.items():
-                if entry.specialist.lifespan is not None and entry.unavailable_reason is None:
-                    try:
-                        life = entry.specialist.lifespan(
-                            **inject(_injected(entry.specialist.lifespan), entry.dependencies)
-                        )
-                        await life.__aenter__()
-                    except Exception:
-                        log.warning("specialist %s could not start", name, exc_info=True)
-                        self._entries[name] = replace(entry, unavailable_reason="it could not start")
-                    else:
-                        stack.push_async_callback(_stop, name, life)
+                lifespan = entry.specialist.lifespan
+                if lifespan is None or entry.unavailable_reason is not None:
+                    continue
+                try:
+                    manager = lifespan(**inject(find_injected(lifespan), entry.dependencies))
+                    await manager.__aenter__()
+                except Exception:
+                    log.warning("specialist %s could not start", name, exc_info=True)
+                    self._entries[name] = replace(entry, unavailable_reason="it could not start")
+                else:
+                    stack.push_async_callback(_exit_lifespan, name, manager)
             yield
 
     def find_cached(self, key: AnswerKey) -> Answer | None:
-        """An answer kept under this key, if it may still be given."""
-        until, answer = self._answers.get(key, (0.0, None))
-        return answer if time.monotonic() < until else None
+        """Returns a cached answer, unless it has expired."""
+        expires_at, answer = self._cached.get(key, (-float("inf"), None))
+        return answer if self._now() < expires_at else None
 
     def cache(self, key: AnswerKey, answer: Answer, seconds: float) -> None:
-        """Keeps an answer for so long."""
-        self._answers[key] = (time.monotonic() + seconds, answer)
-        self._answers.move_to_end(key)
-        while len(self._answers) > ANSWERS_KEPT:
-            self._answers.popitem(last=False)
+        """Caches an answer; above `MAX_CACHED`, the oldest is dropped."""
+        self._cached[key] = (self._now() + seconds, answer)
+        self._cached.move_to_end(key)
+        while len(self._cached) > MAX_CACHED:
+            self._cached.popitem(last=False)
 
     def drop_cached(self, user: str | None) -> None:
-        """Forgets the answers that are kept for a user."""
-        for key in [key for key in self._answers if key[0] == user]:
-            del self._answers[key]
+        """Drops the cached answers of a user."""
+        for key in [key for key in self._cached if key[0] == user]:
+            del self._cached[key]
 
-    def _take(self, source: Source) -> None:
-        try:
-            found = source.specialists()
-        except RegistrationError as error:
-            self.refused.append(Refusal(source.name, source.origin, str(error)))
-            return
-        for specialist in found:
+
+def _has_extra(package: importlib.metadata.Distribution, extra: str) -> bool:
+    """Whether everything that an extra of a package requires is installed."""
+    marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
+    for requirement in package.requires or ():
+        if marker.search(requirement):
+            name = re.match(r"[A-Za-z0-9._-]+", requirement)
             try:
-                self.add(specialist, source.origin, package=source.package)
-            except RegistrationError as error:
-                self.refused.append(Refusal(specialist.name, source.origin, str(error)))
+                importlib.metadata.version(name[0] if name else requirement)
+            except importlib.metadata.PackageNotFoundError:
+                return False
+    return True
 
 
-def _injected(function: Any) -> Mapping[str, Injected]:
-    return find_injected(function) if callable(function) else {}
-
-
-def _missing(entry: Entry, package: Package) -> str | None:
-    """What a specialist lacks, in a sentence with the remedy; None when it lacks nothing."""
-    specialist = entry.specialist
-    if callable(specialist.needs):
-        try:
-            return specialist.needs(**inject(_injected(specialist.needs), entry.dependencies))
-        except Exception:
-            log.warning("specialist %s: what it needs could not be checked", specialist.name, exc_info=True)
-            return "what it needs could not be checked"
-    if specialist.needs is None or package is None:
-        return None
-    marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(specialist.needs)}['"]""")
-    for line in package.requires or ():
-        if marker.search(line) and not _installed(line):
-            return f"its extra is not installed: pip install '{package.name}[{specialist.needs}]'"
-    return None
-
-
-async def _stop(name: str, life: AbstractAsyncContextManager[Any]) -> None:
+async def _exit_lifespan(name: str, manager: AbstractAsyncContextManager[Any]) -> None:
+    """Exits without the error of the block: a lifespan that swallows errors must not swallow the server's."""
     try:
-        await life.__aexit__(None, None, None)
+        await manager.__aexit__(None, None, None)
     except Exception:
         log.warning("specialist %s could not stop", name, exc_info=True)
-
-
-def _installed(requirement: str) -> bool:
-    name = re.match(r"[A-Za-z0-9._-]+", requirement)
-    try:
-        importlib.metadata.version(name[0] if name else requirement)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True

@@ -1,8 +1,7 @@
-"""The JSON Schema of a specialist's parameters, and what is wrong with parameters measured against it.
+"""The JSON Schema of a specialist's parameters, injection by type, and what is wrong with given parameters.
 
-msgspec derives the schema from a function's annotations and converts checked values into the annotated types: it is
-the library of the hot path anyway and weighs nothing more. jsonschema does the checking, because it names every problem
-and not just the first, and because tools that bring a schema of their own (MCP) are then checked by the same code.
+msgspec derives the schema from a function's annotations and converts checked values into the annotated types.
+jsonschema checks the values: it names every problem, not only the first, and checks schemas of others (MCP) as well.
 """
 
 import inspect
@@ -21,58 +20,54 @@ from referencing.jsonschema import DRAFT202012
 from brain.errors import RegistrationError
 
 Schema = Mapping[str, Any]
-PROBLEMS_NAMED = 12
-_PROBLEM_LENGTH = 240
-_VALUE_LENGTH = 40
+MAX_PROBLEMS = 12
+_MAX_PROBLEM = 240
+_MAX_VALUE = 40
 
 
-class Injected(msgspec.Struct, frozen=True):
-    """A keyword-only parameter, filled by type and never by the model; `optional` when it has a default."""
+class InjectedParameter(msgspec.Struct, frozen=True):
+    """A keyword-only parameter, injected by type and never given by the model; `optional` when it has a default."""
 
     types: tuple[type, ...]
     optional: bool
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What a function takes: `struct` holds its parameters for the model, `injected` the rest."""
+    """What a function takes: `struct` and `schema` describe its parameters for the model, `injected` the others."""
 
     struct: type[msgspec.Struct]
     schema: Schema
-    injected: Mapping[str, Injected]
+    injected: Mapping[str, InjectedParameter]
 
 
-def signature_of(function: Callable[..., Any], given: tuple[type, ...] = ()) -> Signature:
+def read_signature(function: Callable[..., Any], injected_types: tuple[type, ...] = ()) -> Signature:
     """Reads a function's parameters.
 
     Args:
-        given: types that no model can give, so that their parameters must be keyword-only.
+        injected_types: types that no model can give, so that their parameters must be keyword-only.
 
     Raises:
         RegistrationError: for a parameter without annotation, of a type that JSON has no word for, or without a name.
     """
-    hints = _hints(function)
+    hints = _read_hints(function)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    for parameter in _parameters(function):
+    for parameter in _read_parameters(function):
+        name = parameter.name
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise RegistrationError(f"parameter {parameter.name} cannot be given by name; drop the / behind it")
+            raise RegistrationError(f"parameter {name} cannot be given by name; drop the / behind it")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise RegistrationError(f"parameter {parameter} cannot be described to a model; name each parameter")
         if parameter.kind is parameter.KEYWORD_ONLY:
             continue
-        if parameter.name not in hints:
-            raise RegistrationError(f"parameter {parameter.name} has no annotation")
-        kind = hints[parameter.name]
-        for option in get_args(kind) or (kind,):
-            if option in given:
+        if name not in hints:
+            raise RegistrationError(f"parameter {name} has no annotation")
+        for option in get_args(hints[name]) or (hints[name],):
+            if option in injected_types:
                 raise RegistrationError(
-                    f"parameter {parameter.name} is none of the model's; "
-                    f"make it keyword-only (*, {parameter.name}: {option.__name__})"
+                    f"parameter {name} is none of the model's; make it keyword-only (*, {name}: {option.__name__})"
                 )
-        fields.append(
-            (parameter.name, kind)
-            if parameter.default is parameter.empty
-            else (parameter.name, kind, parameter.default)
-        )
+        default = () if parameter.default is parameter.empty else (parameter.default,)
+        fields.append((name, hints[name], *default))
     try:
         struct = msgspec.defstruct("Parameters", fields, kw_only=True, forbid_unknown_fields=True)
         (top,), components = msgspec.json.schema_components((struct,), ref_template="#/$defs/{name}")
@@ -82,17 +77,17 @@ def signature_of(function: Callable[..., Any], given: tuple[type, ...] = ()) -> 
     schema = dict(components.pop(top["$ref"].rpartition("/")[2]))
     schema.pop("title", None)
     for name, described in schema["properties"].items():
-        _restore_order(described, _literals(hints.get(name)))
+        _restore_order(described, _literal_values(hints.get(name)))
     if components:
         schema["$defs"] = components
     return Signature(struct, schema, find_injected(function))
 
 
-def _literals(hint: Any) -> list[Any]:
-    """The values of the Literals in an annotation, as they stand there; msgspec sorts them."""
+def _literal_values(hint: Any) -> list[Any]:
+    """The values of the Literals in an annotation, in their order; msgspec sorts them."""
     if get_origin(hint) is Literal:
         return list(get_args(hint))
-    return [value for inner in get_args(hint) for value in _literals(inner)]
+    return [value for inner in get_args(hint) for value in _literal_values(inner)]
 
 
 def _restore_order(described: Any, order: list[Any]) -> None:
@@ -106,40 +101,40 @@ def _restore_order(described: Any, order: list[Any]) -> None:
             _restore_order(described.get(key), order)
 
 
-def find_injected(function: Callable[..., Any]) -> Mapping[str, Injected]:
-    """The keyword-only parameters of a function, with the types that may fill them."""
-    hints = _hints(function, include_extras=False)
-    found = {}
-    for parameter in _parameters(function):
+def find_injected(function: Callable[..., Any]) -> Mapping[str, InjectedParameter]:
+    """Returns the keyword-only parameters of a function, with the types that may be injected."""
+    hints = _read_hints(function, include_extras=False)
+    injected = {}
+    for parameter in _read_parameters(function):
         if parameter.kind is parameter.KEYWORD_ONLY:
             hint = hints.get(parameter.name, object)
             options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
             types = tuple(get_origin(option) or option for option in options if option is not type(None))
             optional = parameter.default is not parameter.empty
-            found[parameter.name] = Injected(tuple(t for t in types if isinstance(t, type)), optional)
-    return found
+            injected[parameter.name] = InjectedParameter(tuple(t for t in types if isinstance(t, type)), optional)
+    return injected
 
 
-def inject(injected: Mapping[str, Injected], provided: Mapping[type, Any]) -> dict[str, Any]:
-    """Keyword-only parameters with their values; one that nothing provides keeps its default."""
-    found = {}
-    for name, wanted in injected.items():
-        kind = next((kind for kind in wanted.types if kind in provided), None)
+def inject(injected: Mapping[str, InjectedParameter], dependencies: Mapping[type, Any]) -> dict[str, Any]:
+    """Returns the values of keyword-only parameters; one without a dependency of its types keeps its default."""
+    values = {}
+    for name, parameter in injected.items():
+        kind = next((kind for kind in parameter.types if kind in dependencies), None)
         if kind is not None:
-            found[name] = provided[kind]
-    return found
+            values[name] = dependencies[kind]
+    return values
 
 
-def find_uninjectable(injected: Mapping[str, Injected], kinds: Collection[type]) -> str | None:
-    """The first parameter that nothing provides, with what it wants."""
-    for name, wanted in injected.items():
-        if not wanted.optional and not any(kind in kinds for kind in wanted.types):
-            return f"{name} ({' or '.join(kind.__name__ for kind in wanted.types) or 'no type'})"
+def find_uninjectable(injected: Mapping[str, InjectedParameter], kinds: Collection[type]) -> str | None:
+    """Returns the first parameter without a dependency, with its types; None when there is none."""
+    for name, parameter in injected.items():
+        if not parameter.optional and not any(kind in kinds for kind in parameter.types):
+            return f"{name} ({' or '.join(kind.__name__ for kind in parameter.types) or 'no type'})"
     return None
 
 
-def validator_of(schema: Schema) -> Draft202012Validator:
-    """A checker for one schema that never looks anything up elsewhere.
+def build_validator(schema: Schema) -> Draft202012Validator:
+    """Makes a validator for one schema, which never fetches another document.
 
     Raises:
         RegistrationError: when the schema is not valid, not of an object, or refers to another document.
@@ -150,7 +145,14 @@ def validator_of(schema: Schema) -> Draft202012Validator:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise RegistrationError(f"its parameters are no valid JSON Schema: {error.message}") from error
-    _check_references(schema)
+    resolver = Registry().resolver_with_root(Resource.from_contents(schema, default_specification=DRAFT202012))
+    for reference in _find_references(schema):
+        if not reference.startswith("#"):
+            raise RegistrationError("its parameters refer to another document")
+        try:
+            resolver.lookup(reference)
+        except (Unresolvable, ValueError):  # ValueError: a step into an array that is not a number
+            raise RegistrationError(f"its parameters refer to {reference}, which is not there") from None
     validator = Draft202012Validator(schema, registry=Registry())
     try:
         list(validator.iter_errors({}))
@@ -159,39 +161,34 @@ def validator_of(schema: Schema) -> Draft202012Validator:
     return validator
 
 
-def _check_references(schema: Schema) -> None:
-    resolver = Registry().resolver_with_root(Resource.from_contents(schema, default_specification=DRAFT202012))
-    for reference in _references(schema):
-        if not reference.startswith("#"):
-            raise RegistrationError("its parameters refer to another document")
-        try:
-            resolver.lookup(reference)
-        except (Unresolvable, ValueError):  # a step into an array that is no number
-            raise RegistrationError(f"its parameters refer to {reference}, which is not there") from None
+def _find_references(schema: Any) -> list[str]:
+    if isinstance(schema, Mapping):
+        here = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []
+        return here + [reference for value in schema.values() for reference in _find_references(value)]
+    if isinstance(schema, list):
+        return [reference for item in schema for reference in _find_references(item)]
+    return []
 
 
-def problems(validator: Draft202012Validator, params: Mapping[str, Any]) -> list[str]:
-    """Every problem of `params`, each in a few words that name the parameter; empty when there is none."""
+def find_problems(validator: Draft202012Validator, params: Mapping[str, Any]) -> list[str]:
+    """Returns every problem of `params`, each in a few words that name the parameter."""
     try:
         errors = sorted(validator.iter_errors(params), key=lambda error: error.json_path)
     except OverflowError:
         return ["a number is too large to be checked"]
-    named = [_sentence(error) for error in errors[:PROBLEMS_NAMED]]
-    return named if len(errors) <= PROBLEMS_NAMED else [*named, f"and {len(errors) - PROBLEMS_NAMED} more"]
+    problems = []
+    for error in errors[:MAX_PROBLEMS]:
+        closest = best_match([error]) or error  # of alternatives, the one that was nearly met
+        path = closest.json_path.removeprefix("$").removeprefix(".")
+        problem = f"{path}: {_describe(closest)}" if path else _describe(closest)
+        problems.append(problem if len(problem) <= _MAX_PROBLEM else problem[: _MAX_PROBLEM - 1] + "…")
+    return problems if len(errors) <= MAX_PROBLEMS else [*problems, f"and {len(errors) - MAX_PROBLEMS} more"]
 
 
-def _sentence(error: ValidationError) -> str:
-    error = best_match([error]) or error  # of alternatives, the one that was nearly met
-    path = error.json_path.removeprefix("$").removeprefix(".")
-    message = _shortened(error)
-    sentence = f"{path}: {message}" if path else message
-    return sentence if len(sentence) <= _PROBLEM_LENGTH else sentence[: _PROBLEM_LENGTH - 1] + "…"
-
-
-def _shortened(error: ValidationError) -> str:
-    """What is wrong, with no more of a long value than tells which it is."""
+def _describe(error: ValidationError) -> str:
+    """Says what is wrong, with only the beginning of a long value."""
     value = repr(error.instance)
-    short = value if len(value) <= _VALUE_LENGTH else value[: _VALUE_LENGTH - 1] + "…"
+    short = value if len(value) <= _MAX_VALUE else value[: _MAX_VALUE - 1] + "…"
     context = error.context or ()
     kinds = [str(one.validator_value) for one in context if one.validator == "type"]
     if kinds and len(kinds) == len(context):
@@ -206,21 +203,14 @@ def _shortened(error: ValidationError) -> str:
     return str(error.message).replace(value, short, 1)
 
 
-def _references(schema: Any) -> list[str]:
-    if isinstance(schema, Mapping):
-        here = [schema["$ref"]] if isinstance(schema.get("$ref"), str) else []
-        return here + [found for value in schema.values() for found in _references(value)]
-    return [found for item in schema for found in _references(item)] if isinstance(schema, list) else []
-
-
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _read_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"it is no function whose parameters can be read: {error}") from error
 
 
-def _hints(function: Callable[..., Any], *, include_extras: bool = True) -> Mapping[str, Any]:
+def _read_hints(function: Callable[..., Any], *, include_extras: bool = True) -> Mapping[str, Any]:
     while isinstance(function, partial):
         function = function.func
     if not inspect.isroutine(function):

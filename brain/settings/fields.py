@@ -376,7 +376,7 @@ class Settings:
             *(f"Short key: one of {user} has fewer than {KEY_LENGTH} characters and can be guessed" for user in short),
         ]
 
-    def of_specialist(self, name: str) -> dict[str, Any]:
+    def specialist_options(self, name: str) -> dict[str, Any]:
         """What is set for one specialist, keys in lower case; the environment wins over the file."""
         prefix = environ_name(name, "")
         found = dict(self.specialist_settings.get(name, {}))

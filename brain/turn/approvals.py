@@ -15,7 +15,7 @@ from brain.events import Approval
 from brain.markers.neutralize import neutralize
 from brain.messages import Call
 from brain.plugins.context import Progress, Result
-from brain.plugins.executor import Arguments, Dependencies, Failure, bounded, plain_text
+from brain.plugins.executor import Arguments, Dependencies, Failure, execute, plain_text
 from brain.plugins.schema import find_injected
 from brain.plugins.specialist import Specialist
 from brain.text import escape_invisible
@@ -202,7 +202,7 @@ async def preview(
         specialist, function=specialist.preview, injected=find_injected(specialist.preview), idle_timeout=None
     )
     own = Arguments((deepcopy(dict(params)),), {})  # what it changes is its own
-    found = await bounded(asked, own, provided, _untold, _read, timeout=timeout)
+    found = await execute(asked, own, provided, _untold, timeout=timeout, read=_read)
     if isinstance(found, Failure):
         if found.code == "refused":
             return found

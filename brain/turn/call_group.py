@@ -25,7 +25,7 @@ from brain.events import (
 )
 from brain.messages import Attachment, Call
 from brain.plugins.context import Progress, Result
-from brain.plugins.executor import FAILED, Answer, Failure, Outcome, prepare, run
+from brain.plugins.executor import FAILED, Answer, Failure, Outcome, execute, prepare
 from brain.plugins.registry import Entry
 from brain.prompts import blocks
 from brain.prompts.templates import CLIENT_RUNS_TOOL, NO_APPROVER, NO_APPROVER_TO_SEND, TOO_LONG_TO_APPROVE
@@ -299,7 +299,7 @@ class CallGroup:
             if event is not None:
                 self._events.put_nowait(event)
 
-        outcome = await run(work.entry.specialist, work.arguments, provided, tell, timeout=seconds)
+        outcome = await execute(work.entry.specialist, work.arguments, provided, tell, timeout=seconds)
         if isinstance(outcome, Answer):
             self._desk.keep(work, outcome)
         self._end(one, outcome)

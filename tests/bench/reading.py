@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "specialists"))
 from specialist_calls import Eyes, context, file, written
 
 from brain import Context, Specialist
-from brain.plugins.executor import Failure, prepare, run
+from brain.plugins.executor import Failure, execute, prepare
 from specialists._pictures import reader
 from specialists.ocr import ocr
 from specialists.vision import vision
@@ -61,7 +61,7 @@ def call(specialist: Specialist[..., Any], name: str, data: bytes, eyes: Eyes | 
     arguments = prepare(specialist, {})
     assert not isinstance(arguments, Failure)
     surroundings: dict[type, Any] = {Context: context((name, data), eyes=eyes, seconds=300)}
-    return run(specialist, arguments, surroundings, lambda _: None, timeout=300)
+    return execute(specialist, arguments, surroundings, lambda _: None, timeout=300)
 
 
 def memory(pid: int | None) -> str:

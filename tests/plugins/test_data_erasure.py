@@ -66,7 +66,7 @@ def test_those_that_cannot_are_named_and_the_others_forget(
     async def hangs(user: str, conversation_id: str | None) -> None:
         await asyncio.sleep(30)
 
-    monkeypatch.setattr(data_erasure, "FORGET_SECONDS", 0.05)
+    monkeypatch.setattr(data_erasure, "ERASURE_SECONDS", 0.05)
     lost = keeping("d", lambda user, conversation_id: asked.append((user, conversation_id)), needs=lambda: "its disk")
     registry = registry_of(keeping("a", breaks), keeping("b", hangs), lost)
     assert asyncio.run(erase_user_data(registry, "ada")) == ["a", "b"]

@@ -27,7 +27,7 @@ async def outcome_and_progress(
     arguments = executor.prepare(one, params or {})
     if isinstance(arguments, Failure):
         return arguments, progress
-    outcome = await executor.run(one, arguments, provided or {}, progress.append, timeout=timeout)
+    outcome = await executor.execute(one, arguments, provided or {}, progress.append, timeout=timeout)
     return outcome, progress
 
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec import Meta
 
 from brain.errors import RegistrationError
-from brain.plugins.schema import problems, signature_of, validator_of
+from brain.plugins.schema import build_validator, find_problems, read_signature
 
 
 class Unit(enum.Enum):
@@ -51,14 +51,14 @@ def test_the_words_of_a_literal_stay_in_their_order() -> None:
         sky: Literal["sun", "rain", "fog"] | None = None,
     ) -> None: ...
 
-    properties = signature_of(forecast).schema["properties"]
+    properties = read_signature(forecast).schema["properties"]
     assert properties["units"] == {"enum": ["metric", "imperial"], "default": "metric"}
     assert properties["days"]["items"] == {"enum": [3, 1, 2]}
     assert "['sun', 'rain', 'fog'" in str(properties["sky"])
 
 
 def test_the_schema_comes_from_the_annotations() -> None:
-    assert signature_of(everything).schema == {
+    assert read_signature(everything).schema == {
         "type": "object",
         "properties": {
             "text": {"type": "string"},
@@ -104,7 +104,7 @@ def test_the_schema_comes_from_the_annotations() -> None:
 def test_keyword_only_parameters_are_not_in_the_schema() -> None:
     def function(a: int, *, place: Place, unit: Unit | None = None, other: Annotated[Place, "note"]) -> None: ...
 
-    signature = signature_of(function)
+    signature = read_signature(function)
     assert list(signature.schema["properties"]) == ["a"]
     assert {name: (one.types, one.optional) for name, one in signature.injected.items()} == {
         "place": ((Place,), False),
@@ -141,7 +141,7 @@ def attribute(word: "datetime.nowhere") -> None: ...  # type: ignore[name-define
 )
 def test_what_cannot_be_described_is_refused(function: Any, reason: str) -> None:
     with pytest.raises(RegistrationError, match=reason) as caught:
-        signature_of(function)
+        read_signature(function)
     assert "\n" not in str(caught.value)
 
 
@@ -159,7 +159,7 @@ def test_what_cannot_be_described_is_refused(function: Any, reason: str) -> None
 )
 def test_a_bad_schema_is_refused(schema: Any, reason: str) -> None:
     with pytest.raises(RegistrationError) as caught:
-        validator_of(schema)
+        build_validator(schema)
     assert reason in str(caught.value)
 
 
@@ -169,13 +169,13 @@ def test_a_schema_may_refer_to_itself_further_down() -> None:
         "properties": {"tree": {"$ref": "#/$defs/tree"}},
         "$defs": {"tree": {"type": "object", "additionalProperties": {"$ref": "#/$defs/tree"}}},
     }
-    assert problems(validator_of(schema), {"tree": {"a": {"b": 1}}}) == ["tree.a.b: 1 is not of type 'object'"]
+    assert find_problems(build_validator(schema), {"tree": {"a": {"b": 1}}}) == ["tree.a.b: 1 is not of type 'object'"]
 
 
 def found(params: dict[str, Any], **changes: Any) -> list[str]:
     good = {"text": "x", "number": 1, "fraction": 0.5, "flag": True, "choice": "a", "unit": "metric", "tags": []}
     good |= {"extra": {}, "place": {"city": "Rome"}, "window": {"start": "2024-01-01"}, "when": "2024-01-01T00:00:00Z"}
-    return problems(validator_of(signature_of(everything).schema), {**good, **params, **changes})
+    return find_problems(build_validator(read_signature(everything).schema), {**good, **params, **changes})
 
 
 @pytest.mark.parametrize(
@@ -221,21 +221,21 @@ def test_a_problem_says_what_would_be_right(params: dict[str, Any], expected: li
         kinds: list[Literal["new", "old"]] | None = None,
     ) -> None: ...
 
-    assert problems(validator_of(signature_of(search).schema), params) == expected
+    assert find_problems(build_validator(read_signature(search).schema), params) == expected
 
 
 def test_a_long_value_does_not_hide_what_is_wrong_with_it() -> None:
-    validator = validator_of({"type": "object", "properties": {"a": {"type": "string", "maxLength": 5}}})
-    assert problems(validator, {"a": "x" * 5_000}) == [f"a: '{'x' * 38}… is too long"]
+    validator = build_validator({"type": "object", "properties": {"a": {"type": "string", "maxLength": 5}}})
+    assert find_problems(validator, {"a": "x" * 5_000}) == [f"a: '{'x' * 38}… is too long"]
 
 
 def test_many_problems_are_counted() -> None:
     properties = {f"p{n:02}": {"type": "string"} for n in range(20)}
-    named = problems(validator_of({"type": "object", "properties": properties}), dict.fromkeys(properties, 1))
+    named = find_problems(build_validator({"type": "object", "properties": properties}), dict.fromkeys(properties, 1))
     assert named[:2] == ["p00: 1 is not of type 'string'", "p01: 1 is not of type 'string'"]
     assert named[11:] == ["p11: 1 is not of type 'string'", "and 8 more"]
 
 
 def test_a_number_too_large_to_divide_is_a_problem() -> None:
-    validator = validator_of({"type": "object", "properties": {"a": {"multipleOf": 0.1}}})
-    assert problems(validator, {"a": 10**400}) == ["a number is too large to be checked"]
+    validator = build_validator({"type": "object", "properties": {"a": {"multipleOf": 0.1}}})
+    assert find_problems(validator, {"a": 10**400}) == ["a number is too large to be checked"]

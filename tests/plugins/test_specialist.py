@@ -6,7 +6,7 @@ import pytest
 
 from brain.errors import RegistrationError
 from brain.plugins.context import Context, Result
-from brain.plugins.schema import Injected
+from brain.plugins.schema import InjectedParameter
 from brain.plugins.specialist import Options, Specialist, from_schema, specialist
 
 
@@ -31,7 +31,7 @@ def test_name_description_and_schema_come_from_the_function() -> None:
         "required": ["city"],
         "additionalProperties": False,
     }
-    assert one.injected == {"context": Injected((Context,), optional=False)}
+    assert one.injected == {"context": InjectedParameter((Context,), optional=False)}
 
 
 def test_options() -> None:

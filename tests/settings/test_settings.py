@@ -192,7 +192,7 @@ def test_a_bad_file_is_named(tmp_path: Path) -> None:
 def test_secrets_are_never_shown(tmp_path: Path) -> None:
     config = file(tmp_path, 'model_key = "sk-one"\nkeys = ["key-two:ann"]\n[specialists.web]\nkey = "sk-three"')
     settings = read({"BRAIN_SPECIALIST_WEB_TOKEN": "sk-four"}, config)
-    assert settings.of_specialist("web") == {"key": "sk-three", "token": "sk-four"}
+    assert settings.specialist_options("web") == {"key": "sk-three", "token": "sk-four"}
     for secret in ("sk-one", "key-two", "sk-three", "sk-four"):
         assert secret not in repr(settings)
     for bad in ("key-without-user", "k:", ":u", "k:a,k:b"):
@@ -231,8 +231,8 @@ def test_a_bad_plain_port_is_named() -> None:
 def test_settings_of_specialists_the_environment_wins(tmp_path: Path) -> None:
     config = file(tmp_path, "[specialists.web-search]\nlimit = 3\nregion = 'de'\n[specialists.web]\nlimit = 1")
     settings = read({"BRAIN_SPECIALIST_WEB_SEARCH_LIMIT": "5"}, config)
-    assert settings.of_specialist("web-search") == {"limit": "5", "region": "de"}
-    assert settings.of_specialist("nothing") == {}
+    assert settings.specialist_options("web-search") == {"limit": "5", "region": "de"}
+    assert settings.specialist_options("nothing") == {}
 
 
 def test_the_table_for_the_docs_has_every_setting() -> None:

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from brain import Attachment, Context, Progress, Specialist
 from brain.net.fetch import Fetch
-from brain.plugins.executor import Answer, Failure, Outcome, prepare, run
+from brain.plugins.executor import Answer, Failure, Outcome, execute, prepare
 
 INVOICE = "Invoice 4711\nTotal 129.50 EUR"
 
@@ -74,7 +74,7 @@ def outcome(
     if isinstance(arguments, Failure):
         return arguments
     provided = {type(ctx.settings): ctx.settings, Context: ctx}
-    return asyncio.run(run(specialist, arguments, provided, keep.append, timeout=50))
+    return asyncio.run(execute(specialist, arguments, provided, keep.append, timeout=50))
 
 
 async def last(items: AsyncIterator[Any]) -> Any:

@@ -19,7 +19,7 @@ from handbook_questions import PARAGRAPHS, QUESTIONS
 from specialist_calls import answer, context, full_disk, outcome, refusal, text_pdf
 
 from brain import Citation, Context, Progress
-from brain.plugins.executor import Answer, prepare, run
+from brain.plugins.executor import Answer, execute, prepare
 from specialists._knowledge import uploads
 from specialists._knowledge.index import Chunk, Damaged, Index, Unreachable, alone, path_for
 from specialists._knowledge.search import Scope, fetched, ranked
@@ -485,7 +485,7 @@ def test_a_call_that_is_given_up_is_gone_at_once_and_reading_goes_on(settings: K
     async def given_up() -> float:
         arguments = prepare(knowledge, {"query": "notice"})
         provided = {KnowledgeSettings: settings, Context: of(settings)}
-        call = asyncio.create_task(run(knowledge, arguments, provided, lambda progress: None, timeout=20))  # type: ignore[arg-type]
+        call = asyncio.create_task(execute(knowledge, arguments, provided, lambda progress: None, timeout=20))  # type: ignore[arg-type]
         while not uploads.keeper().works:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.005)
         began = time.monotonic()
@@ -522,7 +522,7 @@ def test_the_loop_is_not_held_up(settings: KnowledgeSettings, docs: Path) -> Non
     async def longest() -> float:
         arguments = prepare(knowledge, {"query": "zebra"})
         provided = {KnowledgeSettings: settings, Context: of(settings)}
-        call = asyncio.create_task(run(knowledge, arguments, provided, lambda progress: None, timeout=20))  # type: ignore[arg-type]
+        call = asyncio.create_task(execute(knowledge, arguments, provided, lambda progress: None, timeout=20))  # type: ignore[arg-type]
         lag = 0.0
         while not call.done():
             began = time.monotonic()

@@ -15,7 +15,7 @@ from specialist_calls import context
 
 from brain import Context, Refused
 from brain.models.openai import OpenAI
-from brain.plugins.executor import Answer, prepare, run
+from brain.plugins.executor import Answer, execute, prepare
 from specialists._knowledge import uploads, vectors
 from specialists._knowledge.index import Chunk, Index, Root, path_for
 from specialists._knowledge.search import Scope, fetched, ranked
@@ -257,7 +257,7 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, ser
 
         async def ask() -> str:
             arguments = prepare(knowledge, {"query": "how much time off do I have"})
-            outcome = await run(knowledge, arguments, provided, lambda progress: None, timeout=20)  # type: ignore[arg-type]
+            outcome = await execute(knowledge, arguments, provided, lambda progress: None, timeout=20)  # type: ignore[arg-type]
             assert isinstance(outcome, Answer)
             return outcome.text
 
@@ -324,7 +324,7 @@ def test_a_slow_server_is_not_waited_for_long(index: Index, server: Embedding, t
     async def work() -> tuple[float, object]:
         arguments = prepare(knowledge, {"query": "canteen"})
         began = time.monotonic()
-        return began, await run(knowledge, arguments, provided, lambda progress: None, timeout=20)  # type: ignore[arg-type]
+        return began, await execute(knowledge, arguments, provided, lambda progress: None, timeout=20)  # type: ignore[arg-type]
 
     began, outcome = asyncio.run(work())
     assert time.monotonic() - began < 4.5

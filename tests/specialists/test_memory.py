@@ -17,7 +17,7 @@ from brain.memory import Memory
 from brain.messages import Item
 from brain.models.builtin import Builtin
 from brain.net.fetch import Fetch
-from brain.plugins.executor import Answer, Failure, prepare, run
+from brain.plugins.executor import Answer, Failure, execute, prepare
 from brain.plugins.registry import Registry
 from brain.prompts.system_prompt import example_marker, system_prompt
 from specialists.calendar import calendar
@@ -54,7 +54,7 @@ async def called(ctx: Context, **params: Any) -> Answer | Failure:
     arguments = prepare(memory, params)
     if isinstance(arguments, Failure):
         return arguments
-    return await run(memory, arguments, {Context: ctx}, lambda progress: None, timeout=5)
+    return await execute(memory, arguments, {Context: ctx}, lambda progress: None, timeout=5)
 
 
 async def told(ctx: Context, **params: Any) -> str:

@@ -14,7 +14,7 @@ from PIL import Image
 from specialist_calls import INVOICE, context, file, nested_pdf, written
 
 from brain import Context, Progress, Refused
-from brain.plugins.executor import Answer, Failure, prepare, run
+from brain.plugins.executor import Answer, Failure, execute, prepare
 from specialists._kit import isolated
 from specialists._kit.child import read, write
 from specialists._pictures import reader
@@ -100,7 +100,7 @@ def test_a_turn_that_is_cancelled_in_the_middle_of_a_page_leaves_nothing_running
         engine.be_slow()
         arguments = prepare(ocr, {})
         assert not isinstance(arguments, Failure)
-        call = run(ocr, arguments, {Context: context(("a.png", PAGE))}, print, timeout=50)
+        call = execute(ocr, arguments, {Context: context(("a.png", PAGE))}, print, timeout=50)
         turn = asyncio.create_task(call)
         await until(engine.pid)
         pids = [reading_pid(), engine.pid()]
@@ -120,7 +120,7 @@ def test_a_turn_that_is_cancelled_while_a_picture_is_looked_at_leaves_nothing_ru
     async def main() -> None:
         arguments = prepare(vision, {})
         assert not isinstance(arguments, Failure)
-        turn = asyncio.create_task(run(vision, arguments, {Context: context(("a.jpg", photo))}, print, timeout=50))
+        turn = asyncio.create_task(execute(vision, arguments, {Context: context(("a.jpg", photo))}, print, timeout=50))
         await until(lambda: reader.looker.pid)
         await asyncio.sleep(0.2)
         pid = reader.looker.pid
@@ -234,7 +234,7 @@ def test_a_page_that_waits_says_so(engine: Engine, monkeypatch: pytest.MonkeyPat
         told: list[Progress] = []
         arguments = prepare(ocr, {})
         assert not isinstance(arguments, Failure)
-        call = run(ocr, arguments, {Context: context(("a.png", PAGE))}, told.append, timeout=50)
+        call = execute(ocr, arguments, {Context: context(("a.png", PAGE))}, told.append, timeout=50)
         second = asyncio.create_task(call)
         waiting = Progress("page 1 waits for the OCR engine, which reads other documents", 0.0)
         await until(lambda: waiting in told)
@@ -254,7 +254,9 @@ def test_a_page_that_takes_long_says_so(engine: Engine, monkeypatch: pytest.Monk
         told: list[Progress] = []
         arguments = prepare(ocr, {})
         assert not isinstance(arguments, Failure)
-        call = asyncio.create_task(run(ocr, arguments, {Context: context(("a.png", PAGE))}, told.append, timeout=50))
+        call = asyncio.create_task(
+            execute(ocr, arguments, {Context: context(("a.png", PAGE))}, told.append, timeout=50)
+        )
         await until(engine.pid)
         await until(lambda: Progress("page 1 is being read, for 0 s now", 0.0) in told)
         engine.be_quick()

@@ -2,11 +2,9 @@
 
 import argparse
 import asyncio
-import inspect
 import time
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any
 
 from brain import concurrency
 from brain.cli.commands.store_access import kept
@@ -122,10 +120,6 @@ def _line(what: str, trouble: str | None, detail: str, warning: str | None = Non
     return trouble is not None
 
 
-def _ignore(item: Any) -> None:
-    """A health check has no progress to tell."""
-
-
 async def _illness(registry: Registry, entry: Entry, model: AnyModel, time_zone: str) -> str | None:
     """What a specialist's health check finds."""
     health = entry.specialist.health
@@ -136,9 +130,8 @@ async def _illness(registry: Registry, entry: Entry, model: AnyModel, time_zone:
     check = partial(health, **inject(find_injected(health), {**entry.dependencies, Context: context}))
     try:
         async with asyncio.timeout(HEALTH_SECONDS):
-            found = await concurrency.run_in_thread(entry.specialist.name, check, _ignore)
-            trouble: str | None = (await found) if inspect.isawaitable(found) else found
-            return trouble
+            problem: str | None = await concurrency.call_in_thread(entry.specialist.name, check)
+            return problem
     except TimeoutError:
         return f"its health check took longer than {HEALTH_SECONDS:g} seconds"
     except Refused as refusal:

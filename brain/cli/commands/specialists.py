@@ -58,7 +58,7 @@ def specialists(given: argparse.Namespace, settings: Settings) -> int:
         auth = "signed-in users" if one.requires_user else "everybody"
         words = "may hold strangers' words" if one.outside else "none but its own or the user's words"
         print(f"  auth: {auth}; approval: {entry.approval}; results: {words}")
-        for setting in specialist_settings.declared(one):
+        for setting in specialist_settings.list_settings(one):
             print(f"  setting {PREFIX}{setting.key} ({setting.default}): {setting.meaning}")
         if entry.unavailable_reason:
             print(f"  unavailable: {entry.unavailable_reason}")
