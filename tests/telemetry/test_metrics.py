@@ -234,7 +234,7 @@ for command in sys.stdin:
         metrics.ended(a_report())
     elif command == "begin\\n":
         metrics.began()
-        metrics.streams(3)
+        metrics.count_streams(3)
     print(metrics.exposed("")[0].decode().replace("\\n", "|"), flush=True)
 """
 

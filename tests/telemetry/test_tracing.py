@@ -392,7 +392,7 @@ def test_where_traces_can_go() -> None:
 
 
 def test_switched_off_nothing_of_it_is_loaded() -> None:
-    program = "import sys, brain.app; brain.server.app.create_app(); print('opentelemetry' in sys.modules)"
+    program = "import sys, brain.server.app; brain.server.app.create_app(); print('opentelemetry' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
