@@ -25,6 +25,7 @@ from brain.events import Resume
 from brain.messages import Chunk, Finish, Message
 from brain.models import ModelEntry
 from brain.plugins.registry import Registry
+from brain.runtime.engine import Engine
 from brain.server.app import create_app
 from brain.server.state import ServerState
 from brain.server.uvicorn_protocol import Protocol
@@ -35,7 +36,7 @@ from brain.turn_request import UNSAID, Sampling
 T = TypeVar("T")
 ITS_OWN = (
     "serve",
-    "_say_farewell",
+    "_stop_turns",
     "prolong_for_ever",
     "sweep_for_ever",
     ".embed",
@@ -49,7 +50,7 @@ class Server(uvicorn.Server):
     """An app in a thread. Its loop can be asked what runs on it."""
 
     def __init__(self, app: Starlette) -> None:
-        protocol = Protocol if hasattr(app.state, "house") else "httptools"  # which others use who mount Brain
+        protocol = Protocol if hasattr(app.state, "brain") else "httptools"  # which others use who mount Brain
         config = uvicorn.Config(app, http=protocol, log_level="critical", ws="none", timeout_graceful_shutdown=1)
         super().__init__(config)
         self.app = app
@@ -59,9 +60,13 @@ class Server(uvicorn.Server):
         self.url = f"http://127.0.0.1:{self.port}"
 
     @property
-    def house(self) -> ServerState:
-        house: ServerState = self.app.state.house
-        return house
+    def state(self) -> ServerState:
+        state: ServerState = self.app.state.brain
+        return state
+
+    @property
+    def engine(self) -> Engine:
+        return self.state.engine
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -89,7 +94,7 @@ class Server(uvicorn.Server):
 
     def play(self, *models: "Player") -> None:
         """Lets these models answer, the first by default."""
-        self.house.models = [ModelEntry(model, "the test plays it") for model in models]  # type: ignore[arg-type]
+        self.engine.models = [ModelEntry(model, "the test plays it") for model in models]  # type: ignore[arg-type]
 
 
 @contextmanager

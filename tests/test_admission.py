@@ -6,8 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from brain.server.accepting import ANSWERED_MOST, HELD_SECONDS, Acceptor
-from brain.server.admission import BURST, CALM, Admission
+from brain.server.admission import ANSWERS_PER_ROUND, BURST, CALM_STARTS, REJECT_SECONDS, Acceptor, Admission
 
 TICK = 0.1
 
@@ -19,24 +18,24 @@ def pass_time(admission: Admission, seconds: float, lag: float = 0.0, unaccepted
 
 def test_a_burst_is_taken_whole_and_no_more() -> None:
     admission = Admission()
-    starts = [admission.begin(0.0) for _ in range(BURST + CALM)]
-    assert admission.room == 0
+    starts = [admission.admit(0.0) for _ in range(BURST + CALM_STARTS)]
+    assert admission.capacity == 0
     for start in starts[:10]:
         start.end()
         start.end()
-    assert admission.room == 0
+    assert admission.capacity == 0
     for start in starts[10:]:
         start.end()
-    assert admission.room == CALM
+    assert admission.capacity == CALM_STARTS
     pass_time(admission, 1)
-    assert CALM < admission.room < BURST
+    assert CALM_STARTS < admission.capacity < BURST
     pass_time(admission, 10)
-    assert admission.room == BURST + CALM
+    assert admission.capacity == BURST + CALM_STARTS
 
 
 @pytest.mark.parametrize(
     ("lag", "unaccepted", "overloaded"),
-    [(0.0, 0, False), (0.05, BURST, False), (0.0, BURST + CALM + 1, True), (0.3, 0, True), (0.2, 0, False)],
+    [(0.0, 0, False), (0.05, BURST, False), (0.0, BURST + CALM_STARTS + 1, True), (0.3, 0, True), (0.2, 0, False)],
 )
 def test_lag_and_a_queue_that_is_longer_than_a_burst_are_overload(
     lag: float, unaccepted: int, overloaded: bool
@@ -68,14 +67,14 @@ def test_one_long_stall_is_soon_forgotten() -> None:
 def test_an_overloaded_server_takes_nearly_as_many_turns_as_end() -> None:
     admission = Admission()
     for _ in range(BURST):
-        admission.begin(0.0).end()
+        admission.admit(0.0).end()
     taken = 0
     for n in range(100):
         for _ in range(40):
-            admission.end_turn()
+            admission.count_end()
         admission.measure(n * TICK, TICK + 0.3, 0.3, 0)
-        for _ in range(min(admission.room, 400)):
-            admission.begin(n * TICK).end()
+        for _ in range(min(admission.capacity, 400)):
+            admission.admit(n * TICK).end()
             taken += n >= 50
     assert admission.is_overloaded
     assert 50 * 40 * 0.5 < taken < 50 * 40
@@ -99,16 +98,16 @@ POST = b"POST /v1/chat/stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r
 def test_connections_that_wait_are_refused_if_they_start_a_turn(sent: bytes, status: bytes) -> None:
     async def test(listening: socket.socket, client: socket.socket) -> None:
         acceptor = Acceptor([listening])
-        assert acceptor.waiting == 1
+        assert acceptor.backlog == 1
         loop = asyncio.get_running_loop()
         client.sendall(sent)
         refused = acceptor.accept(loop, Answers, 0)
         assert refused == (status == b"503")
-        acceptor.answer(loop.time() + HELD_SECONDS)
+        acceptor.answer_rejected(loop.time() + REJECT_SECONDS)
         answer = await loop.sock_recv(client, 1000)
         assert answer.startswith(b"HTTP/1.1 " + status)
         assert (b"retry-after: 2\r\n" in answer) is (status == b"503")
-        assert acceptor.waiting == 0
+        assert acceptor.backlog == 0
 
     with ExitStack() as stack:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -147,10 +146,10 @@ def test_few_refusals_are_answered_at_once_and_the_first_are_as_many_as_may_star
         assert acceptor.accept(loop, Answers, 3) == len(clients) - 3
         for client in clients[:3]:
             assert (await loop.sock_recv(client, 1000)).startswith(b"HTTP/1.1 200")
-        acceptor.answer(loop.time() + HELD_SECONDS)
-        told = clients[3 : 3 + ANSWERED_MOST]
+        acceptor.answer_rejected(loop.time() + REJECT_SECONDS)
+        told = clients[3 : 3 + ANSWERS_PER_ROUND]
         assert all(client.recv(1000).startswith(b"HTTP/1.1 503") for client in told)
-        for client in clients[3 + ANSWERED_MOST :]:
+        for client in clients[3 + ANSWERS_PER_ROUND :]:
             with pytest.raises(BlockingIOError):
                 client.recv(1000)
         acceptor.close()
@@ -159,7 +158,7 @@ def test_few_refusals_are_answered_at_once_and_the_first_are_as_many_as_may_star
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=200))
         listening.setblocking(False)
         place = listening.getsockname()
-        clients = [stack.enter_context(socket.create_connection(place)) for _ in range(ANSWERED_MOST + 20)]
+        clients = [stack.enter_context(socket.create_connection(place)) for _ in range(ANSWERS_PER_ROUND + 20)]
         for client in clients:
             client.setblocking(False)
         asyncio.run(test(listening, clients))

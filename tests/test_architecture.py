@@ -30,7 +30,13 @@ LAYERS = (
 LAYER_OF = {folder: number for number, folders in enumerate(LAYERS) for folder in folders.split()}
 
 OWNERS = {
-    "starlette": {"brain.server.app", "brain.server.middleware", "brain.server.event_stream", "brain.server.routes"},
+    "starlette": {
+        "brain.server.app",
+        "brain.server.event_stream",
+        "brain.server.middleware",
+        "brain.server.responses",
+        "brain.server.routes",
+    },
     "sse_starlette": {"brain.server.event_stream"},
     "uvicorn": {"brain.server.uvicorn_protocol", "brain.cli.serve"},
     "httpx": {

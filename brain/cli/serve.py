@@ -30,9 +30,10 @@ from brain.cli.process import DONE, FAILED, completed, log_as_server, log_to_std
 from brain.errors import BrainError, SettingsError
 from brain.models import Models, connect_models
 from brain.prompts.system_prompt import check_context_size
-from brain.server.accepting import Acceptor
+from brain.runtime.engine import Engine
+from brain.server.admission import Acceptor
 from brain.server.app import create_app
-from brain.server.event_stream import BEATS_UNREAD, SHUTDOWN_SECONDS
+from brain.server.event_stream import SHUTDOWN_SECONDS, UNREAD_HEARTBEATS
 from brain.server.state import ServerState
 from brain.server.uvicorn_protocol import Protocol
 from brain.settings import LOOPBACK, Settings
@@ -115,7 +116,7 @@ class _Stop:
         self.note(_signal_name(number))
         raise SystemExit(DONE)
 
-    def watch_signals(self, house: ServerState) -> None:
+    def watch_signals(self, engine: Engine) -> None:
         """Note the signals that stop uvicorn, which has set its handlers; a closed terminal stops it like SIGTERM."""
         loop = asyncio.get_running_loop()
         stops = signal.getsignal(signal.SIGTERM)
@@ -123,7 +124,7 @@ class _Stop:
         def handle(number: int, frame: Any) -> None:
             if not self._reason:
                 self.note(_signal_name(number))
-                line = f"{self._who} stops on {self._reason}; running turns: {len(house.turns.running)}"
+                line = f"{self._who} stops on {self._reason}; running turns: {len(engine.turns.running)}"
                 loop.call_soon_threadsafe(
                     log.info, "%s", line
                 )  # not in here: the signal may have interrupted a log line
@@ -170,14 +171,11 @@ def _config(settings: Settings, app: Any, **more: Any) -> uvicorn.Config:
 
 
 @asynccontextmanager
-async def _open(house: ServerState) -> AsyncIterator[None]:
-    """The house from before the first request to behind the last."""
-    try:
-        await house.open()
+async def _open(state: ServerState) -> AsyncIterator[None]:
+    """The server's state from before the first request until after the last."""
+    async with state.running():
         _spare_the_collector()
         yield
-    finally:
-        await house.close()
 
 
 def _spare_the_collector() -> None:
@@ -191,7 +189,7 @@ def _spare_the_collector() -> None:
 
 def _alone(settings: Settings, stop: _Stop) -> int:
     app = create_app(settings)
-    house: ServerState = app.state.house
+    state: ServerState = app.state.brain
 
     class Server(uvicorn.Server):
         """Says where it listens, and on whom, as soon as it does."""
@@ -199,19 +197,20 @@ def _alone(settings: Settings, stop: _Stop) -> int:
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
             if self.started:
-                stop.watch_signals(house)
+                stop.watch_signals(state.engine)
                 bound = [address for server in self.servers for address in server.sockets]
                 listening = [socket.socket(fileno=os.dup(one.fileno())) for one in bound]
-                house.acceptor = Acceptor(listening)
+                state.acceptor = Acceptor(listening)
                 for one in listening:
                     _forget_the_deaf(one, settings)
                 port = bound[0].getsockname()[1] if bound else settings.port
-                _greet(settings, port, Models(house.models, house.embedder), _lines(settings, house))
+                models = Models(state.engine.models, state.engine.embedder)
+                _greet(settings, port, models, _lines(settings, state.engine))
 
     config = _config(settings, app, lifespan="off")
 
     async def opened_and_served() -> int:
-        async with _open(house):  # not in uvicorn's lifespan: what is wrong with it is to be said in a sentence
+        async with _open(state):  # not in uvicorn's lifespan: what is wrong with it is to be said in a sentence
             await Server(config).serve()
         return DONE
 
@@ -287,7 +286,7 @@ def _forget_the_deaf(listening: socket.socket, settings: Settings) -> None:
     No ASGI application can: a connection that is closed is there until its client has taken what was written.
     """
     if sys.platform == "linux":
-        seconds = max(LOST_SECONDS, settings.heartbeat_seconds * (BEATS_UNREAD - 1))
+        seconds = max(LOST_SECONDS, settings.heartbeat_seconds * (UNREAD_HEARTBEATS - 1))
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
@@ -346,7 +345,7 @@ def _terminal_held() -> Iterator[None]:
 
 
 def _worker(settings: Settings, tell: Connection, folder: Path, listening: socket.socket) -> Any:
-    """The application in a process of its own, which tells the first one when its house is open."""
+    """The application in a process of its own, which tells the first one when it is ready."""
     log_to_stderr(settings.log)
     log_as_server()
     share(folder)
@@ -354,15 +353,15 @@ def _worker(settings: Settings, tell: Connection, folder: Path, listening: socke
     assert parent is not None
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
     app = create_app(settings)
-    house: ServerState = app.state.house
-    house.acceptor = Acceptor([listening])
+    state: ServerState = app.state.brain
+    state.acceptor = Acceptor([listening])
     stop = _Stop(f"worker {os.getpid()}")
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[None]:
-        async with _open(house):
-            stop.watch_signals(house)
-            tell.send(_lines(settings, house))  # all write to one pipe, which keeps so little together
+        async with _open(state):
+            stop.watch_signals(state.engine)
+            tell.send(_lines(settings, state.engine))  # all write to one pipe, which keeps so little together
             yield
         stop.log()
         if not parent.is_alive():  # and so it cannot clear up
@@ -382,8 +381,8 @@ def _leave_with(parent: BaseProcess) -> None:
 # What it says
 
 
-def _lines(settings: Settings, house: ServerState) -> list[str]:
-    registry = house.registry
+def _lines(settings: Settings, engine: Engine) -> list[str]:
+    registry = engine.registry
     lines = [f"Specialists: {', '.join(one.name for one in registry.usable()) or 'none'}"]
     lines += [
         f"Unavailable: {e.specialist.name}: {e.unavailable_reason}" for e in registry.values() if e.unavailable_reason
@@ -399,7 +398,7 @@ def _lines(settings: Settings, house: ServerState) -> list[str]:
         for name in sorted(settings.rights(user).specialists or ())
         if name not in registry
     ]
-    for one in house.models:
+    for one in engine.models:
         context = one.model.context_tokens
         small, _ = check_context_size(registry.usable(), settings.limits, settings.syntax, settings.system, context)
         lines += [f"Small context: {one.model.name}: {small}"] if small else []

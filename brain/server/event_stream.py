@@ -14,41 +14,39 @@ from starlette.types import Receive, Scope, Send
 from brain.events import Error, Event, Notice, TurnStart
 from brain.protocols.native import HEARTBEAT
 from brain.runtime.run import Run
-from brain.server.middleware import SAFE_HEADERS
+from brain.server.responses import SAFE_HEADERS
 
 log = logging.getLogger("brain")
 
-PIECE_BYTES = 64 * 1024
+CHUNK_BYTES = 64 * 1024
 PENDING_BYTES = 8 * 1024 * 1024
 """A client that is so far behind is disconnected. It can reconnect, and reads the log."""
-BEATS_UNREAD = 4
-"""A client that takes nothing for so many heartbeats is disconnected."""
-BEAT_CHECKS = 4
-"""How often in one heartbeat interval a stream looks whether it needs a heartbeat."""
+UNREAD_HEARTBEATS = 4
+"""A client that reads nothing for so many heartbeat intervals is disconnected."""
+CHECKS_PER_HEARTBEAT = 4
+"""How often in one heartbeat interval a stream checks whether it needs a heartbeat."""
 SHUTDOWN_SECONDS = 5.0
 """How long a server that stops waits for its turns to end."""
 WRITE_EXTENSION = "brain.write"
-"""The ASGI extension of `uvicorn_protocol`: writes one piece of the body at once, or returns False."""
+"""The ASGI extension of `uvicorn_protocol`: writes one chunk of the body at once, or returns False."""
 OPENING = (TurnStart, Notice)
-"""What happens before the model answers."""
+"""Events that come before the model answers."""
 
 Refusal = Callable[[Error], tuple[int, bytes]]
 """HTTP status and JSON body for a turn that failed before the model answered."""
-
-log = logging.getLogger("brain")
 
 _HEADERS = {**SAFE_HEADERS, "Cache-Control": "no-cache, no-transform"}
 
 
 class Encoder(Protocol):
-    """Writes the events of one turn in one protocol. Events in, bytes out, no I/O.
+    """Encodes the events of one turn in one protocol. Events in, bytes out, no I/O.
 
     Attributes:
-        content_type: of the stream.
-        headers: further ones.
-        heartbeat: what is sent after a silence, so that no proxy closes the connection.
-        closed: whether the stream is over. It may be before the turn is, when a person's approval has to be brought in
-            another request.
+        content_type: the media type of the stream.
+        headers: further response headers.
+        heartbeat: bytes to send after a silence, so that no proxy closes the connection.
+        closed: whether the stream has ended. It ends before the turn does when another request must bring a person's
+            approval.
     """
 
     @property
@@ -61,14 +59,14 @@ class Encoder(Protocol):
     def closed(self) -> bool: ...
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        """The events as bytes; after the last one, the protocol's own end, too."""
+        """The events as bytes; after the last event, the end of the protocol, too."""
 
 
 class Reader:
     """One client of a run: an async iterator of the bytes to send.
 
-    A reader that is up to date does not need to be woken: what the run appends is written to the socket at once, in
-    the run's own task, where the server offers that.
+    A reader that is up to date does not need to be woken: the run's own task writes new events to the socket at once,
+    where the server offers that.
 
     Args:
         encoder: None for the native protocol, whose frames are in the log.
@@ -89,19 +87,16 @@ class Reader:
         self.opened: asyncio.Future[Error | None] = self._loop.create_future()
         self._pending: list[bytes] = []
         if after or run.log.last:
-            self._catch_up(after)
+            if encoder is None:
+                self._pending = run.log.frames(after)
+            elif events := run.log.events(after):
+                self._pending = [encoder.encode(events)]
         self._pending_bytes = sum(map(len, self._pending))
-        # the numbers of the last events that this stream has, that the server was given, and that it has sent
-        self._last, self._given, self._position = run.log.last, after, after
+        # the numbers of the last events that this stream has, that it gave to the server, and that the server has sent
+        self._last, self._given, self._sent = run.log.last, after, after
         self._is_lost = False
         self._waiter: asyncio.Future[None] | None = None
         self._unsubscribe = run.join(self._notify)
-
-    def _catch_up(self, after: int) -> None:
-        if self.encoder is None:
-            self._pending = self._run.log.frames(after)
-        elif events := self._run.log.events(after):
-            self._pending = [self.encoder.encode(events)]
 
     @property
     def is_over(self) -> bool:
@@ -112,17 +107,20 @@ class Reader:
         if self._is_lost or (self.encoder is not None and self.encoder.closed):
             return
         if not self.opened.done():
-            self._open(events)
+            if isinstance(events[-1], Error):
+                self.opened.set_result(events[-1])
+            elif not all(isinstance(event, OPENING) for event in events):
+                self.opened.set_result(None)
         try:
             data = frames if self.encoder is None else self.encoder.encode(events)
         except Exception:  # a fault in one protocol must not end the run, which may have other readers
             log.exception("turn %s: its events could not be encoded", self._run.id)
             data, self._is_lost = b"", True
         waiter = self._waiter
-        is_waiting = waiter is not None and not waiter.done()  # else what came before is still to be sent
+        is_waiting = waiter is not None and not waiter.done()  # else earlier events are still to be sent
         self._last = self._run.log.last
         if is_waiting and self.write is not None and not self.is_over and self.write(data):
-            self._given = self._position = self._last
+            self._given = self._sent = self._last
             self.sent_at = self._loop.time()
             return
         self._pending.append(data)
@@ -134,17 +132,11 @@ class Reader:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    def _open(self, events: Sequence[Event]) -> None:
-        if isinstance(events[-1], Error):
-            self.opened.set_result(events[-1])
-        elif not all(isinstance(event, OPENING) for event in events):
-            self.opened.set_result(None)
-
     def __aiter__(self) -> "Reader":
         return self
 
     async def __anext__(self) -> bytes:
-        self._position = self._given
+        self._sent = self._given
         while not self._pending:
             if self.is_over:
                 raise StopAsyncIteration
@@ -153,40 +145,35 @@ class Reader:
                 await self._waiter
             finally:
                 self._waiter = None
-        data = self._take()
-        self.sent_at = self._loop.time()
-        return data
-
-    def _take(self) -> bytes:
-        """The next bytes to send: what waits, in pieces that leave others their turn."""
-        taken, size = 0, 0
-        while taken < len(self._pending) and size < PIECE_BYTES:
-            size += len(self._pending[taken])
-            taken += 1
-        data = self._pending[0] if taken == 1 else b"".join(self._pending[:taken])
-        del self._pending[:taken]
+        count, size = 0, 0
+        while count < len(self._pending) and size < CHUNK_BYTES:
+            size += len(self._pending[count])
+            count += 1
+        data = self._pending[0] if count == 1 else b"".join(self._pending[:count])
+        del self._pending[:count]
         self._pending_bytes -= size
         if not self._pending:
             self._given = self._last
+        self.sent_at = self._loop.time()
         return data
 
     def close(self) -> None:
         """Leave the run."""
         self._unsubscribe()
-        self._run.left_at = self._position
+        self._run.left_at = self._sent
         if self._owns_run:
             self._run.stop()
         self._run.leave(comes_back=self.encoder is not None and self.encoder.closed)
 
 
 class EventStreamResponse:
-    """The response that a `Reader` is sent with.
+    """The response that sends what a `Reader` reads.
 
     Args:
         heartbeat: seconds of silence after which a comment is sent.
         count_streams: called with 1 when a stream opens, with -1 when it closes.
-        refusal: how a turn is refused that fails before the model answers. With it, the response begins only when the
-            model answers, or after one heartbeat interval, so that the model server's own status can be passed on.
+        refusal: encodes the error of a turn that fails before the model answers. With it, the response begins only when
+            the model answers, or after one heartbeat interval, so that the model server's status can be passed on.
     """
 
     def __init__(
@@ -210,17 +197,17 @@ class EventStreamResponse:
             if response is not None:
                 self._reader.write = scope.get("extensions", {}).get(WRITE_EXTENSION)
                 await response(scope, receive, send)
-        except* SendTimeoutError:  # of an event, of a heartbeat, or of both
-            log.info("a client takes nothing of its stream; it is disconnected")
+        except* SendTimeoutError:  # while sending an event, a heartbeat, or both
+            log.info("a client reads nothing of its stream; it is disconnected")
         finally:
             self._count_streams(-1)
             self._reader.close()
 
     async def _response(self, receive: Receive) -> Response | None:
-        """The stream, or the refusal; None for a client that left meanwhile."""
+        """The stream, or the error; None for a client that left meanwhile."""
         reader = self._reader
         if self._refusal is not None:
-            leaving = asyncio.create_task(until_disconnect(receive), name="disconnect")
+            leaving = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
             waiting: set[asyncio.Future[Any]] = {reader.opened, leaving}
             try:
                 await asyncio.wait(waiting, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
@@ -236,12 +223,12 @@ class EventStreamResponse:
         response = EventSourceResponse(
             reader,
             headers=_HEADERS,
-            ping=self._heartbeat / BEAT_CHECKS,
+            ping=self._heartbeat / CHECKS_PER_HEARTBEAT,
             ping_message_factory=self._heartbeat_if_silent,  # type: ignore[arg-type]  # bytes are sent as they are
             sep="\n",
             shutdown_event=anyio.Event(),
             shutdown_grace_period=SHUTDOWN_SECONDS,
-            send_timeout=self._heartbeat * BEATS_UNREAD,
+            send_timeout=self._heartbeat * UNREAD_HEARTBEATS,
         )
         if encoder is not None:
             response.headers["content-type"] = encoder.content_type.decode()
@@ -250,18 +237,18 @@ class EventStreamResponse:
 
     def _heartbeat_if_silent(self) -> bytes:
         silence = self._reader._loop.time() - self._reader.sent_at
-        if silence + self._heartbeat / BEAT_CHECKS <= self._heartbeat:
+        if silence + self._heartbeat / CHECKS_PER_HEARTBEAT <= self._heartbeat:
             return b""
         self._reader.sent_at = self._reader._loop.time()
         return HEARTBEAT if self._reader.encoder is None else self._reader.encoder.heartbeat
 
 
-async def until_disconnect(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client closes the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def server_stops() -> None:
-    """Waits until the server that runs us is told to stop, whichever server that is."""
+async def wait_for_shutdown() -> None:
+    """Wait until the server that runs this application is told to stop, whichever server that is."""
     await EventSourceResponse._listen_for_exit_signal()

@@ -1,137 +1,74 @@
-"""Who may come in, by Host, Origin and key, and what every answer says to browsers. Pure ASGI middleware."""
+"""Checks each request by Host, Origin and key. Pure ASGI middleware."""
 
 import ipaddress
-import json
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from brain.errors import BadRequest
-from brain.protocols import ag_ui, ai_sdk, ollama, openai
 from brain.server import auth, static_files
 from brain.server.auth import KeyStore
-from brain.server.rate_limits import too_many
+from brain.server.rate_limits import rate_limited
+from brain.server.responses import SAFE_HEADERS, error_response, request_path
 from brain.settings import LOCAL_USER, LOOPBACK, Settings
-from brain.text import replace_surrogates
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")
-"""Besides the page's files."""
+"""Paths that need no key, besides the page's files."""
 SESSION_PATH = "/v1/session"
-STARTED_BY_GET = ("/v1/chat/stream",)
+GET_STARTS_TURN = ("/v1/chat/stream",)
+USER = "brain.user"
+"""The key of a request's scope that holds its user."""
 COOKIE = "brain_session"
 SECURE_COOKIE = "__Host-brain_session"
-"""By https and for all paths. No other subdomain can set one of this name."""
+"""The cookie over HTTPS for all paths. No other subdomain can set a cookie of this name."""
+EXPOSED_HEADERS = ("location", "retry-after", "x-conversation-id", "x-vercel-ai-ui-message-stream")
 
-SAFE_HEADERS: Mapping[str, str] = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "X-Frame-Options": "DENY",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
-"""What every answer says. The last one does not keep pages of ORIGINS from reading: it binds who asks without CORS."""
-
-UNKEPT: Mapping[str, str] = {**SAFE_HEADERS, "Cache-Control": "no-store"}
-"""The same, for what no cache is to keep."""
-
-EXPOSED = ("location", "retry-after", "x-conversation-id", "x-vercel-ai-ui-message-stream")
-
-NOT_SENT = "Send your key: Authorization: Bearer KEY."
-NOT_KNOWN = "This key is not known here."
+KEY_MISSING = "Send your key: Authorization: Bearer KEY."
+KEY_UNKNOWN = "This key is not known here."
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:@/%\[\]]+)(:[0-9]{1,5})?")
 _REFERER = re.compile(r"(?P<origin>[a-z][a-z0-9+.-]*://[^/?#]*)")
 
 
-class Answer(JSONResponse):
-    """JSON, or what is encoded as such, that no cache keeps, and that no page of others may show."""
-
-    def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(content, status_code, {**UNKEPT, **(headers or {})})
-
-    def render(self, content: Any) -> bytes:
-        """In UTF-8; halves of characters, which a client may have sent, are replaced."""
-        if isinstance(content, bytes):
-            return content
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return replace_surrogates(text).encode()
-
-
-def refusal(error: BadRequest, scope: Scope) -> Answer:
-    """The answer to what is refused before the first byte, in the form of the protocol whose address was asked."""
-    path = _path(scope)
-    form = next((form for place, form in _FORMS.items() if path.startswith(place)), _native)
-    status, body = form(error)
-    plain = {"Content-Type": "text/plain; charset=utf-8"} if isinstance(body, bytes) else {}
-    return Answer(body, status, {**refusal_headers(error), **plain})
-
-
-def _native(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
-    body = {"code": error.code, "message": error.message}
-    if error.field is not None:
-        body["field"] = error.field
-    return error.status, {"error": body}
-
-
-_FORMS: Mapping[str, Callable[[BadRequest], tuple[int, Mapping[str, Any] | bytes]]] = {
-    "/v1/chat/completions": openai.encode_rejection,
-    "/v1/models": openai.encode_rejection,
-    "/api/": ollama.encode_rejection,
-    "/ai-sdk/": ai_sdk.encode_rejection,
-    "/ag-ui/": ag_ui.encode_rejection,
-}
-
-
-def refusal_headers(error: BadRequest) -> dict[str, str]:
-    """What the head of a refusal says besides, in whichever protocol."""
-    headers = {}
-    if error.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    if error.retry_after is not None:
-        headers["Retry-After"] = str(error.retry_after)
-    return headers
-
-
-class Guard:
-    """Lets in who may come in, by Host and by Origin."""
+class OriginMiddleware:
+    """Rejects requests with an unknown Host, and requests that pages of other origins make."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._hosts = frozenset(map(_plain_host, (*LOOPBACK, settings.host, *settings.hosts)))
+        self._hosts = frozenset(map(_normalize_host, (*LOOPBACK, settings.host, *settings.hosts)))
         self._origins = frozenset(settings.origins)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answers who may not come in; hands on everybody else, and is out of the way then."""
-        refused = self._refused(scope) if _is_guarded(scope) else None
-        return (self._app if refused is None else refusal(refused, scope))(scope, receive, send)
+        """Pass an allowed request on; no frame of this stays on the stack."""
+        error = self._check(scope) if _is_guarded(scope) else None
+        return (self._app if error is None else error_response(error, scope))(scope, receive, send)
 
-    def _refused(self, scope: Scope) -> BadRequest | None:
+    def _check(self, scope: Scope) -> BadRequest | None:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
-        named = _HOST.fullmatch(host)
-        if named is None or _plain_host(named["name"]) not in self._hosts:
+        match = _HOST.fullmatch(host)
+        if match is None or _normalize_host(match["name"]) not in self._hosts:
             message = "This Host name is not known here; the operator lists others in HOSTS."
             return BadRequest(message, "host", code="forbidden_host", status=403)
-        if not self._same_origin(headers, host):
+        if not self._is_same_origin(headers, host):
             message = "This origin may not call; the operator lists others in ORIGINS."
             return BadRequest(message, "origin", code="forbidden_origin", status=403)
-        if scope["method"] in ("GET", "HEAD") and _path(scope) in STARTED_BY_GET and not _by_script(headers):
-            message = "A turn is started by a program or by a page's own script, not by a link, an image or an address."
+        if scope["method"] in ("GET", "HEAD") and request_path(scope) in GET_STARTS_TURN and not _is_script(headers):
+            message = "A program or a page's own script can start a turn; a link, an image or the address bar cannot."
             return BadRequest(message, "origin", code="forbidden_origin", status=403)
         return None
 
-    def _same_origin(self, headers: Headers, host: str) -> bool:
-        """Whether the call is none of another site's page; what sends none of these headers is a program."""
+    def _is_same_origin(self, headers: Headers, host: str) -> bool:
+        """Whether no page of another site makes the request; a client without any of these headers is a program."""
         origin = headers.get("origin")
         if origin is not None:
-            return self._is_ours(origin.lower(), host)
+            return self._is_allowed(origin.lower(), host)
         site = headers.get("sec-fetch-site")
         if site is not None:
             return site in ("same-origin", "none")
@@ -139,32 +76,32 @@ class Guard:
         if referer is None:
             return True
         page = _REFERER.match(referer.lower())
-        return page is not None and self._is_ours(page["origin"], host)
+        return page is not None and self._is_allowed(page["origin"], host)
 
-    def _is_ours(self, origin: str, host: str) -> bool:
-        """Whether this is our own origin, which a browser writes without the usual port, or a listed one."""
-        own = {f"http://{host}", f"https://{host}", f"http://{host.removesuffix(':80')}", _secure_origin(host)}
+    def _is_allowed(self, origin: str, host: str) -> bool:
+        """Whether this is the server's own origin, which browsers write without the default port, or a listed one."""
+        own = {f"http://{host}", f"https://{host}", f"http://{host.removesuffix(':80')}", _https_origin(host)}
         return origin in self._origins or origin in own
 
 
-def _by_script(headers: Headers) -> bool:
-    """Whether nobody was led to ask this by a link or an image.
+def _is_script(headers: Headers) -> bool:
+    """Whether a program or a script makes the request, and no link or image.
 
-    Browsers say so in Sec-Fetch-Mode. Older ones do not, nor does any to a server that is neither loopback nor https;
-    there it takes a header that shows where the call is from, or one that no link can add. All browsers' names begin
-    with Mozilla.
+    Browsers report it in Sec-Fetch-Mode. Older ones do not, nor does any to a server that is neither loopback nor
+    HTTPS; there the request needs a header that shows its origin, or one that no link can add. All browsers' names
+    begin with Mozilla.
     """
     mode = headers.get("sec-fetch-mode")
     if mode is not None:
         return mode in ("cors", "same-origin")
-    shown = any(name in headers for name in ("origin", "sec-fetch-site", "referer", "authorization"))
-    return shown or not headers.get("user-agent", "").startswith("Mozilla/")
+    has_origin = any(name in headers for name in ("origin", "sec-fetch-site", "referer", "authorization"))
+    return has_origin or not headers.get("user-agent", "").startswith("Mozilla/")
 
 
-class Cors(CORSMiddleware):
-    """Lets pages of the listed origins read the answers, and use the sessions that were opened from there.
+class CorsMiddleware(CORSMiddleware):
+    """Lets pages of ORIGINS read responses, and use the sessions that were opened from there.
 
-    They may send any header: whom the operator does not trust is not listed, and has been refused before.
+    They may send any header: other origins were rejected before.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -175,88 +112,81 @@ class Cors(CORSMiddleware):
             allow_headers=("*",),
             allow_credentials=True,
             allow_private_network=True,
-            expose_headers=EXPOSED,
+            expose_headers=EXPOSED_HEADERS,
         )
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """The inherited one, with what every answer says."""
+        """The inherited response with the headers of every response."""
         response = super().preflight_response(request_headers)
         response.headers.update(SAFE_HEADERS)
         return response
 
 
-class Keys:
-    """Lets in who has a key, or a session that a key opened, and puts the key's user into the scope."""
+class AuthMiddleware:
+    """Rejects requests without a valid key or session, and puts the user into the scope."""
 
-    def __init__(self, app: ASGIApp, keyring: KeyStore) -> None:
+    def __init__(self, app: ASGIApp, keys: KeyStore) -> None:
         self._app = app
-        self._keyring = keyring
+        self._keys = keys
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Answers who has no key; hands on everybody else, and is out of the way then."""
-        if _is_guarded(scope) and not _opens_session(scope):
+        """Pass an authenticated request on; no frame of this stays on the stack."""
+        if _is_guarded(scope) and not (request_path(scope) == SESSION_PATH and scope["method"] in ("POST", "DELETE")):
             try:
-                scope["brain.user"] = self._user(scope) if self._keyring else LOCAL_USER
-            except BadRequest as refused:
-                return refusal(refused, scope)(scope, receive, send)
+                scope[USER] = self._authenticate(scope) if self._keys else LOCAL_USER
+            except BadRequest as error:
+                return error_response(error, scope)(scope, receive, send)
         return self._app(scope, receive, send)
 
-    def _user(self, scope: Scope) -> str:
-        """Who asks: by the key in the Authorization header, else by the session in the cookie."""
+    def _authenticate(self, scope: Scope) -> str:
+        """The user of the key in the Authorization header, else of the session in the cookie."""
         headers = Headers(scope=scope)
-        now = time.time()
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        key = given.strip(" \t").encode("latin-1")
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        key = credentials.strip(" \t").encode("latin-1")
         if scheme.lower() == "bearer":
-            user = self._keyring.user_of(key)
+            user = self._keys.find_user(key)
         else:
-            session = auth.read(_cookie(headers), now)
+            session = auth.parse_token(_session_cookie(headers), time.time())
             if session is None:
-                raise _unauthorized()
-            user = self._keyring.user_in(session)
+                raise _unauthorized("authorization", KEY_MISSING)
+            user = self._keys.verify(session)
         if user is None:
-            raise wrong_key(scope, self._keyring, "authorization", NOT_KNOWN if key else NOT_SENT)
+            raise invalid_key(scope, self._keys, "authorization", KEY_UNKNOWN if key else KEY_MISSING)
         return user
 
 
-def wrong_key(scope: Scope, keyring: KeyStore, field: str, message: str = NOT_KNOWN) -> BadRequest:
-    """What is said to a wrong key: after many from one address, to wait. A right one is never kept waiting."""
-    seconds = keyring.failures.count(_address(scope), time.time())
-    return (
-        _unauthorized(field, message) if seconds is None else too_many("Too many wrong keys; wait a little.", seconds)
-    )
+def invalid_key(scope: Scope, keys: KeyStore, field: str, message: str = KEY_UNKNOWN) -> BadRequest:
+    """The error for a wrong key: 401, or 429 after many from one address. A right key never has to wait."""
+    client = scope["client"][0] if scope.get("client") else ""
+    seconds = keys.failures.count(client_network(client), time.time())
+    return _unauthorized(field, message) if seconds is None else rate_limited("Too many wrong keys; wait.", seconds)
 
 
-def _unauthorized(field: str = "authorization", message: str = NOT_SENT) -> BadRequest:
+def _unauthorized(field: str, message: str) -> BadRequest:
     return BadRequest(message, field, code="unauthorized", status=401)
 
 
 def is_secure(scope: Scope) -> bool:
-    """Whether the browser came by https, to us or to the proxy before us."""
+    """Whether the browser uses HTTPS, to this server or to the proxy before it."""
     headers = Headers(scope=scope)
-    return scope["scheme"] == "https" or headers.get("origin", "").lower() == _secure_origin(headers["host"].lower())
+    return scope["scheme"] == "https" or headers.get("origin", "").lower() == _https_origin(headers["host"].lower())
 
 
-def _secure_origin(host: str) -> str:
+def _https_origin(host: str) -> str:
     return f"https://{host.removesuffix(':443')}"
 
 
-def _cookie(headers: Headers) -> str:
-    """The session that the browser holds; of several of a name, the first, which is the one for this very path."""
-    held: dict[str, str] = {}
+def _session_cookie(headers: Headers) -> str:
+    """The token that the browser sends; of several cookies of a name the first, which belongs to this very path."""
+    cookies: dict[str, str] = {}
     for pair in headers.get("cookie", "").split(";"):
         name, _, value = pair.partition("=")
-        held.setdefault(name.strip(), value.strip())
-    return held.get(SECURE_COOKIE) or held.get(COOKIE, "")
+        cookies.setdefault(name.strip(), value.strip())
+    return cookies.get(SECURE_COOKIE) or cookies.get(COOKIE, "")
 
 
-def _address(scope: Scope) -> str:
-    """Where a call is from."""
-    return network_of(scope["client"][0] if scope.get("client") else "")
-
-
-def network_of(host: str) -> str:
-    """An address; of IPv6, the network, which one caller has all addresses of."""
+def client_network(host: str) -> str:
+    """An IPv4 address, or the /64 network of an IPv6 address, all of which one client can use."""
     if ":" not in host:
         return host
     try:
@@ -265,8 +195,8 @@ def network_of(host: str) -> str:
         return host
 
 
-def _plain_host(name: str) -> str:
-    """A host as it is compared: in lower case, without brackets, zone and the dot of the root; IPv6 short."""
+def _normalize_host(name: str) -> str:
+    """A host in lower case without brackets, zone and the dot of the root; IPv6 in its short form."""
     name = name.lower().strip("[]").partition("%")[0].removesuffix(".")
     if ":" not in name:
         return name
@@ -276,18 +206,8 @@ def _plain_host(name: str) -> str:
         return name
 
 
-def _path(scope: Scope) -> str:
-    return str(scope["path"].removeprefix(scope.get("root_path", ""))) or "/"
-
-
 def _is_guarded(scope: Scope) -> bool:
-    return scope["type"] == "http" and not _is_open(_path(scope))
-
-
-def _is_open(path: str) -> bool:
-    return path in OPEN_PATHS or static_files.find(path) is not None
-
-
-def _opens_session(scope: Scope) -> bool:
-    """Whether somebody signs in or out, for which no key is needed yet, or any more."""
-    return _path(scope) == SESSION_PATH and scope["method"] in ("POST", "DELETE")
+    if scope["type"] != "http":
+        return False
+    path = request_path(scope)
+    return path not in OPEN_PATHS and static_files.find(path) is None

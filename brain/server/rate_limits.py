@@ -1,154 +1,145 @@
-"""What a user may do at once or a minute, and how often an address may be wrong. Pure: the clock is given."""
+"""Rate limits: turns per user, and wrong keys per address. Pure: the caller passes the time."""
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from brain.errors import BadRequest
 from brain.settings import Rights
 
 MINUTE = 60.0
-FAILURES_MOST = 20
-"""Wrong keys of one address in a minute that are answered as such."""
-FAILURES_OF_ALL = 200
-"""The same of all addresses together: which one a caller has is only what the proxy before us says."""
-ADDRESSES_MOST = 10_000
-SOON = 1
-"""Seconds after which to come again when it is not known when a turn ends."""
+ADDRESS_FAILURES = 20
+"""Wrong keys of one address per minute before it must wait."""
+TOTAL_FAILURES = 200
+"""The same for all addresses together, since a proxy may report any address."""
+ADDRESSES_LIMIT = 10_000
+RETRY_SOON = 1
+"""Seconds after which to retry when it is not known when a turn ends."""
 
 _NEARLY = 1e-6
-"""A turn that is so nearly allowed is: clocks count in fractions that no float holds."""
+"""Tolerance for rounding: clocks count in fractions that no float represents exactly."""
 
 
-class _Used:
-    """What a user has of the minute's turns at `at`, and the turns that run."""
+@dataclass(slots=True)
+class _Bucket:
+    """Turns that a user may still start at `updated`, and turns that run."""
 
-    __slots__ = ("at", "left", "running")
-
-    def __init__(self, left: float, at: float) -> None:
-        self.left = left
-        self.at = at
-        self.running = 0
+    tokens: float
+    updated: float
+    running: int = 0
 
 
 class UserRateLimits:
-    """How many turns users may begin.
+    """How many turns users may start.
 
-    Each user has a bucket of as many turns as a minute allows; it is full at first, and refills evenly.
+    Each user has a bucket with as many turns as a minute allows; it is full at first, and refills evenly.
 
     Args:
-        rights: what a user may do.
+        rights: returns the limits of a user.
     """
 
     def __init__(self, rights: Callable[[str | None], Rights]) -> None:
         self._rights = rights
-        self._users: dict[str | None, _Used] = {}
+        self._buckets: dict[str | None, _Bucket] = {}
         self._sweep_at = 0.0
 
     def __len__(self) -> int:
-        """The users of whom something is known."""
-        return len(self._users)
+        """How many users have a bucket."""
+        return len(self._buckets)
 
-    def begin(self, user: str | None, now: float) -> None:
-        """Counts a turn that begins; `end` is called once for it.
+    def acquire(self, user: str | None, now: float) -> None:
+        """Count a turn that starts. The caller calls `release` once for it.
 
         Args:
-            now: seconds of a clock that is not set back.
+            now: seconds of a monotonic clock.
 
         Raises:
-            BadRequest: when the user has as many turns as may run, or began as many as a minute allows.
+            BadRequest: `rate_limited`, when too many turns of the user run or started in the last minute.
         """
         rights = self._rights(user)
-        if not (rights.turns_a_minute or rights.turns_at_once):
+        per_minute, at_once = rights.turns_a_minute, rights.turns_at_once
+        if not (per_minute or at_once):
             return
-        self._forget_idle(now)
-        used = self._users.get(user) or _Used(rights.turns_a_minute, now)
-        if rights.turns_at_once and used.running >= rights.turns_at_once:
-            raise too_many(
-                f"You have {_turns(used.running)} running, as many as may at once; wait for one to end.", SOON
+        if now >= self._sweep_at:  # a user whose last turn started a minute ago has a full bucket again
+            self._sweep_at = now + MINUTE
+            self._buckets = {
+                name: bucket
+                for name, bucket in self._buckets.items()
+                if bucket.running or now - bucket.updated < MINUTE
+            }
+        bucket = self._buckets.get(user) or _Bucket(per_minute, now)
+        if at_once and bucket.running >= at_once:
+            raise rate_limited(
+                f"You have {_turns(bucket.running)} running; the limit is {at_once}. Wait for one to end.", RETRY_SOON
             )
-        if rights.turns_a_minute:
-            _take(used, rights.turns_a_minute, now)
-        used.at = now
-        used.running += 1
-        self._users[user] = used
+        if per_minute:
+            tokens = min(per_minute, bucket.tokens + (now - bucket.updated) * per_minute / MINUTE)
+            if tokens < 1 - _NEARLY:
+                raise rate_limited(
+                    f"You may start {_turns(per_minute)} per minute; try again later.",
+                    whole_seconds((1 - tokens) * MINUTE / per_minute),
+                )
+            bucket.tokens = tokens - 1
+        bucket.updated = now
+        bucket.running += 1
+        self._buckets[user] = bucket
 
-    def end(self, user: str | None) -> None:
-        """Counts the end of a turn that `begin` let in."""
-        used = self._users.get(user)
-        if used is not None:  # whose turns are not limited is not counted
-            used.running -= 1
-
-    def _forget_idle(self, now: float) -> None:
-        """Whose last turn began a minute ago has a full bucket again, like anybody unknown."""
-        if now < self._sweep_at:
-            return
-        self._sweep_at = now + MINUTE
-        self._users = {user: used for user, used in self._users.items() if used.running or now - used.at < MINUTE}
+    def release(self, user: str | None) -> None:
+        """Count the end of a turn that `acquire` allowed."""
+        if user in self._buckets:  # users without limits have no bucket
+            self._buckets[user].running -= 1
 
 
-def _take(used: _Used, a_minute: int, now: float) -> None:
-    left = min(a_minute, used.left + (now - used.at) * a_minute / MINUTE)
-    if left < 1 - _NEARLY:
-        message = f"You may begin {_turns(a_minute)} a minute; wait a little."
-        raise too_many(message, whole((1 - left) * MINUTE / a_minute))
-    used.left = left - 1
+class _Window(NamedTuple):
+    """Failures in a minute that ends at `end`."""
+
+    end: float = 0.0
+    failures: int = 0
+
+    def add(self, now: float) -> "_Window":
+        return _Window(self.end, self.failures + 1) if self.end > now else _Window(now + MINUTE, 1)
 
 
 class LoginRateLimit:
-    """How often each address, and all together, gave a wrong key in the running minute.
+    """Counts wrong keys per address, and of all addresses, in the current minute.
 
-    Addresses whose minute began first are forgotten first.
+    Addresses whose minute began first are dropped first.
     """
 
     def __init__(self) -> None:
-        self._all = _Minute(0.0, 0)
-        self._minutes: dict[str, _Minute] = {}
+        self._total = _Window()
+        self._windows: dict[str, _Window] = {}
 
     def __len__(self) -> int:
-        """The addresses of which something is known."""
-        return len(self._minutes)
+        """How many addresses are counted."""
+        return len(self._windows)
 
     def count(self, address: str, now: float) -> int | None:
-        """Counts one more.
+        """Count one more wrong key.
 
         Returns:
-            Whole seconds for which there were too many, if so.
+            Whole seconds to wait when there were too many, else None.
         """
-        self._forget_old(now)
-        self._all = _one_more(self._all, now)
-        own = self._minutes[address] = _one_more(self._minutes.get(address, _Minute(0.0, 0)), now)
-        over = [
-            minute.ends
-            for minute, most in ((own, FAILURES_MOST), (self._all, FAILURES_OF_ALL))
-            if minute.failures > most
-        ]
-        return whole(max(over) - now) if over else None
-
-    def _forget_old(self, now: float) -> None:
-        while self._minutes:
-            oldest = next(iter(self._minutes))
-            if self._minutes[oldest].ends > now and len(self._minutes) < ADDRESSES_MOST:
-                return
-            del self._minutes[oldest]
+        while self._windows:
+            oldest = next(iter(self._windows))
+            if self._windows[oldest].end > now and len(self._windows) < ADDRESSES_LIMIT:
+                break
+            del self._windows[oldest]
+        self._total = self._total.add(now)
+        own = self._windows[address] = self._windows.get(address, _Window()).add(now)
+        limits = ((own, ADDRESS_FAILURES), (self._total, TOTAL_FAILURES))
+        ends = [window.end for window, limit in limits if window.failures > limit]
+        return whole_seconds(max(ends) - now) if ends else None
 
 
-class _Minute(NamedTuple):
-    ends: float
-    failures: int
-
-
-def _one_more(minute: _Minute, now: float) -> _Minute:
-    return _Minute(minute.ends, minute.failures + 1) if minute.ends > now else _Minute(now + MINUTE, 1)
-
-
-def whole(seconds: float) -> int:
-    """Seconds as they are said in a header: whole, one at least."""
+def whole_seconds(seconds: float) -> int:
+    """Seconds for a `Retry-After` header: whole, at least 1."""
     return max(1, math.ceil(seconds - _NEARLY))
 
 
-def too_many(message: str, retry_after: int) -> BadRequest:
-    """What is said of too much."""
+def rate_limited(message: str, retry_after: int) -> BadRequest:
+    """The error 429."""
     return BadRequest(message, code="rate_limited", status=429, retry_after=retry_after)
 
 

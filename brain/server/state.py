@@ -2,116 +2,125 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
 from brain.errors import StoreError
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
-from brain.server.accepting import Acceptor
-from brain.server.admission import Admission, Connections
-from brain.server.event_stream import SHUTDOWN_SECONDS, server_stops
+from brain.server.admission import Acceptor, Admission, ConnectionLimits
+from brain.server.auth import KeyStore
+from brain.server.event_stream import SHUTDOWN_SECONDS, wait_for_shutdown
 from brain.server.rate_limits import UserRateLimits
 from brain.settings import Settings
 from brain.telemetry.telemetry import Telemetry
 from brain.telemetry.watchdog import UNKNOWN, Blocked, Watchdog
 
 MEASURE_SECONDS = 0.1
-"""How often the lag of the event loop is measured."""
-START_SECONDS = 1.0
-"""After so long it is measured for the first time: a start blocks the loop."""
-DESCRIPTORS_RESERVED = 128
-"""For the store, specialists, child processes, the log, and connections that are refused."""
+"""Interval at which the lag of the event loop is measured."""
+FIRST_MEASURE_SECONDS = 1.0
+"""Delay of the first measurement, since a start blocks the loop."""
+RESERVED_DESCRIPTORS = 128
+"""For the store, specialists, child processes, the log, and rejected connections."""
 
 log = logging.getLogger("brain")
 
 
-class ServerState(Engine):
-    """The engine of a server, with what its users may do, what its operator sees, and the answers that are given.
+class ServerState:
+    """The engine of a server, with its keys, limits and telemetry.
 
     Attributes:
-        acceptor: knows the server's sockets.
+        acceptor: has the sockets of the server.
         make_protocol: makes the protocol of a connection.
     """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
-        super().__init__(settings, registry)
-        self.allowances = UserRateLimits(settings.rights)
-        self.watch = Telemetry(settings, registry)
+        self.engine = Engine(settings, registry)
+        self.keys = KeyStore(settings.keys)
+        self.rate_limits = UserRateLimits(settings.rights)
+        self.telemetry = Telemetry(settings, registry)
         self.admission = Admission()
-        self.connections: Connections[Any] = Connections(connections_most(), settings.connections_per_address)
+        self.connections: ConnectionLimits[Any] = ConnectionLimits(connection_limit(), settings.connections_per_address)
         self.acceptor = Acceptor(())
         self.make_protocol: Callable[[], asyncio.Protocol] | None = None
 
-    async def _open(self, stack: AsyncExitStack) -> None:
-        self.watch.open()
-        stack.push_async_callback(self.watch.close)
-        await super()._open(stack)
-        report = partial(self._on_blocked, asyncio.get_running_loop())
-        stack.enter_context(Watchdog(self.registry, report))
-        watcher = asyncio.create_task(self._say_farewell(), name="farewell")
-        stack.callback(watcher.cancel)
-        loop = asyncio.get_running_loop()
-        self._measuring = loop.call_later(START_SECONDS, lambda: self._measure_from(loop.time()))
-        stack.callback(lambda: self._measuring.cancel())
-        stack.callback(lambda: self.acceptor.close())
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Open the engine and watch the event loop until the block ends.
 
-    def _measure_from(self, now: float) -> None:
-        self._measured = now
-        self._measuring = asyncio.get_running_loop().call_at(now + MEASURE_SECONDS, self._measure)
+        Raises:
+            BrainError: the settings do not let the server start.
+        """
+        loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as stack:
+            self.telemetry.open()
+            stack.push_async_callback(self.telemetry.close)
+            await self.engine.open()
+            stack.push_async_callback(self.engine.close)
+            stack.enter_context(Watchdog(self.engine.registry, partial(self._report_blocked, loop)))
+            stopping = asyncio.create_task(self._stop_turns(), name="stop turns at shutdown")
+            stack.callback(stopping.cancel)
+            self._timer = loop.call_later(FIRST_MEASURE_SECONDS, lambda: self._schedule_measurement(loop.time()))
+            stack.callback(lambda: self._timer.cancel())
+            stack.callback(lambda: self.acceptor.close())
+            yield
+
+    def _schedule_measurement(self, now: float) -> None:
+        self._measured_at = now
+        self._timer = asyncio.get_running_loop().call_at(now + MEASURE_SECONDS, self._measure)
 
     def _measure(self) -> None:
-        """Compare when this should have run with when it runs, and accept what an overloaded server is to refuse."""
-        now = asyncio.get_running_loop().time()
-        elapsed = now - self._measured
-        admission, before = self.admission, self.admission.is_overloaded
-        admission.measure(now, elapsed, elapsed - MEASURE_SECONDS, self.acceptor.waiting)
-        self.watch.metrics.lag(admission.lag)
-        if before != admission.is_overloaded:
-            state = (
-                "no longer overloaded" if before else "overloaded: turns beyond what can start soon are answered 503"
-            )
+        """Compare when this should have run with when it runs, and accept or reject connections under overload."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        elapsed = now - self._measured_at
+        admission, was_overloaded = self.admission, self.admission.is_overloaded
+        admission.measure(now, elapsed, elapsed - MEASURE_SECONDS, self.acceptor.backlog)
+        self.telemetry.metrics.set_lag(admission.lag)
+        if was_overloaded != admission.is_overloaded:
             log.warning(
                 "%s (lag %.2f s, turns that start %d, that run %d)",
-                state,
+                "no longer overloaded"
+                if was_overloaded
+                else "overloaded: turns beyond what can start soon are answered 503",
                 admission.lag,
-                len(admission.starts),
-                len(self.turns.running),
+                len(admission.pending),
+                len(self.engine.turns.running),
             )
         if (admission.is_overloaded or self.acceptor.unread) and self.make_protocol is not None:
-            for _ in range(self.acceptor.accept(asyncio.get_running_loop(), self.make_protocol, admission.room)):
-                self.watch.metrics.refused("overload")
-        self.acceptor.answer(now)
-        self._measure_from(now)
+            for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):
+                self.telemetry.metrics.count_rejection("overload")
+        self.acceptor.answer_rejected(now)
+        self._schedule_measurement(now)
 
-    def _on_blocked(self, loop: asyncio.AbstractEventLoop, found: Blocked) -> None:
-        """Runs in the watching thread."""
-        self.watch.metrics.blocked(found.specialist)
-        if found.specialist != UNKNOWN:
-            asyncio.run_coroutine_threadsafe(self._store_blocked(found), loop)
+    def _report_blocked(self, loop: asyncio.AbstractEventLoop, blocked: Blocked) -> None:
+        """Runs in the thread of the watchdog."""
+        self.telemetry.metrics.count_block(blocked.specialist)
+        if blocked.specialist != UNKNOWN:
+            asyncio.run_coroutine_threadsafe(self._store_blocked(blocked), loop)
 
-    async def _store_blocked(self, found: Blocked) -> None:
-        """Keeps it for `brain check`."""
+    async def _store_blocked(self, blocked: Blocked) -> None:
+        """Store it for `brain check`."""
         with suppress(StoreError):
-            await self.store.add_blocked(found.specialist, found.place)
+            await self.engine.store.add_blocked(blocked.specialist, blocked.place)
 
-    async def _say_farewell(self) -> None:
-        """When the server is told to stop: ends all turns in a sentence, then those that did not listen."""
-        await server_stops()
-        self.leaving = True
+    async def _stop_turns(self) -> None:
+        """Stop all turns when the server is told to shut down."""
+        await wait_for_shutdown()
+        self.engine.leaving = True
         self.acceptor.close()
-        self.store.hurry(SHUTDOWN_SECONDS)
-        for run in self.turns.running:
+        self.engine.store.hurry(SHUTDOWN_SECONDS)
+        for run in self.engine.turns.running:
             run.stop("shutdown")
 
 
-def connections_most() -> int:
-    """Connections that this process may hold: each may need a second descriptor, for a model server."""
+def connection_limit() -> int:
+    """Connections that this process may have: each may need a second descriptor, for a model server."""
     try:
-        import resource  # which Windows has not
+        import resource  # not on Windows
     except ImportError:
         return 4096
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 32_768 if soft == resource.RLIM_INFINITY else max(16, (soft - DESCRIPTORS_RESERVED) // 2)
+    return 32_768 if soft == resource.RLIM_INFINITY else max(16, (soft - RESERVED_DESCRIPTORS) // 2)

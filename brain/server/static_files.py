@@ -1,4 +1,4 @@
-"""The files of the chat page, as they were when the first of them was asked for: all of one version."""
+"""The files of the chat page, read once, so that all of them are of one version."""
 
 import gzip
 import hashlib
@@ -17,57 +17,56 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
-"""Said here, since the machine's own table may have others, by which no browser runs a script."""
+"""Fixed, since the machine's own table may have types with which no browser runs a script."""
 _INDEX = "index.html"
-_ADDRESS = re.compile("/page/(?:[0-9a-f]{16}/)?(?P<name>.+)")
+_PATH = re.compile("/page/(?:[0-9a-f]{16}/)?(?P<name>.+)")
 
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """One of them, also made smaller by gzip, with its media type, and a tag that changes with what stands in it."""
+    """A file with its gzipped form, its media type, and an entity tag that changes with its content."""
 
     data: bytes
-    small: bytes
+    gzipped: bytes
     type: str
-    tag: str
+    etag: str
 
 
 @cache
 def index() -> PageFile:
-    """The page itself. It names the other files below their version, so that a browser need not ask for them again."""
-    named = _all()[_INDEX].data.replace(b'="page/', b'="page/%s/' % version().encode())
-    return _made(_INDEX, named)
+    """The page itself. It names the other files below their version, so that browsers can cache them for ever."""
+    return _page_file(_INDEX, _files()[_INDEX].data.replace(b'="page/', b'="page/%s/' % version().encode()))
 
 
 @cache
 def version() -> str:
-    """What changes with any of them: 16 hexadecimal digits."""
-    return _digest(repr([(name, one.tag) for name, one in sorted(_all().items())]).encode(), 8)
+    """16 hexadecimal digits that change with any of the files."""
+    return _digest(repr([(name, one.etag) for name, one in sorted(_files().items())]).encode(), 8)
 
 
 def find(path: str) -> PageFile | None:
-    """One of the others by its address, with a version in it or without.
+    """Another file by its path, with or without a version.
 
-    It may be another version: whoever has an index of before gets the files of now, and not nothing.
+    The version may be another one: a page that was loaded before an update gets the present files.
     """
-    address = _ADDRESS.match(path)
-    return None if address is None or address["name"] == _INDEX else _all().get(address["name"])
+    match = _PATH.match(path)
+    return None if match is None or match["name"] == _INDEX else _files().get(match["name"])
 
 
 @cache
-def _all() -> Mapping[str, PageFile]:
-    return dict(_below(files("brain").joinpath("page"), ""))
+def _files() -> Mapping[str, PageFile]:
+    return dict(_read(files("brain").joinpath("page"), ""))
 
 
-def _below(folder: Traversable, place: str) -> Iterator[tuple[str, PageFile]]:
+def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, PageFile]]:
     for one in folder.iterdir():
         if one.is_dir():
-            yield from _below(one, f"{place}{one.name}/")
+            yield from _read(one, f"{prefix}{one.name}/")
         elif _suffix(one.name) in _TYPES:
-            yield place + one.name, _made(one.name, one.read_bytes())
+            yield prefix + one.name, _page_file(one.name, one.read_bytes())
 
 
-def _made(name: str, data: bytes) -> PageFile:
+def _page_file(name: str, data: bytes) -> PageFile:
     return PageFile(data, gzip.compress(data), _TYPES[_suffix(name)], f'W/"{_digest(data, 16)}"')
 
 

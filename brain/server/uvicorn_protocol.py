@@ -1,4 +1,4 @@
-"""One connection of the server. Uvicorn's, with bounds on what may come before a request is let in."""
+"""One connection of the server: uvicorn's protocol, with limits on what may arrive before a request is accepted."""
 
 import logging
 from asyncio import TimerHandle, Transport
@@ -7,26 +7,24 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from brain.server.accepting import HELD_SECONDS, response, starts_turn
-from brain.server.admission import START, Reason
+from brain.server.admission import PENDING_START, REJECT_SECONDS, Reason, raw_rejection, starts_turn
 from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION
-from brain.server.middleware import network_of
+from brain.server.middleware import client_network
 from brain.server.state import ServerState
 
 HEAD_BYTES = 64 * 1024
-"""Of a request's head; of a body's trailers; and of what comes while earlier requests wait for their answers."""
-HEADERS_MOST = 256
+"""Limit for a request's head, for the trailers of a body, and for what arrives while earlier requests wait."""
+MAX_HEADERS = 256
 HEAD_SECONDS = 20.0
-"""How long a head may take, from the connection's beginning or from the end of the answer before it."""
-WAITING_MOST = 16
-"""So many requests may wait on a connection whose earlier one is being answered (pipelining)."""
-TAKING_SECONDS = SHUTDOWN_SECONDS / 2
-"""How long a server that leaves waits for clients to take the rest of their answers, or to send that of bodies."""
+"""Time limit for a head, from the start of the connection or the end of the earlier response."""
+MAX_PIPELINED = 16
+"""Requests that may wait on a connection while an earlier one is answered."""
+DRAIN_SECONDS = SHUTDOWN_SECONDS / 2
+"""How long a server that stops waits for clients to read the rest of responses, or to send the rest of bodies."""
+MAX_REJECTED = 64
+"""Connections over a limit whose request is awaited, to answer it with 503; further ones are closed at once."""
+REJECTED_HEAD_SECONDS = 2.0
 
-REFUSED_MOST = 64
-"""Connections over a limit whose request is awaited, to be answered 503; further ones are ended without an answer."""
-REFUSED_SECONDS = 2.0
-"""How long their heads may take."""
 log = logging.getLogger("brain")
 
 _TOO_LARGE = (
@@ -35,12 +33,12 @@ _TOO_LARGE = (
 )
 
 
-class _TooMuch(Exception):
+class _StopParsing(Exception):
     """Makes the parser stop."""
 
 
-def write_piece(cycle: RequestResponseCycle, data: bytes) -> bool:
-    """Write a piece of a chunked body at once, without the event loop. False when the client is not ready for it."""
+def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
+    """Write a chunk of a body without the event loop. False when the client is not ready for it."""
     if cycle.flow.write_paused or cycle.disconnected or cycle.response_complete or not cycle.chunked_encoding:
         return False
     if data:
@@ -49,237 +47,233 @@ def write_piece(cycle: RequestResponseCycle, data: bytes) -> bool:
 
 
 class Protocol(HttpToolsProtocol):
-    """Uvicorn's knows no bounds for heads, connections and pipelining, and sees a hang-up only of its newest request.
+    """Adds limits for heads, connections and pipelining, and notices a disconnect while requests are pipelined.
 
-    Nothing of it runs for what is sent.
+    Nothing of it runs per chunk of a response.
     """
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._unanswered: list[RequestResponseCycle] = []  # the first is being answered
-        self._held = 0  # bytes that came and are handed on to nobody yet
-        self._late: TimerHandle | None = None
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._cycles: list[RequestResponseCycle] = []  # of unanswered requests; the first is being answered
+        self._buffered = 0  # bytes that no request has received yet
+        self._timer: TimerHandle | None = None
         app: Any = self.app
         self._proxies: Any = getattr(app, "trusted_hosts", ())
         while not hasattr(app, "state"):  # the application inside uvicorn's middleware
             app = app.app
-        self._house: ServerState = app.state.house
-        self._address: str | None = None  # that this connection is counted under
-        self._over: Reason | None = None  # the limit that this connection is over
-        self._refusing = False
-        if self._house.make_protocol is None:
-            self._house.make_protocol = partial(type(self), *args, **more)
+        self._state: ServerState = app.state.brain
+        self._address: str | None = None  # the address that counts this connection
+        self._reached: Reason | None = None  # the limit that rejects this connection
+        self._is_rejecting = False
+        if self._state.make_protocol is None:
+            self._state.make_protocol = partial(type(self), *args, **kwargs)
+
+    # calls by asyncio, the parser and uvicorn
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """A client is there."""
+        """Count the connection, or wait for its request to reject it."""
         super().connection_made(transport)
-        connections = self._house.connections
+        connections = self._state.connections
         if self.client is not None and not self._is_from_proxy():
             self._count_address(self.client[0])
-        if self._over is None and connections.open >= connections.most:
-            self._over = self._displace()
-        if self._over is None:
-            connections.open += 1
-            self._house.watch.metrics.connections(connections.open)
+        if self._reached is None and connections.open_count >= connections.limit:
+            self._make_room()
+        if self._reached is None:
+            connections.open_count += 1
+            self._state.telemetry.metrics.set_connections(connections.open_count)
             self._await_head(HEAD_SECONDS)
-        elif len(connections.refused) >= REFUSED_MOST:
+        elif len(connections.rejected) >= MAX_REJECTED:
             transport.abort()
         else:
-            connections.refused.add(self)
-            self._await_head(REFUSED_SECONDS)
+            connections.rejected.add(self)
+            self._await_head(REJECTED_HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It left: all its requests are told."""
-        self._heard_head()
-        for cycle in self._unanswered:
+        """Tell all requests of the connection."""
+        self._head_arrived()
+        for cycle in self._cycles:
             cycle.disconnected = True
             cycle.message_event.set()
             self._end_start(cycle)
-        self._unanswered.clear()
-        self._leave_address()
-        connections = self._house.connections
-        connections.refused.discard(self)
-        if self._over is None:
-            connections.open -= 1
-            self._house.watch.metrics.connections(connections.open)
+        self._cycles.clear()
+        self._release_address()
+        connections = self._state.connections
+        connections.rejected.discard(self)
+        if self._reached is None:
+            connections.open_count -= 1
+            self._state.telemetry.metrics.set_connections(connections.open_count)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """What was read. It is read on while requests wait, since a hang-up is not seen otherwise."""
-        if self._refusing:
+        """Parse data. Reading continues while requests wait, since a disconnect is not noticed otherwise."""
+        if self._is_rejecting:
             return
-        self._held += len(data)
+        self._buffered += len(data)
         super().data_received(data)
-        if self._held > HEAD_BYTES:
-            self._refuse()
-        elif len(self._unanswered) > 1:
+        if self._buffered > HEAD_BYTES:
+            self._reject_head()
+        elif len(self._cycles) > 1:
             self.flow.resume_reading()
 
     def on_headers_complete(self) -> None:
-        """A head is there.
+        """Pass a request on, or reject it.
 
         Raises:
-            _TooMuch: to the parser, when it is too large, or one too many.
+            _StopParsing: to the parser.
         """
-        if len(self._unanswered) > WAITING_MOST or self._is_large():
-            self._refuse()
-            raise _TooMuch
-        self._heard_head()
-        if not self._unanswered and (reason := self._reason_to_refuse()):
-            self._refuse_for(reason)
+        is_large = len(self.headers) > MAX_HEADERS or (
+            self._buffered > HEAD_BYTES
+            and len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES
+        )
+        if is_large or len(self._cycles) > MAX_PIPELINED:
+            self._reject_head()
+            raise _StopParsing
+        self._head_arrived()
+        if not self._cycles and (reason := self._reason_to_reject()):
+            self._reject(reason)
             return
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before:
-            self._unanswered.append(self.cycle)
-            extensions: dict[str, Any] = {WRITE_EXTENSION: partial(write_piece, self.cycle)}
+            self._cycles.append(self.cycle)
+            extensions: dict[str, Any] = {WRITE_EXTENSION: partial(write_chunk, self.cycle)}
             self.scope["extensions"] = extensions
-        self._handed_on()
+        self._passed_on()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of a body."""
-        if not self._refusing:
+        """Pass a piece of a body on."""
+        if not self._is_rejecting:
             super().on_body(body)
-            self._handed_on()
+            self._passed_on()
 
     def on_message_complete(self) -> None:
-        """A request is there, with all of its body."""
-        if self._refusing:
+        """Count a turn that the request starts, if there is capacity; else the application rejects it."""
+        if self._is_rejecting:
             return
         super().on_message_complete()
         scope: Any = self.cycle.scope
         is_start = not self.cycle.response_complete and starts_turn(scope["method"].encode(), self.url)
-        if is_start and self._house.admission.room > 0:  # else the application refuses it
-            scope[START] = self._house.admission.begin(self.loop.time())
+        if is_start and self._state.admission.capacity > 0:
+            scope[PENDING_START] = self._state.admission.admit(self.loop.time())
 
     def on_response_complete(self) -> None:
         """The first request is answered."""
-        for cycle in self._unanswered[:1]:
+        for cycle in self._cycles[:1]:
             self._end_start(cycle)
-        del self._unanswered[:1]
-        self._held = 0
+        del self._cycles[:1]
+        self._buffered = 0
         super().on_response_complete()
-        if not self._unanswered and not self.transport.is_closing():
+        if not self._cycles and not self.transport.is_closing():
             if self._is_from_proxy():
-                self._leave_address()
+                self._release_address()
             self._await_head(HEAD_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
-        """What was read is no HTTP, or was too much and is refused already."""
-        if self._unanswered:
-            self.transport.abort()  # in the middle of another answer this one would be a part of that
+        """Answer invalid HTTP, unless it was rejected already."""
+        if self._cycles:
+            self.transport.abort()  # the answer would become part of another one
         elif not self.transport.is_closing():
             super().send_400_response(msg)
 
     def shutdown(self) -> None:
-        """The server leaves."""
+        """The server stops."""
         super().shutdown()
-        self.loop.call_later(TAKING_SECONDS, self._leave)
+        self.loop.call_later(DRAIN_SECONDS, self._abort_if_stuck)
 
-    def _handed_on(self) -> None:
-        if len(self._unanswered) < 2:
-            self._held = 0
+    def _abort_if_stuck(self) -> None:
+        if self.transport.get_write_buffer_size() or (self._cycles and self._cycles[0].more_body):
+            self.transport.abort()
 
-    def _is_large(self) -> bool:
-        """Whether a head is; its bytes are counted only when many came at once."""
-        if len(self.headers) > HEADERS_MOST:
-            return True
-        if self._held <= HEAD_BYTES:
-            return False
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES
+    # heads
 
-    def _refuse(self) -> None:
-        if self._unanswered:
+    def _await_head(self, seconds: float) -> None:
+        if self._reached is None:
+            self._state.connections.idle[self] = None
+        self._timer = self.loop.call_later(seconds, self.transport.close)
+
+    def _head_arrived(self) -> None:
+        self._state.connections.idle.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _passed_on(self) -> None:
+        if len(self._cycles) < 2:
+            self._buffered = 0
+
+    def _reject_head(self) -> None:
+        if self._cycles:
             self.transport.abort()
         elif not self.transport.is_closing():
             self.transport.write(_TOO_LARGE)
             self.transport.close()
 
-    # limits
+    def _end_start(self, cycle: RequestResponseCycle) -> None:
+        scope: Any = cycle.scope
+        if PENDING_START in scope:
+            scope[PENDING_START].end()
+
+    # connection limits
 
     def _is_from_proxy(self) -> bool:
-        """Whether a trusted proxy connected, which names the clients of its requests."""
+        """Whether a trusted proxy connected, whose requests name their clients."""
         return self.client is None or self.client[0] in self._proxies
 
-    def _displace(self) -> Reason | None:
-        """Make room by ending the connection that has waited longest for a request; the limit, if none waits."""
-        self._count_refusal("connections")
-        oldest = next(iter(self._house.connections.idle), None)
-        if oldest is None:
-            return "connections"
-        log.warning(
-            "%d connections are open, the limit: the one that waited longest for a request is closed",
-            self._house.connections.most,
-        )
-        oldest._heard_head()
-        oldest.transport.abort()
-        return None
-
     def _count_address(self, host: str) -> None:
-        address = network_of(host)
-        if self._house.connections.enter(address):
+        address = client_network(host)
+        connections = self._state.connections
+        if connections.acquire(address):
             self._address = address
         else:
-            self._over = "address"
-            self._count_refusal("address")
-            log.warning(
-                "%s has %d open connections, the limit (CONNECTIONS_PER_ADDRESS)",
-                address,
-                self._house.connections.most_per_address,
-            )
+            self._reached = "address"
+            self._state.telemetry.metrics.count_rejection("address")
+            limit = connections.limit_per_address
+            log.warning("%s has %d open connections, the limit (CONNECTIONS_PER_ADDRESS)", address, limit)
 
-    def _leave_address(self) -> None:
+    def _release_address(self) -> None:
         if self._address is not None:
-            self._house.connections.leave(self._address)
+            self._state.connections.release(self._address)
             self._address = None
 
-    def _reason_to_refuse(self) -> Reason | None:
-        if self._over is None and self._is_from_proxy():
+    def _make_room(self) -> None:
+        """Close the connection that has waited longest for a request; if none waits, reject this one."""
+        connections = self._state.connections
+        self._state.telemetry.metrics.count_rejection("connections")
+        oldest = next(iter(connections.idle), None)
+        if oldest is None:
+            self._reached = "connections"
+            return
+        log.warning(
+            "%d connections are open, the limit: the one that waited longest for a request is closed",
+            connections.limit,
+        )
+        oldest._head_arrived()
+        oldest.transport.abort()
+
+    def _reason_to_reject(self) -> Reason | None:
+        if self._reached is None and self._is_from_proxy():
             forwarded = b", ".join(value for name, value in self.headers if name == b"x-forwarded-for")
             host = self._proxies.get_trusted_client_address(forwarded.decode("latin-1"))[0] if forwarded else ""
             if host:
                 self._count_address(host)
-                reason, self._over = self._over, None  # of this request; the connection is the proxy's
+                reason, self._reached = self._reached, None  # the limit rejects the request, not the proxy's connection
                 return reason
-        if self._over is None and self._house.admission.room < 1 and starts_turn(self.parser.get_method(), self.url):
+        has_capacity = self._state.admission.capacity > 0
+        if self._reached is None and not has_capacity and starts_turn(self.parser.get_method(), self.url):
             names = {name for name, _ in self.headers}
             if b"last-event-id" not in names and b"origin" not in names:  # as `Acceptor` does it
                 return "overload"
-        return self._over
+        return self._reached
 
-    def _refuse_for(self, reason: Reason) -> None:
-        """Answer 503 and close, without the application; what else the client sends is dropped until then."""
-        self._refusing = True
-        if reason == "overload":  # the others were counted when the connection came
-            self._count_refusal(reason)
-        data = response(self.url.partition(b"?")[0], reason)
+    def _reject(self, reason: Reason) -> None:
+        """Answer 503 without the application, and close; drop what else the client sends."""
+        self._is_rejecting = True
+        if reason == "overload":  # others were counted when the connection was made
+            self._state.telemetry.metrics.count_rejection(reason)
+        data = raw_rejection(self.url.partition(b"?")[0], reason)
 
         def send() -> None:
             self.transport.write(data)
             self.transport.close()
 
-        self._late = self.loop.call_later(HELD_SECONDS if reason == "overload" else 0.0, send)
-
-    def _count_refusal(self, reason: Reason) -> None:
-        self._house.watch.metrics.refused(reason)
-
-    def _end_start(self, cycle: RequestResponseCycle) -> None:
-        scope: Any = cycle.scope
-        if START in scope:
-            scope[START].end()
-
-    def _await_head(self, seconds: float) -> None:
-        if self._over is None:
-            self._house.connections.idle[self] = None
-        self._late = self.loop.call_later(seconds, self.transport.close)
-
-    def _heard_head(self) -> None:
-        self._house.connections.idle.pop(self, None)
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-
-    def _leave(self) -> None:
-        """Ends what no client takes; and what no client sends the rest of."""
-        if self.transport.get_write_buffer_size() or (self._unanswered and self._unanswered[0].more_body):
-            self.transport.abort()
+        self._timer = self.loop.call_later(REJECT_SECONDS if reason == "overload" else 0.0, send)

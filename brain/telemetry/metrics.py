@@ -104,23 +104,23 @@ class Metrics:
             multiprocess_mode="livemax",
         )
 
-    def blocked(self, specialist: str) -> None:
+    def count_block(self, specialist: str) -> None:
         """The event loop was blocked; may be called in any thread."""
         self._blocked.labels(specialist if specialist in self._specialists else "?").inc()
 
-    def connections(self, number: int) -> None:
+    def set_connections(self, number: int) -> None:
         """So many connections are open now."""
         self._connections.set(number)
 
-    def refused(self, reason: str) -> None:
+    def count_rejection(self, reason: str) -> None:
         """A connection or a request was refused, or an idle connection closed for it."""
         self._refused.labels(reason).inc()
 
-    def lag(self, seconds: float) -> None:
+    def set_lag(self, seconds: float) -> None:
         """The event loop lags by so much."""
         self._lag.set(seconds)
 
-    def began(self) -> None:
+    def count_start(self) -> None:
         """A turn begins."""
         self._running.inc()
 
@@ -128,7 +128,7 @@ class Metrics:
         """So many more streams are open now, or fewer."""
         self._streams.inc(change)
 
-    def ended(self, report: TurnReport) -> None:
+    def record(self, report: TurnReport) -> None:
         """A turn ended that had begun."""
         self._running.dec()
         self._turns.labels(report.wire, report.outcome).inc()
@@ -159,7 +159,7 @@ class Metrics:
 
     # What is told of them
 
-    def exposed(self, accept: str) -> tuple[bytes, str]:
+    def expose(self, accept: str) -> tuple[bytes, str]:
         """All metrics as text, and its content type: OpenMetrics for who asks for it, else Prometheus's own."""
         if "application/openmetrics-text" in accept:
             return openmetrics.generate_latest(self), openmetrics.CONTENT_TYPE_LATEST

@@ -36,9 +36,9 @@ class Telemetry:
             traces, self._traces = self._traces, None
             await traces.close()
 
-    def ended(self, report: TurnReport, traceparent: str = "") -> None:
+    def record(self, report: TurnReport, traceparent: str = "") -> None:
         """A turn ended; `traceparent` is the header of the request for it."""
-        self.metrics.ended(report)
+        self.metrics.record(report)
         if self._traces is not None:
             self._traces.ended(report, traceparent)
         log.info("%s", logs.turn(report), extra={"fields": logs.turn_fields(report)})

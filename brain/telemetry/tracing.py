@@ -131,8 +131,8 @@ def turn_told(report: TurnReport) -> Told:
         "gen_ai.response.finish_reasons": _finish_reasons(report.stop_reason),
         **_model(report.model),
         **_tokens(usage.prompt_tokens, usage.completion_tokens, usage.reused_tokens),
-        "brain.turn.turn.id": report.turn_id,
-        "brain.protocols": report.wire,
+        "brain.turn.id": report.turn_id,
+        "brain.wire": report.wire,
     }
     return Told("invoke_agent brain", 0, report.total_ms, attributes, report.error)
 

@@ -154,7 +154,7 @@ def cookies(folder: Path) -> Table:
         key = f"key-{count // 2}-{'x' * 32}".encode()
         opened = keyring.open_session(key, 1_000)
         assert opened is not None
-        asks: Sequence[Callable[[], str | None]] = (_by_cookie(keyring, opened[1]), partial(keyring.user_of, key))
+        asks: Sequence[Callable[[], str | None]] = (_by_cookie(keyring, opened[1]), partial(keyring.find_user, key))
         for column, ask in zip(columns, asks, strict=True):
             began = time.process_time()
             for _ in range(200):
@@ -165,8 +165,8 @@ def cookies(folder: Path) -> Table:
 
 def _by_cookie(keyring: KeyStore, token: str) -> Callable[[], str | None]:
     def ask() -> str | None:
-        session = auth.read(token, 1_001)
-        return None if session is None else keyring.user_in(session)
+        session = auth.parse_token(token, 1_001)
+        return None if session is None else keyring.verify(session)
 
     return ask
 

@@ -250,7 +250,7 @@ def test_a_turn_that_is_stopped_elsewhere_is_an_abort(sdk: Sdk, server: Server) 
     sdk.new("stopped")
     sdk.start("send", message={"text": "Wait!"})
     sdk.until("text")
-    run = server.house.turns.running[0]
+    run = server.engine.turns.running[0]
     assert httpx.post(f"{server.url}/v1/turns/{run.id}/cancel", trust_env=False).is_success
     ended = sdk.result("send")
     assert (ended["status"], text_of(ended["messages"][1])) == ("ready", "I wait. ")
@@ -341,7 +341,7 @@ def test_a_chat_that_goes_on_leaves_what_waits_behind(sdk: Sdk, server: Server) 
     asked = tools_of(sdk.send("Write!")["messages"][1])[0]
     server.play(player := Player(["Fine."]))
     assert text_of(sdk.send("Forget it.")["messages"][-1]) == "Fine."
-    assert server.house.turns.running == []
+    assert server.engine.turns.running == []
     assert [message.role for message in player.asked[0]] == ["system", "user"]
     assert player.asked[0][1].content.endswith("Forget it.")
     approved = asked | {"state": "approval-responded", "approval": asked["approval"] | {"approved": True}}
@@ -399,7 +399,7 @@ def test_a_turn_that_ended_meanwhile_is_come_back_to(sdk: Sdk, server: Server) -
     sdk.until("text")
     sdk.do("stop")
     question = sdk.said[-1]["messages"][:1]
-    while server.house.turns.running:
+    while server.engine.turns.running:
         time.sleep(0.01)
     sdk.new_page(question)
     assert text_of(sdk.do("resume")["messages"][1]) == "One two."

@@ -99,11 +99,11 @@ class Stage:
 
     def forgets_turns(self) -> None:
         """The journals of all turns that are over are gone, as behind a restart, or for one who slept for long."""
-        house = self.brain.house
+        engine = self.brain.engine
 
         async def forget() -> None:
-            for conversation in await house.store.conversations("local"):
-                house.turns.forget(conversation.id, "local")
+            for conversation in await engine.store.conversations("local"):
+                engine.turns.forget(conversation.id, "local")
 
         self.brain.on_loop(forget())
 

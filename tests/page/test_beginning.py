@@ -89,7 +89,7 @@ def test_what_is_sent_while_a_conversation_is_opened_goes_on_with_it(chat: Chat,
 
 
 def test_examples_are_of_those_who_are_there(stage: Stage, visitor: Visitor) -> None:
-    registry = stage.brain.house.registry
+    registry = stage.brain.engine.registry
     registry.add(ocr, "brain-sse 1.0")
     registry.add(encyclopedia, "brain-sse 1.0")
     registry.add(weather, "a package 1.0")
@@ -99,7 +99,7 @@ def test_examples_are_of_those_who_are_there(stage: Stage, visitor: Visitor) -> 
 
 
 def test_an_example_brings_its_picture(stage: Stage, visitor: Visitor) -> None:
-    stage.brain.house.registry.add(ocr, "brain-sse 1.0")
+    stage.brain.engine.registry.add(ocr, "brain-sse 1.0")
     chat = visitor.opens(stage.url)
     example = chat.button("What does the ticket say?")
     expect(example.locator("img")).to_have_js_property("naturalWidth", 560)

@@ -129,7 +129,7 @@ def test_an_answer_that_another_process_writes_comes_when_it_is_whole(chat: Chat
     stage.model.ends()
     expect(chat.answer).to_contain_text("one")
     chat.is_idle()
-    store = stage.brain.house.store
+    store = stage.brain.engine.store
     (heading,) = stage.brain.on_loop(store.conversations("local"))
     question = Exchange("(read)", said="and on", question_id="q2")
     record = stage.brain.on_loop(store.begin("local", heading.id, question, ()))
@@ -158,7 +158,7 @@ def test_how_far_an_answer_was_is_kept_while_it_is_written(often: Stage, visitor
     stage.library.set()
     says(stage, "four")
     expect(chat.answer).to_contain_text("four")
-    store = stage.brain.house.store
+    store = stage.brain.engine.store
     (heading,) = stage.brain.on_loop(store.conversations("local"))
     found, until = None, time.monotonic() + 10
     while time.monotonic() < until and not (found and "four" in found.exchanges[-1].visible):

@@ -70,7 +70,7 @@ def test_who_leaves_while_it_is_asked_how_far_an_answer_is_asks_no_more(chat: Ch
     says(stage, "one")
     stage.model.ends()
     chat.is_idle()
-    store = stage.brain.house.store
+    store = stage.brain.engine.store
     (heading,) = stage.brain.on_loop(store.conversations("local"))
     question = Exchange("(read)", said="and on", question_id="q2")
     stage.brain.on_loop(store.begin("local", heading.id, question, ()))

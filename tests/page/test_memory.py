@@ -42,7 +42,7 @@ def answered(chat: Chat, stage: Stage, question: str) -> Locator:
 
 
 def test_what_was_said_is_kept_and_leads_to_where_it_was_said(chat: Chat, stage: Stage) -> None:
-    stage.brain.house.registry.add(memory)
+    stage.brain.engine.registry.add(memory)
     chat.ask("Remember that I drink no coffee")
     stage.model.says(request("memory", operation="save_fact", text="I drink no coffee"), " x")
     expect(chat.call("memory")).to_be_visible()
@@ -99,7 +99,7 @@ def test_edit_tells_what_it_was_and_delete_asks_first(chat: Chat, stage: Stage) 
 
 
 def test_what_is_protected_is_changed_by_its_user_alone(chat: Chat, stage: Stage) -> None:
-    stage.brain.house.registry.add(memory)
+    stage.brain.engine.registry.add(memory)
     dialog = opened(chat)
     item = add(dialog, "I drink no coffee", protected=True)
     expect(item).to_contain_text("Protected")
@@ -182,7 +182,7 @@ def test_recall_is_switched_off_for_a_window_and_for_all(chat: Chat, stage: Stag
 
 @pytest.mark.parametrize(("switch", "on"), [("Not in this window", True), ("Use memory in answers", False)])
 def test_what_is_left_out_is_not_asked_either(chat: Chat, stage: Stage, switch: str, on: bool) -> None:
-    stage.brain.house.registry.add(memory)
+    stage.brain.engine.registry.add(memory)
     chat.reload()
     expect(chat.button("Memory")).to_have_accessible_description("")
     dialog = opened(chat)

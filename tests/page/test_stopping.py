@@ -147,7 +147,7 @@ def test_a_message_that_is_refused_says_why_and_is_not_lost(chat: Chat, stage: S
     stage.model.says("once")
     stage.model.ends()
     chat.is_idle()
-    store = stage.brain.house.store
+    store = stage.brain.engine.store
     (heading,) = stage.brain.on_loop(store.conversations("local"))
     record = stage.brain.on_loop(store.begin("local", heading.id, Exchange(""), ()))
     chat.box.fill("again")

@@ -146,7 +146,7 @@ def test_refusals_are_plain_text(server: Server) -> None:
         (
             httpx.post(f"{server.url}/ai-sdk/chat", content="{}", headers=ANN, trust_env=False),
             415,
-            "Send application/json.",
+            "Send application/json (curl: -H 'content-type: application/json').",
         ),
     ):
         assert (answer.status_code, answer.text) == (status, text)
@@ -156,11 +156,11 @@ def test_refusals_are_plain_text(server: Server) -> None:
 def test_the_turn_is_filed_under_the_id_of_the_chat(server: Server) -> None:
     server.play(Player(["Hello."]))
     start = parts(chat(server, id="filed"))[0]
-    run = server.house.turns.find(start["messageMetadata"]["turn_id"], "ann")
+    run = server.engine.turns.find(start["messageMetadata"]["turn_id"], "ann")
     assert run is not None
     assert (run.conversation_id, run.protocol) == ("filed", "ai_sdk")
     assert start["messageId"] == run.report().message_id
-    kept = server.on_loop(server.house.store.conversation("ann", "filed"))
+    kept = server.on_loop(server.engine.store.conversation("ann", "filed"))
     assert kept is not None
     assert [(exchange.visible, exchange.outcome) for exchange in kept.exchanges] == [("Hello.", "complete")]
 
@@ -180,7 +180,7 @@ def test_only_who_was_asked_decides(server: Server) -> None:
     server.play(Player([WRITES % "Ann"], ["Done."]))
     [approval_id] = asked(chat(server, id="whose"))
     turn_id, _, call_id = approval_id.partition(".")
-    gone = (410, "Nothing waits for this approval any more; ask again.")
+    gone = (410, "Nothing waits for this approval any more; send the message again.")
     for answer in (
         chat(server, answered(approval_id), headers=BOB),
         chat(server, answered(approval_id), headers=BOB, id="whose"),
@@ -341,7 +341,7 @@ def test_a_turn_that_told_more_than_is_kept_is_not_come_back_to(
     server.play(Player([0.1, *[f"{word} " * 5 for word in words(1_000)]]))
     with begun(server, "worda", id="long", resumable=True):
         pass
-    while server.house.turns.running:
+    while server.engine.turns.running:
         time.sleep(0.01)
     assert again(server, "long").status_code == 204
 

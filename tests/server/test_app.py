@@ -247,7 +247,7 @@ def test_who_comes_back_for_a_turn_starts_no_other(server: Server) -> None:
     server.play(player)
     answer = post(server.url, json={"message": "hi"}, headers={"last-event-id": "t0123456789abcdef.3"})
     assert refused(answer) == (410, "gone", "last-event-id")
-    assert answer.error["message"] == "This turn is no longer kept; ask again without Last-Event-ID."
+    assert answer.error["message"] == "This turn is no longer available; start a new one without Last-Event-ID."
     assert player.asked == []
 
 
@@ -284,7 +284,7 @@ def test_a_conversation_is_its_users_alone() -> None:
 def test_the_model_is_one_of_the_configured_ones(server: Server) -> None:
     second = Player(["From the second."], name="script:second")
     server.play(Player(["From the first."], name="builtin"), second)
-    server.house.settings = settings(MODEL="builtin,script:second")
+    server.engine.settings = settings(MODEL="builtin,script:second")
     named = post(server.url, json={"message": "hi", "model": "script:second"})
     assert named.events[0].data["model"] == "script:second"
     assert named.last["text"] == "From the second."
@@ -292,7 +292,7 @@ def test_the_model_is_one_of_the_configured_ones(server: Server) -> None:
     answer = post(server.url, json={"message": "hi", "model": "gpt"})
     assert refused(answer) == (400, "bad_request", "model")
     assert answer.error["message"] == "model must be one of: builtin, script:second."
-    server.house.settings = settings()
+    server.engine.settings = settings()
 
 
 def test_limits_may_be_lowered_not_raised(server: Server) -> None:
@@ -698,7 +698,7 @@ def test_health_and_readiness(server: Server) -> None:
 
 def test_on_a_full_disk_turns_stream_to_their_end_and_the_server_is_not_ready(tmp_path: Path) -> None:
     def limit(server: Server, pages: int) -> None:
-        store = server.house.store
+        store = server.engine.store
         server.on_loop(store._database.outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()))
 
     with (

@@ -212,7 +212,7 @@ def no_log() -> Iterator[None]:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, many_files: None, no_log: None) -> Iterator[Server]:
-    monkeypatch.setattr("brain.server.routes.chat.READER_SECONDS", 0.3)
+    monkeypatch.setattr("brain.server.routes.chat.UNREAD_SECONDS", 0.3)
     monkeypatch.setattr(
         "brain.server.admission.LAG_SECONDS", math.inf
     )  # what a slow machine would refuse, leaves nothing
@@ -229,12 +229,12 @@ def server(monkeypatch: pytest.MonkeyPatch, many_files: None, no_log: None) -> I
 def settled(server: Server, seconds: float = 60.0) -> bool:
     """Whether all is over that the clients began."""
     end = time.monotonic() + seconds
-    while server.left(0.0) or len(server.house.turns) or server.server_state.connections:
-        assert time.monotonic() < end, (server.left(0.0), len(server.house.turns))
+    while server.left(0.0) or len(server.engine.turns) or server.server_state.connections:
+        assert time.monotonic() < end, (server.left(0.0), len(server.engine.turns))
         time.sleep(0.02)
-    assert b"\nbrain_streams_open 0.0\n" in server.house.watch.metrics.exposed("")[0]
-    assert not any(used.running for used in server.house.allowances._users.values())
-    assert server.house.turns._asked == {}
+    assert b"\nbrain_streams_open 0.0\n" in server.state.telemetry.metrics.expose("")[0]
+    assert not any(used.running for used in server.state.rate_limits._buckets.values())
+    assert server.engine.turns._asked == {}
     return True
 
 

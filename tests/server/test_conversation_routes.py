@@ -363,7 +363,7 @@ def refused(answer: httpx.Response) -> tuple[int, str, str]:
     return answer.status_code, error["code"], error["message"]
 
 
-NOT_THERE = (404, "not_found", "There is no such conversation.")
+NOT_THERE = (404, "not_found", "This conversation does not exist.")
 
 
 def test_what_was_said_is_there_with_calls_and_files(server: Server, client: httpx.Client) -> None:
@@ -504,7 +504,7 @@ def test_no_cache_keeps_it_and_pages_of_known_origins_may_change_it(server: Serv
 
 def lately(server: Server) -> list[str]:
     """The conversations of what the memory holds as said last."""
-    view = server.house.memory.view("local", "", lambda: ())
+    view = server.engine.memory.view("local", "", lambda: ())
     return [one.conversation_id for one in server.on_loop(view.recent(20))]
 
 
@@ -572,7 +572,7 @@ def test_a_turn_that_runs_is_stopped_and_deleted(server: Server, client: httpx.C
         turn_id = found["turn_id"]
         with ThreadPoolExecutor(1) as readers:
             read = readers.submit(client.get, f"/v1/turns/{turn_id}/events")
-            while server.house.turns.running[0].readers == 0:
+            while server.engine.turns.running[0].readers == 0:
                 time.sleep(0.01)
             began = time.monotonic()
             assert client.delete("/v1/conversations/c1").status_code == 204

@@ -335,7 +335,7 @@ def test_a_server_told_to_stop_ends_running_calls(tmp_path: Path, name: str) -> 
 def test_a_turn_that_comes_while_the_server_leaves_is_told_so() -> None:
     with brain_served() as server:
         server.play(Player(["unheard", 60.0]))
-        server.house.leaving = True
+        server.engine.leaving = True
         answer = post(server.url, json={"message": "hi"})
     assert answer.names == ["turn_start", "usage", "error"]
     assert answer.last["code"] == "shutdown"

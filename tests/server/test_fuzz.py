@@ -55,7 +55,6 @@ SENT: Mapping[str, Any] = {
     "/v1/turns": {"message": "hi", "conversation_id": "c2", "request_id": "r2"},
     "/v1/turns/{id}/steer": {"message": "more"},
     "/v1/turns/{id}/approvals/{call_id}": {"approve": True},
-    "/page/markdown": {"texts": ["*a*", "b"], "open": True},
     "/v1/session": {"key": "secret-key"},
     "/v1/chat/completions": {
         "model": "brain",
@@ -161,7 +160,7 @@ def server() -> Iterator[Server]:
     with brain_served(registry, TURN_SECONDS=5, APPROVAL_SECONDS=60) as server:
         server.play(Talker(name="player"))
         yield server
-        for run in server.house.turns.running:
+        for run in server.engine.turns.running:
             server.loop.call_soon_threadsafe(run.stop)
         assert server.left(2.0) == []
 

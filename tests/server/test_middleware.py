@@ -11,7 +11,7 @@ from serving import Player, Server, brain_served, post
 from starlette.routing import Route
 
 from brain import Registry, specialist
-from brain.server.middleware import Answer
+from brain.server.responses import ApiResponse
 
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -371,7 +371,7 @@ def test_a_stream_says_so_too_and_stays_a_stream(guarded: Server) -> None:
 
 
 def test_halves_of_characters_in_an_answer_are_no_failure() -> None:
-    assert Answer({"text": "a\ud800b\ud83d\ude00"}).body == '{"text":"a\ufffdb😀"}'.encode()
+    assert ApiResponse({"text": "a\ud800b\ud83d\ude00"}).body == '{"text":"a\ufffdb😀"}'.encode()
 
 
 # Origins that are listed

@@ -3,7 +3,7 @@
 import pytest
 
 from brain.errors import BadRequest
-from brain.server.rate_limits import ADDRESSES_MOST, LoginRateLimit, UserRateLimits, whole
+from brain.server.rate_limits import ADDRESSES_LIMIT, LoginRateLimit, UserRateLimits, whole_seconds
 from brain.settings import Rights
 
 
@@ -13,7 +13,7 @@ def allowances(a_minute: int = 0, at_once: int = 0, **others: Rights) -> UserRat
 
 def refused(allowed: UserRateLimits, now: float, user: str | None = "ada") -> tuple[str, int | None]:
     with pytest.raises(BadRequest) as caught:
-        allowed.begin(user, now)
+        allowed.acquire(user, now)
     assert (caught.value.code, caught.value.status, caught.value.field) == ("rate_limited", 429, None)
     return caught.value.message, caught.value.retry_after
 
@@ -21,21 +21,21 @@ def refused(allowed: UserRateLimits, now: float, user: str | None = "ada") -> tu
 def test_as_many_as_a_minute_allows_may_begin_at_once_and_then_one_by_one() -> None:
     allowed = allowances(a_minute=3)
     for _ in range(3):
-        allowed.begin("ada", 1000.0)
-    assert refused(allowed, 1000.0) == ("You may begin 3 turns a minute; wait a little.", 20)
+        allowed.acquire("ada", 1000.0)
+    assert refused(allowed, 1000.0) == ("You may start 3 turns per minute; try again later.", 20)
     assert refused(allowed, 1000.5)[1] == 20
     assert refused(allowed, 1012.0)[1] == 8
     assert refused(allowed, 1019.9)[1] == 1
-    allowed.begin("ada", 1020.0)
+    allowed.acquire("ada", 1020.0)
     assert refused(allowed, 1020.0)[1] == 20
 
 
 def test_the_bucket_never_holds_more_than_a_minute() -> None:
     allowed = allowances(a_minute=2)
-    allowed.begin("ada", 0.0)
-    allowed.end("ada")
+    allowed.acquire("ada", 0.0)
+    allowed.release("ada")
     for _ in range(2):
-        allowed.begin("ada", 100_000.0)
+        allowed.acquire("ada", 100_000.0)
     assert refused(allowed, 100_000.0)[1] == 30
 
 
@@ -45,65 +45,65 @@ def test_who_comes_again_when_told_to_is_let_in(a_minute: int, start: float) -> 
     allowed = allowances(a_minute=a_minute)
     now = start
     for _ in range(a_minute):
-        allowed.begin("ada", now)
+        allowed.acquire("ada", now)
     for _ in range(5):
         seconds = refused(allowed, now)[1]
         assert seconds is not None
         now += seconds
         for _ in range(max(1, seconds * a_minute // 60)):
-            allowed.begin("ada", now)
+            allowed.acquire("ada", now)
 
 
 def test_as_many_run_as_may_at_once() -> None:
     allowed = allowances(at_once=2)
-    allowed.begin("ada", 0.0)
-    allowed.begin("ada", 0.0)
-    message = "You have 2 turns running, as many as may at once; wait for one to end."
+    allowed.acquire("ada", 0.0)
+    allowed.acquire("ada", 0.0)
+    message = "You have 2 turns running; the limit is 2. Wait for one to end."
     assert refused(allowed, 500.0) == (message, 1)
-    allowed.end("ada")
-    allowed.begin("ada", 500.0)
+    allowed.release("ada")
+    allowed.acquire("ada", 500.0)
     assert refused(allowed, 500.0)[1] == 1
 
 
 def test_a_turn_that_may_not_run_takes_nothing_of_the_minute() -> None:
     allowed = allowances(a_minute=2, at_once=1)
-    allowed.begin("ada", 0.0)
-    assert refused(allowed, 0.0)[0] == "You have 1 turn running, as many as may at once; wait for one to end."
-    allowed.end("ada")
-    allowed.begin("ada", 0.0)
-    allowed.end("ada")
-    assert refused(allowed, 0.0) == ("You may begin 2 turns a minute; wait a little.", 30)
+    allowed.acquire("ada", 0.0)
+    assert refused(allowed, 0.0)[0] == "You have 1 turn running; the limit is 1. Wait for one to end."
+    allowed.release("ada")
+    allowed.acquire("ada", 0.0)
+    allowed.release("ada")
+    assert refused(allowed, 0.0) == ("You may start 2 turns per minute; try again later.", 30)
 
 
 def test_users_are_counted_apart() -> None:
     allowed = allowances(at_once=1, bob=Rights(None, 0, 2))
-    allowed.begin("ada", 0.0)
-    allowed.begin("bob", 0.0)
-    allowed.begin("bob", 0.0)
-    allowed.begin(None, 0.0)
+    allowed.acquire("ada", 0.0)
+    allowed.acquire("bob", 0.0)
+    allowed.acquire("bob", 0.0)
+    allowed.acquire(None, 0.0)
     assert [refused(allowed, 0.0, user)[1] for user in ("ada", "bob", None)] == [1, 1, 1]
 
 
 def test_no_limit_counts_nothing() -> None:
     allowed = allowances()
     for _ in range(10_000):
-        allowed.begin("ada", 0.0)
-    allowed.end("ada")
+        allowed.acquire("ada", 0.0)
+    allowed.release("ada")
     assert len(allowed) == 0
 
 
 def test_only_active_users_are_kept() -> None:
     allowed = allowances(a_minute=1, at_once=1)
     for n in range(1000):
-        allowed.begin(f"user{n}", n / 10)
+        allowed.acquire(f"user{n}", n / 10)
         if n:
-            allowed.end(f"user{n}")
-    allowed.begin("last", 200.0)
+            allowed.release(f"user{n}")
+    allowed.acquire("last", 200.0)
     assert len(allowed) == 2
     assert refused(allowed, 1000.0, "user0")[1] == 1
-    allowed.end("user0")
-    allowed.end("last")
-    allowed.begin("user0", 2000.0)
+    allowed.release("user0")
+    allowed.release("last")
+    allowed.acquire("user0", 2000.0)
     assert len(allowed) == 1
 
 
@@ -127,13 +127,13 @@ def test_two_hundred_wrong_keys_a_minute_of_whatever_addresses_are_answered() ->
 
 def test_addresses_are_forgotten_when_their_minute_is_over_and_when_there_are_too_many() -> None:
     failures = LoginRateLimit()
-    for n in range(ADDRESSES_MOST + 500):
+    for n in range(ADDRESSES_LIMIT + 500):
         failures.count(f"address{n}", 0.0)
-    assert len(failures) == ADDRESSES_MOST
+    assert len(failures) == ADDRESSES_LIMIT
     failures.count("late", 61.0)
     assert len(failures) == 1
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.0, 1), (-3.0, 1), (0.2, 1), (1.0, 1), (1.0000000001, 1), (1.2, 2)])
 def test_seconds_are_whole_and_one_at_least(seconds: float, said: int) -> None:
-    assert whole(seconds) == said
+    assert whole_seconds(seconds) == said

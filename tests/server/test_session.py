@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from brain import Registry, mount
-from brain.server.auth import SESSION_SECONDS, KeyStore, read
+from brain.server.auth import SESSION_SECONDS, KeyStore, parse_token
 
 NOW = 1_800_000_000.5
 ID, SEAL = "A" * 16, "A" * 43
@@ -33,8 +33,8 @@ CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-
 
 
 def user_by(token: str, keys: tuple[tuple[str, str], ...] = KEYS, now: float = NOW) -> str | None:
-    session = read(token, now)
-    return None if session is None else KeyStore(keys).user_in(session)
+    session = parse_token(token, now)
+    return None if session is None else KeyStore(keys).verify(session)
 
 
 def token_of(key: str, user: str = "ann") -> str:
@@ -70,10 +70,10 @@ def test_a_request_costs_the_same_however_many_keys_there_are() -> None:
         keyring = KeyStore([(f"key-{n}", f"user-{n}") for n in range(count)])
         opened = keyring.open_session(b"key-0", NOW)
         assert opened is not None
-        session = read(opened[1], NOW)
+        session = parse_token(opened[1], NOW)
         assert session is not None
-        assert (keyring.user_in(session), keyring.user_of(b"key-0")) == ("user-0", "user-0")
-        costs.add((calls_of(partial(keyring.user_in, session)), calls_of(partial(keyring.user_of, b"key-0"))))
+        assert (keyring.verify(session), keyring.find_user(b"key-0")) == ("user-0", "user-0")
+        costs.add((calls_of(partial(keyring.verify, session)), calls_of(partial(keyring.find_user, b"key-0"))))
     assert len(costs) == 1
 
 
@@ -111,14 +111,14 @@ def test_no_character_of_a_token_can_be_changed() -> None:
               f"1802592000.{ID}.{SEAL}\n", f"1802592000.{ID}.{'=' * 43}", f"1802592000.{ID}", "a" * 100_000],
 )  # fmt: skip
 def test_what_is_no_token(token: str) -> None:
-    assert read(token, NOW) is None
+    assert parse_token(token, NOW) is None
 
 
 @pytest.mark.parametrize(
     "key", [b"", b"first-ke", b"first-key ", b"FIRST-KEY", b"ann", b"\xff", b"\xed\xa0\x80", b"k" * 99]
 )
 def test_what_is_no_key(key: bytes) -> None:
-    assert KeyStore(KEYS).user_of(key) is None
+    assert KeyStore(KEYS).find_user(key) is None
     assert KeyStore(KEYS).open_session(key, NOW) is None
 
 

@@ -298,7 +298,7 @@ def test_a_reader_that_takes_nothing_keeps_no_cancelled_turn_open() -> None:
         with connection:
             wait_until(lambda: bool(stage.server.served))
             wait_until(lambda: stage.served.text == LONG * 500)  # the model does not wait for the reader
-            (run,) = stage.brain.house.turns.running
+            (run,) = stage.brain.engine.turns.running
             stopped = time.monotonic()
             stage.cancel(run.id)
             wait_until(stage.served.closed.is_set)
@@ -321,7 +321,7 @@ def test_a_follower_that_takes_nothing_holds_up_neither_the_turn_nor_other_reade
             told = stage.events(turn_id)
             assert time.monotonic() - began < 3
             assert json.loads(told[-1].data)["text"] == LONG * 1_000
-            wait_until(lambda: not stage.brain.house.turns._runs[turn_id].readers, 3)  # it is disconnected
+            wait_until(lambda: not stage.brain.engine.turns._runs[turn_id].readers, 3)  # it is disconnected
             assert slow.recv(1)
         assert stage.events(turn_id) == told
 
@@ -332,7 +332,7 @@ def test_a_follower_too_slow_for_what_is_kept_is_told_so(monkeypatch: pytest.Mon
     with staged(Pass([LONG] * 2_000)) as stage:
         turn_id = stage.client.post("/v1/turns", json={"message": "hi"}).json()["turn_id"]
         with stalled(stage, f"/v1/turns/{turn_id}/events", None) as slow:
-            wait_until(lambda: not stage.brain.house.turns.running, 5)
+            wait_until(lambda: not stage.brain.engine.turns.running, 5)
             told = rest_of(slow)
         assert told[-1].type == "token"
         last = {"last-event-id": told[-1].last_event_id}
@@ -349,4 +349,4 @@ def test_a_client_that_takes_nothing_leaves_no_connection_behind(monkeypatch: py
             wait_until(lambda: bool(stage.server.served))
             wait_until(stage.served.closed.is_set, 5)
             wait_until(lambda: not stage.brain.server_state.connections)
-            wait_until(lambda: not stage.brain.house.turns.running)
+            wait_until(lambda: not stage.brain.engine.turns.running)

@@ -129,7 +129,7 @@ def reading(client: httpx.Client, method: str, address: str, until: bytes, **opt
 def test_a_turn_has_so_many_readers_and_no_more(
     server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "READERS_MOST", 2)
+    monkeypatch.setattr(runs, "READERS_LIMIT", 2)
     server.play(Player(["One ", 30.0, "two."]))
     turn_id, place = begun(client, request_id="read-by-many")
     address = f"{place}/events"
@@ -143,9 +143,7 @@ def test_a_turn_has_so_many_readers_and_no_more(
             answer = client.request(method, asked, **more)
             assert refused(answer) == (429, "rate_limited", None)
             assert answer.headers["retry-after"] == "1"
-            assert answer.json()["error"]["message"] == (
-                "This turn has 2 readers, as many as may be at once; come back later."
-            )
+            assert answer.json()["error"]["message"] == ("This turn has 2 readers, the limit; try again later.")
     time.sleep(SOON)
     with reading(client, "GET", address, b"One"):
         client.post(f"{place}/cancel")
@@ -276,7 +274,7 @@ def test_a_turn_of_a_post_can_be_joined_too_and_ends_with_its_own_reader(server:
 def test_get_lives_for_a_while_without_a_reader(
     server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.server.routes.chat.READER_SECONDS", 0.3)
+    monkeypatch.setattr("brain.server.routes.chat.UNREAD_SECONDS", 0.3)
     player = Player(["a", 60.0])
     server.play(player)
     with reading(client, "GET", "/v1/chat/stream", b'"a"', params={"message": "hi"}) as found:
@@ -524,7 +522,7 @@ def test_turns_are_kept_for_a_while(server: Server, client: httpx.Client, monkey
 
 
 async def swept(server: Server) -> None:
-    server.house.turns._sweep()
+    server.engine.turns._sweep()
 
 
 def test_what_is_too_long_to_be_kept_is_gone_from_its_beginning(

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from brain.server import admission, uvicorn_protocol
-from brain.server.uvicorn_protocol import HEAD_BYTES, HEADERS_MOST, WAITING_MOST
+from brain.server.uvicorn_protocol import HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 BEGUN = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
@@ -99,7 +99,7 @@ def test_headers_without_an_end_are_refused(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [b"X: " + b"a" * HEAD_BYTES, b"".join(b"X%d: y\r\n" % n for n in range(HEADERS_MOST))[:-2]]
+    "more", [b"X: " + b"a" * HEAD_BYTES, b"".join(b"X%d: y\r\n" % n for n in range(MAX_HEADERS))[:-2]]
 )
 def test_a_large_head_is_told_so(server: Server, more: bytes) -> None:
     for before in (b"", HEALTH):
@@ -207,7 +207,7 @@ def test_behind_a_proxy_the_address_that_it_forwards_is_counted() -> None:
 
 def test_idle_connections_make_room_when_there_are_as_many_as_may_be() -> None:
     with brain_served() as server, ExitStack() as stack:
-        server.house.connections.most = 5
+        server.state.connections.limit = 5
         idle = [stack.enter_context(connected(server)) for _ in range(5)]
         idle[1].sendall(BEGUN)
         for gone in idle:
@@ -220,7 +220,7 @@ def test_idle_connections_make_room_when_there_are_as_many_as_may_be() -> None:
 
 def test_when_all_connections_are_busy_further_ones_are_told_so() -> None:
     with brain_served() as server, ExitStack() as stack:
-        server.house.connections.most = 2
+        server.state.connections.limit = 2
         server.play(Player(["word ", asyncio.Event()]))
         for _ in range(2):
             busy = stack.enter_context(connected(server))
@@ -236,7 +236,7 @@ def test_when_all_connections_are_busy_further_ones_are_told_so() -> None:
 
 
 def test_an_overloaded_server_refuses_new_turns_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uvicorn_protocol, "HELD_SECONDS", 0.0)
+    monkeypatch.setattr(uvicorn_protocol, "REJECT_SECONDS", 0.0)
     with (
         brain_served(ORIGINS="https://chat.example") as server,
         httpx.Client(base_url=server.url, trust_env=False) as client,
@@ -244,9 +244,9 @@ def test_an_overloaded_server_refuses_new_turns_and_nothing_else(monkeypatch: py
         release = asyncio.Event()
         server.play(Player(["word ", release, "more"]))
         turn = client.post("/v1/turns", json={"message": "hi"}).json()["turn_id"]
-        monkeypatch.setattr(admission, "CALM", 0)
+        monkeypatch.setattr(admission, "CALM_STARTS", 0)
         monkeypatch.setattr(admission, "BURST", 0)
-        monkeypatch.setattr(server.house.admission, "_burst", 0.0)
+        monkeypatch.setattr(server.state.admission, "_burst", 0.0)
         messages = {"model": "brain", "messages": [{"role": "user", "content": "hi"}]}
         for path, body in (
             ("/v1/chat/stream", {"message": "hi"}),
@@ -273,7 +273,7 @@ def test_the_limit_on_open_files_is_raised() -> None:
     code = (
         "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, 2000));"
         "from brain.cli.serve import raise_descriptor_limit; raise_descriptor_limit();"
-        "from brain.server.state import connections_most; print(*r.getrlimit(r.RLIMIT_NOFILE), connections_most())"
+        "from brain.server.state import connection_limit; print(*r.getrlimit(r.RLIMIT_NOFILE), connection_limit())"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told == "2000 2000 936\n"
@@ -282,12 +282,12 @@ def test_the_limit_on_open_files_is_raised() -> None:
 def test_requests_in_a_row_are_answered_in_their_order(server: Server) -> None:
     server.play(Player(["Hel", 0.1, "lo."]))
     with connected(server) as connection:
-        connection.sendall(streaming() + HEALTH * (WAITING_MOST - 1))
+        connection.sendall(streaming() + HEALTH * (MAX_PIPELINED - 1))
         time.sleep(0.05)
         connection.sendall(HEALTH[:-2] + b"Connection: close\r\n\r\n")
         answers = rest(connection).split(b"HTTP/1.1 200 OK\r\n")[1:]
     assert b"event: done" in answers[0]
-    assert [b'{"status":"ok"}' in answer for answer in answers[1:]] == [True] * WAITING_MOST
+    assert [b'{"status":"ok"}' in answer for answer in answers[1:]] == [True] * MAX_PIPELINED
 
 
 def test_one_after_the_other_there_may_be_any_number(server: Server) -> None:
@@ -301,7 +301,7 @@ def test_one_after_the_other_there_may_be_any_number(server: Server) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [HEALTH * (WAITING_MOST + 1), b"GARBAGE\r\n\r\n", BEGUN + b"X: " + b"a" * HEAD_BYTES + b"\r\n\r\n"],
+    [HEALTH * (MAX_PIPELINED + 1), b"GARBAGE\r\n\r\n", BEGUN + b"X: " + b"a" * HEAD_BYTES + b"\r\n\r\n"],
 )
 def test_too_much_behind_a_turn_ends_its_connection_and_the_turn(server: Server, more: bytes) -> None:
     model = Player([*["word "] * 5, 20.0])

@@ -33,14 +33,14 @@ PROMETHEUS_ACCEPTS = (
 def counted(*reports: Any) -> Metrics:
     metrics = Metrics({"weather", "ocr"})
     for report in reports:
-        metrics.began()
-        metrics.ended(report)
+        metrics.count_start()
+        metrics.record(report)
     return metrics
 
 
 def samples(metrics: Metrics) -> Mapping[str, float]:
     """All samples but the buckets and those of the process, as they are written."""
-    return read(metrics.exposed("")[0].decode())
+    return read(metrics.expose("")[0].decode())
 
 
 def read(text: str) -> Mapping[str, float]:
@@ -106,7 +106,7 @@ def test_what_is_counted_of_a_turn_that_failed() -> None:
 
 
 def test_buckets_fit() -> None:
-    text = counted(a_report(calls=[a_call(ms=8)])).exposed("")[0].decode()
+    text = counted(a_report(calls=[a_call(ms=8)])).expose("")[0].decode()
     for name, least, most in (("first_token", "0.05", "60.0"), ("call", "0.01", "60.0"), ("turn", "0.25", "600.0")):
         bounds = re.findall(rf'^brain_{name}_seconds_bucket{{le="([0-9.]+)"', text, re.MULTILINE)
         assert (bounds[0], bounds[-1]) == (least, most)
@@ -137,7 +137,7 @@ def test_two_applications_of_a_process_share_nothing() -> None:
     ],
 )
 def test_the_format_is_the_one_asked_for(accept: str, content_type: str) -> None:
-    text, told = counted(a_report(calls=[a_call()])).exposed(accept)
+    text, told = counted(a_report(calls=[a_call()])).expose(accept)
     assert told == content_type
     parse = open_families if content_type == OPEN else plain_families
     assert {"brain_turns", "brain_calls", "brain_call_seconds"} <= {family.name for family in parse(text.decode())}
@@ -146,7 +146,7 @@ def test_the_format_is_the_one_asked_for(accept: str, content_type: str) -> None
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
 def test_what_the_system_tells_of_the_process() -> None:
-    text = counted().exposed("")[0].decode()
+    text = counted().expose("")[0].decode()
     assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds"} <= set(
         re.findall(r"^(process_\w+) [0-9.e+]+$", text, re.MULTILINE)
     )
@@ -156,8 +156,8 @@ def test_the_documentation_has_every_metric() -> None:
     report = a_report([a_pass(error="model_failed")], [a_call()])
     rows = []
     metrics = counted(report)
-    metrics.blocked("weather")
-    for family in plain_families(metrics.exposed("")[0].decode()):
+    metrics.count_block("weather")
+    for family in plain_families(metrics.expose("")[0].decode()):
         if family.name.startswith("brain_"):
             labels = [label for label in family.samples[0].labels if label != "le"]
             name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -230,12 +230,12 @@ metrics = Metrics(())
 from reports import a_report
 for command in sys.stdin:
     if command == "turn\\n":
-        metrics.began()
-        metrics.ended(a_report())
+        metrics.count_start()
+        metrics.record(a_report())
     elif command == "begin\\n":
-        metrics.began()
+        metrics.count_start()
         metrics.count_streams(3)
-    print(metrics.exposed("")[0].decode().replace("\\n", "|"), flush=True)
+    print(metrics.expose("")[0].decode().replace("\\n", "|"), flush=True)
 """
 
 

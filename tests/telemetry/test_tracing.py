@@ -46,8 +46,8 @@ def test_the_span_of_a_turn() -> None:
             "gen_ai.usage.input_tokens": 200,
             "gen_ai.usage.output_tokens": 40,
             "gen_ai.usage.cache_read.input_tokens": 90,
-            "brain.turn.turn.id": "t1",
-            "brain.protocols": "native",
+            "brain.turn.id": "t1",
+            "brain.wire": "native",
         },
         None,
     )
@@ -232,7 +232,7 @@ def test_a_collector_gets_the_turn_its_passes_and_its_calls(collector: Collector
         assert span.status.code == 0
     assert turn.start_time_unix_nano <= first.start_time_unix_nano <= call.start_time_unix_nano
     assert [event.name for event in first.events] == ["first_token"]
-    assert attributes(turn)["brain.turn.turn.id"] == turn_id
+    assert attributes(turn)["brain.turn.id"] == turn_id
     assert attributes(turn)["gen_ai.conversation.id"] == "conv7"
     assert attributes(turn)["gen_ai.response.finish_reasons"] == ["stop"]
     assert attributes(call) == {

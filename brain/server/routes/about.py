@@ -1,4 +1,4 @@
-"""What Brain says of itself: its specialists, its health."""
+"""The specialists, the health and the metrics of the server."""
 
 from typing import Any
 
@@ -6,46 +6,46 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from brain.models import check_model
-from brain.server.middleware import UNKEPT, Answer
-from brain.server.routes.requests import house_of
+from brain.server.responses import NO_STORE_HEADERS, ApiResponse
+from brain.server.routes.requests import engine_of, state_of, user_of
 
 
 async def specialists(request: Request) -> Response:
-    """`GET /v1/specialists`: what the user may call, and what cannot be called and why."""
-    return Answer({"specialists": allowed(request)})
+    """`GET /v1/specialists`: what the user may call, and why some cannot be called."""
+    return ApiResponse({"specialists": describe_specialists(request)})
 
 
-def allowed(request: Request) -> list[dict[str, Any]]:
-    """The specialists that are there for the user, as they are told of."""
-    house = house_of(request)
-    own = house.settings.rights(request.scope["brain.user"]).specialists
+def describe_specialists(request: Request) -> list[dict[str, Any]]:
+    """The specialists that the user may call."""
+    engine = engine_of(request)
+    allowed = engine.settings.rights(user_of(request)).specialists
     return [
         entry.describe()
-        for name, entry in house.registry.items()
-        if house.registry.is_allowed(name) and (own is None or name in own)
+        for name, entry in engine.registry.items()
+        if engine.registry.is_allowed(name) and (allowed is None or name in allowed)
     ]
 
 
 async def healthz(request: Request) -> Response:
     """`GET /healthz`: the process answers."""
-    return Answer({"status": "ok"})
+    return ApiResponse({"status": "ok"})
 
 
 async def readyz(request: Request) -> Response:
-    """`GET /readyz`: the default model can be reached, the store can be written, and specialists are loaded."""
-    house = house_of(request)
-    model = house.model(None)
-    trouble = await house.store.trouble() or await check_model(model)
+    """`GET /readyz`: the default model answers, and the store can be written."""
+    engine = engine_of(request)
+    model = engine.model(None)
+    trouble = await engine.store.trouble() or await check_model(model)
     status = {
         "status": "unavailable" if trouble else "ok",
         "model": model.name,
-        "specialists": len(house.registry.usable()),
+        "specialists": len(engine.registry.usable()),
         **({"reason": trouble} if trouble else {}),
     }
-    return Answer(status, 503 if trouble else 200)
+    return ApiResponse(status, 503 if trouble else 200)
 
 
 async def metrics(request: Request) -> Response:
-    """`GET /metrics`: what happened since the start, in the format that is asked for."""
-    text, content_type = house_of(request).watch.metrics.exposed(request.headers.get("accept", ""))
-    return Response(text, media_type=None, headers={**UNKEPT, "content-type": content_type})
+    """`GET /metrics`: the metrics since the start, in the format of the Accept header."""
+    text, content_type = state_of(request).telemetry.metrics.expose(request.headers.get("accept", ""))
+    return Response(text, media_type=None, headers={**NO_STORE_HEADERS, "content-type": content_type})

@@ -1,4 +1,4 @@
-"""The Vercel AI SDK's chat. A stream is a turn, or a part of one that waited for a person in between."""
+"""The protocol of the Vercel AI SDK. A stream is a turn, or the part of one up to or after an approval."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -7,112 +7,94 @@ from weakref import WeakKeyDictionary
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
 from brain.protocols import ai_sdk
 from brain.runtime.run import Run
-from brain.server.middleware import SAFE_HEADERS
-from brain.server.routes.requests import house_of, kind, limited, parsed, read, user_of
-from brain.server.routes.runs import about_to_end, begun, held, start_and_stream, stream
-from brain.server.state import ServerState
+from brain.server.responses import NO_STORE_HEADERS
+from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
+from brain.server.routes.runs import (
+    begin_run,
+    gone,
+    not_found,
+    prepare_history,
+    start_and_stream,
+    stream,
+    wait_if_ending,
+)
 
-WIRE = "ai_sdk"
-_WANTED: WeakKeyDictionary[Run, ai_sdk.RequestOptions] = WeakKeyDictionary()
-"""How the answers of the turns that are kept were wanted."""
-
-
-class Chat:
-    """`POST /ai-sdk/chat`: one turn, or the rest of one. No function, since Starlette wraps what functions send."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
-        response = await _answer(Request(scope, receive))
-        await response(scope, receive, send)
+_OPTIONS: WeakKeyDictionary[Run, ai_sdk.RequestOptions] = WeakKeyDictionary()
+"""The options of the requests that started the runs of this process."""
 
 
-class Reconnect:
+async def chat(request: Request) -> ASGIApp:
+    """`POST /ai-sdk/chat`: one turn, or the rest of one."""
+    engine, user = engine_of(request), user_of(request)
+    body = await read_json(request)
+    turn_request, messages, options = await parse_json(
+        body, lambda: ai_sdk.parse(body, user, engine.settings, engine.names())
+    )
+    if options.decisions:
+        return _continue(request, turn_request.conversation_id, options)
+    turn_request, history = await prepare_history(request, turn_request, messages, len(body))
+    if turn_request.conversation_id is not None:
+        earlier = engine.turns.newest(turn_request.conversation_id, user)
+        if earlier is not None and earlier in _OPTIONS and earlier.is_waiting and _OPTIONS[earlier].sdk_version > 5:
+            earlier.stop()  # the chat has continued without the approval
+        await wait_if_ending(earlier)
+    unread_seconds = None if options.resumable else 0.0
+    run = await begin_run(request, turn_request, "ai_sdk", history=history, unread_seconds=unread_seconds)
+    _OPTIONS[run] = options
+    owns_run = options.sdk_version == 5 and not options.resumable
+    return start_and_stream(request, run, _encoder(run), owns_run=owns_run)
+
+
+async def reconnect(request: Request) -> ASGIApp:
     """`GET /ai-sdk/chat/{id}/stream`: the turn of this chat whose end nobody has read; 204 without one."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
-        if scope["method"] == "HEAD":  # a reader, by whom the turn would count as read
-            raise HTTPException(405, headers={"Allow": "GET"})
-        await _again(Request(scope, receive))(scope, receive, send)
-
-
-async def _answer(request: Request) -> ASGIApp:
-    if kind(request) != "application/json":
-        raise BadRequest("Send application/json.", "content-type", code="unsupported_media_type", status=415)
-    house, user = house_of(request), user_of(request)
-    body = await limited(request).body()
-    ask, spoken, wanted = await parsed(body, lambda: ai_sdk.parse(body, user, house.settings, house.names()))
-    if wanted.decisions:
-        return await _rest(request, ask.conversation_id, wanted)
-    ask, conversation = await read(body, lambda: held(house, ask, spoken))
-    if ask.conversation_id is not None:
-        await _earlier_ends(house, user, ask.conversation_id)
-    run = await begun(request, ask, WIRE, held=conversation, unread_seconds=None if wanted.resumable else 0.0)
-    _WANTED[run] = wanted
-    return start_and_stream(request, run, _encoder(run), owns_run=wanted.sdk_version == 5 and not wanted.resumable)
-
-
-def _again(request: Request) -> ASGIApp:
-    run = house_of(request).turns.newest(request.path_params["id"], user_of(request))
-    wanted = None if run is None else _WANTED.get(run)
-    if run is None or wanted is None or not wanted.resumable or _was_read(run):
-        return _nothing()
+    if request.method == "HEAD":  # it would count as a reader of the turn
+        raise HTTPException(405, headers={"Allow": "GET"})
+    nothing = Response(status_code=204, headers=NO_STORE_HEADERS)
+    run = engine_of(request).turns.newest(request.path_params["id"], user_of(request))
+    options = None if run is None else _OPTIONS.get(run)
+    if run is None or options is None or not options.resumable:
+        return nothing
+    if run.over and run.left_at >= run.log.last:  # old clients would show a second copy beside the first
+        return nothing
     try:
         return stream(request, run, _encoder(run))
     except BadRequest as error:
         if error.status != 410:
             raise
-        return _nothing()  # too much was told for all of it to be kept
+        return nothing  # the turn was too long to keep its beginning
 
 
-def _nothing() -> ASGIApp:
-    return Response(status_code=204, headers={**SAFE_HEADERS, "Cache-Control": "no-store"})
-
-
-def _was_read(run: Run) -> bool:
-    """Whether a reader got all of a turn; a second copy would stand beside the first one in old clients."""
-    return run.over and run.left_at >= run.log.last
-
-
-async def _rest(request: Request, conversation_id: str | None, wanted: ai_sdk.RequestOptions) -> ASGIApp:
-    """What comes of the turn behind a person's decisions.
+def _continue(request: Request, conversation_id: str | None, options: ai_sdk.RequestOptions) -> ASGIApp:
+    """The part of a turn after the decisions of a person.
 
     Raises:
-        BadRequest: when it is no turn of this chat and user, or did not ask about these calls.
+        BadRequest: this chat of this user has no such turn, or the turn did not ask to approve these calls.
     """
-    run = house_of(request).turns.find(wanted.decisions[-1].turn_id, user_of(request))
-    if run is None or run not in _WANTED or conversation_id not in (None, run.conversation_id):
-        raise BadRequest("Nothing waits for this approval any more; ask again.", code="gone", status=410)
+    run = engine_of(request).turns.find(options.decisions[-1].turn_id, user_of(request))
+    if run is None or run not in _OPTIONS or conversation_id not in (None, run.conversation_id):
+        raise gone("Nothing waits for this approval any more; send the message again.")
     asked = {call.id for call in run.report().calls if call.approval is not None}
-    decisions = {one.call_id: one.approve for one in wanted.decisions if one.turn_id == run.id}
+    decisions = {one.call_id: one.approve for one in options.decisions if one.turn_id == run.id}
     if not asked.issuperset(decisions):
-        raise BadRequest("This turn asked for no approval of this call.", code="not_found", status=404)
+        raise not_found("This turn asked for no approval of this call.")
     for call_id, approve in decisions.items():
-        with suppress(BadRequest):  # it expired or was decided already: what came of it is what follows
+        with suppress(BadRequest):  # expired or decided already: the stream shows the outcome
             run.decide(call_id, approve)
     encoder = _encoder(run)
     encoder.skip(run.log.events(), decisions)
     return stream(request, run, encoder, encoder.taken)
 
 
-async def _earlier_ends(house: ServerState, user: str | None, conversation_id: str) -> None:
-    """Ends the turn that waits for an approval which its chat has left behind; waits for one that is about to end."""
-    run = house.turns.newest(conversation_id, user)
-    if run is not None and run in _WANTED and run.is_waiting and _WANTED[run].sdk_version > 5:
-        run.stop()
-    await about_to_end(run)
-
-
 def _encoder(run: Run) -> ai_sdk.Encoder:
-    wanted = _WANTED[run]
+    options = _OPTIONS[run]
 
-    def waits(call_ids: Collection[str]) -> bool:
+    def are_waiting(call_ids: Collection[str]) -> bool:
         return {call.id for call in run.report().calls if call.approval == "asked"}.issuperset(call_ids)
 
-    message_id = None if wanted.continues else run.report().message_id
-    return ai_sdk.Encoder(wanted.sdk_version, message_id, waits)
+    message_id = None if options.continues else run.report().message_id
+    return ai_sdk.Encoder(options.sdk_version, message_id, are_waiting)

@@ -1,15 +1,14 @@
-"""What Ollama's clients ask for. One turn as lines of JSON, and what there is to be asked."""
+"""Ollama's protocol: one turn as lines of JSON, and the models on offer."""
 
 import os
 import time
 from collections.abc import Callable, Set
 from datetime import datetime
-from functools import partial
 from importlib.metadata import version as version_of
 from zoneinfo import ZoneInfo
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from brain.messages import ClientMessage
 from brain.protocols import ollama
@@ -17,93 +16,84 @@ from brain.protocols.inline_results import InlineText
 from brain.protocols.ollama import models
 from brain.protocols.ollama.models import ModelInfo
 from brain.protocols.ollama.request import DEFAULT_NAME, RequestOptions, parse_chat, parse_generate, parse_show
-from brain.server.middleware import Answer
-from brain.server.routes.requests import house_of, limited, parsed, read, user_of
-from brain.server.routes.runs import begun, collect, held, start_and_stream
-from brain.server.state import ServerState
+from brain.runtime.engine import Engine
+from brain.server.responses import ApiResponse
+from brain.server.routes.requests import engine_of, limit_body, parse_json, user_of
+from brain.server.routes.runs import begin_run, collect_events, prepare_history, start_and_stream
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
 
-SEEING = ("vision", "ocr")
-"""Specialists that make pictures into text for a model that sees none."""
+IMAGE_READERS = ("vision", "ocr")
+"""Specialists that turn images into text for a model that sees none."""
 
 Parse = Callable[
     [bytes, str | None, Settings, Set[str], datetime], tuple[TurnRequest, list[ClientMessage], RequestOptions]
 ]
 
 
-class Asked:
-    """`POST /api/chat` and `POST /api/generate`: one turn.
-
-    No function, since Starlette wraps what functions send once more.
-    """
-
-    def __init__(self, parse: Parse, *, generate: bool = False) -> None:
-        self._parse = parse
-        self._encoder = partial(ollama.Encoder, clock=time.time_ns, generate=generate)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
-        response = await self._response(Request(scope, receive))
-        await response(scope, receive, send)
-
-    async def _response(self, request: Request) -> ASGIApp:
-        house = house_of(request)
-        settings = house.settings
-        now = datetime.now(ZoneInfo(settings.time_zone))
-        body = await limited(request).body()
-        user = user_of(request)
-        ask, spoken, wanted = await parsed(body, lambda: self._parse(body, user, settings, house.names(), now))
-        if wanted.loads is not None:
-            return Answer(self._encoder(wanted.model, written=lambda _: "").loaded(wanted.loads))
-        turns_url = f"{request.base_url}v1/turns"
-        ask, conversation = await read(body, lambda: held(house, ask, spoken))
-        run = await begun(request, ask, "ollama", held=conversation, replayable=False)
-        written = InlineText(settings.show_results, f"{turns_url}/{run.id}", keyed=bool(settings.keys))
-        encoder = self._encoder(wanted.model, written=written)
-        if wanted.stream:
-            return start_and_stream(request, run, encoder, owns_run=True, refusal=encoder.refusal)
-        status, answer = encoder.whole(await collect(request, run))
-        return Answer(answer, status)
+async def chat(request: Request) -> ASGIApp:
+    """`POST /api/chat`: one turn of a conversation."""
+    return await _answer(request, parse_chat)
 
 
-chat = Asked(parse_chat)
-generate = Asked(parse_generate, generate=True)
+async def generate(request: Request) -> ASGIApp:
+    """`POST /api/generate`: one turn for a prompt."""
+    return await _answer(request, parse_generate, generate=True)
+
+
+async def _answer(request: Request, parse: Parse, *, generate: bool = False) -> ASGIApp:
+    engine, user = engine_of(request), user_of(request)
+    settings = engine.settings
+    now = datetime.now(ZoneInfo(settings.time_zone))
+    body = await limit_body(request).body()
+    turn_request, messages, options = await parse_json(body, lambda: parse(body, user, settings, engine.names(), now))
+    if options.loads is not None:
+        encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, written=lambda _: "")
+        return ApiResponse(encoder.loaded(options.loads))
+    turns_url = f"{request.base_url}v1/turns"
+    turn_request, history = await prepare_history(request, turn_request, messages, len(body))
+    run = await begin_run(request, turn_request, "ollama", history=history, replayable=False)
+    results = InlineText(settings.show_results, f"{turns_url}/{run.id}", keyed=bool(settings.keys))
+    encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, written=results)
+    if options.stream:
+        return start_and_stream(request, run, encoder, owns_run=True, refusal=encoder.refusal)
+    status, answer = encoder.whole(await collect_events(request, run))
+    return ApiResponse(answer, status)
 
 
 async def tags(request: Request) -> ASGIApp:
     """`GET /api/tags`: the models on offer."""
-    return Answer(models.tags(_offered(house_of(request)), _installed()))
+    return ApiResponse(models.tags(_offered(engine_of(request)), _installed_at()))
 
 
 async def ps(request: Request) -> ASGIApp:
-    """`GET /api/ps`: those that are loaded."""
-    return Answer(models.ps(_offered(house_of(request))))
+    """`GET /api/ps`: the loaded models, which are all of them."""
+    return ApiResponse(models.ps(_offered(engine_of(request))))
 
 
 async def show(request: Request) -> ASGIApp:
-    """`POST /api/show`: one of them."""
-    house = house_of(request)
-    called, name = parse_show(await limited(request).body(), house.names())
-    return Answer(models.show(_offer(house, called, name), _installed()))
+    """`POST /api/show`: one model."""
+    engine = engine_of(request)
+    called, name = parse_show(await limit_body(request).body(), engine.names())
+    return ApiResponse(models.show(_offer(engine, called, name), _installed_at()))
 
 
 async def version(request: Request) -> ASGIApp:
-    """`GET /api/version`: of Ollama, whose API this is, and of Brain."""
-    return Answer({"version": models.VERSION, "brain": version_of("brain-sse")})
+    """`GET /api/version`: the version of Ollama's API, and Brain's own."""
+    return ApiResponse({"version": models.VERSION, "brain": version_of("brain-sse")})
 
 
-def _offered(house: ServerState) -> list[ModelInfo]:
-    """The default, and all models by their names."""
-    return [_offer(house, DEFAULT_NAME, None), *(_offer(house, name, name) for name in sorted(house.names()))]
+def _offered(engine: Engine) -> list[ModelInfo]:
+    """The default model, and all models by their names."""
+    return [_offer(engine, DEFAULT_NAME, None), *(_offer(engine, name, name) for name in sorted(engine.names()))]
 
 
-def _offer(house: ServerState, called: str, name: str | None) -> ModelInfo:
-    model = house.model(name)
-    seeing = any(specialist.name in SEEING for specialist in house.registry.usable())
-    return ModelInfo(called, model.sees_images or seeing, model.context_tokens)
+def _offer(engine: Engine, called: str, name: str | None) -> ModelInfo:
+    model = engine.model(name)
+    reads_images = any(specialist.name in IMAGE_READERS for specialist in engine.registry.usable())
+    return ModelInfo(called, model.sees_images or reads_images, model.context_tokens)
 
 
-def _installed() -> int:
-    """When this came to be here."""
+def _installed_at() -> int:
+    """When this program was installed, in nanoseconds since 1970."""
     return os.stat(__file__).st_mtime_ns

@@ -15,12 +15,11 @@ from brain.models import ModelEntry
 from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS
 from brain.protocols.bodies import BODY_BYTES
 from brain.protocols.native import MESSAGE_LENGTH
+from brain.runtime.engine import Engine
 from brain.server import static_files
-from brain.server.auth import KeyStore
-from brain.server.middleware import SAFE_HEADERS, Answer
-from brain.server.routes.about import allowed
-from brain.server.routes.requests import house_of, user_of
-from brain.server.state import ServerState
+from brain.server.responses import SAFE_HEADERS, ApiResponse
+from brain.server.routes.about import describe_specialists
+from brain.server.routes.requests import engine_of, state_of, user_of
 from brain.server.static_files import PageFile
 
 LASTING = "public, max-age=31536000, immutable"
@@ -48,14 +47,14 @@ async def file(request: Request) -> Response:
 
 
 def _sent(found: PageFile, request: Request, kept: str) -> Response:
-    headers = {**SAFE_HEADERS, "Cache-Control": kept, "ETag": found.tag, "Content-Type": found.type}
+    headers = {**SAFE_HEADERS, "Cache-Control": kept, "ETag": found.etag, "Content-Type": found.type}
     headers["Vary"] = "Accept-Encoding"
     if found.type.startswith(("text/html", "image/svg")):
         headers["Content-Security-Policy"] = _POLICY
-    if found.tag in request.headers.get("if-none-match", ""):
+    if found.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     if _takes_gzip(request.headers.get("accept-encoding", "")):
-        return Response(found.small, headers={**headers, "Content-Encoding": "gzip"})
+        return Response(found.gzipped, headers={**headers, "Content-Encoding": "gzip"})
     return Response(found.data, headers=headers)
 
 
@@ -70,15 +69,14 @@ class Smaller(GZipMiddleware):
 
 async def start(request: Request) -> Response:
     """`GET /page/start`: who is signed in, and what they may send and choose."""
-    keyring, user = request.app.state.keyring, user_of(request)
-    assert isinstance(keyring, KeyStore)
-    return Answer(
+    engine, user = engine_of(request), user_of(request)
+    return ApiResponse(
         {
             "user": user,
-            "keys": bool(keyring),
-            "models": _models(house_of(request)),
-            "specialists": allowed(request),
-            "recall": await house_of(request).store.recalls(user or ""),
+            "keys": bool(state_of(request).keys),
+            "models": _models(engine),
+            "specialists": describe_specialists(request),
+            "recall": await engine.store.recalls(user or ""),
             "limits": {
                 "files": MAX_ATTACHMENTS,
                 "file_bytes": ATTACHMENT_BYTES,
@@ -90,18 +88,18 @@ async def start(request: Request) -> Response:
     )
 
 
-def _models(house: ServerState) -> list[dict[str, Any]]:
+def _models(engine: Engine) -> list[dict[str, Any]]:
     """Those on offer, by the names that a turn is asked with."""
     return [
         {
-            "name": _name(house, wanted, one),
+            "name": _name(engine, wanted, one),
             "stand_in": one.model.is_demo,
             "default": place == 0,
         }
-        for place, (wanted, one) in enumerate(zip(house.settings.model, house.models, strict=True))
+        for place, (wanted, one) in enumerate(zip(engine.settings.model, engine.models, strict=True))
     ]
 
 
-def _name(house: ServerState, wanted: str, one: ModelEntry) -> str:
+def _name(engine: Engine, wanted: str, one: ModelEntry) -> str:
     """Its own name, or as it was configured where another has the same."""
-    return one.model.name if house.model(one.model.name) is one.model else wanted
+    return one.model.name if engine.model(one.model.name) is one.model else wanted

@@ -1,103 +1,200 @@
-"""What all routes read of a request: whose house it is at, and a body within limits."""
+"""What the routes share to read a request: the server's state, the user, and a body within limits."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import Message, Receive
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from brain.errors import BadRequest
+from brain.messages import Attachment
+from brain.protocols import native
+from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
 from brain.protocols.bodies import BODY_BYTES, check_keys
+from brain.runtime.engine import Engine
+from brain.server.middleware import USER
 from brain.server.state import ServerState
+from brain.turn_request import TurnRequest
 
 BODY_SECONDS = 20.0
-BODY_BYTES_A_SECOND = 64 * 1024
-"""How long a body may take: so many seconds, and what it takes at this rate."""
-
+BODY_BYTES_PER_SECOND = 64 * 1024
+"""Time limit for a body: these seconds, and what its bytes take at this rate."""
 LARGE_BYTES = 256 * 1024
-_reading = ThreadPoolExecutor(1, "reading")
+"""Larger bodies and answers are processed in a thread."""
+FORM_FIELDS = 50
+
+_large_bodies = ThreadPoolExecutor(1, "large bodies")
 
 T = TypeVar("T")
 
 
-def house_of(request: Request) -> ServerState:
-    """The house that the request came to."""
-    house = request.app.state.house
-    assert isinstance(house, ServerState)
-    return house
+class Endpoint:
+    """An ASGI application that calls a function with the request, and sends the response that it returns.
+
+    Starlette wraps `send` once more for functions that it calls itself, which costs time per chunk of a stream.
+    """
+
+    def __init__(self, respond: Callable[[Request], Awaitable[ASGIApp]]) -> None:
+        self._respond = respond
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        response = await self._respond(Request(scope, receive))
+        await response(scope, receive, send)
+
+
+def state_of(request: Request) -> ServerState:
+    """The state of the server."""
+    state = request.app.state.brain
+    assert isinstance(state, ServerState)
+    return state
+
+
+def engine_of(request: Request) -> Engine:
+    """The engine of the server."""
+    return state_of(request).engine
 
 
 def user_of(request: Request) -> str | None:
-    """Who asks, as the door found out."""
-    user: str | None = request.scope["brain.user"]
+    """The user whom the middleware authenticated."""
+    user: str | None = request.scope[USER]
     return user
 
 
-def limited(request: Request, most: int = BODY_BYTES) -> Request:
-    """The same request, of which no more is read than may be.
-
-    Args:
-        most: bytes of its body.
-
-    Raises:
-        BadRequest: when it says itself that it is larger; and while it is read, when it is, or comes too slowly.
-    """
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > most:
-        raise _too_large(most)
-    return Request(request.scope, _counted(request.receive, most))
-
-
-def kind(request: Request) -> str:
-    """The media type that a body is said to have."""
+def media_type(request: Request) -> str:
+    """The media type of the body, in lower case."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def read(body: bytes, made: Callable[[], T]) -> T:
-    """What is made of a body: of a large one in a thread, one after the other, for others have their turn meanwhile."""
-    return await large(len(body), made)
+def query_fields(request: Request) -> dict[str, str]:
+    """The fields of the query string, each given once."""
+    return _unique(request.query_params.multi_items())
 
 
-async def parsed(body: bytes, made: Callable[[], T]) -> T:
-    """The same of a body of JSON, in which no object may have a key twice. What it says is bounded first."""
+async def read_json(request: Request, limit: int = BODY_BYTES) -> bytes:
+    """The body of a request that sends JSON.
 
-    def strict() -> T:
-        found = made()
+    Args:
+        limit: bytes of the body.
+
+    Raises:
+        BadRequest: `unsupported_media_type`, `too_large`, or 408 for a body that arrives too slowly.
+    """
+    if media_type(request) != "application/json":
+        raise _unsupported("Send application/json (curl: -H 'content-type: application/json').")
+    return await limit_body(request, limit).body()
+
+
+async def parse_json(body: bytes, parse: Callable[[], T]) -> T:
+    """What `parse` makes of a body, in which no object may have a key twice; in a thread for a large body."""
+
+    def checked() -> T:
+        parsed = parse()  # first, since it bounds the size of what is checked
         check_keys(body, "")
-        return found
+        return parsed
 
-    return await large(len(body), strict)
+    return await compute(len(body), checked)
 
 
-async def large(size: int, made: Callable[[], T]) -> T:
-    """The same of anything that takes so many bytes, such as an answer."""
+async def compute(size: int, function: Callable[[], T]) -> T:
+    """The result of a function whose time grows with `size` bytes.
+
+    A large one runs in a thread, one after the other, so that other requests are served meanwhile.
+    """
     if size <= LARGE_BYTES:
-        return made()
-    return await asyncio.get_running_loop().run_in_executor(_reading, made)
+        return function()
+    return await asyncio.get_running_loop().run_in_executor(_large_bodies, function)
 
 
-def _counted(receive: Receive, most: int) -> Receive:
+def limit_body(request: Request, limit: int = BODY_BYTES) -> Request:
+    """The same request with limits on the size and time of its body.
+
+    Raises:
+        BadRequest: at once for a `Content-Length` over the limit, else while the body is read.
+    """
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > limit:
+        raise _too_large(limit)
     clock = asyncio.get_running_loop().time
-    received = 0
-    began = clock()
+    received, began = 0, clock()
 
-    async def counted() -> Message:
+    async def receive() -> Message:
         nonlocal received
         try:
-            async with asyncio.timeout_at(began + BODY_SECONDS + received / BODY_BYTES_A_SECOND):
-                message = await receive()
+            async with asyncio.timeout_at(began + BODY_SECONDS + received / BODY_BYTES_PER_SECOND):
+                message = await request.receive()
         except TimeoutError:
-            raise BadRequest("The body comes too slowly.", status=408) from None
+            raise BadRequest("The body arrives too slowly.", status=408) from None
         received += len(message.get("body", b""))
-        if received > most:
-            raise _too_large(most)
+        if received > limit:
+            raise _too_large(limit)
         return message
 
-    return counted
+    return Request(request.scope, receive)
 
 
-def _too_large(most: int) -> BadRequest:
-    size = f"{most >> 20} MiB" if most >= 1 << 20 else f"{most >> 10} KiB"
+async def read_turn_request(request: Request) -> TurnRequest:
+    """The turn that a native request asks for, as JSON or multipart.
+
+    Raises:
+        BadRequest: the request is wrong.
+    """
+    engine, user = engine_of(request), user_of(request)
+    if media_type(request) != "multipart/form-data":
+        if media_type(request) != "application/json":
+            raise _unsupported(
+                "Send application/json (curl: -H 'content-type: application/json') or multipart/form-data (curl: -F)."
+            )
+        body = await read_json(request)
+        return await parse_json(body, lambda: native.parse(body, user, engine.settings, engine.names()))
+    _, options = parse_options_header(request.headers["content-type"])
+    if options.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
+        # Starlette would decode with any of Python's codecs: `punycode` takes minutes
+        raise _unsupported("Send forms in UTF-8: multipart/form-data without a charset, or with charset=utf-8.")
+    texts: list[tuple[str, str]] = []
+    attachments: list[Attachment] = []
+    form = limit_body(request).form(max_files=MAX_ATTACHMENTS + 1, max_fields=FORM_FIELDS, max_part_size=BODY_BYTES)
+    try:
+        async with form as fields:
+            for name, value in fields.multi_items():
+                if not isinstance(value, UploadFile):
+                    texts.append((name, value.replace("\r\n", "\n")))  # browsers send CRLF in forms
+                elif name == "file":
+                    data = await value.read()
+                    attachments.append(make_attachment(value.filename or "", value.content_type or "", data, "file"))
+                else:
+                    raise BadRequest(f"{name}: send files in parts named file.", name)
+    except HTTPException as error:  # Starlette's, which names no field
+        if error.detail.startswith("Too many files"):
+            raise too_many_attachments() from None
+        raise
+    return native.parse_form(_unique(texts), attachments, user, engine.settings, engine.names())
+
+
+def parse_query(request: Request) -> TurnRequest:
+    """The turn that a native GET request asks for."""
+    engine = engine_of(request)
+    return native.parse_form(query_fields(request), [], user_of(request), engine.settings, engine.names())
+
+
+def _unique(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for name, value in items:
+        if name in fields:
+            raise BadRequest(f"{name} is given twice.", name)
+        fields[name] = value
+    return fields
+
+
+def _unsupported(message: str) -> BadRequest:
+    return BadRequest(message, "content-type", code="unsupported_media_type", status=415)
+
+
+def _too_large(limit: int) -> BadRequest:
+    size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
     return BadRequest(f"The body may be {size} large.", code="too_large", status=413)

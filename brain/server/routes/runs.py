@@ -1,13 +1,15 @@
-"""Begins a turn for a route, whatever its protocol; answers that are not streamed are put together here."""
+"""What the routes share to start runs, in any protocol, and to stream or collect their events."""
 
 import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, aclosing, suppress
-from functools import partial
 
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
 
+from brain.errors import BadRequest
 from brain.events import Event
 from brain.markers.template_tokens import of_template
 from brain.messages import ClientMessage, History, TurnReport, new_conversation_id
@@ -15,73 +17,78 @@ from brain.prompts import context_window
 from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import narrowed
 from brain.runtime.run import Run
-from brain.server.admission import START, Start, refused
-from brain.server.event_stream import Encoder, EventStreamResponse, Reader, Refusal, until_disconnect
-from brain.server.rate_limits import SOON, too_many
-from brain.server.routes.requests import house_of
-from brain.server.state import ServerState
+from brain.server.admission import PENDING_START, PendingStart, unavailable
+from brain.server.event_stream import Encoder, EventStreamResponse, Reader, Refusal, wait_for_disconnect
+from brain.server.rate_limits import RETRY_SOON, rate_limited
+from brain.server.responses import NO_STORE_HEADERS
+from brain.server.routes.requests import compute, engine_of, state_of
 from brain.turn_request import TurnRequest
 
 ENDING_SECONDS = 0.5
-READERS_MOST = 64
-"""Of one turn, at once. Each is a stream of its own."""
+READERS_LIMIT = 64
+"""Streams of one turn at once."""
 
 
-async def begun(
+async def begin_run(
     request: Request,
-    ask: TurnRequest,
-    wire: str,
+    turn_request: TurnRequest,
+    protocol: str,
     *,
-    held: History | None = None,
+    history: History | None = None,
     replayable: bool = True,
     unread_seconds: float | None = None,
 ) -> Run:
-    """Takes on a turn, which is then to be led: by a response, or alone. The rest is as `Engine.begin`.
+    """Count a turn and store its message; the caller starts the run. The arguments are those of `Engine.begin`.
 
     Raises:
-        BadRequest: when the user may not ask now, or not this.
+        BadRequest: the server or the user has reached a limit, or as `Engine.begin`.
     """
-    house = house_of(request)
-    settle = partial(_settle, house, ask.user, request.headers.get("traceparent", ""))
-    with ExitStack() as starting, ExitStack() as taken:  # the second is given back when the turn cannot begin
-        starting.callback(_start(request, house).end)
-        house.allowances.begin(ask.user, time.monotonic())
-        taken.callback(house.allowances.end, ask.user)
-        run = await house.begin(ask, wire, settle, held=held, replayable=replayable, unread_seconds=unread_seconds)
-        taken.pop_all()
-    house.watch.metrics.began()
+    state = state_of(request)
+    user = turn_request.user
+    traceparent = request.headers.get("traceparent", "")
+
+    def settle(report: TurnReport) -> None:
+        state.rate_limits.release(user)
+        state.admission.count_end()
+        state.telemetry.record(report, traceparent)
+
+    pending: PendingStart | None = request.scope.get(PENDING_START)  # counted when the connection received the request
+    if pending is None:
+        if state.admission.capacity < 1:
+            state.telemetry.metrics.count_rejection("overload")
+            raise unavailable("overload")
+        pending = state.admission.admit(asyncio.get_running_loop().time())
+    with ExitStack() as starting, ExitStack() as failing:
+        starting.callback(pending.end)
+        state.rate_limits.acquire(user, time.monotonic())
+        failing.callback(state.rate_limits.release, user)
+        run = await state.engine.begin(
+            turn_request, protocol, settle, held=history, replayable=replayable, unread_seconds=unread_seconds
+        )
+        failing.pop_all()
+    state.telemetry.metrics.count_start()
     return run
 
 
-def _start(request: Request, house: ServerState) -> Start:
-    """The start that the connection counts already, or a new one.
+async def prepare_history(
+    request: Request, turn_request: TurnRequest, messages: Sequence[ClientMessage], size: int
+) -> tuple[TurnRequest, History]:
+    """The turn and the history of a client that keeps the conversation itself.
 
-    Raises:
-        BadRequest: when the server is overloaded.
+    Args:
+        size: bytes of the request's body.
     """
-    counted: Start | None = request.scope.get(START)
-    if counted is not None:
-        return counted
-    if house.admission.room < 1:
-        house.watch.metrics.refused("overload")
-        raise refused("overload")
-    return house.admission.begin(asyncio.get_running_loop().time())
+    engine = engine_of(request)
 
+    def prepare() -> tuple[TurnRequest, History]:
+        narrow = narrowed(turn_request, engine.settings.rights(turn_request.user))
+        names = [specialist.name for specialist in engine.registry.usable(narrow.specialists)]
+        model = engine.model(narrow.model)
+        history = ClientHistory(narrow, names, of_template(model.template))
+        prepared, found = history.conversation(messages, narrow.conversation_id or new_conversation_id())
+        return prepared, context_window.fit_to_context(found, model.context_tokens)
 
-def _settle(house: ServerState, user: str | None, traceparent: str, report: TurnReport) -> None:
-    house.allowances.end(user)
-    house.admission.end_turn()
-    house.watch.ended(report, traceparent)
-
-
-def held(house: ServerState, ask: TurnRequest, spoken: Sequence[ClientMessage]) -> tuple[TurnRequest, History]:
-    """What is asked by a client that holds the history, and what it goes on from. Long histories take their time."""
-    ask = narrowed(ask, house.settings.rights(ask.user))
-    taken = [specialist.name for specialist in house.registry.usable(ask.specialists)]
-    model = house.model(ask.model)
-    history = ClientHistory(ask, taken, of_template(model.template))
-    ask, found = history.conversation(spoken, ask.conversation_id or new_conversation_id())
-    return ask, context_window.fit_to_context(found, model.context_tokens)
+    return await compute(size, prepare)
 
 
 def stream(request: Request, run: Run, encoder: Encoder | None = None, after: int = 0) -> EventStreamResponse:
@@ -90,19 +97,9 @@ def stream(request: Request, run: Run, encoder: Encoder | None = None, after: in
     Raises:
         BadRequest: `gone`, when what follows is no longer available; `rate_limited`, when the run has too many readers.
     """
-    if run.readers >= READERS_MOST:
-        raise too_many(f"This turn has {run.readers} readers, as many as may be at once; come back later.", SOON)
+    if run.readers >= READERS_LIMIT:
+        raise rate_limited(f"This turn has {run.readers} readers, the limit; try again later.", RETRY_SOON)
     return _stream(request, Reader(run, encoder, after))
-
-
-def _stream(request: Request, reader: Reader, refusal: Refusal | None = None) -> EventStreamResponse:
-    house = house_of(request)
-    return EventStreamResponse(
-        reader,
-        heartbeat=house.settings.heartbeat_seconds,
-        count_streams=house.watch.metrics.count_streams,
-        refusal=refusal,
-    )
 
 
 def start_and_stream(
@@ -113,31 +110,53 @@ def start_and_stream(
     owns_run: bool = False,
     refusal: Refusal | None = None,
 ) -> EventStreamResponse:
-    """The same for a run that starts now.
+    """A response that streams a run that starts now.
 
     Args:
-        owns_run: whether it stops when this reader leaves.
+        owns_run: whether the run stops when this reader leaves.
+        refusal: as of `EventStreamResponse`.
     """
     response = _stream(request, Reader(run, encoder, owns_run=owns_run), refusal)
     run.start()
     return response
 
 
-async def about_to_end(run: Run | None) -> None:
-    """Waits a moment for a turn of the same conversation, whose client has just stopped reading."""
+def _stream(request: Request, reader: Reader, refusal: Refusal | None = None) -> EventStreamResponse:
+    state = state_of(request)
+    return EventStreamResponse(
+        reader,
+        heartbeat=state.engine.settings.heartbeat_seconds,
+        count_streams=state.telemetry.metrics.count_streams,
+        refusal=refusal,
+    )
+
+
+def resume_stream(request: Request, run: Run, after: int) -> ASGIApp:
+    """The native stream after an event that the client has. After the last event, an EventSource must not reconnect.
+
+    Raises:
+        BadRequest: as `stream`.
+    """
+    if run.over and after == run.log.last and request.method == "GET":
+        return Response(status_code=204, headers=NO_STORE_HEADERS)
+    return stream(request, run, after=after)
+
+
+async def wait_if_ending(run: Run | None) -> None:
+    """Wait a moment for the earlier turn of a conversation, whose client has just stopped reading."""
     if run is not None and run.log.replayable:
         with suppress(TimeoutError):
             async with asyncio.timeout(ENDING_SECONDS):
                 await run.wait_ended()
 
 
-async def collect(request: Request, run: Run) -> list[Event]:
-    """All events of a run, for an answer that is not streamed. When the client leaves, the run is stopped.
+async def collect_events(request: Request, run: Run) -> list[Event]:
+    """Start a run and return all its events. When the client leaves, the run is stopped.
 
     Raises:
-        ClientDisconnect: when nobody is left to be answered.
+        ClientDisconnect: the client has left.
     """
-    leaving = asyncio.create_task(until_disconnect(request.receive), name="disconnect")
+    leaving = asyncio.create_task(wait_for_disconnect(request.receive), name="disconnect")
     leaving.add_done_callback(lambda _: run.stop())
     collected: list[Event] = []
     try:
@@ -150,3 +169,13 @@ async def collect(request: Request, run: Run) -> list[Event]:
     finally:
         leaving.cancel()
         await asyncio.wait({leaving})
+
+
+def not_found(message: str = "This turn does not exist, or is no longer available.") -> BadRequest:
+    """The error 404."""
+    return BadRequest(message, code="not_found", status=404)
+
+
+def gone(message: str, field: str | None = None) -> BadRequest:
+    """The error 410."""
+    return BadRequest(message, field, code="gone", status=410)
