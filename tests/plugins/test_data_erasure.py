@@ -1,4 +1,4 @@
-"""Specialists forget what they keep of a user: each is asked, and one that cannot does not keep the others from it."""
+"""Erasing a user's data: every specialist is called, and a failing one does not keep others from it."""
 
 import asyncio
 import threading
@@ -12,9 +12,7 @@ from brain import Registry
 from brain.plugins import data_erasure
 from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.executor import Answer
-from brain.plugins.specialist import Specialist, specialist
-
-Asked = list[tuple[str, str | None]]
+from brain.plugins.specialist import specialist
 
 
 @dataclass(frozen=True)
@@ -22,62 +20,51 @@ class Folder:
     place: str = "drawer"
 
 
-def keeping(name: str, forget: Callable[..., Any], **options: Any) -> Specialist[..., Any]:
-    @specialist(name=name, forget=forget, **options)
-    def keeps() -> str:
-        """Keeps what users say."""
-        return ""
-
-    return keeps
+def text() -> str:
+    """Does it."""
+    return "x"
 
 
-def registry_of(*specialists: Specialist[..., Any]) -> Registry:
+def registry_of(*forgets: Callable[..., Any], **options: Any) -> Registry:
+    """Specialists `a`, `b`, … with these functions."""
     registry = Registry()
-    for one in specialists:
-        registry.add(one)
+    for name, forget in zip("abc", forgets, strict=False):
+        registry.add(specialist(name=name, forget=forget, settings=Folder, **options)(text))
     return registry
 
 
-def test_each_is_asked_with_user_conversation_and_settings() -> None:
-    asked: list[Any] = []
+def test_functions_get_user_conversation_and_settings() -> None:
+    calls: list[Any] = []
 
-    async def later(user: str, conversation_id: str | None, *, settings: Folder) -> None:
-        await asyncio.sleep(0)
-        asked.append((settings.place, user, conversation_id))
+    async def coroutine(user: str, conversation_id: str | None, *, settings: Folder) -> None:
+        calls.append((settings.place, user, conversation_id))
 
-    def at_once(user: str, conversation_id: str | None) -> None:
+    def plain(user: str, conversation_id: str | None) -> None:
         assert threading.current_thread() is not threading.main_thread()
-        asked.append(("none", user, conversation_id))
+        calls.append(("plain", user, conversation_id))
 
-    registry = registry_of(keeping("a", at_once), keeping("b", later, settings=Folder))
+    registry = registry_of(plain, coroutine)
+    registry.cache(("ada", "x"), Answer("x"), 60)
+    registry.cache(("bob", "x"), Answer("x"), 60)
     assert asyncio.run(erase_user_data(registry, "ada", "c1")) == []
+    assert (registry.find_cached(("ada", "x")), registry.find_cached(("bob", "x"))) == (None, Answer("x"))
     assert asyncio.run(erase_user_data(registry, "bob")) == []
-    assert asked == [("none", "ada", "c1"), ("drawer", "ada", "c1"), ("none", "bob", None), ("drawer", "bob", None)]
+    assert calls == [("plain", "ada", "c1"), ("drawer", "ada", "c1"), ("plain", "bob", None), ("drawer", "bob", None)]
 
 
-def test_those_that_cannot_are_named_and_the_others_forget(
+def test_failures_are_named_and_unavailable_specialists_are_called(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked: Asked = []
+    calls: list[str] = []
 
     def breaks(user: str, conversation_id: str | None) -> None:
         raise RuntimeError("the disk is full")
 
     async def hangs(user: str, conversation_id: str | None) -> None:
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
 
     monkeypatch.setattr(data_erasure, "ERASURE_SECONDS", 0.05)
-    lost = keeping("d", lambda user, conversation_id: asked.append((user, conversation_id)), needs=lambda: "its disk")
-    registry = registry_of(keeping("a", breaks), keeping("b", hangs), lost)
+    registry = registry_of(breaks, hangs, lambda user, conversation_id: calls.append(user), needs=lambda: "its disk")
     assert asyncio.run(erase_user_data(registry, "ada")) == ["a", "b"]
-    assert asked == [("ada", None)], "also one that cannot be called"
-    assert "specialist a could not forget what it keeps" in caplog.text
-
-
-def test_answers_that_are_kept_for_the_user_are_forgotten_with_any_conversation() -> None:
-    registry = Registry()
-    registry.cache(("ada", "x"), Answer("x"), 60)
-    registry.cache(("bob", "x"), Answer("x"), 60)
-    asyncio.run(erase_user_data(registry, "ada", "c1"))
-    assert registry.find_cached(("ada", "x")) is None
-    assert registry.find_cached(("bob", "x")) == Answer("x")
+    assert calls == ["ada"]
+    assert "the disk is full" in caplog.text

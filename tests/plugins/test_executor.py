@@ -1,42 +1,45 @@
+"""Executing a call: whatever a specialist returns, raises or ignores becomes an answer or a failure."""
+
 import asyncio
 import datetime
-import logging
 import threading
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from clock import run_jumping
 
 from brain.errors import Refused
 from brain.events import Citation
-from brain.plugins import executor
 from brain.plugins.context import Progress, Result
-from brain.plugins.executor import BUSY, FAILED, Answer, Failure, Outcome
+from brain.plugins.executor import BUSY, FAILED, Answer, Failure, Outcome, execute, prepare
 from brain.plugins.specialist import Specialist, from_schema, specialist
 
+Run = tuple[Outcome, list[Progress]]
 
-async def outcome_and_progress(
-    one: Specialist[..., Any],
+
+async def call(
+    handler: Any,
     params: Mapping[str, Any] | None = None,
-    provided: Mapping[type, Any] | None = None,
-    timeout: float = 2.0,
-) -> tuple[Outcome, list[Progress]]:
+    dependencies: Mapping[type, Any] | None = None,
+    timeout: float = 20.0,
+) -> Run:
+    """Calls a specialist, or a handler of a tool: the outcome and the progress."""
+    one = handler if isinstance(handler, Specialist) else from_schema("it", "x", {"type": "object"}, handler, {})
     progress: list[Progress] = []
-    arguments = executor.prepare(one, params or {})
+    arguments = prepare(one, params or {})
     if isinstance(arguments, Failure):
         return arguments, progress
-    outcome = await executor.execute(one, arguments, provided or {}, progress.append, timeout=timeout)
-    return outcome, progress
+    return await execute(one, arguments, dependencies or {}, progress.append, timeout=timeout), progress
 
 
-def run(one: Any, params: Mapping[str, Any] | None = None, **options: Any) -> tuple[Outcome, list[Progress]]:
-    made = one if isinstance(one, Specialist) else from_schema("it", "Does it.", {"type": "object"}, one, {})
-    return asyncio.run(outcome_and_progress(made, params, **options))
+def run(handler: Any, *args: Any, **options: Any) -> Run:
+    return asyncio.run(call(handler, *args, **options))
 
 
-# What a handler may be.
+def returning(value: Any) -> Callable[[Any], Any]:
+    return lambda params: value
 
 
 async def coroutine(params: Any) -> str:
@@ -45,12 +48,7 @@ async def coroutine(params: Any) -> str:
 
 async def async_generator(params: Any) -> AsyncIterator[Any]:
     yield Progress("half", 0.5)
-    await asyncio.sleep(0)
     yield "done"
-
-
-def plain(params: Any) -> str:
-    return "done"
 
 
 def generator(params: Any) -> Iterator[Any]:
@@ -58,64 +56,48 @@ def generator(params: Any) -> Iterator[Any]:
     yield "done"
 
 
-def returns_a_coroutine(params: Any) -> Any:
-    return coroutine(params)
-
-
-def returns_an_async_generator(params: Any) -> Any:
-    return async_generator(params)
-
-
 class AsyncCallable:
     async def __call__(self, params: Any) -> str:
         return "done"
 
 
-@pytest.mark.parametrize("handler", [coroutine, plain, returns_a_coroutine, AsyncCallable(), lambda params: "done"])
-def test_handlers(handler: Any) -> None:
-    assert run(handler) == (Answer("done"), [])
-
-
-@pytest.mark.parametrize("handler", [async_generator, generator, returns_an_async_generator])
-def test_handlers_with_progress(handler: Any) -> None:
-    assert run(handler) == (Answer("done"), [Progress("half", 0.5)])
-
-
-# What a handler may return.
+@pytest.mark.parametrize(
+    ("handler", "progress"),
+    [
+        (coroutine, []),
+        (returning("done"), []),
+        (AsyncCallable(), []),
+        (async_generator, [Progress("half", 0.5)]),
+        (generator, [Progress("half", 0.5)]),
+        (lambda params: async_generator(params), [Progress("half", 0.5)]),
+    ],
+)
+def test_kinds_of_functions(handler: Any, progress: list[Progress]) -> None:
+    assert run(handler) == (Answer("done"), progress)
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("value", "text"),
     [
-        ("text", "text"),
         ("", ""),
         ("漢字 👩‍🚀", "漢字 👩‍🚀"),
         ("a\ud800b", "a\ufffdb"),
         ({"a": [1, None]}, '{"a":[1,null]}'),
-        ([1, 2], "[1,2]"),
         (0, "0"),
         (False, "false"),
-        (Result("text"), "text"),
         (Result("text", data=object()), "text"),
         ("x" * 5_000_000, "x" * 5_000_000),
     ],
 )
-def test_answers(value: Any, expected: str) -> None:
-    async def handler(params: Any) -> Any:
-        return value
-
-    assert run(handler)[0] == Answer(expected)
+def test_returned_values(value: Any, text: str) -> None:
+    assert run(returning(value))[0] == Answer(text)
 
 
-class Lying:
-    """No text, whatever is asked of it."""
+class Hostile:
+    """Raises whatever is asked of it."""
 
     text = property(lambda self: 1 / 0)
     citations = text
-
-
-class Boom(BaseException):
-    pass
 
 
 @pytest.mark.parametrize(
@@ -126,117 +108,90 @@ class Boom(BaseException):
         {"a": object()},
         {"a": "\ud800"},
         Result(5),  # type: ignore[arg-type]
-        Result(None),  # type: ignore[arg-type]
         Result("x", citations=5),  # type: ignore[arg-type]
         Result("x", citations=["a"]),  # type: ignore[list-item]
         Result("x", citations=[Citation(1, "t")]),  # type: ignore[arg-type]
         Result("x", citations=[Citation("1", "t", 5)]),  # type: ignore[arg-type]
-        Lying(),
+        Hostile(),
     ],
 )
-def test_what_cannot_be_shown_is_a_failure(value: Any) -> None:
-    async def handler(params: Any) -> Any:
-        return value
-
-    assert run(handler) == (FAILED, [])
+def test_a_value_that_cannot_be_shown_fails_the_call(value: Any) -> None:
+    assert run(returning(value))[0] == FAILED
 
 
-def test_nothing_yielded_is_a_failure() -> None:
-    async def handler(params: Any) -> AsyncIterator[Any]:
-        yield Progress("working")
-
-    assert run(handler) == (FAILED, [Progress("working")])
-
-
-def test_the_last_item_counts() -> None:
-    def handler(params: Any) -> Iterator[Any]:
+def test_the_last_item_that_is_no_progress_is_the_result() -> None:
+    def items(params: Any) -> Iterator[Any]:
         yield "first"
         yield Result("last")
         yield Progress("tidying")
 
-    assert run(handler) == (Answer("last"), [Progress("tidying")])
+    assert run(items) == (Answer("last"), [Progress("tidying")])
+    assert run(lambda params: iter(()))[0] == FAILED
 
 
-def test_what_is_told_in_a_line_turns_nothing_round() -> None:
-    def handler(params: Any) -> Iterator[Progress | Result]:
-        yield Progress("pages \u202eread")
-        yield Result("x", [Citation("1", "Sign in \u202eat\u2067", "https://moc.example.evil.example/")])
-
-    outcome, told = run(handler)
-    assert [one.text for one in told] == ["pages read"]
-    assert isinstance(outcome, Answer)
-    assert outcome.citations[0].title == "Sign in at"
-
-
-def test_citations_are_bounded_and_made_fit() -> None:
+def test_citations_are_bounded_and_cleaned() -> None:
     def endless() -> Iterator[Citation]:
-        n = 0
         while True:
-            n += 1
-            yield Citation(str(n), "title\nof\t" + "x" * 1_000, "https://example.org/" + str(n))
+            yield Citation("\u202e1", "title\nof\t" + "x" * 1_000, "https://example.org/")
 
-    async def handler(params: Any) -> Result:
-        return Result("x", citations=endless())  # type: ignore[arg-type]
-
-    outcome, _ = run(handler)
-    assert isinstance(outcome, Answer)
-    assert len(outcome.citations) == 50
-    assert outcome.citations[0] == Citation("1", "title of " + "x" * 491, "https://example.org/1")
-
-
-@pytest.mark.parametrize(
-    "url", ["javascript:alert(1)", "file:///etc/passwd", "", "//example.org", "https://" + "x" * 2_000]
-)
-def test_an_address_that_is_no_link_is_dropped(url: str) -> None:
-    async def handler(params: Any) -> Result:
-        return Result("x", citations=[Citation("1", "t", url)])
-
-    assert run(handler)[0] == Answer("x", (Citation("1", "t", None),))
+    outcome, _ = run(returning(Result("x", citations=endless())))  # type: ignore[arg-type]
+    assert outcome == Answer("x", (Citation("1", "title of " + "x" * 491, "https://example.org/"),) * 50)
+    for url in ("javascript:alert(1)", "file:///etc/passwd", "", "//example.org", "https://" + "x" * 2_000):
+        assert run(returning(Result("x", [Citation("1", "t", url)])))[0] == Answer("x", (Citation("1", "t", None),))
 
 
 @pytest.mark.parametrize(
     ("progress", "expected"),
     [
-        (Progress("a\n b", 2), Progress("a b", 1.0)),
+        (Progress("a\n \u202eb", 2), Progress("a b", 1.0)),
         (Progress("a", -1), Progress("a", 0.0)),
         (Progress("a", float("nan")), Progress("a", None)),
         (Progress("a", float("inf")), Progress("a", 1.0)),
         (Progress("a", "half"), Progress("a", None)),  # type: ignore[arg-type]
         (Progress("a\ud800"), Progress("a\ufffd", None)),
         (Progress("x" * 1_000), Progress("x" * 300, None)),
+        (Progress(5), None),  # type: ignore[arg-type]
     ],
 )
-def test_progress_is_made_fit(progress: Progress, expected: Progress) -> None:
-    async def handler(params: Any) -> AsyncIterator[Any]:
+def test_progress_is_cleaned_or_fails_the_call(progress: Progress, expected: Progress | None) -> None:
+    async def on_loop(params: Any) -> AsyncIterator[Any]:
         yield progress
         yield "done"
 
-    assert run(handler) == (Answer("done"), [expected])
-
-
-def test_progress_that_is_no_text_is_a_failure() -> None:
-    async def of_loop(params: Any) -> AsyncIterator[Any]:
-        yield Progress(5)  # type: ignore[arg-type]
+    def in_thread(params: Any) -> Iterator[Any]:
+        yield progress
         yield "done"
 
-    def of_thread(params: Any) -> Iterator[Any]:
-        yield Progress(5)  # type: ignore[arg-type]
-        yield "done"
-
-    assert run(of_loop) == (FAILED, [])
-    assert run(of_thread) == (FAILED, [])
+    for handler in (on_loop, in_thread):
+        assert run(handler) == ((Answer("done"), [expected]) if expected is not None else (FAILED, []))
 
 
-# What a handler may raise.
-
-RAISED = [
-    *(ValueError("/etc/passwd"), KeyError("x"), StopIteration(), StopAsyncIteration(), RecursionError(), MemoryError()),
-    *(SystemExit(1), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError(), Boom(), TimeoutError()),
-]
+class Boom(BaseException):
+    pass
 
 
-@pytest.mark.parametrize("error", RAISED, ids=repr)
-def test_whatever_is_raised_ends_the_call_and_nothing_else(error: BaseException) -> None:
+class Unreadable(Refused):
+    def __init__(self) -> None: ...
+
+    @property
+    def reason(self) -> Any:  # type: ignore[override]
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        *[(error, FAILED) for error in (ValueError("/etc/passwd"), StopIteration(), MemoryError(), TimeoutError())],
+        *[(error, FAILED) for error in (SystemExit(1), KeyboardInterrupt(), GeneratorExit(), Boom())],
+        (asyncio.CancelledError(), FAILED),
+        (Unreadable(), FAILED),
+        (Refused("Which calendar?"), Failure("refused", "Which calendar?")),
+        (Refused(Hostile()), Failure("refused", "")),  # type: ignore[arg-type]
+    ],
+)
+def test_an_exception_ends_the_call_and_nothing_else(
+    error: BaseException, outcome: Outcome, caplog: pytest.LogCaptureFixture
+) -> None:
     async def in_coroutine(params: Any) -> str:
         raise error
 
@@ -244,50 +199,16 @@ def test_whatever_is_raised_ends_the_call_and_nothing_else(error: BaseException)
         yield Progress("a")
         raise error
 
-    def in_plain(params: Any) -> str:
+    def in_thread(params: Any) -> str:
         raise error
 
     def in_generator(params: Any) -> Iterator[Any]:
         yield Progress("a")
         raise error
 
-    assert run(in_coroutine) == (FAILED, [])
-    assert run(in_async_generator) == (FAILED, [Progress("a")])
-    assert run(in_plain) == (FAILED, [])
-    assert run(in_generator) == (FAILED, [Progress("a")])
-
-
-def test_the_text_of_an_exception_goes_to_the_log_only(caplog: pytest.LogCaptureFixture) -> None:
-    async def handler(params: Any) -> str:
-        raise ValueError("/secret/path")
-
-    with caplog.at_level(logging.WARNING, "brain"):
-        assert run(handler)[0] == Failure(
-            "failed", "it ran into an error of its own; go on without it, or try other parameters"
-        )
-    assert "/secret/path" in caplog.text
-
-
-def test_a_refusal_is_shown_as_written() -> None:
-    async def of_loop(params: Any) -> str:
-        raise Refused("Which calendar? home, work")
-
-    def of_thread(params: Any) -> Iterator[Any]:
-        yield Progress("looking")
-        raise Refused("Which calendar? home, work")
-
-    assert run(of_loop)[0] == Failure("refused", "Which calendar? home, work")
-    assert run(of_thread)[0] == Failure("refused", "Which calendar? home, work")
-
-
-def test_a_refusal_that_is_no_text_has_no_reason() -> None:
-    async def handler(params: Any) -> str:
-        raise Refused(Lying())  # type: ignore[arg-type]
-
-    assert run(handler)[0] == Failure("refused", "")
-
-
-# Parameters and what is injected.
+    assert run(in_coroutine) == run(in_thread) == (outcome, [])
+    assert run(in_async_generator) == run(in_generator) == (outcome, [Progress("a")])
+    assert ("passwd" in caplog.text) == (str(error) == "/etc/passwd")
 
 
 class Fridge:
@@ -299,298 +220,198 @@ class Cellar:
 
 
 @specialist
-async def cook(dish: str, servings: int = 2, *, fridge: Fridge, cellar: Cellar | None = None) -> str:
+async def cook(dish: str, servings: int = 2, *, fridge: Fridge | Cellar, cellar: Cellar | None = None) -> str:
     """Cooks."""
     return f"{dish} for {servings}, {type(fridge).__name__}, {type(cellar).__name__}"
 
 
-def test_keyword_only_parameters_are_filled_by_type() -> None:
-    fridge, cellar = Fridge(), Cellar()
-    assert run(cook, {"dish": "soup"}, provided={Fridge: fridge})[0] == Answer("soup for 2, Fridge, NoneType")
-    assert run(cook, {"dish": "soup", "servings": 4}, provided={Fridge: fridge, Cellar: cellar})[0] == Answer(
-        "soup for 4, Fridge, Cellar"
-    )
+@dataclass
+class BrokenPlace:
+    name: str
+
+    def __post_init__(self) -> None:
+        raise SystemExit
 
 
-def test_parameters_come_as_the_annotations_say() -> None:
-    @specialist
-    async def book(day: datetime.date, seats: list[int]) -> str:
-        """Books."""
-        return f"{type(day).__name__} {day.year} {seats[0]}"
-
-    assert run(book, {"day": "2024-02-29", "seats": [7]})[0] == Answer("date 2024 7")
-    assert run(book, {"day": "tomorrow", "seats": [7]})[0] == Failure(
-        "invalid_params", "Invalid RFC3339 encoded date - at `$.day`; correct the parameters and ask again"
-    )
+@specialist
+async def travel(place: BrokenPlace) -> str:
+    """Travels."""
+    return place.name
 
 
-@pytest.mark.parametrize("error", [RuntimeError, SystemExit, asyncio.CancelledError])
-def test_a_class_of_parameters_that_raises_fails_the_call(error: type[BaseException]) -> None:
-    @dataclass
-    class Place:
-        name: str
-
-        def __post_init__(self) -> None:
-            raise error
-
-    @specialist
-    async def weather(place: Place) -> str:
-        """Weather."""
-        return place.name
-
-    assert run(weather, {"place": {"name": "Paris"}}) == (FAILED, [])
+@specialist
+async def book(day: datetime.date, seats: list[int]) -> str:
+    """Books."""
+    return f"{type(day).__name__} {day.year} {seats[0]}"
 
 
-class Odd(str):
-    """A string of a stranger: everything that is done with it fails."""
+INVALID_DAY = "Invalid RFC3339 encoded date - at `$.day`; correct the parameters and ask again"
+INVALID_FRIDGE = (
+    "Additional properties are not allowed ('fridge' was unexpected), only dish, servings; "
+    "servings: 'two' is not of type 'integer'; correct the parameters and ask again"
+)
 
-    def fails(self, *args: Any) -> Any:
+
+@pytest.mark.parametrize(
+    ("one", "params", "dependencies", "outcome"),
+    [
+        (cook, {"dish": "soup"}, {Fridge: Fridge()}, Answer("soup for 2, Fridge, NoneType")),
+        (cook, {"dish": "soup", "servings": 4}, {Cellar: Cellar()}, Answer("soup for 4, Cellar, Cellar")),
+        (cook, {"dish": "a", "fridge": 1, "servings": "two"}, {}, Failure("invalid_params", INVALID_FRIDGE)),
+        (book, {"day": "2024-02-29", "seats": [7]}, {}, Answer("date 2024 7")),
+        (book, {"day": "tomorrow", "seats": [7]}, {}, Failure("invalid_params", INVALID_DAY)),
+        (travel, {"place": {"name": "Paris"}}, {}, FAILED),
+    ],
+)
+def test_parameters_are_checked_converted_and_injected(
+    one: Any, params: Any, dependencies: Any, outcome: Outcome
+) -> None:
+    assert run(one, params, dependencies)[0] == outcome
+
+
+def test_a_handler_cannot_change_the_parameters_of_its_call() -> None:
+    params = {"a": {"b": [1]}}
+
+    def clear(own: dict[str, Any]) -> str:
+        own["a"]["b"].clear()
+        own.clear()
+        return "done"
+
+    assert run(clear, params)[0] == Answer("done")
+    assert params == {"a": {"b": [1]}}
+
+
+class Text(str):
+    """A string whose methods fail."""
+
+    def fail(self, *args: Any) -> Any:
         raise RuntimeError
 
-    strip = split = startswith = isascii = encode = fails  # type: ignore[assignment]
+    strip = split = startswith = isascii = encode = fail  # type: ignore[assignment]
 
 
-def test_a_string_of_a_strangers_class_becomes_a_string() -> None:
-    def answers(params: Any) -> Result:
-        return Result(Odd("text"), [Citation(Odd("1"), Odd("t"), Odd("https://example.org"))])
+def test_a_subclass_of_str_becomes_a_str() -> None:
+    def refuse(params: Any) -> str:
+        raise Refused(Text("no"))
 
-    def refuses(params: Any) -> str:
-        raise Refused(Odd("no"))
-
-    outcome, _ = run(answers)
+    outcome, _ = run(returning(Result(Text("text"), [Citation(Text("1"), Text("t"), Text("https://example.org"))])))
     assert outcome == Answer("text", (Citation("1", "t", "https://example.org"),))
     assert isinstance(outcome, Answer)
     assert type(outcome.text) is type(outcome.citations[0].url) is str
-    outcome, _ = run(refuses)
+    outcome, _ = run(refuse)
     assert isinstance(outcome, Failure)
     assert type(outcome.reason) is str
 
 
-def test_a_refusal_that_cannot_be_read_is_a_failure() -> None:
-    class Broken(Refused):
-        def __init__(self) -> None: ...
-
-        @property
-        def reason(self) -> Any:  # type: ignore[override]
-            raise RuntimeError
-
-    def handler(params: Any) -> str:
-        raise Broken
-
-    assert run(handler) == (FAILED, [])
+# time limits, on a clock that jumps
 
 
-def test_the_model_cannot_give_what_is_injected() -> None:
-    outcome, _ = run(cook, {"dish": "soup", "fridge": "mine", "servings": "two"}, provided={Fridge: Fridge()})
-    assert outcome == Failure(
-        "invalid_params",
-        "Additional properties are not allowed ('fridge' was unexpected), only dish, servings; "
-        "servings: 'two' is not of type 'integer'; correct the parameters and ask again",
-    )
+def late(seconds: str) -> Failure:
+    return Failure("timeout", f"it took longer than {seconds}; ask for less, or go on without it")
 
 
-def test_the_first_of_several_types_is_taken() -> None:
-    @specialist
-    async def either(*, store: Fridge | Cellar) -> str:
-        """Takes either."""
-        return type(store).__name__
-
-    assert run(either, provided={Cellar: Cellar(), Fridge: Fridge()})[0] == Answer("Fridge")
-    assert run(either, provided={Cellar: Cellar()})[0] == Answer("Cellar")
+async def hangs(params: Any) -> str:
+    await asyncio.Event().wait()
+    return "never"
 
 
-def test_a_handler_cannot_change_what_was_asked() -> None:
-    params = {"a": {"b": [1]}}
-
-    def handler(given: dict[str, Any]) -> str:
-        given["a"]["b"].clear()
-        given.clear()
-        return "done"
-
-    assert run(handler, params)[0] == Answer("done")
-    assert params == {"a": {"b": [1]}}
-
-
-# The clocks.
-
-
-@pytest.mark.alone
-def test_the_hard_clock() -> None:
-    async def hangs(params: Any) -> str:
-        await asyncio.sleep(30)
-        return "late"
-
-    began = time.monotonic()
-    outcome, _ = run(hangs, timeout=0.05)
-    assert outcome == Failure("timeout", "it took longer than 0.05 seconds; ask for less, or go on without it")
-    assert 0.05 <= time.monotonic() - began < 0.5
-
-
-def test_one_second_is_no_seconds() -> None:
-    async def hangs(params: Any) -> str:
-        await asyncio.sleep(30)
-        return "late"
-
-    assert run(hangs, timeout=1)[0] == Failure(
-        "timeout", "it took longer than 1 second; ask for less, or go on without it"
-    )
-
-
-def test_progress_sets_back_the_idle_clock_and_not_the_hard_one() -> None:
-    @specialist(idle_timeout=0.25)
-    async def steady(times: int) -> AsyncIterator[Any]:
-        """Works."""
-        for _ in range(times):
-            await asyncio.sleep(0.03)
-            yield Progress("on")
-        yield "done"
-
-    assert run(steady, {"times": 12})[0] == Answer("done")
-    assert run(steady, {"times": 100}, timeout=0.3)[0] == Failure(
-        "timeout", "it took longer than 0.3 seconds; ask for less, or go on without it"
-    )
-
-
-@pytest.mark.parametrize("blocking", [True, False])
-def test_the_idle_clock(blocking: bool) -> None:
-    end = threading.Event()
-
-    @specialist(idle_timeout=0.05)
-    async def waits() -> AsyncIterator[Any]:
-        """Waits."""
+@specialist(idle_timeout=3)
+async def works(steps: int, pause: float) -> AsyncIterator[Any]:
+    """Works in steps."""
+    for _ in range(steps):
+        await asyncio.sleep(pause)
         yield Progress("on")
-        await asyncio.sleep(30)
-
-    @specialist(idle_timeout=0.05)
-    def blocks() -> Iterator[Any]:
-        """Blocks."""
-        yield Progress("on")
-        end.wait(30)
-
-    outcome, progress = run(blocks if blocking else waits)
-    end.set()
-    assert outcome == Failure("timeout", "it took longer than 0.05 seconds; ask for less, or go on without it")
-    assert progress == [Progress("on")]
-
-
-def test_an_endless_stream_of_progress_is_ended_by_the_hard_clock() -> None:
-    async def of_loop(params: Any) -> AsyncIterator[Any]:
-        while True:
-            yield Progress("on")
-
-    def of_thread(params: Any) -> Iterator[Any]:
-        while True:
-            yield Progress("on")
-
-    assert run(of_loop, timeout=0.1)[0] == Failure(
-        "timeout", "it took longer than 0.1 seconds; ask for less, or go on without it"
-    )
-    assert run(of_thread, timeout=0.1)[0] == Failure(
-        "timeout", "it took longer than 0.1 seconds; ask for less, or go on without it"
-    )
-
-
-# Letting go.
-
-
-async def stubborn(params: Any) -> AsyncIterator[Any]:
-    """Goes on for half a second, however often it is cancelled."""
-    end = time.monotonic() + 0.5
-    while time.monotonic() < end:
-        try:
-            await asyncio.sleep(0.01)
-        except asyncio.CancelledError:
-            continue
-        yield Progress("still here")
     yield "done"
 
 
-@pytest.mark.alone
-def test_one_that_ignores_its_cancellation_is_left_to_itself() -> None:
-    one = from_schema("stubborn", "Does it.", {"type": "object"}, stubborn, {})
+async def never_waits(params: Any) -> AsyncIterator[Any]:
+    while True:
+        yield Progress("on")
+
+
+@pytest.mark.parametrize(
+    ("handler", "params", "timeout", "outcome"),
+    [
+        (hangs, {}, 0.05, late("0.05 seconds")),
+        (hangs, {}, 1, late("1 second")),
+        (works, {"steps": 12, "pause": 2}, 60, Answer("done")),
+        (works, {"steps": 100, "pause": 2}, 60, late("60 seconds")),
+        (works, {"steps": 2, "pause": 4}, 60, late("3 seconds")),
+    ],
+)
+def test_time_limits(handler: Any, params: Any, timeout: float, outcome: Outcome) -> None:
+    assert run_jumping(call(handler, params, timeout=timeout))[0] == outcome
+
+
+def test_progress_without_end_is_limited_too() -> None:
+    assert run(never_waits, timeout=0.05)[0] == late("0.05 seconds")
+    assert run(lambda params: iter(lambda: Progress("on"), None), timeout=0.05)[0] == FAILED  # no generator
+
+
+def test_a_specialist_that_ignores_its_cancellation_is_abandoned() -> None:
+    async def stubborn(params: Any) -> AsyncIterator[Any]:
+        while not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                yield Progress("still here")
+        yield "done"
 
     async def main() -> None:
-        began = time.monotonic()
-        outcome, progress = await outcome_and_progress(one, timeout=0.05)
-        assert isinstance(outcome, Failure)
-        assert outcome.code == "timeout"
-        assert time.monotonic() - began < 0.4
-        heard = len(progress)
-        await asyncio.sleep(0.05)
-        assert len(progress) == heard
+        runs = await asyncio.gather(*(call(one, timeout=1) for _ in range(8)))
+        assert runs == [(late("1 second"), [])] * 8
+        assert await call(one, timeout=1) == (BUSY, [])
+        end.set()
+        await asyncio.sleep(1)
+        assert await call(one, timeout=1) == (Answer("done"), [])
 
-    asyncio.run(main())
-
-
-def test_those_that_ignore_their_cancellation_are_bounded() -> None:
-    one = from_schema("stubborn", "Does it.", {"type": "object"}, stubborn, {})
-
-    async def main() -> None:
-        given_up = await asyncio.gather(*(outcome_and_progress(one, timeout=0.01) for _ in range(8)))
-        assert {outcome.code for outcome, _ in given_up if isinstance(outcome, Failure)} == {"timeout"}
-        assert (await outcome_and_progress(one, timeout=0.01))[0] == BUSY
-        await asyncio.sleep(0.6)
-        assert (await outcome_and_progress(one, timeout=2))[0] == Answer("done")
-
-    asyncio.run(main())
+    end = asyncio.Event()
+    one = from_schema("stubborn", "x", {"type": "object"}, stubborn, {})
+    run_jumping(main())
 
 
-def block(end: threading.Event) -> Any:
-    return lambda params: end.wait(30) and "late"
-
-
-@pytest.mark.alone
-def test_a_cancelled_call_lets_go_at_once() -> None:
-    end = threading.Event()
+def test_a_cancelled_call_ends_whatever_its_specialist_does() -> None:
+    started = asyncio.Event()
 
     async def cleans_up(params: Any) -> str:
         try:
+            started.set()
             await asyncio.sleep(30)
         finally:
             await asyncio.sleep(30)
         return "late"
 
-    async def seconds_to_let_go(handler: Any) -> float:
-        one = from_schema("it", "Does it.", {"type": "object"}, handler, {})
-        task = asyncio.ensure_future(outcome_and_progress(one))
-        await asyncio.sleep(0.02)
-        began = time.monotonic()
-        task.cancel()
-        await asyncio.wait({task})
-        assert task.cancelled()
-        return time.monotonic() - began
-
     async def main() -> None:
-        for handler in (coroutine_that_hangs, block(end), stubborn, cleans_up):
-            assert await seconds_to_let_go(handler) < 0.15
-        end.set()
+        loop = asyncio.get_running_loop()
+        running = asyncio.ensure_future(call(cleans_up))
+        await started.wait()
+        cancelled_at = loop.time()
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        assert loop.time() - cancelled_at == pytest.approx(0.05)
 
-    asyncio.run(main())
+    run_jumping(main())
 
 
-async def coroutine_that_hangs(params: Any) -> str:
-    await asyncio.Event().wait()
-    return "never"
-
-
-def test_too_many_abandoned_threads_make_it_unavailable() -> None:
+def test_abandoned_threads_make_a_specialist_unavailable() -> None:
     end = threading.Event()
-    one = from_schema("blocks", "Does it.", {"type": "object"}, block(end), {})
+    one = from_schema("blocks", "x", {"type": "object"}, lambda params: end.wait(60) and "late", {})
 
     async def main() -> None:
-        for outcome, _ in await asyncio.gather(*(outcome_and_progress(one, timeout=0.02) for _ in range(8))):
-            assert isinstance(outcome, Failure)
-            assert outcome.code == "timeout"
-        assert (await outcome_and_progress(one))[0] == BUSY
-        end.set()
+        try:
+            outcomes = await asyncio.gather(*(call(one, timeout=0.01) for _ in range(8)))
+            assert {outcome.code for outcome, _ in outcomes if isinstance(outcome, Failure)} == {"timeout"}
+            assert (await call(one))[0] == BUSY
+        finally:
+            end.set()
 
     asyncio.run(main())
 
 
-def test_nothing_is_left_running() -> None:
+def test_no_task_outlives_its_call() -> None:
     async def main() -> set[Any]:
-        one = from_schema("it", "Does it.", {"type": "object"}, coroutine_that_hangs, {})
-        await outcome_and_progress(one, timeout=0.01)
+        await call(hangs, timeout=0.01)
         return asyncio.all_tasks() - {asyncio.current_task()}
 
-    assert asyncio.run(main()) == set()
+    assert run_jumping(main()) == set()
