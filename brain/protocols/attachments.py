@@ -1,18 +1,22 @@
-"""Files as clients send them, in all protocols, within limits."""
+"""Files as clients send them, alike in all protocols."""
 
+import base64
 import re
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, sniff
+from brain.protocols.bodies import too_large
 
 ATTACHMENT_BYTES = 16 * 1024 * 1024
+"""Size limit of one file."""
 MAX_ATTACHMENTS = 10
+"""Files per message."""
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 
 
-def make_attachment(name: str, claimed: str, data: bytes, field: str) -> Attachment:
-    """A file as an attachment; its name loses any folder, its type follows its content.
+def make_attachment(name: str, media_type: str, data: bytes, field: str) -> Attachment:
+    """Return a file without an ID. Its name loses any folder; its content overrides `media_type`.
 
     Raises:
         BadRequest: when it is empty or too large.
@@ -20,13 +24,27 @@ def make_attachment(name: str, claimed: str, data: bytes, field: str) -> Attachm
     if not data:
         raise BadRequest(f"{field} is empty.", field)
     if len(data) > ATTACHMENT_BYTES:
-        raise BadRequest(f"{field} is larger than 16 MiB.", field, code="too_large", status=413)
-    shown = "".join(character if character.isprintable() else " " for character in re.split(r"[/\\]", name)[-1])
-    media_type = claimed.partition(";")[0].strip().lower()
-    claimed = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
-    return Attachment(0, " ".join(shown.split())[:200] or "file", sniff(data, claimed), data)
+        raise too_large(f"{field} is larger than 16 MiB.", field)
+    name = "".join(character if character.isprintable() else " " for character in re.split(r"[/\\]", name)[-1])
+    media_type = media_type.partition(";")[0].strip().lower()
+    media_type = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
+    return Attachment(0, " ".join(name.split())[:200] or "file", sniff(data, media_type), data)
+
+
+def decode_attachment(name: str, media_type: str, text: str, field: str) -> Attachment:
+    """Return a file that comes in base64, or in a `data:` URL, whose type counts where `media_type` is empty.
+
+    Raises:
+        BadRequest: when it is not valid base64, empty or too large.
+    """
+    head, _, encoded = text.partition(",") if text.startswith("data:") else ("", "", text)
+    try:
+        data = base64.b64decode("".join(encoded.split()), validate=True)
+    except ValueError:
+        raise BadRequest(f"{field} is not valid base64.", field) from None
+    return make_attachment(name, media_type or head.removeprefix("data:"), data, field)
 
 
 def too_many_attachments() -> BadRequest:
-    """What is said of a message with too many files."""
-    return BadRequest(f"At most {MAX_ATTACHMENTS} attachments a message.", "attachments", code="too_large", status=413)
+    """Return the error for a message with too many files."""
+    return too_large(f"At most {MAX_ATTACHMENTS} attachments a message.", "attachments")

@@ -1,93 +1,69 @@
-"""JSON as strangers send it and as they get it, alike in all protocols."""
+"""JSON in request and response bodies, alike in all protocols."""
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import ClientMessage
+from brain.events import Error, ErrorCode
 from brain.text import replace_surrogates
 
 BODY_BYTES = 20 * 1024 * 1024
+"""Size limit of a request body."""
 MAX_DEPTH = 64
+"""Levels of nested values in a field that may hold any JSON."""
+ABSENT = msgspec.Raw(b"")
+"""Default of a field that is decoded later."""
 
-_PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
-
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 T = TypeVar("T")
+
+_PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 
 
 def decode(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
-    """A body, or what stands in it at this place.
+    """Decode a body, or the part of it at `place`.
+
+    Duplicate keys are checked here only for structs that decode completely. A caller that decodes parts later calls
+    `check_keys` once, when all limits are checked.
 
     Raises:
-        BadRequest: naming the field and what is wrong with it. A key that an object has twice is wrong, too: the reader
-            of a proxy or a log may have seen the other value. Where parts are decoded later, who reads a body checks it
-            with `check_keys` when all of it is bounded.
+        BadRequest: naming the field and what is wrong with it.
     """
     try:
-        found = msgspec.json.decode(data, type=kind)
+        value = msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         raise as_bad_request(error, place) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(
-            f"{place or 'The body'} is not valid JSON: {describe_decode_error(error)}.", place or None
-        ) from None
-    if isinstance(found, msgspec.Struct) and not _holds_raw(type(found)):
+        message = f"{place or 'The body'} is not valid JSON: {describe_decode_error(error)}."
+        raise BadRequest(message, place or None) from None
+    if isinstance(value, msgspec.Struct) and not _has_raw_fields(type(value)):
         check_keys(bytes(data), place)
-    return found
-
-
-def decode_any(data: bytes | msgspec.Raw, most: int, place: str, depth: int = MAX_DEPTH) -> Any:
-    """What may be any JSON, but no more than `most` bytes of it, and not nested deeper than so many levels.
-
-    Raises:
-        BadRequest: when it is.
-    """
-    if len(memoryview(data)) > most:
-        raise BadRequest(f"{place} may be {most:,} bytes long.", place, code="too_large", status=413)
-    value = decode(data, object, place)
-    if _is_deeper(value, depth):
-        raise BadRequest(f"{place} may be nested {depth} levels deep.", place)
     return value
 
 
 @cache
-def _holds_raw(kind: type[msgspec.Struct]) -> bool:
+def _has_raw_fields(kind: type[msgspec.Struct]) -> bool:
     return any(field.type is msgspec.Raw for field in msgspec.structs.fields(kind))
 
 
-class _TwiceError(ValueError):
-    """A key that an object has twice."""
-
-
-def check_keys(data: bytes, place: str) -> None:
-    """Looks whether a key stands twice in an object of this JSON, which is known to be valid.
+def decode_any(data: bytes | msgspec.Raw, max_bytes: int, place: str, max_depth: int = MAX_DEPTH) -> Any:
+    """Decode a field that may hold any JSON within these limits.
 
     Raises:
-        BadRequest: naming the key.
+        BadRequest: when it exceeds them.
     """
-    try:
-        _KEYS.decode(data.decode(errors="replace"))
-    except _TwiceError as error:
-        name = f"{place}.{error}" if place else str(error)
-        raise BadRequest(f"{name[:200]}: This key stands here more than once.", name[:200]) from None
-
-
-def _check_pairs(pairs: list[tuple[str, None]]) -> None:
-    if len(dict(pairs)) < len(pairs):
-        raise _TwiceError(Counter(key for key, _ in pairs).most_common(1)[0][0])
-
-
-def _unread(number: str) -> None:
-    """A number may have any length; nobody wants its value here."""
-
-
-_KEYS = json.JSONDecoder(object_pairs_hook=_check_pairs, parse_int=_unread, parse_float=_unread, strict=False)
+    if len(memoryview(data)) > max_bytes:
+        raise too_large(f"{place} may be {max_bytes:,} bytes long.", place)
+    value = decode(data, object, place)
+    if _is_deeper(value, max_depth):
+        raise BadRequest(f"{place} may be nested {max_depth} levels deep.", place)
+    return value
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -95,35 +71,72 @@ def _is_deeper(value: Any, levels: int) -> bool:
     return any(levels == 0 or _is_deeper(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
-def encode(value: Any) -> bytes:
-    """JSON on one line. What no UTF-8 can hold, halves of characters that were escaped, becomes U+FFFD."""
+def decode_object(data: msgspec.Raw, max_bytes: int, place: str) -> dict[str, Any]:
+    """Decode a field that may hold any JSON object; one that is absent or null is empty.
+
+    Raises:
+        BadRequest: when it is no object, or exceeds the limits.
+    """
+    value = decode_any(data, max_bytes, place) if is_given(data) else {}
+    if not isinstance(value, dict):
+        raise BadRequest(f"{place} must be an object.", place)
+    return value
+
+
+def is_given(data: msgspec.Raw) -> bool:
+    """Whether a field is present and not null."""
+    return bytes(data) not in (b"", b"null")
+
+
+def check_keys(data: bytes, place: str) -> None:
+    """Check that no object has a key twice: a proxy or a log may have read the other value.
+
+    Args:
+        data: valid JSON.
+
+    Raises:
+        BadRequest: naming the key.
+    """
     try:
-        return _encode_json(value)
-    except UnicodeEncodeError:
-        return replace_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+        _KEY_DECODER.decode(data.decode(errors="replace"))
+    except _DuplicateKeyError as error:
+        name = (f"{place}.{error}" if place else str(error))[:200]
+        raise BadRequest(f"{name}: This key stands here more than once.", name) from None
 
 
-_encode_json = msgspec.json.Encoder().encode
+class _DuplicateKeyError(ValueError):
+    """The key that an object has twice."""
 
 
-def as_bad_request(error: msgspec.ValidationError, within: str = "") -> BadRequest:
-    """The same error in a sentence that names the field."""
-    text = str(error)
-    found = _PLACE.search(text)
-    inner = found["path"] if found else ""
-    sentence = text[: found.start()] if found else text
+def _check_pairs(pairs: list[tuple[str, None]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        raise _DuplicateKeyError(Counter(key for key, _ in pairs).most_common(1)[0][0])
+
+
+def _ignore(number: str) -> None:
+    """Skip a number, which may have any length."""
+
+
+_KEY_DECODER = json.JSONDecoder(object_pairs_hook=_check_pairs, parse_int=_ignore, parse_float=_ignore, strict=False)
+
+
+def as_bad_request(error: msgspec.ValidationError, place: str = "") -> BadRequest:
+    """Return the same error in a sentence that names the field within `place`."""
+    sentence, inner = str(error), ""
+    if found := _PATH.search(sentence):
+        sentence, inner = sentence[: found.start()], found["path"]
     if missing := re.search(r"missing required field `([^`]*)`", sentence):
         inner, sentence = f"{inner}.{missing[1]}", "This field is missing"
     elif unknown := re.search(r"unknown field `([^`]*)`", sentence):
         inner, sentence = f"{inner}.{unknown[1]}", "This field does not exist"
     elif sentence.startswith("Expected `array"):
         sentence = "This must be a list"
-    place = f"{within}.{inner}".replace("[...]", "[]").replace("..", ".").replace(".[", "[").strip(".")
-    return BadRequest(f"{place}: {sentence}." if place else f"{sentence}.", place or None)
+    field = f"{place}.{inner}".replace("[...]", "[]").replace("..", ".").replace(".[", "[").strip(".")
+    return BadRequest(f"{field}: {sentence}." if field else f"{sentence}.", field or None)
 
 
 def describe_decode_error(error: Exception) -> str:
-    """Why something is no JSON, in a few words."""
+    """Return in a few words why something is not valid JSON."""
     if isinstance(error, UnicodeError):
         return "it is not UTF-8"
     if isinstance(error, RecursionError):
@@ -133,80 +146,31 @@ def describe_decode_error(error: Exception) -> str:
     return str(error).removeprefix("JSON is malformed: ")
 
 
-MAX_CALLS = 4096
-"""In all messages together."""
-MAX_COMMAS = 1_000_000
-COMMAS_A_MESSAGE = 250_000
-COMMAS_BESIDES = 100_000
-"""At least one stands between two values: counting them takes no time, and reading many values does."""
-
-
-class _Messages(msgspec.Struct):
-    messages: msgspec.Raw = msgspec.Raw(b"")
-
-
-def check_value_count(body: bytes) -> None:
-    """Whether a body holds few values besides its messages.
-
-    Raises:
-        BadRequest: `too_large`, when it does not.
-    """
-    number = body.count(b",")
-    if number > COMMAS_BESIDES and number - commas(decode(body, _Messages).messages) > COMMAS_BESIDES:
-        message = f"The body may hold {COMMAS_BESIDES:,} values besides its messages."
-        raise BadRequest(message, code="too_large", status=413)
-
-
-def decode_messages(sent: msgspec.Raw, kind: type[T], most: int, too_many: str) -> Iterator[tuple[T, str]]:
-    """Each of the messages, and its place.
-
-    Args:
-        most: how many there may be; `too_many` is said of more.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
-    if commas(sent) > MAX_COMMAS:
-        raise _too_large(f"messages may hold {MAX_COMMAS:,} values; leave the oldest out.", "messages")
-    listed = decode(sent, list[msgspec.Raw], "messages")
-    if len(listed) > most:
-        raise _too_large(too_many, "messages")
-    for n, one in enumerate(listed):
-        place = f"messages[{n}]"
-        if commas(one) > COMMAS_A_MESSAGE:
-            raise _too_large(f"{place} may hold {COMMAS_A_MESSAGE:,} values.", place)
-        yield decode(one, kind, place), place
-
-
-def collect_messages(spoken: Iterable[ClientMessage]) -> list[ClientMessage]:
-    """All messages.
-
-    Raises:
-        BadRequest: `too_large`, as soon as their calls are too many.
-    """
-    taken: list[ClientMessage] = []
-    calls = 0
-    for one in spoken:
-        calls += len(one.calls)
-        check_call_count(calls)
-        taken.append(one)
-    return taken
-
-
-def check_call_count(number: int) -> None:
-    """Whether all messages may hold so many calls.
-
-    Raises:
-        BadRequest: `too_large`, when they may not.
-    """
-    if number > MAX_CALLS:
-        raise _too_large(f"messages: at most {MAX_CALLS:,} calls in all of them; leave the oldest out.", "messages")
-
-
-def commas(raw: msgspec.Raw) -> int:
-    """About how many values stand in it."""
-    return bytes(raw).count(b",")
-
-
-def _too_large(message: str, field: str) -> BadRequest:
+def too_large(message: str, field: str | None = None) -> BadRequest:
+    """Return the error for something that exceeds a limit."""
     return BadRequest(message, field, code="too_large", status=413)
+
+
+def encode(value: Any) -> bytes:
+    """Encode JSON on one line. Surrogates, which UTF-8 cannot hold, become U+FFFD."""
+    try:
+        return _encode_json(value)
+    except UnicodeEncodeError:
+        return replace_surrogates(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
+
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+_STATUS: Mapping[ErrorCode, int] = {
+    "model_unreachable": 502,
+    "model_failed": 502,
+    "model_context": 400,
+    "shutdown": 503,
+    "internal": 500,
+}
+
+
+def error_status(error: Error) -> int:
+    """Return the HTTP status for a turn that failed before it streamed: the model server's, when it rejected."""
+    return error.status if error.status is not None and 400 <= error.status < 500 else _STATUS[error.code]

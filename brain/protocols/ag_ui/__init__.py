@@ -1,4 +1,4 @@
-"""AG-UI. What its clients ask (`request`), and what they get (`answer`)."""
+"""AG-UI: runs, and the answers of its users to interrupts."""
 
 from brain.protocols.ag_ui.encoder import Encoder, encode_failed_run, encode_rejection
 from brain.protocols.ag_ui.request import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume

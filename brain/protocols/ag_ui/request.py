@@ -1,38 +1,36 @@
-"""What AG-UI clients ask of `POST /ag-ui/run`, in Brain's words. Its own options stand in `forwardedProps`."""
+"""Reads requests of AG-UI clients. Brain's own options stand in `forwardedProps`."""
 
 import hashlib
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
-
-import msgspec
+from dataclasses import dataclass
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols import native
-from brain.protocols.ag_ui.history import check_length, parse_messages
-from brain.protocols.ag_ui.schema import AnswerBody, ContextBody, PropsBody, RunBody, ToolBody
-from brain.protocols.bodies import check_value_count, decode, decode_any
+from brain.protocols.ag_ui.history import parse_messages
+from brain.protocols.ag_ui.schema import AnswerBody, PropsBody, RunBody, ToolBody
+from brain.protocols.bodies import decode, decode_any
+from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question
+from brain.protocols.turn_options import ID, build_request
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
 
 ID_LENGTH = 256
-TOOLS_MOST = 128
+MAX_TOOLS = 128
 TOOL_BYTES = 65_536
-"""Of a tool's description, and of its schema."""
+"""Of a tool's schema; as many characters may its description have."""
 PAYLOAD_BYTES = 65_536
 
-_CONVERSATION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _INTERRUPT_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})\.(?P<after>[0-9]{1,9})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """Which run of which thread is wanted.
+    """Which run of which thread the client wants.
 
     Attributes:
-        conversation_id: under which the thread is filed.
-        resume: the answers to interrupts, still to be read.
+        conversation_id: the ID under which the thread is stored.
+        resume: answers to interrupts, for `parse_resume`.
     """
 
     thread_id: str
@@ -44,12 +42,12 @@ class RequestOptions:
 
 @dataclass(frozen=True, slots=True)
 class InterruptAnswer:
-    """What a person said to an interrupt, which stands for a call of a turn.
+    """A person's answer to an interrupt, which stands for a call of a turn.
 
     Attributes:
-        turn_id: empty when the interrupt is none of Brain's.
-        after: the event of the turn with which the run ended that asked.
-        approve: whether the call may run; None when nobody said.
+        turn_id: empty when the interrupt is not one of Brain's.
+        after: the number of the event with which the interrupted run ended.
+        approve: whether the call may run; None when the person did not decide.
     """
 
     interrupt_id: str
@@ -62,126 +60,86 @@ class InterruptAnswer:
 def parse(
     body: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Reads the body of `POST /ag-ui/run`.
+    """Read the body of `POST /ag-ui/run`.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
     check_value_count(body)
     sent = decode(body, RunBody)
-    wanted = _wanted(sent)
-    spoken = parse_messages(sent.messages)
-    if not spoken and not wanted.resume:
-        raise BadRequest("messages is empty: there is nothing to answer.", "messages")
-    ask = replace(
-        _of_brain(_props(sent.forwarded_props), user, settings, models),
-        message=next((one.text for one in reversed(spoken) if one.role == "user"), ""),
-        conversation_id=wanted.conversation_id,
-        tools=_tools(sent.tools or []),
-        asks_person=True,
-    )
-    return ask, _with_context(spoken, sent.context or []), wanted
-
-
-def parse_resume(resume: Sequence[AnswerBody]) -> list[InterruptAnswer]:
-    """The answers to interrupts.
-
-    Raises:
-        BadRequest: when one is answered twice, or in other words than it asked for.
-    """
-    found = [_answer(one, f"resume[{n}]") for n, one in enumerate(resume)]
-    if len({one.interrupt_id for one in found}) < len(found):
-        raise BadRequest("resume answers an interrupt twice; send one entry for each.", "resume")
-    return found
-
-
-def messages_since(spoken: Sequence[ClientMessage], call_ids: Set[str]) -> list[str]:
-    """What the user said behind the messages that hold these calls."""
-    at = max((n for n, one in enumerate(spoken) if any(call.call_id in call_ids for call in one.calls)), default=None)
-    return [] if at is None else [one.text for one in spoken[at + 1 :] if one.role == "user" and one.text.strip()]
-
-
-def _wanted(sent: RunBody) -> RequestOptions:
     for name, value in (("threadId", sent.thread_id), ("runId", sent.run_id), ("parentRunId", sent.parent_run_id)):
         if value is not None and not (0 < len(value) <= ID_LENGTH and value.isprintable()):
             raise BadRequest(f"{name} must be 1 to {ID_LENGTH} printable characters.", name)
-    return RequestOptions(sent.thread_id, sent.run_id, sent.parent_run_id, _filed(sent.thread_id), sent.resume or ())
+    conversation_id = sent.thread_id
+    if not ID.fullmatch(conversation_id):
+        conversation_id = f"thread-{hashlib.sha256(sent.thread_id.encode()).hexdigest()[:40]}"
+    messages = parse_messages(sent.messages)
+    if not messages and not sent.resume:
+        raise BadRequest("messages is empty: there is nothing to answer.", "messages")
+    is_object = bytes(sent.forwarded_props).lstrip().startswith(b"{")  # anything else has no options
+    props = decode(sent.forwarded_props, PropsBody, "forwardedProps") if is_object else PropsBody()
+    check_count(sent.tools, MAX_TOOLS, "tools")
+    request = build_request(
+        props, user, settings, models,
+        place="forwardedProps.",
+        model=props.model,
+        system=props.system,
+        message=newest_question(messages),
+        conversation_id=conversation_id,
+        tools=tuple(parse_tool(tool, f"tools[{n}]") for n, tool in enumerate(sent.tools or ())),
+        asks_person=True,
+    )  # fmt: skip
+    if context := "\n".join(f"{entry.description}: {entry.value}" for entry in sent.context or ()):
+        # It may differ in each run. Before the newest question, all earlier messages stay in the model server's cache.
+        at = max((n for n, message in enumerate(messages) if message.role == "user"), default=len(messages))
+        messages.insert(at, ClientMessage("system", check_length(context, "context")))
+    options = RequestOptions(sent.thread_id, sent.run_id, sent.parent_run_id, conversation_id, sent.resume or ())
+    return request, messages, options
 
 
-def _filed(thread_id: str) -> str:
-    """The id of the conversation: the thread's own, where it is short and plain, else one that stands for it."""
-    if _CONVERSATION_ID.fullmatch(thread_id):
-        return thread_id
-    return f"thread-{hashlib.sha256(thread_id.encode()).hexdigest()[:40]}"
+def parse_tool(sent: ToolBody, place: str) -> Tool:
+    """Return a tool of the client's. Parameters that are no object are ignored.
 
-
-def _props(sent: msgspec.Raw) -> PropsBody:
-    """Brain's options; what is no object has none."""
-    if not bytes(memoryview(sent)).lstrip().startswith(b"{"):
-        return PropsBody()
-    return decode(sent, PropsBody, "forwardedProps")
-
-
-def _of_brain(sent: PropsBody, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
-    """What the native protocol makes of its own options."""
-    own = native.TurnBody(
-        model=sent.model,
-        specialists=sent.specialists,
-        limits=sent.limits,
-        system=sent.system or "",
-        time_zone=sent.time_zone,
-        source="chat" if sent.source is None else sent.source,
-        memory=sent.memory is not False,
-    )
-    try:
-        return native.build_request(own, user, settings, models)
-    except BadRequest as error:
-        message, field = f"forwardedProps.{error.message}", f"forwardedProps.{error.field}"
-        raise BadRequest(message, field, code=error.code, status=error.status) from None
-
-
-def _tools(sent: Sequence[ToolBody]) -> tuple[Tool, ...]:
-    if len(sent) > TOOLS_MOST:
-        raise BadRequest(f"At most {TOOLS_MOST} tools.", "tools", code="too_large", status=413)
-    return tuple(_tool(tool, f"tools[{n}]") for n, tool in enumerate(sent))
-
-
-def _tool(sent: ToolBody, place: str) -> Tool:
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
     if not 0 < len(sent.name) <= ID_LENGTH:
         raise BadRequest(f"{place}.name must be 1 to {ID_LENGTH} characters long.", f"{place}.name")
-    description = sent.description or ""
-    if len(description) > TOOL_BYTES:
-        message = f"{place}.description may be {TOOL_BYTES:,} characters long."
-        raise BadRequest(message, f"{place}.description", code="too_large", status=413)
-    given = memoryview(sent.parameters)
+    description = check_length(sent.description, f"{place}.description", TOOL_BYTES)
+    given = bytes(sent.parameters)
     parameters = decode_any(sent.parameters, TOOL_BYTES, f"{place}.parameters") if given else None
     return Tool(sent.name, description, parameters if isinstance(parameters, dict) else {})
 
 
-def _with_context(spoken: list[ClientMessage], context: Sequence[ContextBody]) -> list[ClientMessage]:
-    """The messages, with what the application wants to be known before the newest of the user's.
+def parse_resume(resume: Sequence[AnswerBody]) -> list[InterruptAnswer]:
+    """Return the answers to interrupts.
 
-    It may be another in each run: so far behind, what stands before it stays in the model's cache.
+    Raises:
+        BadRequest: when an interrupt is answered twice, or a payload does not meet the response schema.
     """
-    text = "\n".join(f"{one.description}: {one.value}" for one in context)
-    if not text:
-        return spoken
-    at = max((n for n, one in enumerate(spoken) if one.role == "user"), default=len(spoken))
-    return [*spoken[:at], ClientMessage("system", check_length(text, "context")), *spoken[at:]]
+    answers = [_parse_answer(sent, f"resume[{n}].payload") for n, sent in enumerate(resume)]
+    if len({answer.interrupt_id for answer in answers}) < len(answers):
+        raise BadRequest("resume answers an interrupt twice; send one entry for each.", "resume")
+    return answers
 
 
-def _answer(sent: AnswerBody, place: str) -> InterruptAnswer:
-    approve = None if sent.status == "cancelled" else _approves(sent.payload, f"{place}.payload")
+def _parse_answer(sent: AnswerBody, place: str) -> InterruptAnswer:
+    approve: bool | None = None
+    if sent.status != "cancelled":
+        payload = decode_any(sent.payload, PAYLOAD_BYTES, place) if bytes(sent.payload) else None
+        if isinstance(payload, dict):
+            payload = payload.get("approved", payload.get("approve"))
+        if not isinstance(payload, bool):
+            raise BadRequest(f'{place} must be {{"approved": true}} or {{"approved": false}}.', place)
+        approve = payload
     found = _INTERRUPT_ID.fullmatch(sent.interrupt_id)
     if found is None:
         return InterruptAnswer(sent.interrupt_id, "", "", 0, approve)
     return InterruptAnswer(sent.interrupt_id, found["turn"], found["call"], int(found["after"]), approve)
 
 
-def _approves(payload: msgspec.Raw, place: str) -> bool:
-    given = decode_any(payload, PAYLOAD_BYTES, place) if memoryview(payload) else None
-    if isinstance(given, dict):
-        given = given.get("approved", given.get("approve"))
-    if not isinstance(given, bool):
-        raise BadRequest(f'{place} must be {{"approved": true}} or {{"approved": false}}.', place)
-    return given
+def messages_since(messages: Sequence[ClientMessage], call_ids: Set[str]) -> list[str]:
+    """Return the user's texts after the last message with one of these calls."""
+    with_calls = [n for n, message in enumerate(messages) if any(call.call_id in call_ids for call in message.calls)]
+    later = messages[with_calls[-1] + 1 :] if with_calls else ()
+    return [message.text for message in later if message.role == "user" and message.text.strip()]

@@ -1,58 +1,57 @@
 """The body that AG-UI clients send, a `RunAgentInput`, as it stands in the JSON.
 
-As the protocol wants, fields that are not known are passed over, and what may be left out may be null.
+As the protocol demands, unknown fields are ignored, and optional fields can be null.
 """
 
 from typing import Any, Literal
 
 import msgspec
 
-from brain.protocols.native import LimitsBody
-
-ABSENT = msgspec.Raw(b"")
-
-
-class _Sent(msgspec.Struct, rename="camel"):
-    """Names are written as JavaScript writes them."""
+from brain.protocols.bodies import ABSENT
+from brain.protocols.turn_options import TurnOptions
 
 
-class SourceBody(_Sent):
-    """Where a file is: in `value` in base64, or behind an address or a handle in it."""
+class _Body(msgspec.Struct, rename="camel"):
+    """Field names are camel case in the JSON."""
+
+
+class SourceBody(_Body):
+    """A file: in base64 in `value`, or behind a URL or a handle there."""
 
     type: Literal["data", "url", "file"]
     value: str
     mime_type: str | None = None
 
 
-class TextBody(_Sent, tag_field="type", tag="text"):
+class TextBody(_Body, tag_field="type", tag="text"):
     """A part that is text."""
 
     text: str
 
 
-class _MediaBody(_Sent):
+class _MediaBody(_Body, tag_field="type"):
     source: SourceBody
     metadata: dict[str, Any] | None = None
 
 
-class ImageBody(_MediaBody, tag_field="type", tag="image"):
-    """A part that is a picture."""
+class ImageBody(_MediaBody, tag="image"):
+    """A part that is an image."""
 
 
-class AudioBody(_MediaBody, tag_field="type", tag="audio"):
-    """A part that is sound."""
+class AudioBody(_MediaBody, tag="audio"):
+    """A part that is audio."""
 
 
-class VideoBody(_MediaBody, tag_field="type", tag="video"):
-    """A part that is a film."""
+class VideoBody(_MediaBody, tag="video"):
+    """A part that is a video."""
 
 
-class DocumentBody(_MediaBody, tag_field="type", tag="document"):
+class DocumentBody(_MediaBody, tag="document"):
     """A part that is another file."""
 
 
-class BinaryBody(_Sent, tag_field="type", tag="binary"):
-    """Any file, as it was sent before the protocol's version 1.0."""
+class BinaryBody(_Body, tag_field="type", tag="binary"):
+    """Any file, as clients sent it before version 1.0 of the protocol."""
 
     mime_type: str = ""
     data: str | None = None
@@ -63,65 +62,65 @@ FileBody = ImageBody | AudioBody | VideoBody | DocumentBody | BinaryBody
 ContentBody = str | list[TextBody | FileBody]
 
 
-class SystemBody(_Sent, tag_field="role", tag="system"):
+class SystemBody(_Body, tag_field="role", tag="system"):
     """Instructions."""
 
     content: str = ""
 
 
-class DeveloperBody(_Sent, tag_field="role", tag="developer"):
+class DeveloperBody(_Body, tag_field="role", tag="developer"):
     """Instructions, by their other name."""
 
     content: str = ""
 
 
-class UserBody(_Sent, tag_field="role", tag="user"):
-    """What the user said."""
+class UserBody(_Body, tag_field="role", tag="user"):
+    """A message of the user."""
 
     content: ContentBody
 
 
-class FunctionBody(_Sent):
-    """What is called, with its arguments as JSON in a string."""
+class FunctionBody(_Body):
+    """The function of a call, with its arguments as JSON in a string."""
 
     name: str
     arguments: str = ""
 
 
-class CallBody(_Sent):
-    """One call of the assistant's: of a client's tool, or of a specialist in an earlier run."""
+class CallBody(_Body):
+    """A call by the assistant: of a client's tool, or of a specialist in an earlier run."""
 
     id: str
     function: FunctionBody
 
 
-class AssistantBody(_Sent, tag_field="role", tag="assistant"):
-    """What was answered, and called."""
+class AssistantBody(_Body, tag_field="role", tag="assistant"):
+    """An answer with its calls."""
 
     content: str | None = None
     tool_calls: list[CallBody] | None = None
 
 
-class ResultBody(_Sent, tag_field="role", tag="tool"):
-    """What came of a call."""
+class ResultBody(_Body, tag_field="role", tag="tool"):
+    """The result of a call."""
 
     tool_call_id: str
     content: ContentBody = ""
     error: str | None = None
 
 
-class ActivityBody(_Sent, tag_field="role", tag="activity"):
-    """What was shown besides, and nobody said."""
+class ActivityBody(_Body, tag_field="role", tag="activity"):
+    """Something that the client showed; no model reads it."""
 
 
-class ReasoningBody(_Sent, tag_field="role", tag="reasoning"):
-    """What a model thought, and no other needs to know."""
+class ReasoningBody(_Body, tag_field="role", tag="reasoning"):
+    """What a model thought; no other model reads it."""
 
 
 MessageBody = SystemBody | DeveloperBody | UserBody | AssistantBody | ResultBody | ActivityBody | ReasoningBody
 
 
-class ToolBody(_Sent):
+class ToolBody(_Body):
     """A tool of the client's own."""
 
     name: str
@@ -129,34 +128,29 @@ class ToolBody(_Sent):
     parameters: msgspec.Raw = ABSENT
 
 
-class ContextBody(_Sent):
-    """Something that the application wants to be known."""
+class ContextBody(_Body):
+    """Information from the application."""
 
     description: str
     value: str
 
 
-class AnswerBody(_Sent):
-    """What a person said to an interrupt."""
+class AnswerBody(_Body):
+    """A person's answer to an interrupt."""
 
     interrupt_id: str
     status: Literal["resolved", "cancelled"]
     payload: msgspec.Raw = ABSENT
 
 
-class PropsBody(msgspec.Struct):
-    """The options that are Brain's own; others are other people's."""
+class PropsBody(TurnOptions):
+    """Brain's own options. Other properties are other people's."""
 
     model: str | None = None
-    specialists: list[str] | None = None
-    limits: LimitsBody | None = None
     system: str | None = None
-    time_zone: str | None = None
-    source: str | None = None
-    memory: bool | None = None
 
 
-class RunBody(_Sent):
+class RunBody(_Body):
     """The body."""
 
     thread_id: str

@@ -1,7 +1,7 @@
-"""The Vercel AI SDK's UI message stream. What happens in a turn, as the parts of one message.
+"""Writes a turn as the parts of one message: the Vercel AI SDK's UI message stream.
 
-For years its clients checked each frame strictly: a key too many, or a part that came with a later version, and the
-stream is over. So the frames are those of version 5.0.0; newer ones go to those who say that they know them.
+For years, its clients rejected a frame with an unknown key, or of a later version, and ended the stream. So the frames
+are those of version 5.0.0; newer ones go to clients that name their version.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,29 +31,30 @@ from brain.text import replace_surrogates
 
 CANCELLED = "The call was cancelled."
 
-_OVER = b"data: [DONE]\n\n"
+_END = b"data: [DONE]\n\n"
 _START_STEP = b'data: {"type":"start-step"}\n\n'
 _FINISH_STEP = b'data: {"type":"finish-step"}\n\n'
 _ABORT = b'data: {"type":"abort"}\n\n'
-_WAITS = b'data: {"type":"finish","finishReason":"tool-calls"}\n\n'
+_FINISH_FOR_APPROVAL = b'data: {"type":"finish","finishReason":"tool-calls"}\n\n'
 _FINISH_REASONS: Mapping[str, str] = {"length": "length", "deadline": "other"}
+
+CallEvent = SpecialistStart | SpecialistResult | SpecialistError | ApprovalRequired
 
 
 class Encoder:
-    """Writes the events of one turn.
+    """Encodes the events of one turn.
 
-    A step of the message is what one pass said and called; it ends when its calls are answered and something else
-    comes. Calls are shown as run by the provider, so that no client runs them, or sends their results. Those that wait
-    for a person are not until they have an answer: clients before 6.0.264 would not send what the person says.
+    A step of the message is the text and the calls of one pass; it ends when its calls are answered and anything else
+    follows. Calls are marked as executed by the provider, so that no client executes them or sends their results. A
+    call that waits for approval is not yet marked: clients before 6.0.264 would not send the decision.
 
     Args:
-        version: the client's.
-        message_id: of the answer; None when it goes on with a message that the client has.
-        waits: whether all of these calls wait for a person now. Then the stream ends, since clients bring approvals
-            only in another request; one of version 5 has its approvals elsewhere, and reads on.
+        message_id: of the answer; None when it continues a message that the client has.
+        all_pending: whether all of these calls wait for approval now. Then the stream ends, since clients send
+            decisions only in another request. Version 5 has approvals elsewhere, and reads on.
 
     Attributes:
-        taken: how many events were written.
+        event_count: how many events were encoded.
         closed: whether the stream is over.
     """
 
@@ -62,110 +63,121 @@ class Encoder:
     heartbeat = HEARTBEAT
 
     def __init__(
-        self, version: SdkVersion, message_id: str | None, waits: Callable[[Collection[str]], bool] = lambda _: True
+        self,
+        version: SdkVersion,
+        message_id: str | None,
+        all_pending: Callable[[Collection[str]], bool] = lambda _: True,
     ) -> None:
         self._version = version
         self._message_id = message_id
-        self._waits = waits
+        self._all_pending = all_pending
         self._turn_id = ""
-        self._first = b""  # goes before all that comes next
-        self._kind = ""  # of the part that is open, "text" or "reasoning"
-        self._number = 0
-        self._delta = b""  # up to the text, of what is open
+        self._prefix = b""  # of the next frames
+        self._part_kind = ""  # of the open part: "text", "reasoning" or none
+        self._part_number = 0
+        self._delta_head = b""  # of the open part, up to the text
         self._in_step = False
-        self._answered = False  # whether any call of the step was
-        self._calls: dict[str, str] = {}  # of which the client knows, but no output: their ids there
-        self._asked: dict[str, ApprovalRequired] = {}
+        self._step_has_output = False
+        self._calls: dict[str, str] = {}  # client's IDs of the calls that it knows without an output
+        self._approvals: dict[str, ApprovalRequired] = {}  # that are pending
         self._sources: set[str] = set()
-        self.taken = 0
+        self.event_count = 0
         self.closed = False
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        """What came together, up to the end of the stream."""
-        frames, self._first = [self._first], b""
+        """Return the frames of events that happened together, up to the end of the stream."""
+        frames, self._prefix = [self._prefix], b""
         for event in events:
-            self.taken += 1
-            frames.append(self._frames(event))
+            self.event_count += 1
+            frames.append(self._encode(event))
             if self.closed:
                 break
         return b"".join(frames)
 
     def skip(self, events: Sequence[Event], decided: Collection[str]) -> None:
-        """Takes what the client has read before it could bring these decisions. What comes next goes on behind it."""
-        waits, self._waits = self._waits, set(decided).issubset
+        """Take the events that the client read before it sent decisions on these calls. The next frames follow them."""
+        all_pending, self._all_pending = self._all_pending, set(decided).issubset
         self.encode(events)
-        self._waits = waits
+        self._all_pending = all_pending
         self.closed = False
-        self._first = _frame(type="start")
+        self._prefix = _frame(type="start")
 
-    def _frames(self, event: Event) -> bytes:
+    def _encode(self, event: Event) -> bytes:
         if type(event) is Token:
-            return self._said("text", event.text)
+            return self._encode_text("text", event.text)
         match event:
             case Thinking():
-                return self._said("reasoning", event.text)
+                return self._encode_text("reasoning", event.text)
             case SpecialistStart():
-                return self._decided(event.call_id, approved=True) + self._called(event)
+                return self._resolve_approval(event.call_id, approved=True) + self._open_call(event)
             case SpecialistProgress():
-                return self._passing("progress", self._progress(event))
+                data = {"toolCallId": self._client_id(event.call_id), "text": event.text}
+                return _transient("progress", data if event.fraction is None else {**data, "fraction": event.fraction})
             case SpecialistResult():
-                return self._result(event) + self._pause()
+                frames = [self._resolve_approval(event.call_id, approved=True), self._open_call(event)]
+                frames.append(self._close_call(event.call_id, "available", output=event.text))
+                frames += [self._encode_source(event.call_id, citation) for citation in event.citations]
+                return b"".join(frames) + self._pause()
             case SpecialistError():
-                return self._error(event) + self._pause()
+                return self._encode_error(event) + self._pause()
             case ApprovalRequired():
-                return self._ask(event) + self._pause()
+                return self._encode_approval(event) + self._pause()
             case TurnStart():
-                return self._start(event)
+                self._turn_id = event.turn_id
+                message_id = {} if self._message_id is None else {"messageId": self._message_id}
+                metadata = {"turn_id": event.turn_id, "conversation_id": event.conversation_id}
+                return _frame(type="start", **message_id, messageMetadata=metadata)
             case Notice():
-                return self._passing("notice", {"code": event.code, "text": event.text})
+                return _transient("notice", {"code": event.code, "text": event.text})
             case Usage():
                 return _frame(type="message-metadata", messageMetadata={"usage": _usage(event)})
             case Error():
-                return self._end() + _frame(type="error", errorText=event.message) + self._over()
+                self.closed = True
+                return self._close_all() + _frame(type="error", errorText=event.message) + _END
             case Done():
-                return self._end() + self._finish(event) + self._over()
-        raise AssertionError("no client of this protocol brings tools")
+                self.closed = True
+                return self._close_all() + self._encode_finish(event) + _END
+        raise AssertionError("clients of this protocol have no tools of their own")
 
     # Text, and the steps around it
 
-    def _said(self, kind: str, text: str) -> bytes:
-        opening = b"" if self._kind == kind else self._opened(kind)
-        return b"%b%b%b}\n\n" % (opening, self._delta, encode(text))
+    def _encode_text(self, kind: str, text: str) -> bytes:
+        start = b""
+        if self._part_kind != kind:
+            start = self._start_step()
+            self._part_kind = kind
+            self._part_number += 1
+            self._delta_head = b'data: {"type":"%b-delta","id":"%d","delta":' % (kind.encode(), self._part_number)
+            start += _frame(type=f"{kind}-start", id=str(self._part_number))
+        return b"%b%b%b}\n\n" % (start, self._delta_head, encode(text))
 
-    def _opened(self, kind: str) -> bytes:
-        before = self._step()
-        self._kind = kind
-        self._number += 1
-        self._delta = b'data: {"type":"%b-delta","id":"%d","delta":' % (kind.encode(), self._number)
-        return before + _frame(type=f"{kind}-start", id=str(self._number))
-
-    def _step(self) -> bytes:
-        """What ends, and begins, before something that does not belong to what is open."""
-        before = self._closed()
-        if self._in_step and (self._calls or self._asked or not self._answered):
-            return before
-        before += self._end_step() + _START_STEP
+    def _start_step(self) -> bytes:
+        """Close the open part, and start a step unless the open one has no output, or not all."""
+        closing = self._close_part()
+        if self._in_step and (self._calls or self._approvals or not self._step_has_output):
+            return closing
+        closing += self._finish_step() + _START_STEP
         self._in_step = True
-        return before
+        return closing
 
-    def _closed(self) -> bytes:
-        kind, self._kind = self._kind, ""
-        return _frame(type=f"{kind}-end", id=str(self._number)) if kind else b""
+    def _close_part(self) -> bytes:
+        kind, self._part_kind = self._part_kind, ""
+        return _frame(type=f"{kind}-end", id=str(self._part_number)) if kind else b""
 
-    def _end_step(self) -> bytes:
-        in_step, self._in_step, self._answered = self._in_step, False, False
+    def _finish_step(self) -> bytes:
+        in_step, self._in_step, self._step_has_output = self._in_step, False, False
         return _FINISH_STEP if in_step else b""
 
-    # Calls, and what comes of them
+    # Calls
 
-    def _called(self, event: SpecialistStart | SpecialistResult | SpecialistError | ApprovalRequired) -> bytes:
+    def _open_call(self, event: CallEvent) -> bytes:
         """A call with its parameters, unless the client has it already."""
         if event.call_id in self._calls:
             return b""
-        step = self._step()
-        call_id = self._calls[event.call_id] = self._id(event.call_id)
-        run_here = {} if isinstance(event, ApprovalRequired) else {"providerExecuted": True}
-        call = {"toolCallId": call_id, "toolName": event.name, **run_here, "dynamic": True}
+        step = self._start_step()
+        call_id = self._calls[event.call_id] = self._client_id(event.call_id)
+        executed = {} if isinstance(event, ApprovalRequired) else {"providerExecuted": True}
+        call = {"toolCallId": call_id, "toolName": event.name, **executed, "dynamic": True}
         params = event.params or {}
         return b"".join(
             (
@@ -176,72 +188,59 @@ class Encoder:
             )
         )
 
-    def _result(self, event: SpecialistResult) -> bytes:
-        before = self._decided(event.call_id, approved=True) + self._called(event)
-        output = self._output(event.call_id, "available", output=event.text)
-        return b"".join((before, output, *(self._source(event.call_id, citation) for citation in event.citations)))
+    def _encode_error(self, event: SpecialistError) -> bytes:
+        is_denied = event.call_id in self._approvals and event.code == "declined" and self._version > 5
+        opening = self._resolve_approval(event.call_id, approved=False) + self._open_call(event)
+        if not is_denied:
+            return opening + self._close_call(event.call_id, "error", errorText=event.reason)
+        self._step_has_output = True
+        return opening + _frame(type="tool-output-denied", toolCallId=self._calls.pop(event.call_id))
 
-    def _error(self, event: SpecialistError) -> bytes:
-        denied = event.call_id in self._asked and event.code == "declined" and self._version > 5
-        before = self._decided(event.call_id, approved=False) + self._called(event)
-        if not denied:
-            return before + self._output(event.call_id, "error", errorText=event.reason)
-        self._answered = True
-        return before + _frame(type="tool-output-denied", toolCallId=self._calls.pop(event.call_id))
-
-    def _output(self, call_id: str, how: str, **outcome: str) -> bytes:
-        self._answered = True
-        tool_call_id = self._calls.pop(call_id)
+    def _close_call(self, call_id: str, outcome: str, **output: str) -> bytes:
+        self._step_has_output = True
+        client_id = self._calls.pop(call_id)
         return _frame(
-            type=f"tool-output-{how}", toolCallId=tool_call_id, **outcome, providerExecuted=True, dynamic=True
+            type=f"tool-output-{outcome}", toolCallId=client_id, **output, providerExecuted=True, dynamic=True
         )
 
-    def _source(self, call_id: str, citation: Citation) -> bytes:
-        """Where a passage comes from, once; what is no address of the web is a document."""
-        what = citation.url or citation.title
-        if what in self._sources:
+    def _encode_source(self, call_id: str, citation: Citation) -> bytes:
+        """A source, once; without a web URL it is a document."""
+        key = citation.url or citation.title
+        if key in self._sources:
             return b""
-        self._sources.add(what)
-        source_id = f"{self._id(call_id)}.{citation.id}"
+        self._sources.add(key)
+        source_id = f"{self._client_id(call_id)}.{citation.id}"
         if citation.url is not None and citation.url.startswith(("http://", "https://")):
             return _frame(type="source-url", sourceId=source_id, url=citation.url, title=citation.title)
         return _frame(type="source-document", sourceId=source_id, mediaType="text/plain", title=citation.title)
 
-    def _progress(self, event: SpecialistProgress) -> Mapping[str, Any]:
-        fraction = {} if event.fraction is None else {"fraction": event.fraction}
-        return {"toolCallId": self._id(event.call_id), "text": event.text, **fraction}
-
-    def _passing(self, name: str, data: Mapping[str, Any]) -> bytes:
-        """What is told now, and does not stay in the message."""
-        return _frame(type=f"data-{name}", data=data, transient=True)
-
-    def _id(self, call_id: str) -> str:
-        """A call's id for clients, to whom it must be the only one of this id in the whole chat."""
+    def _client_id(self, call_id: str) -> str:
+        """A call's ID for clients, which has to be unique in the whole chat."""
         return f"{self._turn_id}.{call_id}"
 
-    # Calls that wait for a person
+    # Approvals
 
-    def _ask(self, event: ApprovalRequired) -> bytes:
-        before = self._step() if self._version == 5 else self._called(event)
-        self._asked[event.call_id] = event
+    def _encode_approval(self, event: ApprovalRequired) -> bytes:
+        opening = self._start_step() if self._version == 5 else self._open_call(event)
+        self._approvals[event.call_id] = event
         if self._version == 5:
-            return before + self._approval(event, "asked")
-        call_id = self._id(event.call_id)
+            return opening + self._approval_part(event, "asked")
+        call_id = self._client_id(event.call_id)
         if event.text is not None:
-            before += _frame(type="data-preview", id=call_id, data={"toolCallId": call_id, "text": event.text})
-        return before + _frame(type="tool-approval-request", approvalId=call_id, toolCallId=call_id)
+            opening += _frame(type="data-preview", id=call_id, data={"toolCallId": call_id, "text": event.text})
+        return opening + _frame(type="tool-approval-request", approvalId=call_id, toolCallId=call_id)
 
-    def _decided(self, call_id: str, *, approved: bool) -> bytes:
-        """What became of the question, where there was one. Version 6 has no word for it."""
-        event = self._asked.pop(call_id, None)
+    def _resolve_approval(self, call_id: str, *, approved: bool) -> bytes:
+        """The decision on a call that was pending. Version 6 has no frame for it."""
+        event = self._approvals.pop(call_id, None)
         if event is None or self._version == 6:
             return b""
         if self._version == 5:
-            return self._approval(event, "approved" if approved else "declined")
-        return _frame(type="tool-approval-response", approvalId=self._id(call_id), approved=approved)
+            return self._approval_part(event, "approved" if approved else "declined")
+        return _frame(type="tool-approval-response", approvalId=self._client_id(call_id), approved=approved)
 
-    def _approval(self, event: ApprovalRequired, state: str) -> bytes:
-        """The question as a part that stays and tells how it stands; it is answered at Brain's own address."""
+    def _approval_part(self, event: ApprovalRequired, state: str) -> bytes:
+        """A part that stays in the message and shows the state; clients decide at Brain's own endpoint."""
         data = {
             "turnId": self._turn_id,
             "callId": event.call_id,
@@ -251,52 +250,45 @@ class Encoder:
             "state": state,
             **({} if event.text is None else {"text": event.text}),
         }
-        return _frame(type="data-approval", id=self._id(event.call_id), data=data)
+        return _frame(type="data-approval", id=self._client_id(event.call_id), data=data)
 
     def _pause(self) -> bytes:
-        """The end of the stream, when all that is open waits for a person."""
-        if self._version == 5 or not self._asked or self._asked.keys() != self._calls.keys():
+        """The end of the stream, when all open calls wait for approval."""
+        if self._version == 5 or not self._approvals or self._approvals.keys() != self._calls.keys():
             return b""
-        return self._end_step() + _WAITS + self._over() if self._waits(self._asked.keys()) else b""
+        if not self._all_pending(self._approvals.keys()):
+            return b""
+        self.closed = True
+        return self._finish_step() + _FINISH_FOR_APPROVAL + _END
 
-    # The two ends
+    # The end
 
-    def _start(self, event: TurnStart) -> bytes:
-        self._turn_id = event.turn_id
-        named = {} if self._message_id is None else {"messageId": self._message_id}
-        metadata = {"turn_id": event.turn_id, "conversation_id": event.conversation_id}
-        return _frame(type="start", **named, messageMetadata=metadata)
+    def _close_all(self) -> bytes:
+        """Close everything: a finished message has no call without an output.
 
-    def _end(self) -> bytes:
-        """Closes what is open: a message that is over has no call without an output.
-
-        Nor is its last step one of calls alone: clients take that for theirs to go on with, and would ask again.
+        Nor is its last step one of calls alone: clients would take it for theirs to continue, and send a request.
         """
-        text = self._closed()
-        questions = [self._decided(call_id, approved=False) for call_id in [*self._asked]]
-        calls = [self._output(call_id, "error", errorText=CANCELLED) for call_id in [*self._calls]]
-        step = self._step() if self._answered else b""
-        return b"".join((text, *questions, *calls, step, self._end_step()))
+        frames = [self._close_part()]
+        frames += [self._resolve_approval(call_id, approved=False) for call_id in [*self._approvals]]
+        frames += [self._close_call(call_id, "error", errorText=CANCELLED) for call_id in [*self._calls]]
+        frames.append(self._start_step() if self._step_has_output else b"")
+        return b"".join([*frames, self._finish_step()])
 
-    def _finish(self, event: Done) -> bytes:
+    def _encode_finish(self, event: Done) -> bytes:
         if event.stop_reason == "cancelled":
             return _ABORT
         reason = _FINISH_REASONS.get(event.stop_reason, "stop")
-        known = {} if self._version == 5 else {"finishReason": reason}  # 5.0.92 was the first to take it
-        return _frame(type="finish", **known, messageMetadata={"stop_reason": event.stop_reason})
-
-    def _over(self) -> bytes:
-        self.closed = True
-        return _OVER
+        finish_reason = {} if self._version == 5 else {"finishReason": reason}  # 5.0.92 was the first to accept it
+        return _frame(type="finish", **finish_reason, messageMetadata={"stop_reason": event.stop_reason})
 
 
 def encode_rejection(error: BadRequest) -> tuple[int, bytes]:
-    """Status and text of an answer to what is refused before the stream; clients show the text as it is."""
+    """Return status and text for a rejected request; clients show the text as it is."""
     return error.status, replace_surrogates(error.message).encode()
 
 
 def _usage(event: Usage) -> Mapping[str, Any]:
-    """In the SDK's own words."""
+    """The SDK's fields, and `estimated` of our own."""
     reused = {} if event.reused_tokens is None else {"cachedInputTokens": event.reused_tokens}
     return {
         "inputTokens": event.prompt_tokens,
@@ -305,6 +297,11 @@ def _usage(event: Usage) -> Mapping[str, Any]:
         **reused,
         "estimated": event.estimated,
     }
+
+
+def _transient(name: str, data: Mapping[str, Any]) -> bytes:
+    """A part that clients show now and do not store in the message."""
+    return _frame(type=f"data-{name}", data=data, transient=True)
 
 
 def _frame(**fields: Any) -> bytes:

@@ -1,6 +1,5 @@
-"""The messages of a chat of the Vercel AI SDK, as what was spoken: texts, files, calls and what came of them."""
+"""The messages of a chat of the Vercel AI SDK: texts, files, calls and their results."""
 
-import base64
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote_to_bytes
 
@@ -9,85 +8,78 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ai_sdk.schema import MessageBody, PartBody
-from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
-from brain.protocols.bodies import collect_messages, decode_any, decode_messages, encode
-from brain.protocols.native import MESSAGE_LENGTH
+from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
+from brain.protocols.bodies import decode_any, encode
+from brain.protocols.client_messages import (
+    MESSAGE_LENGTH,
+    check_count,
+    check_length,
+    collect_messages,
+    decode_messages,
+)
 
-MESSAGES_MOST = 4096
-PARTS_MOST = 1000
+MAX_PARTS = 1000
 """In one message."""
-FILES_MOST = 100
-"""In all messages together."""
-
 DENIED = "A person did not allow this call."
-"""What a model reads in place of the result of a call that was declined."""
+"""The result that a model reads of a call that was declined."""
 
-_NOT_SAID = ("reasoning", "step-start", "data-", "source-")
-"""How the types of parts begin in which nobody said anything."""
+_OTHER_PARTS = ("reasoning", "step-start", "data-", "source-")
+"""Prefixes of the types of parts that a model does not read."""
 
 
-def parse_messages(sent: msgspec.Raw) -> tuple[list[ClientMessage], MessageBody, str]:
-    """All messages, in order; the newest of them as it was sent, and its place.
+def parse_messages(data: msgspec.Raw) -> tuple[list[ClientMessage], MessageBody, str]:
+    """Return all messages, in order; the newest one as it was sent, and its place.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
     """
     newest: tuple[MessageBody, str] | None = None
 
-    def every() -> Iterator[ClientMessage]:
+    def parse_all() -> Iterator[ClientMessage]:
         nonlocal newest
-        too_many = f"messages: at most {MESSAGES_MOST:,}; leave the oldest out."
-        for newest in decode_messages(sent, MessageBody, MESSAGES_MOST, too_many):
-            yield from _spoken(*newest)
+        for newest in decode_messages(data, MessageBody):
+            yield from _parse_message(*newest)
 
-    spoken = collect_messages(every())
+    messages = collect_messages(parse_all())
     if newest is None:
         raise BadRequest("messages is empty.", "messages")
-    if sum(len(one.attachments) for one in spoken) > FILES_MOST:
-        message = f"messages: at most {FILES_MOST} files in all of them; leave the oldest out."
-        raise BadRequest(message, "messages", code="too_large", status=413)
-    return spoken, *newest
+    return messages, *newest
 
 
-def _check_number(number: int, most: int, place: str) -> None:
-    if number > most:
-        raise BadRequest(f"{place}: at most {most:,}; leave the oldest out.", place, code="too_large", status=413)
+def _parse_message(sent: MessageBody, place: str) -> Iterator[ClientMessage]:
+    check_count(sent.parts, MAX_PARTS, f"{place}.parts")
+    if sent.role == "assistant":
+        yield from _parse_answer(sent.parts, place)
+        return
+    text = check_length("\n".join(part.text or "" for part in sent.parts if part.type == "text"), place)
+    files = tuple(_parse_files(sent.parts, place)) if sent.role == "user" else ()
+    yield ClientMessage(sent.role, text, files)
 
 
-def _spoken(message: MessageBody, place: str) -> Iterator[ClientMessage]:
-    _check_number(len(message.parts), PARTS_MOST, f"{place}.parts")
-    if message.role == "assistant":
-        yield from _answer(message.parts, place)
-    else:
-        text = _bounded("\n".join(part.text or "" for part in message.parts if part.type == "text"), place)
-        files = tuple(_files(message.parts, place)) if message.role == "user" else ()
-        yield ClientMessage(message.role, text, files)
-
-
-def _answer(parts: Sequence[PartBody], place: str) -> Iterator[ClientMessage]:
-    """What was said and called, in order: text behind calls is a message of its own, behind their results."""
+def _parse_answer(parts: Sequence[PartBody], place: str) -> Iterator[ClientMessage]:
+    """An answer as messages: text after calls is a message of its own, after their results."""
     text = ""
-    told: list[tuple[ClientToolCall, str]] = []
+    calls: list[tuple[ClientToolCall, str]] = []
     for n, part in enumerate(parts):
         if part.type == "text":
-            if told:
-                yield from _said(text, told)
-                text, told = "", []
-            text += _bounded(part.text or "", f"{place}.parts[{n}].text")
-        elif (one := _told(part, f"{place}.parts[{n}]")) is not None:
-            told.append(one)
-    yield from _said(text, told)
+            if calls:
+                yield from _answer_messages(text, calls)
+                text, calls = "", []
+            text += check_length(part.text, f"{place}.parts[{n}].text")
+        elif (call := _parse_call(part, f"{place}.parts[{n}]")) is not None:
+            calls.append(call)
+    yield from _answer_messages(text, calls)
 
 
-def _said(text: str, told: Sequence[tuple[ClientToolCall, str]]) -> Iterator[ClientMessage]:
-    if text or told:
-        yield ClientMessage("assistant", text, calls=tuple(call for call, _ in told))
-    for call, result in told:
+def _answer_messages(text: str, calls: Sequence[tuple[ClientToolCall, str]]) -> Iterator[ClientMessage]:
+    if text or calls:
+        yield ClientMessage("assistant", text, calls=tuple(call for call, _ in calls))
+    for call, result in calls:
         yield ClientMessage("tool", result, call_id=call.call_id)
 
 
-def _told(part: PartBody, place: str) -> tuple[ClientToolCall, str] | None:
-    """A call and what came of it; None where nothing has come of it, or the part tells of none."""
+def _parse_call(part: PartBody, place: str) -> tuple[ClientToolCall, str] | None:
+    """A call and its result; None for a part that is no call, or has no result."""
     if not part.tool or part.tool == "?":
         return None
     match part.state:
@@ -104,34 +96,23 @@ def _told(part: PartBody, place: str) -> tuple[ClientToolCall, str] | None:
     return ClientToolCall(place, part.tool, params if isinstance(params, dict) else {}), result
 
 
-def _files(parts: Sequence[PartBody], place: str) -> Iterator[Attachment]:
-    found = 0
+def _parse_files(parts: Sequence[PartBody], place: str) -> Iterator[Attachment]:
+    files = 0
     for n, part in enumerate(parts):
         if part.type == "file":
-            found += 1
-            if found > MAX_ATTACHMENTS:
+            files += 1
+            if files > MAX_ATTACHMENTS:
                 raise too_many_attachments()
-            yield _file(part, f"{place}.parts[{n}]")
-        elif part.type != "text" and not part.type.startswith(_NOT_SAID):
+            yield _parse_file(part, f"{place}.parts[{n}].url")
+        elif part.type != "text" and not part.type.startswith(_OTHER_PARTS):
             raise BadRequest(f"{place}.parts[{n}].type must be text or file.", f"{place}.parts[{n}].type")
 
 
-def _file(part: PartBody, place: str) -> Attachment:
-    head, comma, encoded_data = (part.url or "").partition(",")
+def _parse_file(part: PartBody, place: str) -> Attachment:
+    url, name, media_type = part.url or "", part.filename or "file", part.media_type or ""
+    head, comma, text = url.partition(",")
     if not head.startswith("data:") or not comma:
-        raise BadRequest(f"{place}.url: only data: URLs are taken, nothing is fetched.", f"{place}.url")
-    try:
-        data = (
-            base64.b64decode("".join(encoded_data.split()), validate=True)
-            if head.endswith(";base64")
-            else unquote_to_bytes(encoded_data)
-        )
-    except ValueError:
-        raise BadRequest(f"{place}.url is not valid base64.", f"{place}.url") from None
-    return make_attachment(part.filename or "file", part.media_type or head[5:], data, f"{place}.url")
-
-
-def _bounded(text: str, place: str) -> str:
-    if len(text) > MESSAGE_LENGTH:
-        raise BadRequest(f"{place} may be {MESSAGE_LENGTH:,} characters long.", place, code="too_large", status=413)
-    return text
+        raise BadRequest(f"{place} must be a data: URL; files are not fetched.", place)
+    if head.endswith(";base64"):
+        return decode_attachment(name, media_type, url, place)
+    return make_attachment(name, media_type or head.removeprefix("data:"), unquote_to_bytes(text), place)

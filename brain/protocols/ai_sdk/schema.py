@@ -1,31 +1,24 @@
-"""The body that clients of the Vercel AI SDK send, as it stands in the JSON.
-
-As in the SDK, fields that are not known are passed over: applications send what they like beside the messages.
-"""
+"""The body that clients of the Vercel AI SDK send, as it stands in the JSON. As in the SDK, unknown fields are ignored."""
 
 from typing import Literal
 
 import msgspec
 
-from brain.protocols.native import LimitsBody
+from brain.protocols.turn_options import TurnOptions
 
 SdkVersion = Literal[5, 6, 7]
 
 _NULL = msgspec.Raw(b"null")
 
 
-class _Sent(msgspec.Struct, rename="camel"):
-    pass
-
-
-class ApprovalBody(_Sent):
-    """What became of the question whether a call may run; `approved` once it was answered."""
+class ApprovalBody(msgspec.Struct):
+    """The approval of a call; `approved` is set once a person decided."""
 
     id: str
     approved: bool | None = None
 
 
-class PartBody(_Sent):
+class PartBody(msgspec.Struct, rename="camel"):
     """One part of a message, of any type."""
 
     type: str
@@ -43,30 +36,25 @@ class PartBody(_Sent):
 
     @property
     def tool(self) -> str | None:
-        """The name of the tool, in a part that tells of a call."""
+        """The name of the tool, in a part that is a call."""
         if self.type == "dynamic-tool":
             return self.tool_name
         return self.type.removeprefix("tool-") if self.type.startswith("tool-") else None
 
 
-class MessageBody(_Sent):
+class MessageBody(msgspec.Struct):
     """One message of the chat."""
 
     role: Literal["system", "user", "assistant"]
     parts: list[PartBody]
 
 
-class ChatBody(msgspec.Struct):
-    """The body of `POST /ai-sdk/chat`: what `DefaultChatTransport` sends, and Brain's own fields from its `body`."""
+class ChatBody(TurnOptions, kw_only=True):
+    """The body of `POST /ai-sdk/chat`: what `DefaultChatTransport` sends, with Brain's own options from its `body`."""
 
     messages: msgspec.Raw
     id: str | None = None
     model: str | None = None
-    specialists: list[str] | None = None
-    limits: LimitsBody | None = None
     system: str | None = None
-    time_zone: str | None = None
-    source: str | None = None
-    memory: bool | None = None
     resumable: bool | None = None
     sdk_version: SdkVersion | None = None

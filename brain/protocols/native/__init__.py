@@ -1,13 +1,10 @@
-"""Brain's own protocol. What is asked (`request`), of a turn that runs (`meanwhile`), and answered (`answer`)."""
+"""Brain's own protocol: turns (`request`, `encoder`), and stored data (`queries`, `resources`)."""
 
 from brain.protocols.native.encoder import EVENT_NAMES, HEARTBEAT, FrameEncoder, decode_frames, event_data
 from brain.protocols.native.request import (
     ID,
     MAX_FILE_ID,
     MESSAGE_LENGTH,
-    LimitsBody,
-    TurnBody,
-    build_request,
     parse,
     parse_approval,
     parse_event_id,
@@ -22,9 +19,6 @@ __all__ = [
     "MAX_FILE_ID",
     "MESSAGE_LENGTH",
     "FrameEncoder",
-    "LimitsBody",
-    "TurnBody",
-    "build_request",
     "decode_frames",
     "event_data",
     "parse",

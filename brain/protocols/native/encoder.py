@@ -1,4 +1,4 @@
-"""What is answered in Brain's own protocol: named server-sent events (contract, section 4)."""
+"""Writes a turn as named server-sent events."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -41,9 +41,10 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     Error: "error",
     Done: "done",
 }
-_LEFT_OUT_WHEN_NONE = frozenset({"params", "fraction", "reused_tokens", "url", "status", "text", "approval"})
-_LEFT_OUT: Mapping[bytes, tuple[type[Event], Mapping[str, None]]] = {
-    name.encode(): (kind, dict.fromkeys(_LEFT_OUT_WHEN_NONE & {field.name for field in fields(kind)}))
+_OPTIONAL_FIELDS = frozenset({"params", "fraction", "reused_tokens", "url", "status", "text", "approval"})
+"""Fields that are left out when they are None."""
+_EVENT_TYPES: Mapping[bytes, tuple[type[Event], Mapping[str, None]]] = {
+    name.encode(): (kind, dict.fromkeys(_OPTIONAL_FIELDS & {field.name for field in fields(kind)}))
     for kind, name in EVENT_NAMES.items()
 }
 """By the name of an event: its type, and the fields that its data may lack."""
@@ -63,10 +64,10 @@ class FrameEncoder:
         self._id = turn_id.encode() + b"."
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        """The frames of the next events."""
-        return self._frame(events[0]) if len(events) == 1 else b"".join(map(self._frame, events))
+        """Return the frames of the next events."""
+        return self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events))
 
-    def _frame(self, event: Event) -> bytes:
+    def _encode(self, event: Event) -> bytes:
         self._number += 1
         if type(event) is Token and self._number > 1:
             return b'event: token\ndata: {"text":%b}\nid: %b%d\n\n' % (encode(event.text), self._id, self._number)
@@ -76,22 +77,20 @@ class FrameEncoder:
 
 
 def decode_frames(frames: bytes) -> Iterator[Event]:
-    """The events that whole frames of a `FrameEncoder` hold."""
+    """Yield the events in complete frames of a `FrameEncoder`."""
     for frame in frames.removesuffix(b"\n\n").split(b"\n\n"):
         lines = dict(line.split(b": ", 1) for line in frame.split(b"\n"))
-        kind, left_out = _LEFT_OUT[lines[b"event"]]
-        yield msgspec.convert({**left_out, **msgspec.json.decode(lines[b"data"])}, kind)
+        kind, missing = _EVENT_TYPES[lines[b"event"]]
+        yield msgspec.convert({**missing, **msgspec.json.decode(lines[b"data"])}, kind)
 
 
 def event_data(event: Event) -> dict[str, Any]:
-    """The data of an event as JSON values; what is not known is left out."""
-    found = msgspec.to_builtins(event)
-    assert isinstance(found, dict)
-    return _without_none(found)
+    """Return the data of an event as JSON values, without optional fields that are None."""
+    data: dict[str, Any] = _drop_none(msgspec.to_builtins(event))
+    if "citations" in data:
+        data["citations"] = [_drop_none(citation) for citation in data["citations"]]
+    return data
 
 
-def _without_none(found: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in found.items() if value is not None or key not in _LEFT_OUT_WHEN_NONE}
-    if "citations" in kept:
-        kept["citations"] = [_without_none(citation) for citation in kept["citations"]]
-    return kept
+def _drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None or name not in _OPTIONAL_FIELDS}

@@ -1,4 +1,4 @@
-"""Ollama's protocol. What its clients ask (`request`), what they get (`answer`), and which models they find."""
+"""Ollama's protocol: chats, completions, and the models on offer."""
 
 from brain.protocols.ollama.encoder import Encoder, encode_rejection
 from brain.protocols.ollama.request import DEFAULT_NAME, RequestOptions, parse_chat, parse_generate, parse_show

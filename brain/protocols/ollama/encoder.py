@@ -1,4 +1,4 @@
-"""Ollama's protocol. What happens in a turn, as the lines of `/api/chat` and `/api/generate`."""
+"""Writes a turn as the lines of `/api/chat` and `/api/generate`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -6,41 +6,31 @@ from datetime import UTC, datetime
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.events import Done, Error, ErrorCode, Event, StopReason, Thinking, Token, ToolCall, Usage
-from brain.protocols.bodies import encode
+from brain.events import Done, Error, Event, StopReason, Thinking, Token, ToolCall, Usage
+from brain.protocols.bodies import encode, error_status
 
 SECOND, MILLISECOND = 1_000_000_000, 1_000_000
-"""In nanoseconds, in which the protocol counts."""
+"""In nanoseconds, the unit of the protocol."""
 
-_STATUS: Mapping[ErrorCode, int] = {
-    "model_unreachable": 502,
-    "model_failed": 502,
-    "model_context": 400,
-    "shutdown": 503,
-    "internal": 500,
-}
-_CUT: frozenset[StopReason] = frozenset({"length", "deadline"})
+_LENGTH_REASONS: frozenset[StopReason] = frozenset({"length", "deadline"})
 _LINE_ENDS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
-"""U+0085, U+2028, U+2029 in UTF-8: within a line, the Python client takes them for its end."""
-_GOES_ON = b',"done":false}\n'
+"""U+0085, U+2028 and U+2029 in UTF-8, which the Python client takes for the end of a line."""
+_NOT_DONE = b',"done":false}\n'
 
 
 class Encoder:
-    """Writes the events of one turn: a line each, as far as the protocol has a word for them.
+    """Encodes the events of one turn, a line each.
 
     Args:
-        model: as the client called it.
-        clock: nanoseconds since 1970, as `time.time_ns` tells them.
-        written: what stands in the answer for an event that is none of the model's; empty for most.
+        model: by the client's name for it.
+        clock: returns nanoseconds since 1970, as `time.time_ns` does.
+        inline_text: returns the text that stands in the answer for an event of another kind; empty for most.
         generate: whether the lines are those of `/api/generate`.
-
-    Attributes:
-        taken: how many events were written.
     """
 
     __slots__ = (
-        "_calls", "_clock", "_front", "_generate", "_head", "_model", "_said", "_second", "_tail", "_thought", "_usage",
-        "_written", "taken",
+        "_call_count", "_clock", "_front", "_generate", "_head", "_inline_text", "_model", "_second", "_tail",
+        "_text_head", "_thought_head", "_usage",
     )  # fmt: skip
 
     content_type = b"application/x-ndjson"
@@ -48,99 +38,97 @@ class Encoder:
     closed = False
 
     def __init__(
-        self, model: str, clock: Callable[[], int], written: Callable[[Event], str], *, generate: bool = False
+        self, model: str, clock: Callable[[], int], inline_text: Callable[[Event], str], *, generate: bool = False
     ) -> None:
         self._model = model
         self._clock = clock
-        self._written = written
+        self._inline_text = inline_text
         self._generate = generate
-        self._front = b'{"model":%b,"created_at":"' % _json(model)
-        self._head = b""
+        self._front = b'{"model":%b,"created_at":"' % _encode_line(model)
+        self._head = b""  # up to the time of this second
         self._second = 0
-        self._said = b'","response":' if generate else b'","message":{"role":"assistant","content":'
-        self._thought = self._said + b'"","thinking":'
-        self._tail = _GOES_ON if generate else b"}" + _GOES_ON
-        self._calls = 0
+        self._text_head = b'","response":' if generate else b'","message":{"role":"assistant","content":'
+        self._thought_head = self._text_head + b'"","thinking":'
+        self._tail = _NOT_DONE if generate else b"}" + _NOT_DONE
+        self._call_count = 0
         self._usage = Usage(0, 0, None, True)
-        self.taken = 0
 
     @property
     def heartbeat(self) -> bytes:
-        """Sent when nothing else was: a line in which nothing is said, since the protocol has no comments."""
-        return self._line(self._said, "")
+        """A line without text, since the protocol has no comments."""
+        return self._encode_text(self._text_head, "")
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        """What came together as its lines."""
-        self.taken += len(events)
-        return self._lines(events[0]) if len(events) == 1 else b"".join(map(self._lines, events))
+        """Return the lines of events that happened together."""
+        return self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events))
 
-    def whole(self, events: Sequence[Event]) -> tuple[int, Mapping[str, Any]]:
-        """Status and body for a turn that is over, where no stream is wanted."""
-        last = events[-1]
-        if isinstance(last, Error):
-            return _status(last), {"error": last.message}
-        assert isinstance(last, Done)
-        said = "".join([event.text if isinstance(event, Token) else self._written(event) for event in events])
-        thought = "".join([event.text for event in events if isinstance(event, Thinking)])
-        calls = [self._call(event) for event in events if isinstance(event, ToolCall)]
-        self._usage = next((event for event in events if isinstance(event, Usage)), self._usage)
-        return 200, self._object(self._message(said, thought, calls), **self._end(last))
-
-    def refusal(self, error: Error) -> tuple[int, bytes]:
-        """Status and body for a turn that failed before anything was said; a model server's own no passes through."""
-        return _status(error), _json({"error": error.message})
-
-    def loaded(self, done_reason: str) -> Mapping[str, Any]:
-        """The answer to a request with no question in it, which loads or unloads a model."""
-        return self._object(self._message(), done=True, done_reason=done_reason)
-
-    def _lines(self, event: Event) -> bytes:
+    def _encode(self, event: Event) -> bytes:
         if type(event) is Token:
-            return self._line(self._said, event.text)
+            return self._encode_text(self._text_head, event.text)
         match event:
             case Thinking():
-                return self._line(self._thought, event.text)
+                return self._encode_text(self._thought_head, event.text)
             case ToolCall():
-                return _json(self._object(self._message(calls=[self._call(event)]), done=False)) + b"\n"
+                return _encode_line(self._fields(self._message(calls=[self._tool_call(event)]), done=False)) + b"\n"
             case Done():
-                return _json(self._object(self._message(), **self._end(event))) + b"\n"
+                return _encode_line(self._fields(self._message(), **self._end(event))) + b"\n"
             case Error():
-                return _json({"error": event.message}) + b"\n"
+                return _encode_line({"error": event.message}) + b"\n"
             case Usage():
                 self._usage = event
-        written = self._written(event)
-        return self._line(self._said, written) if written else b""
+        text = self._inline_text(event)
+        return self._encode_text(self._text_head, text) if text else b""
 
-    def _line(self, front: bytes, text: str) -> bytes:
+    def _encode_text(self, head: bytes, text: str) -> bytes:
         second, rest = divmod(self._clock(), SECOND)
         if second != self._second:
             self._second, self._head = second, self._front + _date_and_time(second).encode()
-        return b"%b.%09dZ%b%b%b" % (self._head, rest, front, _json(text), self._tail)
+        return b"%b.%09dZ%b%b%b" % (self._head, rest, head, _encode_line(text), self._tail)
 
-    def _object(self, message: Mapping[str, Any], **more: Any) -> Mapping[str, Any]:
+    def encode_response(self, events: Sequence[Event]) -> tuple[int, Mapping[str, Any]]:
+        """Return status and body of a response that is not streamed, for all events of a turn."""
+        last = events[-1]
+        if isinstance(last, Error):
+            return error_status(last), {"error": last.message}
+        assert isinstance(last, Done)
+        text = "".join([event.text if isinstance(event, Token) else self._inline_text(event) for event in events])
+        thought = "".join([event.text for event in events if isinstance(event, Thinking)])
+        calls = [self._tool_call(event) for event in events if isinstance(event, ToolCall)]
+        self._usage = next((event for event in events if isinstance(event, Usage)), self._usage)
+        return 200, self._fields(self._message(text, thought, calls), **self._end(last))
+
+    def encode_failure(self, error: Error) -> tuple[int, bytes]:
+        """Return status and body for a turn that failed before it streamed."""
+        return error_status(error), _encode_line({"error": error.message})
+
+    def load_response(self, done_reason: str) -> Mapping[str, Any]:
+        """Return the body for a request without a question, which loads or unloads a model."""
+        return self._fields(self._message(), done=True, done_reason=done_reason)
+
+    def _fields(self, message: Mapping[str, Any], **more: Any) -> Mapping[str, Any]:
         return {"model": self._model, "created_at": timestamp(self._clock()), **message, **more}
 
-    def _message(self, said: str = "", thought: str = "", calls: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
-        extra = {key: value for key, value in (("thinking", thought), ("tool_calls", calls)) if value}
+    def _message(self, text: str = "", thought: str = "", calls: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
+        more = {**({"thinking": thought} if thought else {}), **({"tool_calls": calls} if calls else {})}
         if self._generate:
-            return {"response": said, **extra}
-        return {"message": {"role": "assistant", "content": said, **extra}}
+            return {"response": text, **more}
+        return {"message": {"role": "assistant", "content": text, **more}}
 
-    def _call(self, event: ToolCall) -> Mapping[str, Any]:
-        function = {"index": self._calls, "name": event.name, "arguments": event.params}
-        self._calls += 1
+    def _tool_call(self, event: ToolCall) -> Mapping[str, Any]:
+        function = {"index": self._call_count, "name": event.name, "arguments": event.params}
+        self._call_count += 1
         return {"id": event.call_id, "function": function}
 
     def _end(self, event: Done) -> Mapping[str, Any]:
-        """What the last line tells besides; the turn's clock counts milliseconds, of which each part has one at least.
+        """The further fields of the last line. Both durations are one millisecond at least.
 
-        Up to its first visible text a turn counts as prompt evaluation, whatever it did: thinking and calls are in it.
+        The time to the first visible text counts as prompt evaluation, with thinking and calls in it.
         """
         first = event.total_ms if event.first_token_ms is None else event.first_token_ms
         before, after = max(first, 1), max(event.total_ms - first, 1)
         return {
             "done": True,
-            "done_reason": "length" if event.stop_reason in _CUT else "stop",
+            "done_reason": "length" if event.stop_reason in _LENGTH_REASONS else "stop",
             "total_duration": (before + after) * MILLISECOND,
             "load_duration": 0,
             "prompt_eval_count": self._usage.prompt_tokens,
@@ -150,18 +138,14 @@ class Encoder:
         }
 
 
-def _status(error: Error) -> int:
-    return error.status if error.status is not None and 400 <= error.status < 500 else _STATUS[error.code]
-
-
 def encode_rejection(error: BadRequest) -> tuple[int, dict[str, str]]:
-    """Status and body for a request that is refused before there is a turn."""
+    """Return status and body for a rejected request."""
     return error.status, {"error": error.message}
 
 
-def timestamp(moment: int) -> str:
-    """Nanoseconds since 1970 as RFC 3339 writes them, in UTC and with a fraction, as Ollama does."""
-    second, rest = divmod(moment, SECOND)
+def timestamp(nanoseconds: int) -> str:
+    """Return a time since 1970 as RFC 3339, in UTC and with a fraction, as Ollama writes it."""
+    second, rest = divmod(nanoseconds, SECOND)
     return f"{_date_and_time(second)}.{rest:09}Z"
 
 
@@ -169,11 +153,6 @@ def _date_and_time(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _json(value: Any) -> bytes:
-    """JSON on one line, whoever tells where lines end."""
+def _encode_line(value: Any) -> bytes:
     data = encode(value)
-    return data if data.isascii() else _LINE_ENDS.sub(_escaped, data)
-
-
-def _escaped(found: re.Match[bytes]) -> bytes:
-    return b"\\u%04x" % ord(found[0].decode())
+    return data if data.isascii() else _LINE_ENDS.sub(lambda end: b"\\u%04x" % ord(end[0].decode()), data)

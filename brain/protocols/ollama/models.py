@@ -1,4 +1,4 @@
-"""What Ollama's clients are told of the models on offer: `/api/tags`, `/api/show` and `/api/ps`."""
+"""The models on offer, as `/api/tags`, `/api/show` and `/api/ps` describe them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,75 +9,77 @@ from brain.protocols.ollama.encoder import timestamp
 from brain.protocols.ollama.request import LATEST
 
 VERSION = "0.33.0"
-"""The version of Ollama whose API this is; clients look for what they need in it."""
-
-CONTEXT_UNKNOWN = 131_072
-"""Told of a model that does not tell itself: so much that no client cuts its history, which the model server may do."""
+"""The version of Ollama whose API this is. Clients look for features by it."""
+DEFAULT_CONTEXT = 131_072
+"""Context of a model whose server does not report it: so large that no client cuts its history."""
 
 _NEVER = "2318-01-01T00:00:00.000000000Z"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A model on offer, by the name that clients call it.
+    """A model on offer, by the name that clients use.
 
     Attributes:
-        sees: whether pictures are understood, by the model or by a specialist.
+        sees_images: whether the model or a specialist understands images.
+        context_tokens: None when unknown.
     """
 
     name: str
-    sees: bool
+    sees_images: bool
     context_tokens: int | None
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of the context that clients count with."""
+        return self.context_tokens or DEFAULT_CONTEXT
+
+    def details(self) -> dict[str, Any]:
+        """Return the `details` of the model. From `families`, clients know which models see images."""
+        return {
+            "parent_model": "",
+            "format": "brain",
+            "family": "brain",
+            "families": ["brain", "clip"] if self.sees_images else ["brain"],
+            "parameter_size": "",
+            "quantization_level": "",
+        }
+
+    def entry(self) -> dict[str, Any]:
+        """Return the model as an entry of a list. The digest is unique; clients show a part of it."""
+        name = self.name if ":" in self.name else self.name + LATEST
+        digest = hashlib.sha256(name.encode()).hexdigest()
+        return {"name": name, "model": name, "size": 0, "digest": digest, "details": self.details()}
 
 
 def tags(models: Sequence[ModelInfo], since: int) -> dict[str, Any]:
-    """The answer to `GET /api/tags`; `since` is when the models came to be here, in nanoseconds since 1970."""
-    return {"models": [{**_listed(model), "modified_at": timestamp(since)} for model in models]}
+    """Return the body of `GET /api/tags`.
+
+    Args:
+        since: when the models were added, in nanoseconds since 1970.
+    """
+    return {"models": [{**model.entry(), "modified_at": timestamp(since)} for model in models]}
 
 
 def ps(models: Sequence[ModelInfo]) -> dict[str, Any]:
-    """The answer to `GET /api/ps`: to Brain all models are loaded, and stay so."""
+    """Return the body of `GET /api/ps`: all models are loaded, and stay so."""
     more = {"expires_at": _NEVER, "size_vram": 0}
-    return {"models": [{**_listed(model), **more, "context_length": _context(model)} for model in models]}
+    return {"models": [{**model.entry(), **more, "context_length": model.context_length} for model in models]}
 
 
 def show(model: ModelInfo, since: int) -> dict[str, Any]:
-    """The answer to `POST /api/show`."""
+    """Return the body of `POST /api/show`; `since` as for `tags`."""
     return {
         "license": "",
         "modelfile": f"# {model.name} is Brain: a model, and the specialists that it asks.\nFROM {model.name}\n",
         "parameters": "",
         "template": "{{ .Prompt }}",
-        "details": _details(model),
+        "details": model.details(),
         "model_info": {
             "general.architecture": "brain",
             "general.basename": model.name,
-            "brain.context_length": _context(model),
+            "brain.context_length": model.context_length,
         },
-        "capabilities": ["completion", "tools", *(["vision"] if model.sees else [])],
+        "capabilities": ["completion", "tools", *(["vision"] if model.sees_images else [])],
         "modified_at": timestamp(since),
     }
-
-
-def _listed(model: ModelInfo) -> dict[str, Any]:
-    name = model.name if ":" in model.name else model.name + LATEST
-    digest = hashlib.sha256(name.encode()).hexdigest()  # of nothing more: clients want one, and cut it short
-    return {"name": name, "model": name, "size": 0, "digest": digest, "details": _details(model)}
-
-
-def _details(model: ModelInfo) -> dict[str, Any]:
-    return {
-        "parent_model": "",
-        "format": "brain",
-        "family": "brain",
-        "families": [
-            "brain",
-            *(["clip"] if model.sees else []),
-        ],  # by which clients know who sees where nothing else says
-        "parameter_size": "",
-        "quantization_level": "",
-    }
-
-
-def _context(model: ModelInfo) -> int:
-    return model.context_tokens or CONTEXT_UNKNOWN

@@ -1,30 +1,22 @@
-"""The bodies that Ollama's clients send, as they stand in the JSON.
-
-As Ollama does, fields that are not known are passed over.
-"""
-
-from typing import Annotated, Any
+"""The bodies that Ollama's clients send, as they stand in the JSON. As in Ollama, unknown fields are ignored."""
 
 import msgspec
 
-from brain.errors import BadRequest
-from brain.protocols.bodies import decode_any
-
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-ABSENT = msgspec.Raw(b"")
+from brain.protocols.bodies import ABSENT, Int64
+from brain.protocols.turn_options import SamplingBody
 
 
-class FunctionBody(msgspec.Struct):
-    """What is called, in a call of the assistant's."""
+class CallFunctionBody(msgspec.Struct):
+    """The function of a call."""
 
     name: str
     arguments: msgspec.Raw = ABSENT
 
 
 class CallBody(msgspec.Struct):
-    """One call of the assistant's; the Python client leaves its id out."""
+    """A call by the assistant. The Python client leaves its ID out."""
 
-    function: FunctionBody
+    function: CallFunctionBody
     id: str | None = None
 
 
@@ -39,8 +31,8 @@ class MessageBody(msgspec.Struct):
     tool_call_id: str | None = None
 
 
-class SignatureBody(msgspec.Struct):
-    """What a tool is called, does, and takes."""
+class FunctionBody(msgspec.Struct):
+    """The function of a tool."""
 
     name: str
     description: str | None = None
@@ -50,25 +42,18 @@ class SignatureBody(msgspec.Struct):
 class ToolBody(msgspec.Struct):
     """A tool of the client's own."""
 
-    function: SignatureBody
+    function: FunctionBody
 
 
-class OptionsBody(msgspec.Struct):
-    """The options that Brain knows; the others go to the model as they are."""
+class OptionsBody(SamplingBody):
+    """The options that Brain knows. All others go to the model's server."""
 
     num_predict: Int64 | None = None
-    temperature: float | None = None
-    top_k: Int64 | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    seed: Int64 | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
     stop: list[str] | None = None
 
 
 class OllamaBody(msgspec.Struct):
-    """What both kinds of bodies hold."""
+    """The fields that both endpoints share."""
 
     model: str = ""
     stream: bool | None = None
@@ -101,21 +86,7 @@ class GenerateBody(OllamaBody):
 
 
 class ShowBody(msgspec.Struct):
-    """The body of `POST /api/show`; old clients say `name`."""
+    """The body of `POST /api/show`. Old clients send `name`."""
 
     model: str = ""
     name: str = ""
-
-
-def mapping(raw: msgspec.Raw, most: int, place: str) -> dict[str, Any] | None:
-    """An object with anything in it, up to `most` bytes of it; None where nothing is said.
-
-    Raises:
-        BadRequest: when it is no object, too long, or nested too deeply.
-    """
-    if bytes(raw) in (b"", b"null"):
-        return None
-    value = decode_any(raw, most, place)
-    if not isinstance(value, dict):
-        raise BadRequest(f"{place}: Expected `object`.", place)
-    return value

@@ -1,4 +1,4 @@
-"""OpenAI's protocol. What its clients ask (`request`), and what they get (`answer`)."""
+"""OpenAI's protocol: chat completions and models."""
 
 from brain.protocols.openai.encoder import Encoder, describe_model, encode_failure, encode_rejection, list_models
 from brain.protocols.openai.request import RequestOptions, find_model, parse

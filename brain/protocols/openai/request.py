@@ -1,71 +1,67 @@
-"""What OpenAI's clients ask of `/v1/chat/completions`, in Brain's words.
-
-A value that cannot be followed is refused with the reason, and never passed over.
-"""
+"""Reads requests of OpenAI's clients. A value that Brain cannot follow is rejected with the reason, never ignored."""
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols import native
-from brain.protocols.bodies import as_bad_request, check_value_count, decode, decode_any
+from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, is_given, too_large
+from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question
 from brain.protocols.openai.history import parse_messages
-from brain.protocols.openai.schema import (
-    ChoiceBody,
-    CompletionBody,
-    FormatBody,
-    FunctionBody,
-    OwnBody,
-    ToolBody,
-    is_given,
-)
+from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody, OptionsBody, ToolBody
+from brain.protocols.turn_options import build_request, check_id
 from brain.settings import Settings
-from brain.turn_request import Sampling, Tool, TurnRequest
+from brain.turn_request import Tool, TurnRequest
 
 DEFAULT_NAME = "brain"
-TOOLS_MOST = 128
+NAME_LENGTH = 128
+MAX_TOOLS = 128
 TOOL_BYTES = 32_768
+"""Of a tool's schema; as many characters may its description have."""
 FORMAT_BYTES = 65_536
-MORE_BYTES = 262_144
-MORE_MOST = 1_000
-STOPS_MOST = 4
+UNKNOWN_BYTES = 262_144
+MAX_UNKNOWN = 1_000
+"""Unknown fields, which go to the model's server, and their size."""
+MAX_STOPS = 4
 STOP_LENGTH = 256
 
-_ONE_ANSWER = "an answer is put together from several of the model's"
-_REFUSED: Mapping[str, tuple[Any, str]] = {
+_NO_LOGPROBS = "an answer is put together from several of the model's, and has none; leave it out"
+_UNSUPPORTED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "n": ((None, 1), "one answer is given: leave it out, or ask again for another"),
-    "logprobs": ((None, False), f"{_ONE_ANSWER}, and has none; leave it out"),
-    "top_logprobs": ((None, 0), f"{_ONE_ANSWER}, and has none; leave it out"),
+    "logprobs": ((None, False), _NO_LOGPROBS),
+    "top_logprobs": ((None, 0), _NO_LOGPROBS),
     "modalities": ((None, ["text"]), "answers are text; leave it out"),
+    "audio": ((False,), "answers are text; leave it out"),
+    "functions": ((False,), "is no longer known; use tools and tool_choice"),
+    "function_call": ((False,), "is no longer known; use tools and tool_choice"),
 }
-_OLD = ("functions", "function_call")
+"""By the name of a field: the values that are possible (of JSON that is not decoded: whether it is given), and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """How the answer is wanted.
+    """How the client wants the response.
 
     Attributes:
-        model: as the client wrote it, and as it is told.
-        usage: whether a stream tells what the answer took.
+        model: by the client's name for it, which the response repeats.
+        with_usage: whether a stream ends with the usage.
     """
 
     model: str
     stream: bool
-    usage: bool
+    with_usage: bool
 
 
 def parse(
     body: bytes, user: str | None, settings: Settings, models: Set[str], conversation_id: str | None = None
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Reads the body of `POST /v1/chat/completions`.
+    """Read the body of `POST /v1/chat/completions`.
 
     Args:
-        conversation_id: what the header X-Conversation-Id says.
+        conversation_id: value of the header X-Conversation-Id.
 
     Raises:
         BadRequest: naming the field and what is wrong with it.
@@ -73,25 +69,42 @@ def parse(
     check_value_count(body)
     sent = decode(body, CompletionBody)
     model = find_model(sent.model, models)
-    _check(sent)
-    spoken = parse_messages(sent.messages)
-    tools, must_call = _tools(sent)
-    ask = replace(
-        _of_brain(sent.brain or OwnBody(), conversation_id, user, settings, models),
-        message=next((one.text for one in reversed(spoken) if one.role == "user"), ""),
+    for field, (allowed, reason) in _UNSUPPORTED.items():
+        value = getattr(sent, field)
+        if (is_given(value) if isinstance(value, msgspec.Raw) else value) not in allowed:
+            raise BadRequest(f"{field}: {reason}.", field)
+    max_field = "max_tokens" if sent.max_completion_tokens is None else "max_completion_tokens"
+    max_tokens: int | None = getattr(sent, max_field)
+    if max_tokens is not None and (max_tokens < -1 or max_tokens == 0):
+        raise BadRequest(f"{max_field} must be 1 or more.", max_field)
+    messages = parse_messages(sent.messages)
+    tools, must_call = _parse_tools(sent)
+    answer_format, format_field = _parse_format(sent.response_format)
+    request = build_request(
+        sent.brain or OptionsBody(), user, settings, models,
+        place="brain.",
+        source="api",
+        message=newest_question(messages),
+        conversation_id=check_id(conversation_id, "X-Conversation-Id"),
         model=model,
         tools=tools,
         must_call=must_call,
-        stop=_stop(sent.stop),
-        sampling=_sampling(sent, _more(body)),
+        stop=_parse_stop(sent.stop),
+        sampling=sent.make_sampling(
+            max_tokens=None if max_tokens == -1 else max_tokens,  # local servers and their clients mean no limit by it
+            effort=sent.reasoning_effort,
+            format=answer_format,
+            dialect="openai",
+            more={**_parse_unknown(body), **format_field},
+        ),
         asks_person=bool(sent.stream),
-    )
-    usage = bool(sent.stream_options and sent.stream_options.include_usage)
-    return ask, spoken, RequestOptions(sent.model or DEFAULT_NAME, bool(sent.stream), usage)
+    )  # fmt: skip
+    with_usage = bool(sent.stream_options and sent.stream_options.include_usage)
+    return request, messages, RequestOptions(sent.model or DEFAULT_NAME, bool(sent.stream), with_usage)
 
 
 def find_model(name: str | None, models: Set[str]) -> str | None:
-    """The name of a model on offer by what a client calls it; None for the default.
+    """Return the model by the client's name for it; None for the default model.
 
     Raises:
         BadRequest: when there is none of this name.
@@ -105,151 +118,84 @@ def find_model(name: str | None, models: Set[str]) -> str | None:
     return name
 
 
-def _check(sent: CompletionBody) -> None:
-    """Refuses what cannot be done, or is too much."""
-    for field, (allowed, reason) in _REFUSED.items():
-        if getattr(sent, field) not in allowed:
-            raise BadRequest(f"{field}: {reason}.", field)
-    if is_given(sent.audio):
-        raise BadRequest("audio: answers are text; leave it out.", "audio")
-    for field in _OLD:
-        if is_given(getattr(sent, field)):
-            raise BadRequest(f"{field} is no longer known; use tools and tool_choice.", field)
-
-
-def _of_brain(
-    own: OwnBody, conversation_id: str | None, user: str | None, settings: Settings, models: Set[str]
-) -> TurnRequest:
-    """What the native protocol makes of Brain's own fields."""
-    said = native.TurnBody(
-        conversation_id=conversation_id,
-        specialists=own.specialists,
-        limits=own.limits,
-        time_zone=own.time_zone,
-        source="api" if own.source is None else own.source,
-        memory=own.memory is not False,
-    )
-    try:
-        return native.build_request(said, user, settings, models)
-    except BadRequest as error:
-        native_name = error.field or ""
-        field = "X-Conversation-Id" if native_name == "conversation_id" else f"brain.{native_name}"
-        raise BadRequest(error.message.replace(native_name, field, 1), field) from None
-
-
-def _sampling(sent: CompletionBody, more: Mapping[str, Any]) -> Sampling:
-    wanted, kept = _format(sent)
-    return Sampling(
-        max_tokens=_most_tokens(sent),
-        temperature=sent.temperature,
-        top_p=sent.top_p,
-        top_k=sent.top_k,
-        min_p=sent.min_p,
-        seed=sent.seed,
-        frequency_penalty=sent.frequency_penalty,
-        presence_penalty=sent.presence_penalty,
-        effort=sent.reasoning_effort,
-        format=wanted,
-        dialect="openai",
-        more={**more, **kept},
-    )
-
-
-def _most_tokens(sent: CompletionBody) -> int | None:
-    field = "max_tokens" if sent.max_completion_tokens is None else "max_completion_tokens"
-    most: int | None = getattr(sent, field)
-    if most is not None and (most < -1 or most == 0):
-        raise BadRequest(f"{field} must be 1 or more.", field)
-    return None if most == -1 else most  # which local servers and their clients take for no limit
-
-
-def _format(sent: CompletionBody) -> tuple[Literal["json"] | Mapping[str, Any] | None, Mapping[str, Any]]:
-    """What the answer must be, and the field itself, whose name and strictness a server of this protocol is told."""
+def _parse_format(
+    data: msgspec.Raw,
+) -> tuple[Literal["json"] | Mapping[str, Any] | None, Mapping[str, Any]]:
+    """The format, and the field as sent: a server of this protocol needs its name and strictness, too."""
     place = "response_format"
-    if not is_given(sent.response_format):
+    if not is_given(data):
         return None, {}
-    value = decode_any(sent.response_format, FORMAT_BYTES, place)
+    value = decode_any(data, FORMAT_BYTES, place)
     try:
-        wanted = msgspec.convert(value, FormatBody)
+        sent = msgspec.convert(value, FormatBody)
     except msgspec.ValidationError as error:
         raise as_bad_request(error, place) from None
-    if wanted.type == "text":
+    if sent.type == "text":
         return None, {}
-    if wanted.type == "json_object":
+    if sent.type == "json_object":
         return "json", {place: value}
-    if wanted.type != "json_schema" or wanted.json_schema is None or wanted.json_schema.schema is None:
+    if sent.type != "json_schema" or sent.json_schema is None or sent.json_schema.schema is None:
         raise BadRequest(f"{place} must be text, json_object, or json_schema with a schema.", place)
-    return wanted.json_schema.schema, {place: value}
+    return sent.json_schema.schema, {place: value}
 
 
-def _stop(sent: str | list[str] | None) -> tuple[str, ...]:
+def _parse_stop(sent: str | list[str] | None) -> tuple[str, ...]:
     texts = [sent] if isinstance(sent, str) else sent or []
-    if len(texts) > STOPS_MOST:
-        raise BadRequest(f"At most {STOPS_MOST} texts in stop.", "stop")
+    if len(texts) > MAX_STOPS:
+        raise BadRequest(f"At most {MAX_STOPS} texts in stop.", "stop")
     if any(len(text) > STOP_LENGTH for text in texts):
         raise BadRequest(f"A text in stop may be {STOP_LENGTH} characters long.", "stop")
     return tuple(filter(None, texts))
 
 
-def _tools(sent: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
-    """The client's tools, and whether one of them must be called."""
-    if len(sent.tools or ()) > TOOLS_MOST:
-        raise BadRequest(f"At most {TOOLS_MOST} tools.", "tools", code="too_large", status=413)
-    tools = tuple(_tool(tool, f"tools[{n}]") for n, tool in enumerate(sent.tools or ()))
+def _parse_tools(sent: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
+    """The client's tools, and which of them has to be called."""
+    check_count(sent.tools, MAX_TOOLS, "tools")
+    tools = tuple(parse_tool(tool, f"tools[{n}]") for n, tool in enumerate(sent.tools or ()))
     names = [tool.name for tool in tools]
     for n, name in enumerate(names):
         if name in names[:n]:
             raise BadRequest(f"tools[{n}].function.name: there is another tool of this name.", f"tools[{n}]")
-    choice = _choice(sent.tool_choice)
-    if choice == "none":
-        return (), False
-    if choice not in ("auto", "required", *(("function", name) for name in names)):
-        raise BadRequest("tool_choice names a tool that is not among tools.", "tool_choice")
-    if choice == "required" and not tools:
+    if bytes(sent.tool_choice).startswith(b"{"):
+        choice = decode(sent.tool_choice, ChoiceBody, "tool_choice")
+        if choice.type == "function":
+            if choice.function.name not in names:
+                raise BadRequest("tool_choice names a tool that is not among tools.", "tool_choice")
+            return tools, choice.function.name
+        mode = ""
+    else:
+        mode = decode(sent.tool_choice, str, "tool_choice") if is_given(sent.tool_choice) else "auto"
+    if mode == "required" and not tools:
         raise BadRequest("tool_choice is required, but there are no tools.", "tool_choice")
-    return tools, choice[1] if isinstance(choice, tuple) else choice == "required"
+    if mode not in ("none", "auto", "required"):
+        raise BadRequest("tool_choice must be none, auto, required, or a function.", "tool_choice")
+    return () if mode == "none" else tools, mode == "required"
 
 
-def _tool(sent: ToolBody, place: str) -> Tool:
-    if sent.type != "function" or sent.function is None:
+def parse_tool(sent: ToolBody, place: str) -> Tool:
+    """Return a tool of the client's.
+
+    Raises:
+        BadRequest: naming the field and what is wrong with it.
+    """
+    function = sent.function
+    if sent.type != "function" or function is None:
         raise BadRequest(f"{place} must be of the type function, and have one.", f"{place}.type")
-    return Tool(sent.function.name, sent.function.description or "", _parameters(sent.function, f"{place}.function"))
+    place = f"{place}.function"
+    if not 0 < len(function.name) <= NAME_LENGTH:
+        raise BadRequest(f"{place}.name must be 1 to {NAME_LENGTH} characters long.", f"{place}.name")
+    description = check_length(function.description, f"{place}.description", TOOL_BYTES)
+    return Tool(function.name, description, decode_object(function.parameters, TOOL_BYTES, f"{place}.parameters"))
 
 
-def _parameters(sent: FunctionBody, place: str) -> Mapping[str, Any]:
-    if not 0 < len(sent.name) <= 128:
-        raise BadRequest(f"{place}.name must be 1 to 128 characters long.", f"{place}.name")
-    if len(sent.description or "") > TOOL_BYTES:
-        message = f"{place}.description may be {TOOL_BYTES:,} characters long."
-        raise BadRequest(message, f"{place}.description", code="too_large", status=413)
-    place = f"{place}.parameters"
-    found = decode_any(sent.parameters, TOOL_BYTES, place) if is_given(sent.parameters) else {}
-    if not isinstance(found, dict):
-        raise BadRequest(f"{place} must be a JSON Schema.", place)
-    return found
-
-
-def _choice(sent: msgspec.Raw) -> str | tuple[str, str]:
-    """`none`, `auto`, `required`, or that a function of a name is to be called."""
-    if not is_given(sent):
-        return "auto"
-    if bytes(sent).startswith(b"{"):
-        named = decode(sent, ChoiceBody, "tool_choice")
-        if named.type == "function":
-            return "function", named.function.name
-    elif (choice := decode(sent, str, "tool_choice")) in ("none", "auto", "required"):
-        return choice
-    raise BadRequest("tool_choice must be none, auto, required, or a function.", "tool_choice")
-
-
-def _more(body: bytes) -> Mapping[str, Any]:
-    """The fields that are not known here, for the model's server."""
+def _parse_unknown(body: bytes) -> Mapping[str, Any]:
+    """The fields that Brain does not know, for the model's server."""
     known = {field.encode_name for field in msgspec.structs.fields(CompletionBody)}
-    unknown = {name: raw for name, raw in decode(body, dict[str, msgspec.Raw]).items() if name not in known}
-    if len(unknown) > MORE_MOST:
-        raise BadRequest(f"At most {MORE_MOST:,} fields that are not known here.", code="too_large", status=413)
-    room, found = MORE_BYTES, {}
-    for name, raw in unknown.items():
-        found[name] = decode_any(raw, room, name)
-        room -= len(memoryview(raw))
-    return found
+    unknown = {name: data for name, data in decode(body, dict[str, msgspec.Raw]).items() if name not in known}
+    if len(unknown) > MAX_UNKNOWN:
+        raise too_large(f"At most {MAX_UNKNOWN:,} fields that are not known here.")
+    left, values = UNKNOWN_BYTES, {}
+    for name, data in unknown.items():
+        values[name] = decode_any(data, left, name)
+        left -= len(memoryview(data))
+    return values

@@ -1,49 +1,41 @@
 """The bodies that OpenAI's clients send, as they stand in the JSON."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from brain.protocols.native import LimitsBody
-
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-ABSENT = msgspec.Raw(b"")
+from brain.protocols.bodies import ABSENT, Int64
+from brain.protocols.turn_options import SamplingBody, TurnOptions
 
 
-class OptionsBody(msgspec.Struct):
-    """What `stream_options` may say; only one of it changes anything here."""
+class OptionsBody(TurnOptions, forbid_unknown_fields=True):
+    """Brain's own options."""
+
+
+class StreamOptionsBody(msgspec.Struct):
+    """The `stream_options` that change anything here."""
 
     include_usage: bool | None = None
 
 
-class OwnBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Brain's own fields, for those who know that they talk to it."""
-
-    specialists: list[str] | None = None
-    limits: LimitsBody | None = None
-    time_zone: str | None = None
-    source: str | None = None
-    memory: bool | None = None
-
-
-class FunctionCallBody(msgspec.Struct):
-    """What is called, in a call of the assistant's: JSON in a text, though some send it as it is."""
+class CallFunctionBody(msgspec.Struct):
+    """The function of a call. Arguments are JSON in a string, though some clients send them as they are."""
 
     name: str
     arguments: msgspec.Raw = ABSENT
 
 
 class CallBody(msgspec.Struct):
-    """A call of the assistant's."""
+    """A call by the assistant."""
 
     id: str
-    function: FunctionCallBody
+    function: CallFunctionBody
     type: str = "function"
 
 
 class ImageBody(msgspec.Struct):
-    """A picture, by its address."""
+    """An image, by its URL."""
 
     url: str
 
@@ -77,7 +69,7 @@ class MessageBody(msgspec.Struct):
 
 
 class FunctionBody(msgspec.Struct):
-    """What a tool is called, does, and takes."""
+    """The function of a tool."""
 
     name: str
     description: str | None = None
@@ -91,48 +83,35 @@ class ToolBody(msgspec.Struct):
     function: FunctionBody | None = None
 
 
-class NameBody(msgspec.Struct):
-    """The name of a tool."""
-
-    name: str
-
-
 class ChoiceBody(msgspec.Struct):
-    """The tool that is to be called."""
+    """The tool that has to be called."""
 
-    function: NameBody
+    function: FunctionBody
     type: str = "function"
 
 
 class SchemaBody(msgspec.Struct):
-    """A JSON Schema that the answer must meet."""
+    """A JSON Schema for the answer."""
 
     schema: Mapping[str, Any] | None = None
 
 
 class FormatBody(msgspec.Struct):
-    """What the answer must be."""
+    """The form of the answer."""
 
     type: str
     json_schema: SchemaBody | None = None
 
 
-class CompletionBody(msgspec.Struct):
-    """The body of `POST /v1/chat/completions`. What is not here goes to the model's server as it is."""
+class CompletionBody(SamplingBody, kw_only=True):
+    """The body of `POST /v1/chat/completions`. Unknown fields go to the model's server."""
 
     messages: msgspec.Raw
     model: str | None = None
     stream: bool | None = None
-    stream_options: OptionsBody | None = None
+    stream_options: StreamOptionsBody | None = None
     max_tokens: Int64 | None = None
     max_completion_tokens: Int64 | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: Int64 | None = None
-    min_p: float | None = None
-    seed: Int64 | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
     reasoning_effort: str | None = None
     response_format: msgspec.Raw = ABSENT
     stop: str | list[str] | None = None
@@ -146,11 +125,6 @@ class CompletionBody(msgspec.Struct):
     audio: msgspec.Raw = ABSENT
     functions: msgspec.Raw = ABSENT
     function_call: msgspec.Raw = ABSENT
-    continue_final_message: bool | None = None  # vLLM's and SGLang's: what is gone on with is seen from the messages
+    continue_final_message: bool | None = None  # of vLLM and SGLang; Brain sees from the messages what to continue
     add_generation_prompt: bool | None = None
-    brain: OwnBody | None = None
-
-
-def is_given(raw: msgspec.Raw) -> bool:
-    """Whether a field is there, and not null."""
-    return bytes(raw) not in (b"", b"null")
+    brain: OptionsBody | None = None
