@@ -33,7 +33,7 @@ def found(text: str = "It is sunny.", *citations: Citation) -> SpecialistResult:
 
 
 def written(event: Event, show: ShowResults = "details", *, keyed: bool = False) -> str:
-    return InlineText(show, URL, keyed=keyed)(event)
+    return InlineText(show, URL, has_keys=keyed)(event)
 
 
 def asked(params: Any = None) -> str:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -23,7 +22,6 @@ from brain.protocols.openai.request import parse as parse_openai
 from brain.settings import read
 
 SETTINGS = read({})
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
 NONE: frozenset[str] = frozenset()
 ASKED = {
     "openai": '{"role":"user","content":"Hi"}',
@@ -38,7 +36,7 @@ def parsed(wire: str, messages: str, more: str = "") -> Any:
     if wire == "openai":
         return parse_openai(body.encode(), None, SETTINGS, NONE)
     if wire == "ollama":
-        return parse_chat(body.encode(), None, SETTINGS, NONE, NOW)
+        return parse_chat(body.encode(), None, SETTINGS, NONE)
     if wire == "ai_sdk":
         return ai_sdk.parse(body.replace(',"model":"brain"', "").encode(), None, SETTINGS, NONE)
     return parse_ag_ui(body.replace('"model":"brain"', '"threadId":"t","runId":"r"').encode(), None, SETTINGS, NONE)

@@ -2,25 +2,12 @@
 
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
-from brain.protocols.ag_ui.schema import (
-    AssistantBody,
-    BinaryBody,
-    CallBody,
-    ContentBody,
-    DeveloperBody,
-    FileBody,
-    MessageBody,
-    ResultBody,
-    SystemBody,
-    TextBody,
-    UserBody,
-)
+from brain.protocols.ag_ui.schema import CallBody, MessageBody, PartBody
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
 from brain.protocols.client_messages import (
     MESSAGE_LENGTH,
@@ -45,60 +32,64 @@ def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
 
 
 def _parse_messages(data: msgspec.Raw) -> Iterator[ClientMessage]:
-    kind: Any = MessageBody  # a union is no class to mypy
-    message: MessageBody
-    for message, path in decode_messages(data, kind, MAX_MESSAGES):
-        place = f"{path}.content"
-        match message:
-            case SystemBody() | DeveloperBody():
-                yield ClientMessage("system", check_length(message.content, place))
-            case UserBody():
-                yield ClientMessage("user", _parse_text(message.content, place), _parse_files(message.content, place))
-            case AssistantBody():
-                check_call_count(len(message.tool_calls or ()))
-                calls = tuple(map(_parse_call, message.tool_calls or ()))
-                yield ClientMessage("assistant", check_length(message.content, place), calls=calls)
-            case ResultBody():
-                text = _parse_text(message.content, place)
-                if _file_parts(message.content):
-                    raise BadRequest(f"{place}: only a user's message has files.", place)
-                text = text or check_length(message.error, f"{path}.error")
-                yield ClientMessage("tool", text, call_id=message.tool_call_id)
+    for sent, place in decode_messages(data, MessageBody, MAX_MESSAGES):
+        if sent.role in ("activity", "reasoning"):
+            continue
+        text, files = _parse_content(sent, f"{place}.content")
+        match sent.role:
+            case "system" | "developer":
+                yield ClientMessage("system", text)
+            case "user":
+                yield ClientMessage("user", text, files)
+            case "assistant":
+                calls = sent.tool_calls or ()
+                check_call_count(len(calls))
+                yield ClientMessage("assistant", text, calls=tuple(map(_parse_call, calls)))
+            case "tool":
+                if sent.tool_call_id is None:
+                    raise BadRequest(f"{place}.toolCallId is missing.", f"{place}.toolCallId")
+                text = text or check_length(sent.error, f"{place}.error")
+                yield ClientMessage("tool", text, call_id=sent.tool_call_id)
 
 
-def _parse_call(call: CallBody) -> ClientToolCall:
-    return ClientToolCall(call.id, call.function.name, parse_arguments(call.function.arguments, ARGUMENTS_BYTES))
-
-
-def _parse_text(content: ContentBody, place: str) -> str:
-    if not isinstance(content, str):
-        content = "\n".join([part.text for part in content if isinstance(part, TextBody)])
-    return check_length(content, place)
-
-
-def _file_parts(content: ContentBody) -> list[tuple[FileBody, int]]:
-    """The parts that are files, with their indexes."""
-    if isinstance(content, str):
-        return []
-    return [(part, n) for n, part in enumerate(content) if not isinstance(part, TextBody)]
-
-
-def _parse_files(content: ContentBody, place: str) -> tuple[Attachment, ...]:
-    parts = _file_parts(content)
-    if len(parts) > MAX_ATTACHMENTS:
+def _parse_content(sent: MessageBody, place: str) -> tuple[str, tuple[Attachment, ...]]:
+    """The text of a message, a line for each of its parts, and its files."""
+    content = sent.content
+    if content is None and sent.role == "user":
+        raise BadRequest(f"{place} is missing.", place)
+    if content is None or isinstance(content, str):
+        return check_length(content, place), ()
+    if isinstance(content, dict) or sent.role not in ("user", "tool"):
+        raise BadRequest(f"{place} must be a string; only users and tools send lists of parts.", place)
+    texts, files = [], []
+    for n, part in enumerate(content):
+        if part.type != "text":
+            files.append((part, f"{place}[{n}]"))
+        elif part.text is None:
+            raise BadRequest(f"{place}[{n}].text is missing.", f"{place}[{n}].text")
+        else:
+            texts.append(part.text)
+    if files and sent.role != "user":
+        raise BadRequest(f"{place}: only a user's message has files.", place)
+    if len(files) > MAX_ATTACHMENTS:
         raise too_many_attachments()
-    return tuple(_parse_file(part, f"{place}[{n}]") for part, n in parts)
+    return check_length("\n".join(texts), place), tuple(_parse_file(*file) for file in files)
 
 
-def _parse_file(part: FileBody, place: str) -> Attachment:
-    if isinstance(part, BinaryBody):
-        data, name, media_type, field = part.data, part.filename or "file", part.mime_type, f"{place}.data"
-    else:
-        place, source = f"{place}.source", part.source
-        data = source.value if source.type == "data" or source.value.startswith("data:") else None
+def _parse_file(part: PartBody, place: str) -> Attachment:
+    name, media_type, data, field = part.filename or "file", part.mime_type or "", part.data, f"{place}.data"
+    if part.type != "binary":
+        place = f"{place}.source"
+        if part.source is None:
+            raise BadRequest(f"{place} is missing.", place)
         filename = (part.metadata or {}).get("filename")
-        name = filename if isinstance(filename, str) else str(part.__struct_config__.tag)
-        media_type, field = source.mime_type or "", f"{place}.value"
+        name = filename if isinstance(filename, str) else part.type
+        is_data = part.source.type == "data" or part.source.value.startswith("data:")
+        data, media_type, field = part.source.value if is_data else None, part.source.mime_type or "", f"{place}.value"
     if data is None:
         raise BadRequest(f"{place}: files are not fetched; send the content as data in base64.", place)
     return decode_attachment(name, media_type, data, field)
+
+
+def _parse_call(sent: CallBody) -> ClientToolCall:
+    return ClientToolCall(sent.id, sent.function.name, parse_arguments(sent.function.arguments, ARGUMENTS_BYTES))

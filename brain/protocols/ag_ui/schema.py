@@ -23,61 +23,16 @@ class SourceBody(_Body):
     mime_type: str | None = None
 
 
-class TextBody(_Body, tag_field="type", tag="text"):
-    """A part that is text."""
+class PartBody(_Body):
+    """One part of a message. `binary` is any file, as clients sent it before version 1.0 of the protocol."""
 
-    text: str
-
-
-class _MediaBody(_Body, tag_field="type"):
-    source: SourceBody
+    type: Literal["text", "image", "audio", "video", "document", "binary"]
+    text: str | None = None
+    source: SourceBody | None = None
     metadata: dict[str, Any] | None = None
-
-
-class ImageBody(_MediaBody, tag="image"):
-    """A part that is an image."""
-
-
-class AudioBody(_MediaBody, tag="audio"):
-    """A part that is audio."""
-
-
-class VideoBody(_MediaBody, tag="video"):
-    """A part that is a video."""
-
-
-class DocumentBody(_MediaBody, tag="document"):
-    """A part that is another file."""
-
-
-class BinaryBody(_Body, tag_field="type", tag="binary"):
-    """Any file, as clients sent it before version 1.0 of the protocol."""
-
-    mime_type: str = ""
+    mime_type: str | None = None
     data: str | None = None
     filename: str | None = None
-
-
-FileBody = ImageBody | AudioBody | VideoBody | DocumentBody | BinaryBody
-ContentBody = str | list[TextBody | FileBody]
-
-
-class SystemBody(_Body, tag_field="role", tag="system"):
-    """Instructions."""
-
-    content: str = ""
-
-
-class DeveloperBody(_Body, tag_field="role", tag="developer"):
-    """Instructions, by their other name."""
-
-    content: str = ""
-
-
-class UserBody(_Body, tag_field="role", tag="user"):
-    """A message of the user."""
-
-    content: ContentBody
 
 
 class FunctionBody(_Body):
@@ -94,30 +49,14 @@ class CallBody(_Body):
     function: FunctionBody
 
 
-class AssistantBody(_Body, tag_field="role", tag="assistant"):
-    """An answer with its calls."""
+class MessageBody(_Body):
+    """One message. Only an activity, which no model reads, has an object as its content."""
 
-    content: str | None = None
+    role: Literal["system", "developer", "user", "assistant", "tool", "activity", "reasoning"]
+    content: str | list[PartBody] | dict[str, Any] | None = None
     tool_calls: list[CallBody] | None = None
-
-
-class ResultBody(_Body, tag_field="role", tag="tool"):
-    """The result of a call."""
-
-    tool_call_id: str
-    content: ContentBody = ""
+    tool_call_id: str | None = None
     error: str | None = None
-
-
-class ActivityBody(_Body, tag_field="role", tag="activity"):
-    """Something that the client showed; no model reads it."""
-
-
-class ReasoningBody(_Body, tag_field="role", tag="reasoning"):
-    """What a model thought; no other model reads it."""
-
-
-MessageBody = SystemBody | DeveloperBody | UserBody | AssistantBody | ResultBody | ActivityBody | ReasoningBody
 
 
 class ToolBody(_Body):

@@ -1,4 +1,4 @@
-"""The body that clients of the Vercel AI SDK send, as it stands in the JSON. As in the SDK, unknown fields are ignored."""
+"""The body that clients of the Vercel AI SDK send. As in the SDK, unknown fields are ignored."""
 
 from typing import Literal
 

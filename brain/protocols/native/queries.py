@@ -70,14 +70,18 @@ def _parse_query(query: Mapping[str, str], *known: str) -> ListQuery:
     limit = query.get("limit", str(DEFAULT_LIMIT))
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 10 and 1 <= int(limit) <= MAX_LIMIT):
         raise BadRequest(f"limit must be a whole number from 1 to {MAX_LIMIT}.", "limit")
-    kind, category = query.get("kind"), query.get("category")
+    kind = query.get("kind")
     return ListQuery(
         words,
         before,
         int(limit),
         None if kind is None else choose(kind, get_args(Kind), "kind"),
-        None if category is None else choose(category, get_args(Category), "category"),
+        _parse_category(query.get("category")),
     )
+
+
+def _parse_category(category: str | None) -> Category | None:
+    return None if category is None else choose(category, get_args(Category), "category")
 
 
 class TitleBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -87,10 +91,10 @@ class TitleBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FactBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /v1/memory`. Without a category, the fact gets the one that fits its words."""
+    """The body of `POST /v1/memory`."""
 
     text: str
-    category: Category | None = None
+    category: str | None = None
     mutable: bool = True
 
 
@@ -104,8 +108,17 @@ class ChangeBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `PATCH /v1/memory/{id}`."""
 
     text: str | msgspec.UnsetType = msgspec.UNSET
-    category: Category | msgspec.UnsetType = msgspec.UNSET
+    category: str | msgspec.UnsetType = msgspec.UNSET
     mutable: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact that the user writes; without a category, it gets the one that fits its words."""
+
+    text: str
+    category: Category | None
+    mutable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +151,23 @@ def check_title(text: str) -> str:
     return text
 
 
-def parse_fact(body: bytes) -> FactBody:
+def parse_fact(body: bytes) -> Fact:
     """Return the fact in a body; raises as the others."""
-    return decode(body, FactBody)
+    sent = decode(body, FactBody)
+    return Fact(sent.text, _parse_category(sent.category), sent.mutable)
 
 
 def parse_change(body: bytes) -> Change:
     """Return the changes in a body; raises as the others."""
     sent = decode(body, ChangeBody)
-    changes = {name: value for name, value in msgspec.structs.asdict(sent).items() if value is not msgspec.UNSET}
-    if not changes:
+    change = Change(
+        None if sent.text is msgspec.UNSET else sent.text,
+        None if sent.category is msgspec.UNSET else _parse_category(sent.category),
+        None if sent.mutable is msgspec.UNSET else sent.mutable,
+    )
+    if change == Change():
         raise BadRequest("Send any of text, category and mutable; what is left out stays as it is.", "text")
-    return Change(**changes)
+    return change
 
 
 def parse_recall(body: bytes) -> bool:

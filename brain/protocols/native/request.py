@@ -16,7 +16,16 @@ from brain.protocols.turn_options import ID, LimitsBody, TurnOptions, build_requ
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
 
-__all__ = ["ID", "MAX_FILE_ID", "MESSAGE_LENGTH", "parse", "parse_approval", "parse_event_id", "parse_form", "parse_steering"]
+__all__ = [
+    "ID",
+    "MAX_FILE_ID",
+    "MESSAGE_LENGTH",
+    "parse",
+    "parse_approval",
+    "parse_event_id",
+    "parse_form",
+    "parse_steering",
+]
 
 MAX_FILE_ID = 999_999_999
 MAX_NAMES = 100
@@ -52,7 +61,7 @@ class TurnBody(TurnOptions, forbid_unknown_fields=True):
     message: str | None = None
     prompt: str | None = None
     conversation_id: str | None = None
-    attachments: list[AttachmentBody] = []
+    attachments: list[AttachmentBody] = msgspec.field(default_factory=list)
     model: str | None = None
     system: str = ""
     syntax: list[str] | None = None

@@ -1,4 +1,4 @@
-"""What is kept of a user, in Brain's own protocol: conversations, facts and memories as JSON."""
+"""Stored data as JSON: conversations, facts and memories; and reports of turns."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,76 +25,79 @@ from brain.messages import (
 from brain.protocols.bodies import encode
 from brain.protocols.native.encoder import event_data
 
-_STOPPED: frozenset[str] = frozenset(get_args(StopReason))
+_STOP_REASONS: frozenset[str] = frozenset(get_args(StopReason))
 _STATES: Mapping[str, str] = {"": "running", "cancelled": "cancelled", "interrupted": "interrupted"}
 
-Inside = Callable[[str, str, bool], str]
-"""What stands in the block of a specialist, of this name, and whether its call failed."""
+CountTokens = Callable[[Exchange], int]
+"""Returns how many tokens an exchange takes."""
+BlockContent = Callable[[str, str, bool], str]
+"""Returns the text in a block, given the specialist's name, the block, and whether the call failed."""
 
 
-def encode_conversations(headings: Sequence[Conversation], limit: int) -> bytes:
-    """A part of the list of conversations.
+def encode_conversations(conversations: Sequence[Conversation], limit: int) -> bytes:
+    """Encode a part of the list of conversations.
 
     Args:
-        headings: one more than `limit` where there are more behind.
+        conversations: one more than `limit` when others follow.
     """
-    shown = headings[:limit]
-    following = shown[-1].id if len(headings) > limit else None
-    return encode({"conversations": [_heading(one) for one in shown], "next": following})
+    shown = conversations[:limit]
+    following = shown[-1].id if len(conversations) > limit else None
+    return encode({"conversations": [_conversation(one) for one in shown], "next": following})
 
 
-def encode_conversation(one: Conversation) -> bytes:
-    """One conversation, as it stands in the list."""
-    return encode(_heading(one))
+def encode_conversation(conversation: Conversation) -> bytes:
+    """Encode one conversation, as it stands in the list."""
+    return encode(_conversation(conversation))
 
 
 def encode_page(
-    found: ConversationPage, weight: Callable[[Exchange], int], inside: Inside, turn_id: str | None
+    page: ConversationPage, count_tokens: CountTokens, block_content: BlockContent, turn_id: str | None
 ) -> bytes:
-    """A conversation with its newest messages, oldest first.
+    """Encode a conversation with some of its messages, oldest first.
 
     Args:
-        weight: how many tokens an exchange takes.
-        turn_id: of the turn that runs, where it can be joined.
+        turn_id: of the turn that runs, when a client can join it.
     """
-    head = _heading(found.heading)
-    del head["messages"]
+    conversation = _conversation(page.heading)
+    del conversation["messages"]
+    messages = [entry for exchange in page.exchanges for entry in _messages(exchange, count_tokens, block_content)]
     return encode(
         {
-            **head,
+            **conversation,
             **({} if turn_id is None else {"turn_id": turn_id}),
-            "messages": [message for exchange in found.exchanges for message in _messages(exchange, weight, inside)],
-            "files": msgspec.to_builtins(found.files),
-            "earlier": found.earlier,
+            "messages": messages,
+            "files": msgspec.to_builtins(page.files),
+            "earlier": page.earlier,
         }
     )
 
 
 def encode_items(items: Sequence[Item], limit: int, *, recall: bool) -> bytes:
-    """A part of the list of facts and memories.
+    """Encode a part of the list of facts and memories.
 
     Args:
-        items: one more than `limit` where there are more behind.
+        items: one more than `limit` when others follow.
+        recall: whether facts and memories are recalled.
     """
     shown = items[:limit]
     following = shown[-1].id if len(items) > limit else None
     return encode({"recall": recall, "items": msgspec.to_builtins(shown), "next": following})
 
 
-def encode_item(one: Item) -> bytes:
-    """One fact or memory."""
-    return encode(msgspec.to_builtins(one))
+def encode_item(item: Item) -> bytes:
+    """Encode one fact or memory."""
+    return encode(msgspec.to_builtins(item))
 
 
-def encode_recall(on: bool) -> bytes:
-    """Whether facts and memories are recalled."""
-    return encode({"recall": on})
+def encode_recall(is_on: bool) -> bytes:
+    """Encode whether facts and memories are recalled."""
+    return encode({"recall": is_on})
 
 
 def turn_report(report: TurnReport) -> dict[str, Any]:
-    """What happened in a turn so far."""
-    found: dict[str, Any] = msgspec.to_builtins(replace(report, calls=()))
-    found["calls"] = [
+    """Return the state of a turn, as JSON values."""
+    data: dict[str, Any] = msgspec.to_builtins(replace(report, calls=()))
+    data["calls"] = [
         {
             "call_id": call.id,
             "name": call.name,
@@ -110,78 +113,78 @@ def turn_report(report: TurnReport) -> dict[str, Any]:
         }
         for call in report.calls
     ]
-    return found
+    return data
 
 
-def _heading(one: Conversation) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(one)
-    if not one.found:
-        del found["found"]
-    return found
+def _conversation(conversation: Conversation) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(conversation)
+    if not conversation.found:
+        del data["found"]
+    return data
 
 
-def _messages(exchange: Exchange, weight: Callable[[Exchange], int], inside: Inside) -> Iterator[dict[str, Any]]:
-    asked, answer = chat_messages(exchange)
+def _messages(exchange: Exchange, count_tokens: CountTokens, block_content: BlockContent) -> Iterator[dict[str, Any]]:
+    question, answer = chat_messages(exchange)
     yield {
-        **_message(asked),
-        "source": asked.source,
-        "parts": [{"type": "text", "text": asked.text}] if asked.text else [],
+        **_message(question),
+        "source": question.source,
+        "parts": [{"type": "text", "text": question.text}] if question.text else [],
         "files": list(exchange.files),
         "recalled": list(exchange.recalled),
     }
-    counted = "server" if exchange.tokens else "bytes/4"
     yield {
         **_message(answer),
-        "parts": [_part(part, inside) for part in _with_asides(answer.parts, exchange.about.asides)],
+        "parts": [_part(part, block_content) for part in _annotate(answer.parts, exchange.about.asides)],
         **_outcome(answer.outcome),
-        **_about(exchange.about),
+        **_details(exchange.about),
         "model": exchange.model,
-        "tokens": {"count": weight(exchange), "counted": counted},
+        "tokens": {"count": count_tokens(exchange), "counted": "server" if exchange.tokens else "bytes/4"},
         "citations": [_citation(citation) for citation in answer.citations],
     }
 
 
-def _message(entry: ChatMessage) -> dict[str, Any]:
-    return {"id": entry.id or None, "role": entry.role, "time": msgspec.to_builtins(entry.time)}
+def _message(message: ChatMessage) -> dict[str, Any]:
+    return {"id": message.id or None, "role": message.role, "time": msgspec.to_builtins(message.time)}
 
 
 def _outcome(outcome: str) -> dict[str, str]:
-    """How an answer ended: by itself, by a limit, by somebody who stopped it, or by an error."""
+    """Whether an answer runs, was stopped, is complete (also by a limit), or failed."""
     if outcome in _STATES:
         return {"state": _STATES[outcome]}
-    return (
-        {"state": "complete", "stop_reason": outcome} if outcome in _STOPPED else {"state": "error", "error": outcome}
-    )
+    if outcome in _STOP_REASONS:
+        return {"state": "complete", "stop_reason": outcome}
+    return {"state": "error", "error": outcome}
 
 
-def _about(about: AnswerDetails) -> dict[str, Any]:
-    """How an answer came to be, in the fields of the events that told it."""
-    failure = {} if about.failure is None else event_data(about.failure)
-    failure.pop("code", None)  # which is its outcome
-    times = {"first_token_ms": about.first_token_ms, "total_ms": about.total_ms}
-    known = {name: value for name, value in times.items() if value is not None}
-    return {**failure, **({} if about.usage is None else {"usage": event_data(about.usage)}), **known}
+def _details(details: AnswerDetails) -> dict[str, Any]:
+    """How an answer was made, in the fields of the events that reported it; an error's code is its outcome."""
+    data = {} if details.failure is None else event_data(details.failure)
+    data.pop("code", None)
+    if details.usage is not None:
+        data["usage"] = event_data(details.usage)
+    times = {"first_token_ms": details.first_token_ms, "total_ms": details.total_ms}
+    return {**data, **{name: value for name, value in times.items() if value is not None}}
 
 
-def _with_asides(parts: Sequence[Part], asides: Sequence[Annotation]) -> Iterator[Part | Notice | Thinking]:
-    """The parts of an answer, and what stands beside them in its place; a text is parted where it was told."""
-    waiting = deque(sorted(asides, key=lambda aside: (aside.place, aside.at)))
-    for place, part in enumerate(parts):
-        shown = 0
-        while waiting and waiting[0].place <= place:
-            aside = waiting.popleft()
-            if isinstance(part, Text) and part.text[shown : aside.at]:
-                yield Text(part.text[shown : aside.at], part.turn_pass)
-                shown = aside.at
-            yield aside.told
+def _annotate(parts: Sequence[Part], annotations: Sequence[Annotation]) -> Iterator[Part | Notice | Thinking]:
+    """The parts of an answer with the annotations in their places; a text with one inside becomes two."""
+    left = deque(sorted(annotations, key=lambda annotation: (annotation.place, annotation.at)))
+    for n, part in enumerate(parts):
+        end = 0
+        while left and left[0].place <= n:
+            annotation = left.popleft()
+            if isinstance(part, Text) and part.text[end : annotation.at]:
+                yield Text(part.text[end : annotation.at], part.turn_pass)
+                end = annotation.at
+            yield annotation.told
         if not isinstance(part, Text):
             yield part
-        elif part.text[shown:]:
-            yield Text(part.text[shown:], part.turn_pass)
-    yield from (aside.told for aside in waiting)
+        elif part.text[end:]:
+            yield Text(part.text[end:], part.turn_pass)
+    yield from (annotation.told for annotation in left)
 
 
-def _part(part: Part | Notice | Thinking, inside: Inside) -> dict[str, Any]:
+def _part(part: Part | Notice | Thinking, block_content: BlockContent) -> dict[str, Any]:
     match part:
         case Text(text):
             return {"type": "text", "text": text}
@@ -191,8 +194,7 @@ def _part(part: Part | Notice | Thinking, inside: Inside) -> dict[str, Any]:
             return {"type": "thinking", "text": text}
         case Notice(code, text):
             return {"type": "notice", "code": code, "text": text}
-    told = inside(part.name, part.block, part.code is not None)
-    how = {"ms": part.ms, "approval": part.approval}
+    content = block_content(part.name, part.block, part.code is not None)
     return {
         "type": "call",
         "call_id": part.id,
@@ -200,13 +202,14 @@ def _part(part: Part | Notice | Thinking, inside: Inside) -> dict[str, Any]:
         "params": part.params,
         "outcome": part.code,
         "block": part.block,
-        "text" if part.code is None else "reason": told,
+        "text" if part.code is None else "reason": content,
         "citations": [_citation(citation) for citation in part.citations],
         "cached": part.cached,
-        **{name: value for name, value in how.items() if value is not None},
+        **({} if part.ms is None else {"ms": part.ms}),
+        **({} if part.approval is None else {"approval": part.approval}),
     }
 
 
 def _citation(citation: Citation) -> dict[str, str]:
-    found: dict[str, str | None] = msgspec.to_builtins(citation)
-    return {name: value for name, value in found.items() if value is not None}
+    data: dict[str, str | None] = msgspec.to_builtins(citation)
+    return {name: value for name, value in data.items() if value is not None}

@@ -39,7 +39,9 @@ def _parse_messages(data: msgspec.Raw) -> Iterator[ClientMessage]:
             case "assistant":
                 place = f"{place}.tool_calls"
                 check_count(sent.tool_calls, MAX_CALLS, place)
-                calls = [_parse_call(call, f"call_{n}_{i}", f"{place}[{i}]") for i, call in enumerate(sent.tool_calls or ())]
+                calls = [
+                    _parse_call(call, f"call_{n}_{i}", f"{place}[{i}]") for i, call in enumerate(sent.tool_calls or ())
+                ]
                 open_calls = calls or open_calls
                 yield ClientMessage("assistant", text, calls=tuple(calls))
             case "tool":

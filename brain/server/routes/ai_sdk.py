@@ -87,7 +87,7 @@ def _continue(request: Request, conversation_id: str | None, options: ai_sdk.Req
             run.decide(call_id, approve)
     encoder = _encoder(run)
     encoder.skip(run.log.events(), decisions)
-    return stream(request, run, encoder, encoder.taken)
+    return stream(request, run, encoder, encoder.event_count)
 
 
 def _encoder(run: Run) -> ai_sdk.Encoder:

@@ -3,9 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Set
-from datetime import datetime
 from importlib.metadata import version as version_of
-from zoneinfo import ZoneInfo
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -26,9 +24,7 @@ from brain.turn_request import TurnRequest
 IMAGE_READERS = ("vision", "ocr")
 """Specialists that turn images into text for a model that sees none."""
 
-Parse = Callable[
-    [bytes, str | None, Settings, Set[str], datetime], tuple[TurnRequest, list[ClientMessage], RequestOptions]
-]
+Parse = Callable[[bytes, str | None, Settings, Set[str]], tuple[TurnRequest, list[ClientMessage], RequestOptions]]
 
 
 async def chat(request: Request) -> ASGIApp:
@@ -44,20 +40,19 @@ async def generate(request: Request) -> ASGIApp:
 async def _answer(request: Request, parse: Parse, *, generate: bool = False) -> ASGIApp:
     engine, user = engine_of(request), user_of(request)
     settings = engine.settings
-    now = datetime.now(ZoneInfo(settings.time_zone))
     body = await limit_body(request).body()
-    turn_request, messages, options = await parse_json(body, lambda: parse(body, user, settings, engine.names(), now))
-    if options.loads is not None:
-        encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, written=lambda _: "")
-        return ApiResponse(encoder.loaded(options.loads))
+    turn_request, messages, options = await parse_json(body, lambda: parse(body, user, settings, engine.names()))
+    if options.load is not None:
+        encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=lambda _: "")
+        return ApiResponse(encoder.load_response(options.load))
     turns_url = f"{request.base_url}v1/turns"
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     run = await begin_run(request, turn_request, "ollama", history=history, replayable=False)
-    results = InlineText(settings.show_results, f"{turns_url}/{run.id}", keyed=bool(settings.keys))
-    encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, written=results)
+    results = InlineText(settings.show_results, f"{turns_url}/{run.id}", has_keys=bool(settings.keys))
+    encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=results)
     if options.stream:
-        return start_and_stream(request, run, encoder, owns_run=True, refusal=encoder.refusal)
-    status, answer = encoder.whole(await collect_events(request, run))
+        return start_and_stream(request, run, encoder, owns_run=True, refusal=encoder.encode_failure)
+    status, answer = encoder.encode_response(await collect_events(request, run))
     return ApiResponse(answer, status)
 
 

@@ -27,12 +27,12 @@ async def complete(request: Request) -> ASGIApp:
     )
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     run = await begin_run(request, turn_request, "openai", history=history, replayable=False)
-    results = InlineText(settings.show_results, f"{request.base_url}v1/turns/{run.id}", keyed=bool(settings.keys))
+    results = InlineText(settings.show_results, f"{request.base_url}v1/turns/{run.id}", has_keys=bool(settings.keys))
     headers = [(CONVERSATION_ID.encode(), run.conversation_id.encode())] if conversation_id else []
     encoder = openai.Encoder(run.id, int(time.time()), options, results, headers)
     if options.stream:
         return start_and_stream(request, run, encoder, owns_run=True, refusal=openai.encode_failure)
-    status, answer = encoder.whole(await collect_events(request, run))
+    status, answer = encoder.encode_response(await collect_events(request, run))
     response = ApiResponse(answer, status)
     response.raw_headers += encoder.headers
     return response
