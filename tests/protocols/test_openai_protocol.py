@@ -115,7 +115,7 @@ def test_null_and_default_values_change_nothing() -> None:
 
 
 def test_all_fields() -> None:
-    sampling = {"temperature": 0.0, "top_p": 0.9, "top_k": 40, "min_p": 0.1, "seed": 7,
+    sampling: dict[str, Any] = {"temperature": 0.0, "top_p": 0.9, "top_k": 40, "min_p": 0.1, "seed": 7,
                 "frequency_penalty": 0.5, "presence_penalty": -0.5}  # fmt: skip
     unknown = {"logit_bias": {"7": -100}, "user": "ada", "metadata": {"a": [1, 2.5, None, True, "ä"]}, "store": None}
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
