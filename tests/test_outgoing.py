@@ -166,7 +166,7 @@ def test_a_result_of_a_clients_tool_is_private() -> None:
         ClientMessage("assistant", calls=(ClientToolCall("x", "mail", {}),)),
         ClientMessage("tool", SECRET, call_id="x"),
     ]
-    ask, conversation = ClientHistory(ask_for(), ["web"]).conversation(spoken, "c")
+    ask, conversation = ClientHistory(ask_for(), ["web"]).build(spoken, "c")
     assert len(asked_for(EVIL, ask=ask, conversation=conversation)) == 1
 
 

@@ -1,6 +1,6 @@
-"""A history that a client holds, as a conversation to go on from. Nothing in it is believed.
+"""Makes a history that a client sends into one that a turn continues. Nothing in it is trusted.
 
-Its answers become what the model said, its calls of the client's own tools markers again, their results blocks.
+Its answers become the model's text, its calls of client tools markers again, and their results blocks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,140 +15,158 @@ from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name, name_tools
 from brain.turn_request import TurnRequest
 
-_RESULT_OF_NONE = "tool"
-"""The name of what answered a call that the history no longer holds."""
+_UNKNOWN_TOOL = "tool"
+"""Name in the block of a result whose call is not in the history."""
+_FIRST_PASS = -1_000_000
+"""Passes of a history have numbers that no turn uses."""
 
 
 @dataclass(slots=True, eq=False)
 class _Draft:
-    """An exchange that is being put together; `said` is false where its question is no word of the user's."""
+    """An exchange while its messages are read.
+
+    Attributes:
+        behind: instructions between the question and the answer.
+        is_from_user: whether the user wrote the question.
+    """
 
     before: list[Message] = field(default_factory=list)
     question: str = ""
     attachments: list[Attachment] = field(default_factory=list)
     behind: list[Message] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
-    said: bool = True
+    is_from_user: bool = True
 
     @property
-    def blank(self) -> bool:
+    def is_blank(self) -> bool:
         return not self.question and not self.attachments and not self.parts
 
-    def made(self, tokens: ControlTokens) -> Exchange:
-        files = [templates.attachments_note(self.attachments)] if self.attachments else []
-        question = "\n\n".join(filter(None, [*files, neutralize(self.question, tokens)]))
-        said = self.question if self.said else ""
-        return Exchange(question, self.parts, tuple(self.before), tuple(self.behind), said=said)
-
+    @property
     def next_pass(self) -> int:
-        """A number unlike any pass of a turn that goes on with it."""
-        return len(self.parts) - 1_000_000
+        return _FIRST_PASS + len(self.parts)
 
 
 class ClientHistory:
-    """Takes a history message by message.
+    """Reads a history message by message.
 
     Args:
-        ask: what is asked now.
-        taken: the names of the specialists, which the client's tools cannot have.
-        tokens: the control tokens that count for the model.
+        request: without the question and the files, which `build` adds.
+        specialists: their names, which the client's tools cannot have.
+        tokens: the control tokens of the model.
     """
 
-    def __init__(self, ask: TurnRequest, taken: Iterable[str], tokens: ControlTokens = EVERY) -> None:
+    def __init__(self, request: TurnRequest, specialists: Iterable[str], tokens: ControlTokens = EVERY) -> None:
         self._tokens = tokens
-        self._ask = ask
-        self._taken = frozenset(taken)
-        self._names = {tool.name: name for name, tool in name_tools(ask.tools, self._taken).items()}
+        self._request = request
+        self._specialists = frozenset(specialists)
+        self._tool_names = {tool.name: name for name, tool in name_tools(request.tools, self._specialists).items()}
         self._system: list[str] = []
         self._drafts: list[_Draft] = []
-        self._open: dict[str, tuple[_Draft, int]] = {}  # where calls stand whose results are still to come
-        self._files = 0
+        self._open_calls: dict[str, tuple[_Draft, int]] = {}  # by their IDs: where they are among the parts
+        self._file_count = 0
 
-    def conversation(self, spoken: Sequence[ClientMessage], conversation_id: str) -> tuple[TurnRequest, History]:
-        """What is asked now, with its files, and all that was said before."""
-        for message in spoken:
-            self._take(message)
-        newest = self._newest()
+    def build(self, messages: Sequence[ClientMessage], conversation_id: str) -> tuple[TurnRequest, History]:
+        """Return the request with the newest question and its files, and the history before it."""
+        for message in messages:
+            match message.role:
+                case "system":
+                    self._add_instructions(message.text)
+                case "user":
+                    draft = self._drafts[-1] if self._drafts and self._drafts[-1].is_blank else self._start_exchange()
+                    draft.question = message.text
+                    draft.attachments += self._number_files(message)
+                case "assistant":
+                    self._add_answer(message)
+                case "tool":
+                    self._add_result(message)
+        newest = self._newest_exchange()
         earlier = [draft for draft in self._drafts if draft is not newest]
-        files = tuple(file for draft in earlier for file in draft.attachments)
-        system = "\n\n".join(filter(None, [self._ask.system, *self._system]))
-        ask = replace(self._ask, message=newest.question, system=system, attachments=tuple(newest.attachments))
-        exchanges = [draft.made(self._tokens) for draft in earlier]
-        answered = any(message.role in ("assistant", "tool") for message in spoken)  # and who knows from what
-        return ask, History(conversation_id, exchanges, files, begun=newest.made(self._tokens), outside=answered)
+        request = replace(
+            self._request,
+            message=newest.question,
+            system="\n\n".join(filter(None, [self._request.system, *self._system])),
+            attachments=tuple(newest.attachments),
+        )
+        history = History(
+            conversation_id,
+            [self._build_exchange(draft) for draft in earlier],
+            tuple(file for draft in earlier for file in draft.attachments),
+            begun=self._build_exchange(newest),
+            outside=any(message.role in ("assistant", "tool") for message in messages),  # their sources are unknown
+        )
+        return request, history
 
-    def _take(self, message: ClientMessage) -> None:
-        if message.role == "system":
-            self._take_system(message.text)
-        elif message.role == "user":
-            draft = self._drafts[-1] if self._drafts and self._drafts[-1].blank else self._next()
-            draft.question = message.text
-            draft.attachments += [self._numbered(file) for file in message.attachments]
-        elif message.role == "assistant":
-            self._take_answer(message)
-        else:
-            self._take_result(message)
+    def _build_exchange(self, draft: _Draft) -> Exchange:
+        files = [templates.attachments_note(draft.attachments)] if draft.attachments else []
+        question = "\n\n".join(filter(None, [*files, neutralize(draft.question, self._tokens)]))
+        own_words = draft.question if draft.is_from_user else ""
+        return Exchange(question, draft.parts, tuple(draft.before), tuple(draft.behind), said=own_words)
 
-    def _take_system(self, text: str) -> None:
-        """Instructions stay where they stood; those at the very beginning join the others there."""
-        said = Message("system", neutralize(text, self._tokens))
+    def _add_instructions(self, text: str) -> None:
+        """Instructions at the beginning join the system message; all others stay in their places."""
+        message = Message("system", neutralize(text, self._tokens))
         if not self._drafts:
             self._system.append(text)
         elif self._drafts[-1].parts:
-            self._next().before.append(said)
-        elif self._drafts[-1].blank:
-            self._drafts[-1].before.append(said)
+            self._start_exchange().before.append(message)
+        elif self._drafts[-1].is_blank:
+            self._drafts[-1].before.append(message)
         else:
-            self._drafts[-1].behind.append(said)
+            self._drafts[-1].behind.append(message)
 
-    def _take_answer(self, message: ClientMessage) -> None:
-        draft = self._drafts[-1] if self._drafts else self._next()
-        number = draft.next_pass()
-        draft.attachments += [self._numbered(file) for file in message.attachments]
+    def _add_answer(self, message: ClientMessage) -> None:
+        draft = self._current_exchange()
+        number = draft.next_pass
+        draft.attachments += self._number_files(message)
         if message.text:
-            follows = bool(draft.parts) and isinstance(draft.parts[-1], Text)
-            draft.parts.append(Text(("\n\n" if follows else "") + neutralize(message.text, self._tokens), number))
+            follows_text = bool(draft.parts) and isinstance(draft.parts[-1], Text)
+            text = ("\n\n" if follows_text else "") + neutralize(message.text, self._tokens)
+            draft.parts.append(Text(text, number))
         for call in message.calls:
-            self._open[call.call_id] = draft, len(draft.parts)
-            draft.parts.append(self._called(call, number))
+            self._open_calls[call.call_id] = draft, len(draft.parts)
+            draft.parts.append(self._build_call(call, number))
 
-    def _called(self, call: ClientToolCall, number: int) -> Call:
-        known = call.name in self._taken  # a specialist's call that a client tells of
-        name = self._names.get(call.name) or (call.name if known else callable_name(call.name))
-        marker = templates.marker(name, call.params, self._ask.syntax[0])
+    def _build_call(self, call: ClientToolCall, number: int) -> Call:
+        name = self._tool_names.get(call.name)
+        if name is None:  # a specialist's call, or one of a tool that the client no longer offers
+            name = call.name if call.name in self._specialists else callable_name(call.name)
+        marker = templates.marker(name, call.params, self._request.syntax[0])
         block = blocks.error_block(name, templates.NO_RESULT)
         return Call(
             name, marker, dict(call.params), id=call.call_id, by="client", turn_pass=number, code="failed", block=block
         )
 
-    def _take_result(self, message: ClientMessage) -> None:
-        """Puts a result where its call stands; one of no known call stands alone."""
-        draft, place = self._open.pop(message.call_id, (None, 0))
+    def _add_result(self, message: ClientMessage) -> None:
+        """Put a result where its call is. One of an unknown call is a part of its own."""
+        draft, n = self._open_calls.pop(message.call_id, (None, 0))
         if draft is None:
-            draft = self._drafts[-1] if self._drafts else self._next()
-            place = len(draft.parts)
-            draft.parts.append(Call(_RESULT_OF_NONE, id=message.call_id, by="client", turn_pass=draft.next_pass()))
-        call = draft.parts[place]
+            draft = self._current_exchange()
+            n = len(draft.parts)
+            draft.parts.append(Call(_UNKNOWN_TOOL, id=message.call_id, by="client", turn_pass=draft.next_pass))
+        call = draft.parts[n]
         assert isinstance(call, Call)
         block = blocks.result_block(call.name, blocks.result_text(message.text, tokens=self._tokens))
-        draft.parts[place] = msgspec.structs.replace(call, code=None, block=block, untrusted=True)
+        draft.parts[n] = msgspec.structs.replace(call, code=None, block=block, untrusted=True)
 
-    def _newest(self) -> _Draft:
-        """What is to be answered now: also when the last word was an answer, which is then to be gone on with."""
-        while self._drafts and self._drafts[-1].blank and not self._drafts[-1].before:
+    def _newest_exchange(self) -> _Draft:
+        """The exchange to be answered now. When the history ends with an answer, the model continues it."""
+        while self._drafts and self._drafts[-1].is_blank and not self._drafts[-1].before:
             self._drafts.pop()
-        newest = self._drafts[-1] if self._drafts else self._next()
+        newest = self._current_exchange()
         if newest.parts and isinstance(newest.parts[-1], Text):
-            newest = self._next()
-        if newest.blank:
-            newest.question, newest.said = templates.CONTINUE, False
+            newest = self._start_exchange()
+        if newest.is_blank:
+            newest.question, newest.is_from_user = templates.CONTINUE, False
         return newest
 
-    def _next(self) -> _Draft:
-        draft = _Draft()
-        self._drafts.append(draft)
-        return draft
+    def _current_exchange(self) -> _Draft:
+        return self._drafts[-1] if self._drafts else self._start_exchange()
 
-    def _numbered(self, file: Attachment) -> Attachment:
-        self._files += 1
-        return replace(file, id=self._files)
+    def _start_exchange(self) -> _Draft:
+        self._drafts.append(_Draft())
+        return self._drafts[-1]
+
+    def _number_files(self, message: ClientMessage) -> list[Attachment]:
+        first = self._file_count + 1
+        self._file_count += len(message.attachments)
+        return [replace(file, id=n) for n, file in enumerate(message.attachments, first)]

@@ -1,4 +1,4 @@
-"""A client's own tools, under names that a model can call beside the specialists."""
+"""Names by which a model calls a client's own tools, beside the specialists."""
 
 from collections.abc import Container, Sequence
 from itertools import chain, count
@@ -9,22 +9,20 @@ from brain.turn_request import Tool
 _NAME_LENGTH = 64
 
 
-def name_tools(tools: Sequence[Tool], taken: Container[str]) -> dict[str, Tool]:
-    """The tools by the names that the model is told: their own, unless it has another owner, or cannot be called."""
-    found: dict[str, Tool] = {}
+def name_tools(tools: Sequence[Tool], reserved: Container[str]) -> dict[str, Tool]:
+    """Return the tools by the names that the model uses, which are not `reserved` and differ from each other."""
+    named: dict[str, Tool] = {}
     for tool in tools:
-        name = callable_name(tool.name, taken)
+        name = callable_name(tool.name, reserved)
         endings = chain([""], map("_{}".format, count(2)))
         names = (name[: _NAME_LENGTH - len(ending)] + ending for ending in endings)
-        found[next(name for name in names if name not in found and name not in taken)] = tool
-    return found
+        named[next(name for name in names if name not in named and name not in reserved)] = tool
+    return named
 
 
-def callable_name(name: str, taken: Container[str] = ()) -> str:
-    """The name by which a model calls a client's tool."""
-    if SPECIALIST_NAME.fullmatch(name) and name not in taken:
+def callable_name(name: str, reserved: Container[str] = ()) -> str:
+    """Return a tool's own name if a model can call it, else a similar one."""
+    if SPECIALIST_NAME.fullmatch(name) and name not in reserved:
         return name
-    letters = "".join(
-        character if character.isascii() and (character.isalnum() or character in "_-") else "_" for character in name
-    )
+    letters = "".join(one if one.isascii() and (one.isalnum() or one in "_-") else "_" for one in name)
     return f"client_{letters}"[:_NAME_LENGTH]

@@ -1,8 +1,8 @@
-"""What a turn goes on from. History may be trimmed, the running turn never.
+"""The part of a history that a model reads. History can be trimmed, the running turn never.
 
-A model reads the newest exchanges that fit into the window, whole: no call is ever parted from its block. One that is
-larger than the whole window is read as what was visibly said. The window does not slide with every turn but leaps, so
-that what a model's server has of the prompt in its cache stays true for some turns.
+A model reads the newest exchanges that fit, whole: no call is separated from its block. Of an exchange larger than the
+whole window, it reads the visible text. The window moves in steps, so that the model server's prompt cache stays valid
+for several turns.
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,19 @@ from brain.prompts import transcript
 from brain.text import estimate_tokens, utf8_size
 
 ANSWER_SHARE = 0.5
-"""The part of a model's context that is left to the new question, its blocks and the answer."""
-LEAP = 3
-"""By so many exchanges the window moves on; by two where it holds few, and by one where it holds hardly any."""
+"""The share of a model's context that is left to the new question, its blocks and the answer."""
+STEP = 3
+"""Exchanges by which the window moves; two where it holds fewer than two steps, one where it holds hardly any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How much of a conversation a model reads.
+    """How much of a conversation a model reads at most.
 
     Attributes:
-        messages: at most, with the question; an exchange is two. `tokens` that they may take.
-        seconds: of rest, after which a conversation begins anew for the model.
+        messages: with the question; an exchange is two.
+        tokens: of these messages.
+        seconds: of silence, after which the conversation begins anew for the model.
     """
 
     messages: int = 20
@@ -34,86 +35,81 @@ class Window:
     seconds: float = 3600.0
 
 
-def select_window(record: Record, question: Exchange, room: Window, context_tokens: int | None) -> History:
-    """What was said before, as far as it fits beside the question, with which the turn begins."""
-    awake = _awake(record.exchanges, question.asked, room.seconds)
-    files = sum(min(utf8_size(file.text or ""), BLOCK_BYTES) for file in record.files)
-    most = (room.messages - 1) // 2
-    tokens = _share(room.tokens, context_tokens) - estimate_tokens(utf8_size(question.said) + files)
-    first = record.count - len(awake)
-    kept = window(awake, most, tokens, first)
-    before = window(awake[:-1], most, tokens, first)
-    moved = len(awake) - len(kept) > max(0, len(awake) - 1 - len(before))
+def select_window(record: Record, question: Exchange, window: Window, context_tokens: int | None) -> History:
+    """Return the exchanges that fit beside the question, as the history that the turn continues."""
+    recent = _since_last_rest(record.exchanges, question.asked, window.seconds)
+    file_bytes = sum(min(utf8_size(file.text or ""), BLOCK_BYTES) for file in record.files)
+    max_exchanges = (window.messages - 1) // 2
+    tokens = _history_share(window.tokens, context_tokens) - estimate_tokens(utf8_size(question.said) + file_bytes)
+    offset = record.count - len(recent)
+    selected = select_newest(recent, max_exchanges, tokens, offset)
+    previous = select_newest(recent[:-1], max_exchanges, tokens, offset)
+    has_moved = len(recent) - len(selected) > max(0, len(recent) - 1 - len(previous))
     return History(
         record.id,
-        kept,
+        selected,
         tuple(record.attachments),
-        trimmed=record.count - len(kept) if moved else 0,
-        rested=bool(record.exchanges) and not awake,
+        trimmed=record.count - len(selected) if has_moved else 0,
+        rested=bool(record.exchanges) and not recent,
         begun=question,
     )
 
 
-def fit_to_context(conversation: History, context_tokens: int | None) -> History:
-    """A history that a client holds, with the newest exchanges of it that fit into their share of the context."""
+def fit_to_context(history: History, context_tokens: int | None) -> History:
+    """Return a client's history with the newest exchanges that fit into their share of the context."""
     if context_tokens is None:
-        return conversation
-    tokens = _share(context_tokens, context_tokens)
-    kept: list[Exchange] = []
-    for exchange in reversed(conversation.exchanges):
+        return history
+    tokens = _history_share(context_tokens, context_tokens)
+    selected: list[Exchange] = []
+    for exchange in reversed(history.exchanges):
         tokens -= count_tokens(exchange)
         if tokens < 0:
             break
-        kept.insert(0, exchange)
-    return replace(conversation, exchanges=kept, trimmed=len(conversation.exchanges) - len(kept))
+        selected.insert(0, exchange)
+    return replace(history, exchanges=selected, trimmed=len(history.exchanges) - len(selected))
 
 
-def window(exchanges: Sequence[Exchange], most: int, tokens: int, first: int = 0) -> Sequence[Exchange]:
-    """The newest exchanges that take at most so many tokens, oldest first.
+def select_newest(
+    exchanges: Sequence[Exchange], max_exchanges: int, max_tokens: int, offset: int = 0
+) -> Sequence[Exchange]:
+    """Return the newest exchanges within these limits, oldest first.
 
     Args:
-        most: the largest number of them. How many calls an exchange has, and how a server wants them to be sent, does
-            not matter.
-        first: the place of the first of them in their conversation.
+        offset: the number of exchanges before the first of them in their conversation.
     """
-    kept: list[Exchange] = []
-    free = tokens
-    for exchange in reversed(exchanges[-most:] if most > 0 else ()):
-        if count_tokens(exchange) > tokens:
-            exchange = _shortened(exchange)
-        free -= count_tokens(exchange)
-        if free < 0:
+    selected: list[Exchange] = []
+    tokens = max_tokens
+    for exchange in reversed(exchanges[-max_exchanges:] if max_exchanges > 0 else ()):
+        if count_tokens(exchange) > max_tokens:
+            exchange = replace(exchange, question=exchange.said, parts=[Text(exchange.visible, 1)], tokens=0)
+        tokens -= count_tokens(exchange)
+        if tokens < 0:
             break
-        kept.insert(0, exchange)
-    left_out = len(exchanges) - len(kept)
-    leap = LEAP if len(kept) >= 2 * LEAP else 2 if len(kept) >= LEAP else 1
-    return kept[-(first + left_out) % leap :] if left_out else kept  # from the next place that is a multiple of it
+        selected.insert(0, exchange)
+    left_out = len(exchanges) - len(selected)
+    step = STEP if len(selected) >= 2 * STEP else 2 if len(selected) >= STEP else 1
+    return selected[-(offset + left_out) % step :] if left_out else selected  # begins at a multiple of the step
 
 
 def count_tokens(exchange: Exchange) -> int:
-    """How many tokens an exchange takes: as the model's server counted them, else estimated from its bytes."""
+    """Return the tokens of an exchange: as the model server counted them, else estimated from its bytes."""
     if exchange.tokens:
         return exchange.tokens
-    around = sum(utf8_size(message.content) for message in (*exchange.before, *exchange.behind))
-    return estimate_tokens(utf8_size(exchange.question) + utf8_size(transcript.answer_text(exchange.parts)) + around)
+    instructions = sum(utf8_size(message.content) for message in (*exchange.before, *exchange.behind))
+    answer = utf8_size(transcript.answer_text(exchange.parts))
+    return estimate_tokens(utf8_size(exchange.question) + answer + instructions)
 
 
-def _shortened(exchange: Exchange) -> Exchange:
-    """What was visibly said of an exchange: calls and blocks are left out, all of them."""
-    return replace(exchange, question=exchange.said, parts=[Text(exchange.visible, 1)], tokens=0)
-
-
-def _awake(exchanges: Sequence[Exchange], now: datetime | None, seconds: float) -> Sequence[Exchange]:
-    """Those behind the last long rest."""
+def _since_last_rest(exchanges: Sequence[Exchange], now: datetime | None, seconds: float) -> Sequence[Exchange]:
+    """The exchanges after the last silence of so many seconds."""
     rest = timedelta(seconds=seconds)
-    for place in range(len(exchanges), 0, -1):
-        ended = exchanges[place - 1].answered
+    for n in range(len(exchanges), 0, -1):
+        ended = exchanges[n - 1].answered
         if now is not None and ended is not None and now - ended >= rest:
-            return exchanges[place:]
-        now = exchanges[place - 1].asked
+            return exchanges[n:]
+        now = exchanges[n - 1].asked
     return exchanges
 
 
-def _share(tokens: int, context_tokens: int | None) -> int:
-    """So many tokens, or what a model's context has for the history, if that is less."""
+def _history_share(tokens: int, context_tokens: int | None) -> int:
     return tokens if context_tokens is None else min(tokens, int(context_tokens * (1 - ANSWER_SHARE)))

@@ -47,7 +47,7 @@ def png(name: str = "a.png") -> Attachment:
 
 
 def held(*spoken: ClientMessage, ask: TurnRequest | None = None) -> tuple[TurnRequest, History]:
-    return ClientHistory(ask or ask_for("…", tools=TOOLS), TAKEN).conversation(spoken, "c")
+    return ClientHistory(ask or ask_for("…", tools=TOOLS), TAKEN).build(spoken, "c")
 
 
 def sent(*spoken: ClientMessage, resume: Resume = "prefill", ask: TurnRequest | None = None) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from playing import PNG
 from brain.events import Resume
 from brain.messages import Attachment, Call, Exchange, History, Message, Part, Record, Steer, Text
 from brain.prompts import transcript
-from brain.prompts.context_window import Window, count_tokens, fit_to_context, select_window, window
+from brain.prompts.context_window import Window, count_tokens, fit_to_context, select_newest, select_window
 
 NOON = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
 BLOCK = "[SPECIALIST_RESULT: echo]\nx\n[/SPECIALIST_RESULT]"
@@ -124,22 +124,22 @@ def test_an_exchange_counts_once_however_many_calls_it_has(calls: int) -> None:
     exchanges = [said("Before?", "Yes."), *(chain(f"Look {n}!", calls) for n in range(9))]
     found = recalled(exchanges[:9], Window())
     assert list(found.exchanges) == exchanges[:9]
-    assert questions(window(exchanges, 2, 8000)) == ["Look 7!", "Look 8!"]
+    assert questions(select_newest(exchanges, 2, 8000)) == ["Look 7!", "Look 8!"]
 
 
 def test_one_whose_blocks_are_larger_than_the_window_is_read_as_what_was_said() -> None:
     large = chain("Look!", 1, block="x" * 40_000)
-    assert [one.parts for one in window([large], 10, 8000)] == [[Text("Pass 1. Done.", 1)]]
+    assert [one.parts for one in select_newest([large], 10, 8000)] == [[Text("Pass 1. Done.", 1)]]
 
 
 def test_what_is_said_may_still_be_too_long() -> None:
     exchanges = [said("Before?", "Yes."), said("Tell!", "x" * 40_000), said("And?", "So.")]
-    assert questions(window(exchanges, 10, 8000)) == ["And?"]
+    assert questions(select_newest(exchanges, 10, 8000)) == ["And?"]
 
 
 def test_a_chain_that_fits_the_window_is_not_shortened_for_others() -> None:
     exchanges = [chain("Look!", 1, block="x" * 20_000), said("And?", "x" * 20_000)]
-    assert questions(window(exchanges, 10, 8000)) == ["And?"]
+    assert questions(select_newest(exchanges, 10, 8000)) == ["And?"]
 
 
 # Leaps
@@ -148,7 +148,7 @@ def test_a_chain_that_fits_the_window_is_not_shortened_for_others() -> None:
 def test_the_window_leaps_so_that_what_servers_keep_of_a_prompt_stays_true() -> None:
     firsts = []
     for count in range(9, 22):
-        kept = window(numbered(count), 9, 8000)
+        kept = select_newest(numbered(count), 9, 8000)
         assert kept[-1].question == f"Question {count - 1}?"
         firsts.append(int(kept[0].question[9:-1]))
     assert firsts == [0, 3, 3, 3, 6, 6, 6, 9, 9, 9, 12, 12, 12]
@@ -164,7 +164,7 @@ def test_the_window_leaps_so_that_what_servers_keep_of_a_prompt_stays_true() -> 
     ],
 )
 def test_a_small_window_leaps_less_far(messages: int, leaps: list[int]) -> None:
-    kept = [window(numbered(count), (messages - 1) // 2, 8000) for count in range(4, 12)]
+    kept = [select_newest(numbered(count), (messages - 1) // 2, 8000) for count in range(4, 12)]
     assert [int(exchanges[0].question[9:-1]) for exchanges in kept] == leaps
 
 
@@ -176,7 +176,9 @@ def test_it_is_told_when_the_window_leaps() -> None:
 def test_it_leaps_to_the_same_places_when_only_the_newest_are_known() -> None:
     for count in range(20, 40):
         newest = numbered(count)[-20:]
-        assert questions(window(newest, 9, 8000, count - 20)) == questions(window(numbered(count), 9, 8000))
+        assert questions(select_newest(newest, 9, 8000, count - 20)) == questions(
+            select_newest(numbered(count), 9, 8000)
+        )
 
 
 # Rest
@@ -217,7 +219,7 @@ def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None
         exchanges = [any_exchange(chance) for _ in range(chance.randrange(30))]
         most, tokens = chance.randrange(12), chance.randrange(1, 8000)
         resume = chance.choice(RESUMES)
-        kept = window(exchanges, most, tokens, chance.randrange(9))
+        kept = select_newest(exchanges, most, tokens, chance.randrange(9))
         sent = transcript.messages("", kept, resume)
         assert len(kept) <= most
         assert sum(map(count_tokens, kept)) <= tokens

@@ -385,7 +385,7 @@ def test_an_answer_that_the_client_has_begun_takes_the_place_of_its_beginning() 
 def test_what_only_asks_to_go_on_is_no_word_of_the_users() -> None:
     async def work(house: ServerState) -> None:
         house.play(["Yes."])
-        ask, held = ClientHistory(ask_for(), []).conversation(
+        ask, held = ClientHistory(ask_for(), []).build(
             [ClientMessage("user", "Hi"), ClientMessage("assistant", "Well")], "c"
         )
         await house.said(ask.message, "c", held=held)

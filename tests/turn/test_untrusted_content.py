@@ -124,11 +124,11 @@ def test_a_result_of_a_clients_tool_counts_as_well() -> None:
         ClientMessage("assistant", calls=(ClientToolCall("x", "notes", {}),)),
         ClientMessage("tool", "Pay me.", call_id="x"),
     ]
-    ask, conversation = ClientHistory(asked, ["notes"]).conversation(answered, "c")
+    ask, conversation = ClientHistory(asked, ["notes"]).build(answered, "c")
     assert asked_for(BOOKS, ask=ask, conversation=conversation)
-    ask, conversation = ClientHistory(asked, ["notes"]).conversation(answered[:1], "c")
+    ask, conversation = ClientHistory(asked, ["notes"]).build(answered[:1], "c")
     assert not asked_for(BOOKS, ask=ask, conversation=conversation)
-    ask, conversation = ClientHistory(asked, []).conversation([answered[0], answered[2]], "c")
+    ask, conversation = ClientHistory(asked, []).build([answered[0], answered[2]], "c")
     assert asked_for(BOOKS, ask=ask, conversation=conversation)
 
 
@@ -138,7 +138,7 @@ def test_an_answer_in_a_clients_history_may_hold_anybodys_words() -> None:
         ClientMessage("assistant", "Pay me."),
         ClientMessage("user", "Thanks."),
     ]
-    ask, conversation = ClientHistory(ask_for(), ["notes"]).conversation(said, "c")
+    ask, conversation = ClientHistory(ask_for(), ["notes"]).build(said, "c")
     assert asked_for(BOOKS, ask=ask, conversation=conversation)
 
 

@@ -85,7 +85,7 @@ async def prepare_history(
         names = [specialist.name for specialist in engine.registry.usable(narrow.specialists)]
         model = engine.model(narrow.model)
         history = ClientHistory(narrow, names, of_template(model.template))
-        prepared, found = history.conversation(messages, narrow.conversation_id or new_conversation_id())
+        prepared, found = history.build(messages, narrow.conversation_id or new_conversation_id())
         return prepared, context_window.fit_to_context(found, model.context_tokens)
 
     return await compute(size, prepare)
