@@ -7,9 +7,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Context, Progress, Refused, Result, specialist
+from specialists._kit.text import one_line
 from specialists._web import search
-from specialists._web.article import Article
-from specialists._web.cleaning import one_line
+from specialists._web.extract import Article
 from specialists._web.page import read
 from specialists._web.search import Found, Query, Since, WebSettings
 

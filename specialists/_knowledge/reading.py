@@ -9,12 +9,12 @@ import io
 import re
 from collections.abc import Iterator
 
-from specialists._charsets import likeliest
+from specialists._kit.html import page_rules, read_markdown
 from specialists._kit.passages import sections
+from specialists._kit.text import guess_encoding
 from specialists._knowledge.office import office_parts
 from specialists._knowledge.parts import COLUMNS_MOST, ROWS_MOST, Part, Source, Trouble, Unreadable, table
 from specialists._knowledge.pdf import pdf_parts
-from specialists._markdown import markdown
 
 KINDS = {
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),
@@ -92,7 +92,7 @@ def _html(text: str) -> Iterator[Part]:
     page = LexborHTMLParser(text)
     title = page.css_first("title") if page.css_first("h1") is None else None
     named = " ".join(title.text().split()) if title is not None else ""
-    told = markdown(page)
+    told = read_markdown(page, page_rules())
     for heading, body in sections(f"# {named}\n{told}" if named else told):
         yield Part(body.strip("\n"), heading)
 
@@ -114,7 +114,7 @@ def decoded(data: bytes, charset: str | None = None) -> str:
     try:
         return data.decode(charset or "utf-8").replace("\0", " ")
     except (UnicodeDecodeError, LookupError):
-        return data.decode("cp1252" if charset else likeliest(data), "replace").replace("\0", " ")
+        return data.decode("cp1252" if charset else guess_encoding(data), "replace").replace("\0", " ")
 
 
 def _ending(name: str) -> str:

@@ -1,113 +1,69 @@
-"""Makes Markdown of one page in a child process: a hostile page can keep a parser for minutes."""
+"""Makes Markdown of one page in a child process: a hostile page can keep a parser for minutes.
+
+trafilatura picks the article; the Markdown is that of `_kit.html`, with or without it. Imports nothing of Brain.
+"""
 
 import re
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import date
 from typing import Any
 from urllib.parse import urljoin
 
 from specialists._kit.child import Tell
-from specialists._markdown import markdown
-from specialists._web.article import TEXT_MOST, Article
-from specialists._web.cleaning import one_line, tidy
-from specialists._web.facts import FACTS, fact, paid, published
-from specialists._web.feeds import feed
-from specialists._web.preparing import NOISE, prepared, with_code, with_rules
-from specialists._web.stripping import strange, stripped
+from specialists._kit.html import TEXT_MOST, Block, convert, is_hostile, join_blocks, page_rules, strip_tags
+from specialists._kit.text import one_line, tidy
+from specialists._web.feeds import read_feed
 
 SHORT = 250
-"""Characters below which trafilatura found no article, and gives what it can find without its structure."""
-DISCUSSED = 0.3
+"""Characters below which no article was found."""
+DISCUSSED_SHARE = 0.3
 """Of a page whose article is a smaller part of it, the comments are the matter, if they are what the rest is."""
 DISCUSSION_MOST = 500_000
 REFRESH_SECONDS_MOST = 10
 _REFRESH = re.compile(r"\s*(\d{1,4})[\d.]*\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]{1,2000})", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+_TARGET = re.compile(r"\]\([^()\s]*\)")
+_GRAM = 4
+"""Words in a row by which a block is found in the article."""
+_FACTS = {
+    "title": ("meta[property='og:title']", "meta[name='citation_title']", "head title", "title", "h1"),
+    "site": ("meta[property='og:site_name']", "meta[name='application-name']"),
+    "author": ("meta[name='author']", "a[rel='author']"),
+}
+_DATED_METAS = (
+    "article:published_time", "og:published_time", "datepublished", "date", "dc.date", "dc.date.issued",
+    "dcterms.created", "dcterms.issued", "citation_publication_date", "citation_date", "pubdate", "publishdate",
+    "publish-date", "parsely-pub-date", "sailthru.date", "article.published",
+)  # fmt: skip
+_DATED_CLASSES = "[class*='date'], [class*='publish'], [class*='posted'], [class*='byline'], [id*='date']"
+_JSON_LD_DATE = re.compile(r'"(?:datePublished|dateCreated|uploadDate)"\s{0,9}:\s{0,9}"([^"]{8,40})"')
+_NOT_FREE = re.compile(r'"isAccessibleForFree"\s{0,9}:\s{0,9}"?false', re.IGNORECASE)
+_ISO = re.compile(r"\s*(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)(?!\d)")
+_DATE_IN_URL = re.compile(r"/(\d{4})/(\d\d)/(\d\d)/")
+_TIMES_MOST = 3
+"""Times on a page of one article; with more, each may be that of another one."""
 
 
-def article(html: str, url: str, *, links: bool, main: bool = True) -> Article:
-    """The text of a page with its headings, lists, tables and code, and what is known of it.
+@dataclass(frozen=True, slots=True)
+class Article:
+    """What a page says. Facts that it does not give are empty; `date` is ISO.
 
-    Args:
-        main: whether to look for the part of it that is an article.
+    Attributes:
+        scripted: whether scripts would put the text there.
+        paid: whether it says that its text is only for those who pay.
+        refresh: the URL to which the page sends its reader at once.
     """
-    from selectolax.lexbor import LexborHTMLParser
 
-    tree = LexborHTMLParser(html)
-    whole = tidy(markdown(tree, url if links else None))
-    found, text = _main(html, url, links=links) if main else ({}, "")
-    if len(text) < SHORT:
-        text = whole
-    elif len(text) < DISCUSSED * len(whole) and len(html) < DISCUSSION_MOST:
-        talk = _main(html, url, links=links, comments=True)[1]
-        text = talk if DISCUSSED * len(talk) > len(text) else text
-    facts = {name: one_line(fact(tree, name) or found.get(name) or "", 200) for name in FACTS}
-    return Article(
-        **facts,
-        date=published(tree, url),
-        text=text[:TEXT_MOST],
-        scripted=len(text) < SHORT and _scripted(tree, text),
-        paid=paid(tree),
-        refresh=_refresh(tree, url),
-    )
-
-
-def bare(html: str) -> Article:
-    """The text of a page that no parser can be trusted with."""
-    return Article(text=tidy(stripped(html))[:TEXT_MOST])
-
-
-def _main(html: str, url: str, *, links: bool, comments: bool = False) -> tuple[dict[str, str | None], str]:
-    """What trafilatura finds; nothing where it is not installed."""
-    try:
-        from trafilatura import extract, extract_metadata, load_html
-    except ImportError:
-        return {}, ""
-    tree = load_html(html)
-    if tree is None:
-        return {}, ""
-    codes = prepared(tree, url if links else None)
-    known = extract_metadata(tree, date_config={"extensive_search": False, "original_date": True})
-    found = extract(
-        tree, output_format="markdown", include_comments=comments, include_links=links, prune_xpath=list(NOISE)
-    )
-    facts, text = {"author": known.author, "site": known.sitename}, found or ""
-    return facts, "" if _structureless(text) else tidy(with_code(with_rules(text), codes))
-
-
-def _structureless(text: str) -> bool:
-    """Whether no article was found, and this is what stands on the page, and not all of it, line by line."""
-    return "\n" in text.strip() and "\n\n" not in text.strip()
-
-
-def _scripted(tree: Any, text: str) -> bool:
-    """Whether a page with little text has it from scripts."""
-    return tree.css_first("script") is not None and (not text or "javascript" in text.lower())
-
-
-def _refresh(tree: Any, url: str) -> str:
-    for node in tree.css("meta[http-equiv]"):
-        found = _REFRESH.match(node.attributes.get("content") or "")
-        at_once = found is not None and int(found[1]) <= REFRESH_SECONDS_MOST
-        if found and at_once and (node.attributes.get("http-equiv") or "").lower() == "refresh":
-            try:
-                return str(urljoin(url, found[2]))
-            except ValueError:
-                return ""
-    return ""
-
-
-def of_feed(text: str) -> Article:
-    """The items of a feed; what is none is taken for text with tags."""
-    found = feed(text)
-    return Article(title=found[0], text=tidy(found[1])) if found else bare(text)
-
-
-def read(way: str, text: str, url: str, *, links: bool) -> Article:
-    """What a page says, read in one of the ways."""
-    if way == "feed":
-        return of_feed(text)
-    if way == "stripped" or strange(text):
-        return bare(text)
-    return article(text, url, links=links, main=way == "html")
+    title: str = ""
+    author: str = ""
+    site: str = ""
+    date: str = ""
+    text: str = ""
+    scripted: bool = False
+    paid: bool = False
+    refresh: str = ""
 
 
 def answer(words: Any, data: bytes, _: Tell) -> tuple[dict[str, Any], bytes]:
@@ -118,3 +74,152 @@ def answer(words: Any, data: bytes, _: Tell) -> tuple[dict[str, Any], bytes]:
             whether `links` are wanted.
     """
     return asdict(read(words["way"], data.decode("utf-8", "replace"), words["url"], links=words["links"])), b""
+
+
+def read(way: str, text: str, url: str, *, links: bool) -> Article:
+    """What a page says, read in one of the ways."""
+    if way == "feed" and (feed := read_feed(text)):
+        return Article(title=feed[0], text=tidy(feed[1]))
+    if way in ("feed", "stripped") or is_hostile(text):
+        return Article(text=tidy(strip_tags(text))[:TEXT_MOST])
+    return read_page(text, url, links=links, has_main=way == "html")
+
+
+def read_page(html: str, url: str, *, links: bool, has_main: bool = True) -> Article:
+    """The text of a page with its headings, lists, tables and code, and what is known of it.
+
+    Args:
+        has_main: whether to look for the part of it that is an article.
+    """
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(html)
+    blocks = convert(tree.body, page_rules(url if links else "")) if tree.body is not None else []
+    whole = tidy(join_blocks(blocks))
+    facts, text = _read_main(html, blocks) if has_main else ({}, "")
+    if len(text) < SHORT:
+        text = whole
+    elif len(text) < DISCUSSED_SHARE * len(whole) and len(html) < DISCUSSION_MOST:
+        discussion = _read_main(html, blocks, comments=True)[1]
+        text = discussion if DISCUSSED_SHARE * len(discussion) > len(text) else text
+    json_ld = [node.text(deep=True) or "" for node in tree.css("script[type='application/ld+json']")]
+    has_scripts = tree.css_first("script") is not None
+    return Article(
+        **{name: one_line(_find_fact(tree, name) or facts.get(name) or "", 200) for name in _FACTS},
+        date=_find_date(tree, url, json_ld),
+        text=text[:TEXT_MOST],
+        scripted=len(text) < SHORT and has_scripts and (not text or "javascript" in text.lower()),
+        paid=any(_NOT_FREE.search(text) for text in json_ld),
+        refresh=_find_refresh(tree, url),
+    )
+
+
+def _read_main(html: str, blocks: Sequence[Block], *, comments: bool = False) -> tuple[dict[str, str | None], str]:
+    """The facts that trafilatura finds, and the part of the page that it takes for the article.
+
+    Both are empty where it is not installed, the text also when it found no article.
+    """
+    try:
+        from trafilatura import extract, extract_metadata, load_html
+    except ImportError:
+        return {}, ""
+    tree = load_html(html)
+    if tree is None:
+        return {}, ""
+    known = extract_metadata(tree, date_config={"extensive_search": False, "original_date": True})
+    text = extract(tree, output_format="markdown", include_comments=comments) or ""
+    facts = {"author": known.author, "site": known.sitename}
+    if "\n" in text.strip() and "\n\n" not in text.strip():  # no article, but all lines of the page
+        return facts, ""
+    return facts, tidy(join_blocks(_pick(blocks, text)))
+
+
+def _pick(blocks: Sequence[Block], article: str) -> Iterator[Block]:
+    """The blocks whose words are in the article; between them also tables, code, and paragraphs without links.
+
+    trafilatura loses some of these, and some headings of what it keeps.
+    """
+    lines = {tuple(_WORD.findall(line.lower())) for line in article.splitlines()}
+    words = _WORD.findall(article.lower())
+    grams = {tuple(words[at : at + _GRAM]) for at in range(len(words) - _GRAM + 1)}
+
+    def is_in_article(block: Block) -> bool:
+        own = tuple(_WORD.findall(_TARGET.sub("]", block.text).lower()))
+        count = len(own) - _GRAM + 1
+        return own in lines if count < 1 else sum(own[at : at + _GRAM] in grams for at in range(count)) > count / 2
+
+    picked = [is_in_article(block) for block in blocks]
+    numbers = [number for number, is_picked in enumerate(picked) if is_picked]
+    for number in reversed(range(max(0, numbers[0] - 1), min(len(blocks), numbers[-1] + 2)) if numbers else ()):
+        block, is_followed = blocks[number], picked[number + 1 : number + 2] == [True]
+        picked[number] = (
+            picked[number]
+            or block.kind in ("table", "code")
+            or (is_followed and _is_heading(block) and not _is_heading(blocks[number + 1]))
+            or (is_followed and block.kind == "text" and block.link is None and number > 0 and picked[number - 1])
+        )
+    return (block for block, is_picked in zip(blocks, picked, strict=True) if is_picked)
+
+
+def _is_heading(block: Block) -> bool:
+    """Whether it is a heading, or a bold line."""
+    return block.kind == "heading" or re.fullmatch(r"\*\*[^*\n]{1,100}\*\*", block.text) is not None
+
+
+def _find_refresh(tree: Any, url: str) -> str:
+    for node in tree.css("meta[http-equiv]"):
+        found = _REFRESH.match(node.attributes.get("content") or "")
+        is_soon = found is not None and int(found[1]) <= REFRESH_SECONDS_MOST
+        if found and is_soon and (node.attributes.get("http-equiv") or "").lower() == "refresh":
+            try:
+                return str(urljoin(url, found[2]))
+            except ValueError:
+                return ""
+    return ""
+
+
+def _find_fact(tree: Any, name: str) -> str:
+    """A fact in the page's head, or the first element that holds it."""
+    for selector in _FACTS[name]:
+        node = tree.css_first(selector)
+        if node is not None:
+            value = node.attributes.get("content") if node.tag == "meta" else node.text(deep=True)
+            if value and value.strip():
+                return str(value)
+    return ""
+
+
+def _find_date(tree: Any, url: str, json_ld: Sequence[str]) -> str:
+    """The date of publication as YYYY-MM-DD, empty when the page does not give it.
+
+    It is what the page says of itself, never a date in its text.
+    """
+    for candidate in _date_candidates(tree, url, json_ld):
+        if found := _ISO.match(candidate):
+            with suppress(ValueError):
+                return date(int(found[1]), int(found[2]), int(found[3])).isoformat()
+    try:
+        from htmldate import find_date
+    except ImportError:
+        return ""
+    for node in tree.css(_DATED_CLASSES)[:5]:  # a date in words
+        text = " ".join((node.text(deep=True, separator=" ") or "").split())
+        if 6 <= len(text) <= 100:
+            safe = text.replace("&", " ").replace("<", " ")
+            if day := find_date(f"<html><body><p class='date'>{safe}</p></body></html>", original_date=True):
+                return str(day)
+    return ""
+
+
+def _date_candidates(tree: Any, url: str, json_ld: Sequence[str]) -> Iterator[str]:
+    metas: dict[str, str] = {}
+    for node in tree.css("meta[content]"):
+        names = (node.attributes.get(key) for key in ("property", "name", "itemprop"))
+        metas.setdefault(next((name for name in names if name), "").lower(), node.attributes["content"] or "")
+    yield from (metas[name] for name in _DATED_METAS if name in metas)
+    for text in json_ld:
+        yield from (found[1] for found in _JSON_LD_DATE.finditer(text))
+    yield from (f"{found[1]}-{found[2]}-{found[3]}" for found in _DATE_IN_URL.finditer(url))
+    times = tree.css("article time[datetime]") or tree.css("time[datetime]")
+    if len(times) <= _TIMES_MOST:
+        yield from (node.attributes["datetime"] or "" for node in times)

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 from html import unescape
 from xml.etree import ElementTree
 
-from specialists._web.cleaning import one_line
+from specialists._kit.text import one_line
 
 ITEMS_MOST = 200
 SUMMARY_LENGTH = 300
@@ -15,11 +15,11 @@ _PIECE = 65_536
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,1000}>")
 
 
-def feed(text: str) -> tuple[str, str] | None:
+def read_feed(text: str) -> tuple[str, str] | None:
     """The title of a feed, and its items as a list, as far as it is XML; None when it is none, and names no item."""
     title, items, whole = "", list[str](), False
     with suppress(ElementTree.ParseError):
-        for element in _ended(text):
+        for element in _elements(text):
             named = _name(element)
             if named == "title" and not title and not items:
                 title = _plain(element.text)
@@ -31,7 +31,7 @@ def feed(text: str) -> tuple[str, str] | None:
     return (title, "\n\n".join(items)) if whole or items else None
 
 
-def _ended(text: str) -> Iterator[ElementTree.Element]:
+def _elements(text: str) -> Iterator[ElementTree.Element]:
     """Each element when it is read; what follows may be cut off or broken."""
     parser: ElementTree.XMLPullParser[ElementTree.Element] = ElementTree.XMLPullParser(["end"])
     for start in range(0, len(text), _PIECE):
@@ -44,17 +44,17 @@ def _lines(item: ElementTree.Element) -> Iterator[str]:
     parts = {_name(one): one for one in reversed(item)}
     dated = next((parts[name].text for name in ("pubDate", "published", "updated", "date") if name in parts), "")
     found = _date(dated or "")
-    yield f"- {_said(parts, 'title') or '(untitled)'}{f' ({found})' if found else ''}"
+    yield f"- {_text_of(parts, 'title') or '(untitled)'}{f' ({found})' if found else ''}"
     link = parts.get("link")
     address = (link.get("href") or link.text or "").strip() if link is not None else ""
     if address.startswith(("http://", "https://")):
         yield f"  {address[:500]}"
-    summary = _said(parts, "description") or _said(parts, "summary") or _said(parts, "content")
+    summary = _text_of(parts, "description") or _text_of(parts, "summary") or _text_of(parts, "content")
     if summary:
         yield f"  {summary}"
 
 
-def _said(parts: dict[str, ElementTree.Element], name: str) -> str:
+def _text_of(parts: dict[str, ElementTree.Element], name: str) -> str:
     return _plain(parts[name].text) if name in parts else ""
 
 

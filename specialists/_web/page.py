@@ -9,11 +9,11 @@ from dataclasses import replace
 import msgspec
 
 from brain import Context, Page, Refused
-from specialists._charsets import likeliest
+from specialists._kit.html import TEXT_MOST
 from specialists._kit.isolated import Ended, Limits, run_isolated
+from specialists._kit.text import guess_encoding, one_line, tidy
 from specialists._pictures import reader
-from specialists._web.article import TEXT_MOST, Article
-from specialists._web.cleaning import one_line, tidy
+from specialists._web.extract import Article
 
 TYPES = (
     "text/*", "application/xhtml+xml", "application/pdf", "application/json", "application/ld+json",
@@ -91,7 +91,7 @@ def decoded(page: Page) -> str:
     sample = text[max(0, begun - _SAMPLE) : begun + _SAMPLE]
     if begun < 0 or sample.count("\ufffd") * 2 <= sum(not char.isascii() for char in sample):
         return text
-    return page.body.decode(likeliest(page.body), "replace")
+    return page.body.decode(guess_encoding(page.body), "replace")
 
 
 def _plain(page: Page, text: str) -> Article:

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from brain import Context, Page, Refused
 from specialists._kit.isolated import Ended, Limits, run_isolated
-from specialists._web.cleaning import one_line
+from specialists._kit.text import one_line
 
 SERVER_SECONDS = 6.0
 DDGS_LIMITS = Limits(memory=3 << 30, network=True)  # its threads reserve much and use little

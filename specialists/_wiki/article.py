@@ -99,7 +99,7 @@ async def read(html: str) -> Article:
     """A page's HTML as an article, read in a process that ends with this call."""
     try:
         reading = await run_isolated(
-            "_wiki.html", None, html.encode("utf-8", "replace"), limits=LIMITS, seconds=SECONDS
+            "_wiki.page", None, html.encode("utf-8", "replace"), limits=LIMITS, seconds=SECONDS
         )
     except Ended as error:
         raise Refused("this page is built in a way that cannot be read in time; try another page") from error

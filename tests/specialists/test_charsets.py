@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from specialists._charsets import likeliest
+from specialists._kit.text import guess_encoding
 
 
 @pytest.mark.parametrize(
@@ -38,19 +38,19 @@ from specialists._charsets import likeliest
 )
 def test_the_encoding_goes_by_the_letters(text: str, encoding: str) -> None:
     data = f"<p>{text}</p>".encode(encoding)
-    assert data.decode(likeliest(data)) == f"<p>{text}</p>"
+    assert data.decode(guess_encoding(data)) == f"<p>{text}</p>"
 
 
 def test_a_character_cut_in_half_does_not_matter() -> None:
-    assert likeliest(("あ" * 24_999 + "い漢字").encode("cp932") + b"\x82") == "cp932"
+    assert guess_encoding(("あ" * 24_999 + "い漢字").encode("cp932") + b"\x82") == "cp932"
 
 
 @pytest.mark.parametrize("data", [bytes(range(128, 256)) * 20, b"\x81" * 9, b"a\x81b\x8db"])
 def test_what_is_no_text_is_given_an_encoding_too(data: bytes) -> None:
-    assert codecs.lookup(likeliest(data)).name
-    assert len(data.decode(likeliest(data), "replace")) > len(data) // 4
+    assert codecs.lookup(guess_encoding(data)).name
+    assert len(data.decode(guess_encoding(data), "replace")) > len(data) // 4
 
 
 def test_without_charset_normalizer_it_is_western(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "charset_normalizer", None)
-    assert likeliest("Привет мир".encode("koi8-r")) == "cp1252"
+    assert guess_encoding("Привет мир".encode("koi8-r")) == "cp1252"

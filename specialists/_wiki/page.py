@@ -1,0 +1,154 @@
+"""Reads the HTML of one wiki page in a child process, which can be killed: some HTML takes for ever, or all memory.
+
+The text is that of `_kit.html`; here is what wikis have besides it, and the box of facts. Imports nothing of Brain.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from specialists._kit.child import Tell
+from specialists._kit.html import Rules, convert, flatten
+from specialists._kit.text import strip_invisible, tidy
+
+HEADINGS_MOST = 5000
+"""The caller reads the answer in one go, while nothing else runs."""
+CHOICES_MOST = 60
+ROWS_MOST = 400
+FACTS_MOST = 60
+FACT_LENGTH = 300
+SKIPPED_TAGS = frozenset(("figure", "form"))
+SKIPPED_CLASSES = frozenset({
+    "ambox", "catlinks", "gallery", "geo-multi-punct", "geo-nondefault", "metadata", "mw-cite-backlink",
+    "mw-collapsible-toggle", "mw-editsection", "mw-empty-elt", "mw-indicators", "mw-jump-link", "mw-references-wrap",
+    "navbar", "navbox", "navigation-box", "noexcerpt", "noprint", "nv-view", "pi-image", "portal-bar", "portalbox",
+    "printfooter", "reference", "references", "reflist", "shortdescription", "sidebar", "sistersitebox", "thumb", "toc",
+    "vertical-navbox", "wikia-gallery",
+})  # fmt: skip
+"""Of Wikipedia's templates and of MediaWiki, Fandom and Kiwix themselves."""
+SKIPPED_IDS = frozenset({"coordinates", "toc", "mw-navigation", "footer", "siteSub", "contentSub"})
+NOTE_CLASSES = frozenset({"hatnote", "dablink", "rellink", "homonymie", "bandeau-niveau-detail"})
+"""Of notes on other pages, which are skipped before the first heading."""
+_FACT_BOXES = ("infobox", "sinottico", "taxobox")
+"""What the class or id of a box of facts holds, in English, Italian and others."""
+_SPECIAL_PAGE = re.compile(
+    r"(?:Special|Spezial|Spécial|Especial|Speciale|Speciaal|Служебная|Спеціальна|特別|特殊|특수|خاص):"
+)
+"""Lists of pages that the wiki makes; they have no text."""
+_CHOICE_BOXES = "#disambigbox, #setindexbox, .dmbox, .disambig, .dmbox-disambig, #disambig, .disambiguation, .homonymie"
+
+Attributes = Mapping[str, str | None]
+
+
+def answer(_: Any, data: bytes, __: Tell) -> tuple[dict[str, Any], bytes]:
+    """What the HTML says, in UTF-8."""
+    return read(data.decode("utf-8", "replace")), b""
+
+
+def read(html: str) -> dict[str, Any]:
+    """What a page says, ready for JSON.
+
+    Returns:
+        `blocks`, each a heading (`level`, `text`, `anchor`) or a text (`level` 0); `facts`, the box of facts;
+        `choices`, the first links of list items with their lines; `disambiguation`.
+    """
+    from selectolax.lexbor import LexborHTMLParser
+
+    boxes: list[Any] = []
+    has_heading = False
+
+    def is_skipped(node: Any, attributes: Attributes) -> bool:
+        nonlocal has_heading
+        has_heading = has_heading or node.tag in ("h1", "h2", "h3", "h4", "h5", "h6")
+        if not attributes:
+            return False
+        if _is_fact_box(node, attributes):
+            boxes.append(node)
+            return True
+        return _is_furniture(node, attributes) or (not has_heading and bool(NOTE_CLASSES & _classes(attributes)))
+
+    tree = LexborHTMLParser(html)
+    found = convert(tree.body, Rules(SKIPPED_TAGS, is_skipped, has_emphasis=False)) if tree.body is not None else []
+    blocks: list[dict[str, Any]] = []
+    choices: list[tuple[str, str]] = []
+    group = headings = 0
+    for block in found:
+        text = tidy(block.markdown[len(block.prefix) :] if block.level else block.markdown)
+        headings += bool(block.level)
+        if not text or headings > HEADINGS_MOST:
+            continue
+        if block.level or not blocks or blocks[-1]["level"]:
+            blocks.append({"level": block.level, "text": [text], "anchor": block.anchor})
+        else:
+            blocks[-1]["text"] += ["\n" if group and block.group == group else "\n\n", text]
+        group = block.group
+        if block.kind == "item" and block.link is not None and len(choices) < CHOICES_MOST:
+            attributes = block.link.attributes
+            title = attributes.get("title") or " ".join(block.link.text().split())
+            if "href" in attributes and not {"external", "extiw", "new"} & _classes(attributes):
+                choices += [] if _SPECIAL_PAGE.match(title) else [(title, strip_invisible(block.text))]
+    return {
+        "blocks": [{**block, "text": "".join(block["text"])} for block in blocks],
+        "facts": next(filter(None, map(_read_facts, boxes)), []),
+        "choices": choices,
+        "disambiguation": tree.css_first(_CHOICE_BOXES) is not None,
+    }
+
+
+def _classes(attributes: Attributes) -> frozenset[str]:
+    return frozenset((attributes.get("class") or "").lower().split())
+
+
+def _is_furniture(node: Any, attributes: Attributes) -> bool:
+    """Whether an element is navigation, a picture or a reference."""
+    return (attributes.get("id") or "") in SKIPPED_IDS or bool(SKIPPED_CLASSES & _classes(attributes))
+
+
+def _is_fact_box(node: Any, attributes: Attributes) -> bool:
+    if "portable-infobox" in _classes(attributes):
+        return True
+    names = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower()
+    return node.tag in ("table", "div") and any(box in names for box in _FACT_BOXES)
+
+
+def _read_facts(box: Any) -> list[str]:
+    """A box of facts, a line each; the headings of groups keep their place, unless their group is empty."""
+    lines = [*(_read_portable(box) if "portable-infobox" in _classes(box.attributes) else _read_rows(box)), ("", "")]
+    return [
+        f"- {label}: {value}" if value else f"{label}:"
+        for (label, value), following in pairwise(line for line in lines if line[0] or line == lines[-1])
+        if label and (value or following[1])
+    ][:FACTS_MOST]
+
+
+def _read_rows(table: Any) -> Iterator[tuple[str, str]]:
+    """Label and value of each row of a table; a heading has no value."""
+    rows = [
+        row for part in table.iter() for row in (part.iter() if part.tag in ("tbody", "thead", "tfoot") else [part])
+    ]
+    for number, row in enumerate(rows[:ROWS_MOST]):
+        if row.tag != "tr" or _is_furniture(row, row.attributes) or "none" in (row.attributes.get("style") or ""):
+            continue
+        cells = [cell for cell in row.iter() if cell.tag in ("td", "th")]
+        texts = [_text_of(cell) for cell in cells]
+        if len(texts) >= 2 and texts[1]:
+            yield texts[0].removeprefix("•").strip().rstrip(":"), " | ".join(filter(None, texts[1:]))
+        elif len(texts) == 1 and cells[0].tag == "th" and number:  # the first one is the page's title
+            yield texts[0], ""
+
+
+def _read_portable(box: Any) -> Iterator[tuple[str, str]]:
+    """Fandom's."""
+    for node in box.css(".pi-header, .pi-data")[:ROWS_MOST]:
+        label, value = node.css_first(".pi-data-label"), node.css_first(".pi-data-value")
+        if "pi-data" not in _classes(node.attributes):
+            yield _text_of(node), ""
+        elif value is not None:
+            yield _text_of(label) if label is not None else "–", _text_of(value)
+
+
+def _text_of(node: Any) -> str:
+    rules = Rules(SKIPPED_TAGS, _is_furniture, has_emphasis=False)
+    line = " ".join(strip_invisible(flatten(convert(node, rules))).split())
+    return line if len(line) <= FACT_LENGTH else line[: FACT_LENGTH - 1] + "…"
