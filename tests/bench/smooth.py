@@ -16,9 +16,11 @@ from playwright.sync_api import CDPSession, Page, expect, sync_playwright
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from page.chat import Chat
-from page.stage import Stage, staged
-from page.test_speed import PARTS, message
-from page.visitor import Visitor
+from page.network import running_network
+from page.server import PageServer, serve_page
+from page.test_answer import PARTS
+from page.test_conversations import make_messages
+from page.visitor import Visitor, prepare
 
 SPEED = 1000  # tokens per second: several per frame
 DELAYS = """() => {
@@ -85,14 +87,14 @@ def main() -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, act in CASES.items():
-            with staged() as stage:
-                visitor = Visitor(browser, {})
-                chat = visitor.opens(stage.url)
+            with running_network() as network, serve_page(network) as server:
+                visitor = Visitor(prepare(browser.new_context()))
+                chat = visitor.open(server.url)
                 chat.page.evaluate(LONGEST)
                 session = visitor.context.new_cdp_session(chat.page)
                 session.send("Performance.enable", {"timeDomain": "threadTicks"})
                 before = _worked(session)
-                shown = act(chat, stage)
+                shown = act(chat, server)
                 longest: float = chat.page.evaluate("longest")
                 worked = _worked(session) - before
                 visitor.leave()
@@ -100,16 +102,16 @@ def main() -> None:
         browser.close()
 
 
-def _say_at_speed(stage: Stage, tokens: list[str], speed: int = SPEED) -> None:
+def _say_at_speed(server: PageServer, tokens: list[str], speed: int = SPEED) -> None:
     """One by one."""
 
     async def say() -> None:
         began = asyncio.get_running_loop().time()
         for count, token in enumerate(tokens, 1):
-            stage.model.says(token)
+            server.model.write(token)
             await asyncio.sleep(began + count / speed - asyncio.get_running_loop().time())
 
-    asyncio.run_coroutine_threadsafe(say(), stage.brain.loop).result(90)
+    asyncio.run_coroutine_threadsafe(say(), server.brain.loop).result(90)
 
 
 def _worked(session: CDPSession) -> float:
@@ -118,23 +120,23 @@ def _worked(session: CDPSession) -> float:
     return 1000 * sum(float(one["value"]) for one in metrics if one["name"] == "TaskDuration")
 
 
-def _written(chat: Chat, stage: Stage, before: int) -> float:
+def _written(chat: Chat, server: PageServer, before: int) -> float:
     """The median of 200 words that come behind so many others, at 200 a second."""
     chat.page.evaluate(DELAYS)
     words = [f"w{n}" + (". " if n % 10 == 9 else " ") + ("\n\n" if n % 40 == 39 else "") for n in range(before + 200)]
     answer = chat.ask()
     for at in range(0, before, 100):
-        stage.model.says(*words[at : at + 100])
-    stage.model.says("Now. ")
+        server.model.write(*words[at : at + 100])
+    server.model.write("Now. ")
     expect(answer).to_contain_text("Now.", timeout=30_000)
     chat.page.evaluate("waiting.length = delays.length = longest = 0")  # those before came at once
-    _say_at_speed(stage, words[before:], SPEED)
-    _end(chat, stage)
+    _say_at_speed(server, words[before:], SPEED)
+    _end(chat, server)
     delays: list[float] = chat.page.evaluate("delays")
     return median(delays)
 
 
-def _answer(chat: Chat, stage: Stage) -> float:
+def _answer(chat: Chat, server: PageServer) -> float:
     """The longest time between two frames, while 10,000 tokens of Markdown of every kind come at 200 per second."""
     text = "".join(
         f"{part}{prose(60 + n, 0)}\n\n" if part.startswith("##") else part for n, part in enumerate(PARTS * 80)
@@ -142,26 +144,26 @@ def _answer(chat: Chat, stage: Stage) -> float:
     tokens = [text[at : at + 4] for at in range(0, 40_000, 4)]
     chat.ask()
     chat.page.evaluate(FRAMES)
-    _say_at_speed(stage, tokens, 200)
+    _say_at_speed(server, tokens, 200)
     gap: float = chat.page.evaluate("gap")
-    _end(chat, stage)
+    _end(chat, server)
     return gap
 
 
-def _at_once(text: str) -> Callable[[Chat, Stage], float]:
-    def act(chat: Chat, stage: Stage) -> float:
+def _at_once(text: str) -> Callable[[Chat, PageServer], float]:
+    def act(chat: Chat, server: PageServer) -> float:
         answer = chat.ask()
         began = _now(chat.page)
-        stage.model.says(text)
-        _end(chat, stage)
+        server.model.write(text)
+        _end(chat, server)
         expect(answer).to_contain_text("The end.", timeout=60_000)
         return _now(chat.page) - began
 
     return act
 
 
-def _opened(chat: Chat, stage: Stage) -> float:
-    messages = [one for n in range(100) for one in message(n)]
+def _opened(chat: Chat, server: PageServer) -> float:
+    messages = [one for n in range(100) for one in make_messages(n)]
     found = {"id": "c1", "title": "Long", "messages": messages, "files": [], "running": False, "earlier": None}
     chat.page.route("**/v1/conversations/c1?*", lambda route: route.fulfill(json=found))
     chat.page.evaluate(OPENED)
@@ -172,9 +174,9 @@ def _opened(chat: Chat, stage: Stage) -> float:
     return shown
 
 
-def _end(chat: Chat, stage: Stage) -> None:
-    stage.model.says("The end.")
-    stage.model.ends()
+def _end(chat: Chat, server: PageServer) -> None:
+    server.model.write("The end.")
+    server.model.end()
     expect(chat.button("Send")).to_be_visible(timeout=60_000)
 
 
@@ -183,9 +185,9 @@ def _now(page: Page) -> float:
     return now
 
 
-CASES: dict[str, Callable[[Chat, Stage], float]] = {
-    "200 tokens a second": lambda chat, stage: _written(chat, stage, 0),
-    "the same behind 10,000 tokens": lambda chat, stage: _written(chat, stage, 10_000),
+CASES: dict[str, Callable[[Chat, PageServer], float]] = {
+    "200 tokens a second": lambda chat, server: _written(chat, server, 0),
+    "the same behind 10,000 tokens": lambda chat, server: _written(chat, server, 10_000),
     "10,000 tokens of Markdown, 200 a second (between frames)": _answer,
     "Markdown of every kind, at once": _at_once("".join(PARTS) * 40),
     "300 KB of text, at once": _at_once(prose(300_000)),

@@ -1,4 +1,4 @@
-"""The page in the words of who uses it. Everything is found by its role and its name, as a screen reader finds it."""
+"""The chat page as a person uses it. Everything is found by role and name, as a screen reader finds it."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -6,22 +6,20 @@ from pathlib import Path
 
 from playwright.sync_api import FilePayload, Locator, Page, expect
 
-HANDED_OVER = """(node, [event, files]) => {
+TRANSFER = """(node, [event, files]) => {
     const data = new DataTransfer();
     for (const [name, type, text] of files) data.items.add(new File([text], name, { type }));
     const options = { bubbles: true, cancelable: true, dataTransfer: data, clipboardData: data };
     node.dispatchEvent(event === "paste" ? new ClipboardEvent(event, options) : new DragEvent(event, options));
 }"""
-
-TURNED = """(hidden) => {
+SET_HIDDEN = """(hidden) => {
     Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
     document.dispatchEvent(new Event("visibilitychange"));
 }"""
-
-JUMPS = """() => {
-    window.jumps = [];
+RECORD_SHIFTS = """() => {
+    window.shifts = [];
     new PerformanceObserver((list) => {
-        for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) jumps.push(value);
+        for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) shifts.push(value);
     }).observe({ type: "layout-shift" });
 }"""
 
@@ -31,8 +29,8 @@ class Chat:
 
     Attributes:
         box: where a message is written.
-        history: the conversations.
-        files: those that go with the next message.
+        history: the list of conversations.
+        files: the files that go with the next message.
     """
 
     def __init__(self, page: Page) -> None:
@@ -44,44 +42,39 @@ class Chat:
         self.alert = page.get_by_role("main").get_by_role("alert")
         self.questions = self.log.get_by_role("article", name="You", exact=True)
         self.answers = self.log.get_by_role("article", name="Brain", exact=True)
-
-    @property
-    def question(self) -> Locator:
-        """The newest question."""
-        return self.questions.last
-
-    @property
-    def answer(self) -> Locator:
-        """The newest answer."""
-        return self.answers.last
+        self.question = self.questions.last
+        self.answer = self.answers.last
+        self.model = page.get_by_role("combobox", name="Model", exact=True)
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True)
 
-    def call(self, name: str) -> Locator:
-        """The card of a specialist's work."""
+    def dialog(self, name: str) -> Locator:
+        return self.page.get_by_role("dialog", name=name, exact=True)
+
+    def card(self, name: str) -> Locator:
+        """The card of a specialist's call."""
         return self.log.get_by_role("group", name=name, exact=True)
 
-    # What a user does
+    def conversation(self, title: str) -> Locator:
+        """Its link in the list."""
+        return self.history.get_by_role("link", name=title, exact=True)
 
-    def unfold(self, name: str) -> None:
-        """Opens the card of a specialist's work."""
-        self.call(name).get_by_text(name, exact=True).first.click()
+    # What a person does
 
     def ask(self, message: str = "hello") -> Locator:
-        """Sends a message; the answer to it."""
+        """Send a message. Its answer has begun when this returns."""
         self.box.fill(message)
-        if self.touched():
+        if self.page.evaluate("matchMedia('(pointer: coarse)').matches"):  # Enter starts a new line there
             self.button("Send").tap()
         else:
             self.box.press("Enter")
+        expect(self.box).to_have_value("")  # only then: an earlier question may have the same text
         expect(self.question).to_contain_text(message.partition("\n")[0].strip())
         return self.answer
 
-    def touched(self) -> bool:
-        """Whether it is used with a finger, where Enter begins a new line."""
-        coarse: bool = self.page.evaluate("matchMedia('(pointer: coarse)').matches")
-        return coarse
+    def open_card(self, name: str) -> None:
+        self.card(name).get_by_text(name, exact=True).first.click()
 
     def steer(self, message: str) -> None:
         self.box.fill(message)
@@ -91,33 +84,36 @@ class Chat:
         self.button("Stop").click()
 
     def approve(self, name: str) -> None:
-        self.call(name).get_by_role("button", name="Approve", exact=True).click()
+        self.card(name).get_by_role("button", name="Approve", exact=True).click()
 
     def decline(self, name: str) -> None:
-        self.call(name).get_by_role("button", name="Decline", exact=True).click()
+        self.card(name).get_by_role("button", name="Decline", exact=True).click()
+
+    def retry(self) -> None:
+        self.answer.get_by_role("button", name="Retry", exact=True).click()
+
+    def edit_question(self) -> None:
+        self.question.get_by_role("button", name="Edit", exact=True).click()
 
     def attach(self, *files: Path | FilePayload) -> None:
-        """Attaches by the button."""
+        """Attach files with the button."""
         with self.page.expect_file_chooser() as chooser:
             self.button("Attach").click()
         chooser.value.set_files(list(files))  # type: ignore[arg-type]
 
     def drop(self, *files: tuple[str, str, str]) -> None:
-        """Drops files (name, type, text) on the conversation."""
-        self._hand_over("drop", self.log, files)
+        """Drop files (name, type, text) on the conversation."""
+        self._transfer("drop", self.log, files)
 
     def paste(self, *files: tuple[str, str, str]) -> None:
-        """Pastes files (name, type, text) where the message is written."""
-        self._hand_over("paste", self.box, files)
+        """Paste files (name, type, text) into the box."""
+        self._transfer("paste", self.box, files)
 
-    def _hand_over(self, event: str, where: Locator, files: Sequence[tuple[str, str, str]]) -> None:
-        where.evaluate(HANDED_OVER, [event, [list(file) for file in files]])
+    def _transfer(self, event: str, target: Locator, files: Sequence[tuple[str, str, str]]) -> None:
+        target.evaluate(TRANSFER, [event, [list(file) for file in files]])
 
-    def retry(self) -> None:
-        self.answer.get_by_role("button", name="Retry", exact=True).click()
-
-    def copy(self) -> str:
-        """Copies the newest answer; what the clipboard has then."""
+    def copy_answer(self) -> str:
+        """Copy the newest answer; what the clipboard has then."""
         self.answer.get_by_role("button", name="Copy", exact=True).click()
         return self.clipboard()
 
@@ -125,53 +121,48 @@ class Chat:
         text: str = self.page.evaluate("navigator.clipboard.readText()")
         return text
 
-    def begin_anew(self) -> None:
+    def start_conversation(self) -> None:
         self.button("New conversation").click()
-
-    def conversation(self, title: str) -> Locator:
-        """Its link in the list."""
-        return self.history.get_by_role("link", name=title, exact=True)
 
     def search(self, words: str) -> None:
         self.history.get_by_role("searchbox", name="Search conversations", exact=True).fill(words)
 
-    def options(self, title: str, choice: str) -> None:
-        """Chooses from the menu of a conversation (Rename, Delete)."""
+    def choose_option(self, title: str, option: str) -> None:
+        """Choose from the menu of a conversation (Rename, Delete)."""
         self.history.get_by_role("button", name=f"Options for {title}", exact=True).click()
-        self.page.get_by_role("menuitem", name=choice, exact=True).click()
-
-    def choose_model(self, name: str) -> None:
-        self.page.get_by_role("combobox", name="Model", exact=True).select_option(name)
+        self.page.get_by_role("menuitem", name=option, exact=True).click()
 
     def reload(self) -> None:
         self.page.reload()
-        self.is_ready()
+        self.wait_until_ready()
 
     def hide(self) -> None:
-        """Another tab comes before this one, and stays there for ten seconds."""
+        """Put this tab behind another for ten seconds. It needs a browser context of its own, for the clock."""
         self.page.clock.install()
-        self._turn_to(hidden=True)
+        self.page.evaluate(SET_HIDDEN, True)
         self.page.clock.fast_forward(10_000)
 
-    def look_again(self) -> None:
-        """This tab comes before the others."""
-        self._turn_to(hidden=False)
+    def show(self) -> None:
+        """Put this tab in front."""
+        self.page.evaluate(SET_HIDDEN, False)
 
-    def _turn_to(self, *, hidden: bool) -> None:
-        self.page.evaluate(TURNED, hidden)
+    # What a person sees
 
-    # What a user sees
-
-    def jumps(self) -> Callable[[], list[float]]:
-        """How far what stands there jumps from now on, as the browser counts: asked for later."""
-        self.page.evaluate(JUMPS)
-        return partial(self.page.evaluate, "jumps")
-
-    def is_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         """The page knows what the server offers."""
-        expect(self.page.get_by_role("combobox", name="Model", exact=True).get_by_role("option")).not_to_have_count(0)
+        expect(self.model.get_by_role("option")).not_to_have_count(0)
 
-    def is_idle(self) -> None:
+    def wait_until_idle(self) -> None:
         """No answer is being written: the next message can be sent."""
         expect(self.button("Send")).to_be_visible()
         expect(self.button("Stop")).to_be_hidden()
+
+    def distance_from_end(self) -> float:
+        """Pixels of the conversation below what is in sight."""
+        pixels: float = self.log.evaluate("node => node.scrollHeight - node.scrollTop - node.clientHeight")
+        return pixels
+
+    def record_shifts(self) -> Callable[[], list[float]]:
+        """Start to record how far visible content jumps, as the browser measures it; the result returns the record."""
+        self.page.evaluate(RECORD_SHIFTS)
+        return partial(self.page.evaluate, "shifts")

@@ -1,15 +1,22 @@
-"""What the page's tests share: one browser, a window of its own for each test, and Brain behind a line."""
+"""What the page's tests share: one browser and one network; for each test a server, and a person who visits it."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from page.chat import Chat
 from page.chromium import CHROMIUM_ARGS
-from page.stage import Stage, staged
-from page.visitor import Visitor
+from page.network import Network, running_network
+from page.server import PageServer, serve_page
+from page.visitor import TIMEOUT, Visitor, prepare
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("chromium"):
+            item.add_marker(pytest.mark.timeout(300))  # for a machine that is five times slower
 
 
 @pytest.fixture(scope="package")  # not the session: while it runs, its thread can run no loop of asyncio
@@ -17,32 +24,52 @@ def browser() -> Iterator[Browser]:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not installed")
+    expect.set_options(timeout=TIMEOUT)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_ARGS)
         yield browser
         browser.close()
 
 
-@pytest.fixture
-def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """Brain with the settings of `@pytest.mark.parametrize("stage", [{…}], indirect=True)`, if there are any."""
-    with staged(**getattr(request, "param", {})) as stage:
-        yield stage
+@pytest.fixture(scope="package")
+def network() -> Iterator[Network]:
+    with running_network() as network:
+        yield network
+
+
+@pytest.fixture(scope="package")
+def shared_context(browser: Browser) -> BrowserContext:
+    """A browser context that has the page's files in its cache."""
+    return prepare(browser.new_context())
 
 
 @pytest.fixture
-def visitor(browser: Browser, stage: Stage, request: pytest.FixtureRequest) -> Iterator[Visitor]:
-    """A person; what the page complains of fails the test. Settings of the window as for `stage`: PHONE, DARK, STILL.
+def server(request: pytest.FixtureRequest, network: Network) -> Iterator[PageServer]:
+    """Brain with the settings of `@pytest.mark.parametrize("server", [{…}], indirect=True)`, if there are any."""
+    with serve_page(network, **getattr(request, "param", {})) as server:
+        yield server
 
-    They leave before Brain does.
+
+@pytest.fixture
+def visitor(
+    browser: Browser, shared_context: BrowserContext, server: PageServer, request: pytest.FixtureRequest
+) -> Iterator[Visitor]:
+    """A person. Problems that the browser reports fail the test.
+
+    A parameter gives the person a new browser context: NEW for a test that installs clocks or scripts in it, or the
+    settings PHONE, DARK or STILL.
     """
-    visitor = Visitor(browser, getattr(request, "param", {}))
+    options: Mapping[str, object] | None = getattr(request, "param", None)
+    own = None if options is None else prepare(browser.new_context(**options))  # type: ignore[arg-type]
+    visitor = Visitor(own or shared_context)
     yield visitor
     visitor.leave()
-    assert visitor.complaints == []
+    if own:
+        own.close()
+    assert visitor.problems == []
 
 
 @pytest.fixture
-def chat(visitor: Visitor, stage: Stage) -> Chat:
+def chat(visitor: Visitor, server: PageServer) -> Chat:
     """The page, open in a tab."""
-    return visitor.opens(stage.url)
+    return visitor.open(server.url)

@@ -1,21 +1,29 @@
-"""What a screen reader is told, and what axe finds in each state of the page: nothing."""
+"""What axe and a screen reader find, and everything that a person does without a mouse."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from nodes import Clients
-from playwright.sync_api import expect
+from playwright.sync_api import FilePayload, expect
 
 from brain.events import Thinking
-from page.axe import Axe
 from page.chat import Chat
-from page.stage import Stage, request
-from page.visitor import DARK, PHONE, Visitor
+from page.server import ControlledModel, PageServer, request
+from page.visitor import DARK, NEW, PHONE, Visitor
 
-pytestmark = [pytest.mark.chromium, pytest.mark.node]
+pytestmark = pytest.mark.chromium
 
-KEYS = pytest.mark.parametrize("stage", [{"KEYS": "s3cret:ann"}], indirect=True)
-SCHEMES = pytest.mark.parametrize("visitor", [{}, DARK], ids=["light", "dark"], indirect=True)
+SCHEMES = pytest.mark.parametrize("visitor", [NEW, DARK], ids=["light", "dark"], indirect=True)
+ANIMATIONS_END = """() => Promise.all(document.getAnimations()
+    .filter((one) => one.effect.getTiming().iterations !== Infinity).map((one) => one.finished)).then(() => null)"""
+RUN_AXE = """async () => {
+    const rules = axe.getRules().map(({ ruleId, tags }) => [ruleId, { enabled: !tags.includes("wcag2aaa") }]);
+    const { violations, passes } = await axe.run(document, { rules: Object.fromEntries(rules) });
+    const broken = violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`));
+    return { broken, passed: passes.map(({ id }) => id) };
+}"""
 MARKDOWN = """# Tea
 
 Boil **water**, see [the page](https://example.org/tea), `kettle`:
@@ -33,7 +41,7 @@ Boil **water**, see [the page](https://example.org/tea), `kettle`:
 pour(water)  # hot
 ```
 """
-READ = r"""- article "Brain":
+READ_ALOUD = r"""- article "Brain":
   - heading "Tea" [level=3]
   - paragraph:
     - text: Boil
@@ -65,7 +73,7 @@ READ = r"""- article "Brain":
     - group:
       - strong: wiki
       - code: "title: \"Bern\""
-      - text: 2 sources · SO MANY
+      - text: 2 sources · NUMBER
       - paragraph: Sources
       - list:
         - listitem:
@@ -80,10 +88,25 @@ READ = r"""- article "Brain":
       - paragraph: Parameters
       - group "Parameters": "{ \"title\": \"Bern\" }"
   - paragraph: Done.
-  - text: player · SO MANY · about SO MANY tokens
+  - text: player · NUMBER · about NUMBER tokens
   - button "Copy"
   - button "Retry"
 """
+
+
+class Axe:
+    """All rules of axe, also experimental ones, except those beyond WCAG's level AA."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._source = Path(clients.folder, "node_modules", "axe-core", "axe.min.js").read_text("utf-8")
+
+    def check(self, chat: Chat) -> None:
+        """Fails when a rule is broken. It looks when nothing moves any more."""
+        chat.page.evaluate(ANIMATIONS_END)
+        chat.page.evaluate(self._source)
+        found = chat.page.evaluate(RUN_AXE)
+        assert found["broken"] == []
+        assert "color-contrast" in found["passed"]
 
 
 @pytest.fixture
@@ -91,170 +114,113 @@ def axe(clients: Clients) -> Axe:
     return Axe(clients)
 
 
+@pytest.mark.node
 @SCHEMES
-def test_a_conversation_from_its_beginning_to_its_end(chat: Chat, stage: Stage, axe: Axe) -> None:
+def test_axe_in_a_conversation(chat: Chat, server: PageServer, axe: Axe) -> None:
     expect(chat.button("Where is Bern")).to_be_visible()
-    assert axe.finds(chat) == []  # empty
+    axe.check(chat)  # empty
     chat.ask("How do I make tea?")
-    stage.model.says(Thinking("hm"), MARKDOWN)
+    server.model.write(Thinking("hm"), MARKDOWN)
     expect(chat.answer.get_by_role("code").last).to_contain_text("pour")
-    assert axe.finds(chat) == []  # it is written
-    stage.model.says(request("wiki", title="Bern"), " x")
-    expect(chat.call("wiki")).to_contain_text("page 2 of 4")
-    assert axe.finds(chat) == []  # a call runs
-    stage.library.set()
-    stage.model.says("\n\nDone.")
-    stage.model.ends()
-    chat.is_idle()
-    assert axe.finds(chat) == []  # its card is folded
-    chat.unfold("wiki")
-    chat.answer.get_by_text("Thoughts", exact=True).click()
-    expect(chat.call("wiki").get_by_text("two  spaces")).to_be_visible()
-    assert axe.finds(chat) == []
-
-
-@SCHEMES
-def test_what_goes_wrong_or_waits_for_a_person(chat: Chat, stage: Stage, axe: Axe) -> None:
-    chat.ask()
-    stage.model.says("I will. ", request("burns", title="Emma"), " x")
+    server.model.write(request("wiki", title="Bern"), " x")
+    expect(chat.card("wiki")).to_contain_text("page 2 of 4")
+    axe.check(chat)  # it is written, and a call runs
+    server.wiki_release.set()
+    server.model.write(request("burns", title="Emma"), " x")
     expect(chat.button("Approve")).to_be_visible()
-    assert axe.finds(chat) == []
+    axe.check(chat)
     chat.decline("burns")
-    stage.model.says("No. ", request("breaks"), " x")
-    expect(chat.call("breaks")).to_contain_text("breaks failed:")
-    stage.model.fails()
+    server.model.write("No. ", request("breaks"), " x")
+    expect(chat.card("breaks")).to_contain_text("breaks failed:")
+    server.model.fail()
     expect(chat.answer.get_by_role("button", name="Retry", exact=True)).to_be_visible()
-    assert axe.finds(chat) == []
+    chat.open_card("wiki")
+    chat.answer.get_by_text("Thoughts", exact=True).first.click()
+    expect(chat.card("wiki").get_by_text("two  spaces")).to_be_visible()
+    axe.check(chat)
 
 
+@pytest.mark.node
 @SCHEMES
-def test_lists_menus_and_dialogs(chat: Chat, stage: Stage, axe: Axe) -> None:
-    talk(chat, stage)
+def test_axe_in_lists_menus_and_dialogs(chat: Chat, server: PageServer, axe: Axe) -> None:
+    server.answer(chat, "tea?", "Boil water.")
     chat.attach({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"tea"})
     chat.history.get_by_role("button", name="Options for tea?", exact=True).click()
     expect(chat.page.get_by_role("menu")).to_be_visible()
-    assert axe.finds(chat) == []
+    axe.check(chat)
     chat.page.get_by_role("menuitem", name="Rename", exact=True).click()
     expect(chat.history.get_by_role("textbox", name="New title of tea?", exact=True)).to_be_focused()
-    assert axe.finds(chat) == []
+    axe.check(chat)
     chat.page.keyboard.press("Escape")
-    chat.options("tea?", "Delete")
-    assert axe.finds(chat) == []
+    chat.choose_option("tea?", "Delete")
+    axe.check(chat)
     chat.page.keyboard.press("Escape")
-    for name, shown in (("Specialists", "moon"), ("Settings", "Colours")):
+    for name, shown in (("Specialists", "moon"), ("Settings", "Colours"), ("Memory", "Nothing is remembered yet.")):
         chat.button(name).click()
-        expect(chat.page.get_by_role("dialog", name=name, exact=True).get_by_text(shown).first).to_be_visible()
-        assert axe.finds(chat) == []
+        expect(chat.dialog(name).get_by_text(shown).first).to_be_visible()
+        axe.check(chat)
         chat.page.keyboard.press("Escape")
-
-
-@SCHEMES
-def test_what_a_search_finds(chat: Chat, stage: Stage, axe: Axe) -> None:
-    talk(chat, stage)
     chat.search("tea")
     expect(chat.history.get_by_text("Boil water.")).to_be_visible()
-    assert axe.finds(chat) == []
+    axe.check(chat)
 
 
+@pytest.mark.node
+@pytest.mark.parametrize("server", [{"KEYS": "s3cret:ann"}], indirect=True)
 @SCHEMES
-def test_memory(chat: Chat, stage: Stage, axe: Axe) -> None:
-    chat.button("Memory").click()
-    dialog = chat.page.get_by_role("dialog", name="Memory", exact=True)
-    expect(dialog).to_contain_text("Nothing is remembered yet.")
-    assert axe.finds(chat) == []
-    dialog.get_by_role("button", name="Add a fact", exact=True).click()
-    assert axe.finds(chat) == []
-    dialog.get_by_role("textbox", name="Fact", exact=True).fill("I drink no coffee")
-    dialog.get_by_role("checkbox", name="Protected: only you may change or delete it", exact=True).check()
-    dialog.get_by_role("button", name="Add", exact=True).click()
-    expect(dialog.get_by_role("listitem")).to_contain_text("I drink no coffee")
-    assert axe.finds(chat) == []
-
-
-@KEYS
-@SCHEMES
-def test_signing_in(stage: Stage, visitor: Visitor, axe: Axe) -> None:
-    visitor.expects("401")
-    chat = Chat(visitor.context.new_page())
-    chat.page.goto(stage.url)
-    key = chat.page.get_by_role("dialog", name="This server asks for a key", exact=True).get_by_label("Key", exact=True)
+def test_axe_in_the_sign_in_dialog(server: PageServer, visitor: Visitor, axe: Axe) -> None:
+    visitor.allow("401")
+    chat = visitor.visit(server.url)
+    key = chat.dialog("This server asks for a key").get_by_label("Key", exact=True)
     expect(key).to_be_focused()
-    assert axe.finds(chat) == []
     key.fill("wrong")
     key.press("Enter")
     expect(chat.page.get_by_role("dialog").get_by_role("alert")).not_to_be_empty()
-    assert axe.finds(chat) == []
+    axe.check(chat)
 
 
+@pytest.mark.node
 @pytest.mark.parametrize("visitor", [PHONE], indirect=True)
-def test_a_phone(chat: Chat, stage: Stage, axe: Axe) -> None:
-    assert axe.finds(chat) == []
+def test_axe_on_a_phone(chat: Chat, server: PageServer, axe: Axe) -> None:
+    title, model = chat.page.get_by_role("heading", level=1).bounding_box(), chat.model.bounding_box()
+    assert title
+    assert model
+    assert title["width"] > 150
+    assert model["height"] >= 44
     chat.ask("tea?")
-    stage.model.says(MARKDOWN, request("burns", title="Emma"), " x")
+    server.model.write(MARKDOWN, request("burns", title="Emma"), " x")
     expect(chat.button("Approve")).to_be_visible()
-    assert axe.finds(chat) == []
+    axe.check(chat)
     chat.decline("burns")
-    stage.model.ends()
-    chat.is_idle()
+    server.model.end()
+    chat.wait_until_idle()
     chat.button("Show or hide the conversations").tap()
     expect(chat.conversation("tea?")).to_be_visible()
-    assert axe.finds(chat) == []
+    axe.check(chat)
 
 
-def talk(chat: Chat, stage: Stage) -> None:
-    chat.ask("tea?")
-    stage.model.says("Boil water.")
-    stage.model.ends()
-    chat.is_idle()
-    expect(chat.conversation("tea?")).to_be_visible()
-
-
-def test_an_answer_as_a_screen_reader_walks_through_it(chat: Chat, stage: Stage) -> None:
-    stage.library.set()
-    chat.ask("How do I make tea?")
-    stage.model.says(MARKDOWN, request("wiki", title="Bern"), " x")
-    expect(chat.call("wiki")).to_contain_text("2 sources")
-    stage.model.says("Done.")
-    stage.model.ends()
-    chat.is_idle()
-    chat.unfold("wiki")
-    expect(chat.call("wiki").locator("br")).to_have_count(1)  # it is rendered
-    assert without_times(chat.answer.aria_snapshot()).splitlines() == READ.splitlines()
-
-
-def without_times(tree: str) -> str:
-    return re.sub(r"[\d.]+ m?s\b|(?<=about )\d+", "SO MANY", tree)
+def test_an_answer_as_a_screen_reader_reads_it(chat: Chat, server: PageServer) -> None:
+    server.wiki_release.set()
+    server.answer(chat, "How do I make tea?", MARKDOWN, request("wiki", title="Bern"), " x", "Done.")
+    chat.open_card("wiki")
+    expect(chat.card("wiki").locator("br")).to_have_count(1)  # it is rendered
+    tree = re.sub(r"[\d.]+ m?s\b|(?<=about )\d+", "NUMBER", chat.answer.aria_snapshot())
+    assert tree.splitlines() == READ_ALOUD.splitlines()
 
 
 @pytest.mark.parametrize("visitor", [{"viewport": {"width": 320, "height": 256}}], indirect=True)
-def test_what_is_read_has_the_room_when_it_is_zoomed_to_400_percent(chat: Chat, stage: Stage) -> None:
-    chat.ask("tea?")
-    stage.model.ends()
-    chat.is_idle()
-    log, page = chat.log.bounding_box(), chat.page
-    assert log is not None
+def test_a_zoom_of_400_percent_leaves_room_to_read(chat: Chat, server: PageServer) -> None:
+    server.answer(chat, "tea?")
+    log = chat.log.bounding_box()
+    assert log
     assert log["height"] > 140
-    assert page.evaluate("document.documentElement.scrollWidth") == 320
+    assert chat.page.evaluate("document.documentElement.scrollWidth") == 320
     expect(chat.button("Send")).to_be_in_viewport(ratio=1)
 
 
-@pytest.mark.parametrize("visitor", [PHONE], indirect=True)
-def test_a_phone_has_room_for_the_title(chat: Chat) -> None:
-    title = chat.page.get_by_role("heading", level=1).bounding_box()
-    model = chat.page.get_by_role("combobox", name="Model", exact=True).bounding_box()
-    assert title is not None
-    assert model is not None
-    assert title["width"] > 150
-    assert model["height"] >= 44
-
-
-def test_paper_has_the_conversation_and_nothing_else(chat: Chat, stage: Stage) -> None:
-    chat.ask("tea?")
-    stage.model.says("\n\n".join(f"Line {n}." for n in range(200)), "\n\n", request("wiki", title="Bern"), " x")
-    stage.library.set()
-    stage.model.ends()
+def test_paper_has_the_conversation_and_nothing_else(chat: Chat, server: PageServer) -> None:
+    server.answer(chat, "tea?", "\n\n".join(f"Line {n}." for n in range(200)))
     expect(chat.answer).to_contain_text("Line 199.")
-    chat.is_idle()
     chat.page.emulate_media(media="print")
     for gone in (chat.history, chat.box, chat.button("New conversation"), chat.button("Copy").last):
         expect(gone).to_be_hidden()
@@ -263,3 +229,294 @@ def test_paper_has_the_conversation_and_nothing_else(chat: Chat, stage: Stage) -
     heights: list[int] = chat.log.evaluate("it => [it.clientHeight, it.scrollHeight, document.body.scrollHeight]")
     assert heights[0] == heights[1] > 5000
     assert heights[2] > 5000  # on several pages
+
+
+# the keyboard
+
+FOCUSED_NAME = """() => {
+    const node = document.activeElement;
+    if (node === document.body) return "";
+    const label = [...node.labels?.[0]?.childNodes ?? []].filter((part) => part !== node);
+    const text = label.map((part) => part.textContent).join("") || node.innerText;
+    return node.ariaLabel || text.trim().split("\\n")[0];
+}"""
+FOCUSED_AREA = """() => {
+    const { x, y, width, height } = document.activeElement.getBoundingClientRect();
+    const left = Math.max(0, x - 6), top = Math.max(0, y - 6);
+    const right = Math.min(innerWidth, x + width + 6), bottom = Math.min(innerHeight, y + height + 6);
+    return { x: left, y: top, width: right - left, height: bottom - top };
+}"""
+TAB_STOPS = [
+    *("Skip to the message", "New conversation", "Search conversations", "tea?", "Options for tea?"),
+    *("Show or hide the conversations", "Model", "Specialists", "Memory", "Settings"),
+    *("Conversation", "Copy", "Edit", "Page", "Copy the code", "code", "wiki", "Copy", "Retry"),
+    *("Message", "Attach", "Send"),
+]
+
+
+class Keyboard:
+    """A person who uses only the keyboard."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._page = chat.page
+
+    @property
+    def focus(self) -> str:
+        """The name of the focused element; empty when there is none."""
+        name: str = self._page.evaluate(FOCUSED_NAME)
+        return name
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self._page.keyboard.press(key)
+
+    def type(self, text: str) -> None:
+        """Replace the selection."""
+        self._page.keyboard.insert_text(text)
+
+    def tab_stops(self, key: str = "Tab") -> Iterator[str]:
+        """The focus after each press, until nothing has it or the first element has it again."""
+        first = None
+        for _ in range(60):
+            self.press(key)
+            if not self.focus or self.focus == first:
+                return
+            first = first or self.focus
+            yield self.focus
+        raise AssertionError("the keyboard is trapped")
+
+    def go_to(self, name: str, key: str = "Tab") -> None:
+        """Move the focus to the next element whose name begins like this."""
+        passed: list[str] = []
+        while not self.focus.startswith(name) or not passed:
+            passed.append(self.focus)
+            assert len(passed) < 60, f"{name} is nowhere: {passed}"
+            self.press(key)
+
+    def choose(self, name: str, key: str = "Tab") -> None:
+        """Go there and press Enter."""
+        self.go_to(name, key)
+        self.press("Enter")
+
+    def has_visible_focus(self) -> bool:
+        area = self._page.evaluate(FOCUSED_AREA)
+        focused = self._page.screenshot(clip=area, animations="disabled")
+        self._page.evaluate("() => { window.focused = document.activeElement; window.focused.blur(); }")
+        unfocused = self._page.screenshot(clip=area, animations="disabled")
+        self._page.evaluate("window.focused.focus()")
+        return focused != unfocused
+
+
+@pytest.fixture
+def keyboard(chat: Chat) -> Keyboard:
+    return Keyboard(chat)
+
+
+def ask(
+    chat: Chat, server: PageServer, keyboard: Keyboard, question: str = "tea?", answer: str = "Boil water."
+) -> None:
+    """A question with its answer, asked with the keyboard."""
+    expect(chat.box).to_be_focused()
+    keyboard.type(question)
+    keyboard.press("Enter")
+    server.model.write(answer)
+    server.model.end()
+    expect(chat.answer).to_contain_text(answer)
+    chat.wait_until_idle()
+    expect(chat.conversation(question)).to_be_visible()
+
+
+def test_each_tab_stop_is_visible_and_none_is_a_trap(chat: Chat, server: PageServer, keyboard: Keyboard) -> None:
+    server.wiki_release.set()
+    server.model.write("[Page](https://example.org)\n\n```\ncode\n```\n\n", request("wiki", title="Bern"), " x")
+    ask(chat, server, keyboard)
+    assert list(keyboard.tab_stops()) == ["Attach", "Send"]  # after the box
+    found = []
+    for stop in keyboard.tab_stops():
+        found.append(stop)
+        assert keyboard.has_visible_focus(), stop
+    assert found == TAB_STOPS
+    assert list(keyboard.tab_stops("Shift+Tab")) == TAB_STOPS[::-1]
+    chat.page.evaluate("document.activeElement.blur()")
+    keyboard.press("Home")
+    keyboard.choose("Skip to the message")
+    expect(chat.box).to_be_focused()
+    chat.log.focus()
+    keyboard.press("t", "e")  # typed text goes to the box
+    chat.log.focus()
+    keyboard.press("Control+a", "Space", "PageUp")
+    expect(chat.log).to_be_focused()
+    expect(chat.box).to_have_value("te")
+
+
+def test_send_steer_stop_retry_edit_and_copy(chat: Chat, server: PageServer, keyboard: Keyboard) -> None:
+    keyboard.type("one")
+    keyboard.press("Shift+Enter")
+    keyboard.type("line")
+    keyboard.press("Enter")
+    server.model.write("So far.\n")
+    expect(chat.answer).to_contain_text("So far.")
+    expect(chat.box).to_be_focused()
+    keyboard.type("shorter, please")
+    keyboard.choose("Add to the answer")
+    server.model.write("\n")
+    expect(chat.answer).to_contain_text("shorter, please")
+    expect(chat.box).to_be_focused()
+    server.model.write("Less.")
+    expect(chat.answer).to_contain_text("Less.")
+    expect(chat.button("Stop")).to_be_enabled()
+    keyboard.choose("Stop")
+    chat.wait_until_idle()
+    expect(chat.box).to_be_focused()
+    keyboard.choose("Retry", "Shift+Tab")
+    server.model.write("Boil it.")
+    server.model.end()
+    expect(chat.answer).to_contain_text("Boil it.")
+    chat.wait_until_idle()
+    keyboard.go_to("Retry", "Shift+Tab")
+    keyboard.choose("Copy", "Shift+Tab")
+    assert chat.clipboard() == "Boil it."
+    keyboard.choose("Edit", "Shift+Tab")
+    expect(chat.box).to_be_focused()
+    keyboard.press("Escape")
+    expect(chat.box).to_have_value("")
+    keyboard.choose("Edit", "Shift+Tab")
+    keyboard.press("Control+a")
+    keyboard.type("coffee?")
+    keyboard.press("Enter")
+    server.model.write("Grind.")
+    server.model.end()
+    expect(chat.answer).to_contain_text("Grind.")
+    expect(chat.questions).to_have_count(1)
+
+
+@pytest.mark.parametrize(("button", "burned"), [("Approve", ["Emma"]), ("Decline", [])])
+def test_decide_on_a_call_and_open_its_card(
+    chat: Chat, server: PageServer, keyboard: Keyboard, button: str, burned: list[str]
+) -> None:
+    keyboard.type("burn it")
+    keyboard.press("Enter")
+    server.model.write(request("burns", title="Emma"), " x")
+    expect(chat.button("Approve")).to_be_visible()
+    keyboard.choose(button, "Shift+Tab")
+    expect(chat.button("Approve")).to_have_count(0)
+    server.model.write("Done.")
+    server.model.end()
+    chat.wait_until_idle()
+    assert server.burned == burned
+    assert keyboard.focus.startswith("burns")  # the summary of the card
+    keyboard.press("Enter")
+    expect(chat.card("burns").get_by_text('"title": "Emma"').last).to_be_visible()
+    keyboard.press("Enter")
+    expect(chat.card("burns").get_by_text('"title": "Emma"').last).to_be_hidden()
+
+
+def test_search_open_rename_and_delete_conversations(chat: Chat, server: PageServer, keyboard: Keyboard) -> None:
+    ask(chat, server, keyboard)
+    keyboard.press("Control+Shift+O")
+    expect(chat.questions).to_have_count(0)
+    ask(chat, server, keyboard, "coffee?", "Grind.")
+    keyboard.press("Control+k")
+    keyboard.type("tea")
+    expect(chat.conversation("coffee?")).to_be_hidden()
+    keyboard.choose("tea?")
+    expect(chat.answer).to_contain_text("Boil water.")
+    keyboard.go_to("Search conversations", "Shift+Tab")
+    keyboard.press("Escape")
+    expect(chat.conversation("coffee?")).to_be_visible()
+    options = chat.history.get_by_role("button", name="Options for tea?", exact=True)
+    keyboard.choose("Options for tea?")
+    assert keyboard.focus == "Rename"
+    keyboard.press("ArrowDown")
+    assert keyboard.focus == "Delete"
+    keyboard.press("ArrowDown", "Escape")
+    expect(options).to_be_focused()
+    keyboard.press("Enter", "Enter")
+    keyboard.type("Tea")
+    keyboard.press("Enter")
+    expect(chat.history.get_by_role("button", name="Options for Tea", exact=True)).to_be_focused()
+    keyboard.press("Enter", "End", "Enter")
+    assert keyboard.focus == "Cancel"
+    keyboard.press("Enter")
+    expect(chat.history.get_by_role("button", name="Options for Tea", exact=True)).to_be_focused()
+    keyboard.press("Enter", "End", "Enter")
+    keyboard.choose("Delete")
+    expect(chat.conversation("Tea")).to_have_count(0)
+    expect(chat.box).to_be_focused()  # in a new conversation, since the open one was deleted
+
+
+def test_a_dialog_keeps_the_focus_and_returns_it(chat: Chat, keyboard: Keyboard) -> None:
+    is_inside = "document.activeElement === document.body || Boolean(document.activeElement.closest('dialog'))"
+    for name in ("Specialists", "Memory", "Settings"):
+        chat.box.focus()
+        keyboard.choose(name, "Shift+Tab")
+        expect(chat.dialog(name)).to_be_visible()
+        expect(chat.dialog(name).get_by_text("Loading…")).to_have_count(0)
+        for key in ["Tab"] * 15 + ["Shift+Tab"] * 15:
+            keyboard.press(key)
+            assert chat.page.evaluate(is_inside), keyboard.focus
+        keyboard.press("Escape")
+        expect(chat.dialog(name)).to_be_hidden()
+        expect(chat.button(name)).to_be_focused()
+        keyboard.press("Enter")
+        keyboard.choose("Close", "Shift+Tab")
+        expect(chat.dialog(name)).to_be_hidden()
+
+
+def test_add_change_and_delete_a_fact(chat: Chat, keyboard: Keyboard) -> None:
+    keyboard.choose("Memory", "Shift+Tab")
+    facts = chat.dialog("Memory").get_by_role("listitem")
+    keyboard.choose("Add a fact")
+    keyboard.type("I drink no coffee")
+    keyboard.press("Enter")
+    expect(facts).to_contain_text("I drink no coffee")
+    assert keyboard.focus == "Edit"
+    keyboard.press("Enter", "Control+a")
+    keyboard.type("I drink no tea")
+    keyboard.press("Enter")
+    expect(facts).to_contain_text("I drink no tea")
+    keyboard.press("Enter", "Escape")  # leaves the form, not the dialog
+    assert keyboard.focus == "Edit"
+    keyboard.choose("Delete")
+    keyboard.choose("Delete")
+    expect(facts).to_have_count(0)
+    assert keyboard.focus == "Search facts and memories"
+
+
+@pytest.mark.parametrize(
+    "server", [{"MODEL": "builtin,openai:second", "MODEL_URL": "http://127.0.0.1:9"}], indirect=True
+)
+def test_choose_specialists_settings_files_and_a_model(server: PageServer, visitor: Visitor) -> None:
+    second = ControlledModel(server.brain.loop, "second")
+    server.brain.play(server.model, second)
+    chat = visitor.open(server.url)
+    keyboard = Keyboard(chat)
+    keyboard.choose("Specialists", "Shift+Tab")
+    switch = chat.page.get_by_role("switch", name="clock", exact=True)
+    expect(switch).to_be_checked()
+    keyboard.go_to("clock")
+    keyboard.press("Space")
+    expect(switch).not_to_be_checked()
+    keyboard.press("Escape", "Control+/")
+    keyboard.go_to("As the system")
+    keyboard.press("ArrowDown", "ArrowDown")
+    assert chat.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    keyboard.press("Escape")
+    keyboard.go_to("Model", "Shift+Tab")
+    keyboard.press("ArrowDown")
+    with chat.page.expect_file_chooser() as chooser:
+        keyboard.choose("Attach")
+    files = [FilePayload(name=name, mimeType="text/plain", buffer=b"tea") for name in ("1.txt", "2.txt")]
+    chooser.value.set_files(files)
+    expect(chat.files.get_by_role("listitem")).to_have_count(2)
+    expect(chat.box).to_be_focused()
+    keyboard.choose("Remove 1.txt", "Shift+Tab")
+    assert keyboard.focus == "Remove 2.txt"
+    keyboard.press("Enter")
+    expect(chat.box).to_be_focused()
+    keyboard.type("hello")
+    keyboard.press("Enter")
+    assert second.questions() == ["hello"]
+    second.write("I am the second.")
+    second.end()
+    expect(chat.answer).to_contain_text("second ·")

@@ -1,7 +1,7 @@
-"""Whoever writes what is shown, the model, a specialist, a page, a person: it is text, runs nothing, asks nobody."""
+"""Text of models, specialists, servers and people runs nothing on the page and loads nothing from other hosts."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -9,8 +9,8 @@ from playwright.sync_api import Request, Route, expect
 
 from brain.events import Thinking
 from page.chat import Chat
-from page.rendering import load
-from page.stage import HOSTILE, Stage, request
+from page.markdown import load
+from page.server import HOSTILE, PageServer, request
 from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
@@ -43,74 +43,78 @@ PAYLOADS = (
     "<!-- --!><img src=x onerror=hacked=1> -->",
     "end",
 )
-FOREIGN = (
+UNEXPECTED = (
     "img, picture, video, audio, source, iframe, object, embed, script, style, link, meta, base, form, input, b, math, "
     "svg:not(.icon), [id], [name], [style]:not(.asked), [onerror], [onload], [onfocus], [ontoggle], [popovertarget], "
     "[autofocus], a:not([href^='http://'], [href^='https://'], [href^='mailto:'], [href^='#'])"
 )
-WATCH = """(log, foreign) => {
-    window.foreign = [];
+WATCH = """(log, unexpected) => {
+    window.unexpected = [];
     new MutationObserver(() => {
-        for (const node of log.querySelectorAll(foreign)) window.foreign.push(node.outerHTML);
+        for (const node of log.querySelectorAll(unexpected)) window.unexpected.push(node.outerHTML);
     }).observe(log, { subtree: true, childList: true, attributes: true });
 }"""
 
 
 @pytest.fixture
-def elsewhere(visitor: Visitor, stage: Stage) -> list[str]:
-    """What the browser asks anybody else for than Brain."""
-    asked: list[str] = []
+def other_hosts(visitor: Visitor, server: PageServer) -> Iterator[list[str]]:
+    """The URLs of other hosts that the browser requests."""
+    urls: list[str] = []
 
     def note(one: Request) -> None:
-        if not one.url.startswith((f"{stage.url}/", "blob:")):
-            asked.append(one.url)
+        if not one.url.startswith((f"{server.url}/", "blob:")):
+            urls.append(one.url)
 
     visitor.context.on("request", note)
-    return asked
+    yield urls
+    visitor.context.remove_listener("request", note)
 
 
-def is_harmless(chat: Chat, elsewhere: Sequence[str]) -> None:
-    """Nothing ran, nobody else was asked, and no element stands in the conversation that was not made for it."""
+def check_harmless(chat: Chat, other_hosts: Sequence[str]) -> None:
+    """Nothing ran, no other host was asked, and the conversation has only elements that were made for it."""
     assert chat.page.evaluate("window.hacked") is None
     assert (
-        chat.log.evaluate("(log, foreign) => [...log.querySelectorAll(foreign)].map(it => it.outerHTML)", FOREIGN) == []
+        chat.log.evaluate(
+            "(log, unexpected) => [...log.querySelectorAll(unexpected)].map(it => it.outerHTML)", UNEXPECTED
+        )
+        == []
     )
-    assert elsewhere == []
+    assert other_hosts == []
 
 
-def test_what_a_model_writes_token_by_token(elsewhere: list[str], chat: Chat, stage: Stage) -> None:
+def test_an_answer_written_token_by_token(other_hosts: list[str], chat: Chat, server: PageServer) -> None:
     answer = chat.ask()
-    chat.log.evaluate(WATCH, FOREIGN)
+    chat.log.evaluate(WATCH, UNEXPECTED)
     for payload in PAYLOADS:
-        stage.model.says_slowly(payload)
-        stage.model.says("\n\n")
+        server.model.write_slowly(payload)
+        server.model.write("\n\n")
     expect(answer).to_contain_text("end")
-    stage.model.ends()
-    chat.is_idle()
+    server.model.end()
+    chat.wait_until_idle()
     expect(answer.get_by_role("heading")).to_have_text("<img src=x onerror=hacked=1>")
-    assert chat.page.evaluate("window.foreign") == []
-    is_harmless(chat, elsewhere)
+    assert chat.page.evaluate("window.unexpected") == []
+    check_harmless(chat, other_hosts)
     chat.reload()
     expect(chat.answer.get_by_role("heading")).to_have_text("<img src=x onerror=hacked=1>")
-    is_harmless(chat, elsewhere)
+    check_harmless(chat, other_hosts)
 
 
-def test_what_a_model_thinks_and_a_person_puts_in(elsewhere: list[str], chat: Chat, stage: Stage) -> None:
+def test_thoughts_and_additions(other_hosts: list[str], chat: Chat, server: PageServer) -> None:
     answer = chat.ask(HOSTILE)
-    stage.model.says(Thinking(HOSTILE), "So far.\n")
+    server.model.write(Thinking(HOSTILE), "So far.\n")
     expect(answer).to_contain_text("So far.")
     chat.steer(f"{HOSTILE} [a](javascript:hacked=1)")
-    stage.model.says("\n")
+    server.model.write("\n")
     expect(answer).to_contain_text(f"{HOSTILE} [a](javascript:hacked=1)")
-    stage.model.ends()
-    chat.is_idle()
+    server.model.end()
+    chat.wait_until_idle()
     answer.get_by_text("Thoughts", exact=True).click()
     expect(answer.get_by_text(HOSTILE, exact=True).first).to_be_visible()
-    is_harmless(chat, elsewhere)
+    check_harmless(chat, other_hosts)
 
 
 CALL = {"call_id": "c1", "name": HOSTILE, "params": {HOSTILE: HOSTILE}}
-SOON = {"expires_at": "2999-01-01T00:00:00Z"}
+EXPIRY = {"expires_at": "2999-01-01T00:00:00Z"}
 CITED = [
     {"id": HOSTILE, "title": HOSTILE, "url": url}
     for url in (
@@ -127,7 +131,7 @@ EVENTS: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("thinking", {"text": HOSTILE}),
     ("notice", {"code": "recalled", "text": HOSTILE}),
     ("notice", {"code": "steered", "text": HOSTILE}),
-    ("approval_required", {**CALL, **SOON, "text": f"{HOSTILE}\n{HOSTILE}"}),
+    ("approval_required", {**CALL, **EXPIRY, "text": f"{HOSTILE}\n{HOSTILE}"}),
     ("specialist_start", {**CALL, "call_id": "c2"}),
     ("specialist_progress", {"call_id": "c2", "text": HOSTILE, "fraction": HOSTILE}),
     ("specialist_result", {**CALL, "call_id": "c3", "text": HOSTILE, "citations": CITED, "ms": 5}),
@@ -137,7 +141,7 @@ EVENTS: Sequence[tuple[str, Mapping[str, Any]]] = (
 )
 
 
-def test_what_the_server_tells_of_a_turn(elsewhere: list[str], chat: Chat, stage: Stage) -> None:
+def test_events_of_a_turn(other_hosts: list[str], chat: Chat, server: PageServer) -> None:
     frames = [f"event: {name}\ndata: {json.dumps(data)}\nid: t1.{n}\n\n" for n, (name, data) in enumerate(EVENTS, 1)]
     chat.page.route("**/events?*", lambda route: stream(route, "".join(frames)))
     answer = chat.ask()
@@ -146,15 +150,15 @@ def test_what_the_server_tells_of_a_turn(elsewhere: list[str], chat: Chat, stage
     assert answer.inner_text().count(HOSTILE) > 12
     links = answer.locator("a").evaluate_all("nodes => nodes.map(node => node.href)")
     assert links == [f"{AWAY}/"]
-    is_harmless(chat, elsewhere)
+    check_harmless(chat, other_hosts)
 
 
 def stream(route: Route, body: str) -> None:
     route.fulfill(headers={"Content-Type": "text/event-stream"}, body=body)
 
 
-def test_what_the_server_tells_of_models_specialists_and_conversations(
-    elsewhere: list[str], visitor: Visitor, stage: Stage
+def test_names_of_models_specialists_and_conversations(
+    other_hosts: list[str], visitor: Visitor, server: PageServer
 ) -> None:
     one = {"name": HOSTILE, "description": HOSTILE, "examples": [HOSTILE], "approval": "never", "activates_on": []}
     one = {**one, "origin": HOSTILE}
@@ -174,7 +178,7 @@ def test_what_the_server_tells_of_models_specialists_and_conversations(
     context.route("**/v1/specialists", lambda route: route.fulfill(json={"specialists": specialists}))
     start = {"models": [model], "specialists": specialists}
     context.route("**/page/start", lambda route: route.fulfill(json={**route.fetch().json(), **start}))
-    chat = visitor.opens(stage.url)
+    chat = visitor.open(server.url)
     expect(chat.conversation(HOSTILE)).to_be_visible()
     expect(chat.button(HOSTILE)).to_be_visible()  # the example
     expect(chat.page.get_by_role("main")).to_contain_text(f"No language model is connected: {HOSTILE} is")
@@ -182,24 +186,10 @@ def test_what_the_server_tells_of_models_specialists_and_conversations(
     rows = chat.page.get_by_role("dialog").get_by_role("listitem")
     expect(rows.last).to_contain_text(f"Not available: {HOSTILE}")
     assert chat.page.locator("img, b").count() == 0
-    is_harmless(chat, elsewhere)
+    check_harmless(chat, other_hosts)
 
 
-def test_what_is_remembered(elsewhere: list[str], chat: Chat) -> None:
-    chat.button("Memory").click()
-    dialog = chat.page.get_by_role("dialog", name="Memory", exact=True)
-    dialog.get_by_role("button", name="Add a fact", exact=True).click()
-    dialog.get_by_role("textbox", name="Fact", exact=True).fill(HOSTILE)
-    dialog.get_by_role("button", name="Add", exact=True).click()
-    item = dialog.get_by_role("listitem")
-    expect(item).to_contain_text(HOSTILE)
-    item.get_by_role("button", name="Delete", exact=True).click()
-    expect(chat.page.get_by_role("dialog", name="Delete this fact?", exact=True)).to_contain_text(HOSTILE)
-    assert chat.page.locator("dialog img, dialog b").count() == 0
-    is_harmless(chat, elsewhere)
-
-
-UNSEEN = (
+INVISIBLE = (
     "\u202e\u2066\u2069\u200e\u200f\u061c"  # turn what stands around them
     "\u200b\u200c\u200d\u2060\ufeff\u00ad\u034f"  # have no width
     "\u00a0\u2003\u3000\u2028\u2029\u0085"  # look like other spaces, or none
@@ -208,16 +198,16 @@ UNSEEN = (
 )
 
 
-def test_who_approves_sees_what_is_unseen(chat: Chat, stage: Stage) -> None:
+def test_invisible_characters_are_visible_before_approval(chat: Chat, server: PageServer) -> None:
     chat.ask()
-    stage.model.says(request("burns", title=f"a{UNSEEN}z"), " x")
-    shown = chat.call("burns").get_by_text('"title"').last
-    numbers = "".join(f"\\u{{{ord(character):x}}}" for character in UNSEEN)
+    server.model.write(request("burns", title=f"a{INVISIBLE}z"), " x")
+    shown = chat.card("burns").get_by_text('"title"').last
+    numbers = "".join(f"\\u{{{ord(character):x}}}" for character in INVISIBLE)
     expect(shown).to_contain_text(f'"title": "a{numbers}z"')
-    expect(chat.call("burns").get_by_text("title:").first).to_contain_text(f'"a{numbers}z"')  # in short
+    expect(chat.card("burns").get_by_text("title:").first).to_contain_text(f'"a{numbers}z"')  # in short
     chat.decline("burns")
-    stage.model.ends()
-    chat.is_idle()
+    server.model.end()
+    chat.wait_until_idle()
 
 
 ATTEMPTS = {
@@ -236,28 +226,28 @@ LATER = """() => new Promise((resolve) => setTimeout(() => {
 }))"""  # what a debugger runs at once is let through
 
 
-def test_the_browser_refuses_texts_as_code(chat: Chat, visitor: Visitor) -> None:
-    visitor.expects("violates", "Content Security Policy", "Trusted")
+def test_the_browser_refuses_text_as_code(chat: Chat, visitor: Visitor) -> None:
+    visitor.allow("violates", "Content Security Policy", "Trusted")
     load(chat)
     assert {attempt: chat.page.evaluate(LATER % attempt) for attempt in ATTEMPTS} == ATTEMPTS
     assert chat.page.evaluate("window.hacked") is None
 
 
-VIOLATED = """() => {
-    window.violated = [];
-    addEventListener("securitypolicyviolation", ({ effectiveDirective }) => window.violated.push(effectiveDirective));
+RECORD_VIOLATIONS = """() => {
+    window.violations = [];
+    addEventListener("securitypolicyviolation", ({ effectiveDirective }) => window.violations.push(effectiveDirective));
 }"""
-OUTSIDE = {
-    "img-src": f"told => Object.assign(new Image(), {{ onerror: told, src: '{AWAY}/leak.png' }})",
-    "connect-src": f"told => fetch('{AWAY}').catch(told)",
-    "font-src": f"told => new FontFace('leak', 'url({AWAY}/leak.woff)').load().catch(told)",
+LOADS = {
+    "img-src": f"done => Object.assign(new Image(), {{ onerror: done, src: '{AWAY}/leak.png' }})",
+    "connect-src": f"done => fetch('{AWAY}').catch(done)",
+    "font-src": f"done => new FontFace('leak', 'url({AWAY}/leak.woff)').load().catch(done)",
 }
 
 
-def test_the_browser_runs_nothing_inline_and_asks_nobody_else(chat: Chat, visitor: Visitor) -> None:
-    visitor.expects("violates", "Content Security Policy", "Trusted")
-    chat.page.evaluate(VIOLATED)
-    for attempt in OUTSIDE.values():
+def test_the_browser_runs_nothing_inline_and_asks_no_other_host(chat: Chat, visitor: Visitor) -> None:
+    visitor.allow("violates", "Content Security Policy", "Trusted")
+    chat.page.evaluate(RECORD_VIOLATIONS)
+    for attempt in LOADS.values():
         chat.page.evaluate(f"new Promise({attempt}).then(() => null)")
     chat.page.evaluate("document.body.append(document.createElement('style'))")
     chat.page.evaluate("document.querySelector('body > style').append('* { color: rgb(1, 2, 3) }')")
@@ -266,5 +256,5 @@ def test_the_browser_runs_nothing_inline_and_asks_nobody_else(chat: Chat, visito
     chat.page.evaluate("document.querySelector('body > script').append('hacked = 1')")
     assert chat.page.evaluate("getComputedStyle(document.body).color") != "rgb(1, 2, 3)"
     assert chat.page.evaluate("window.hacked") is None
-    refused = {*OUTSIDE, "style-src-elem", "style-src-attr", "require-trusted-types-for"}
-    assert refused <= set(chat.page.evaluate("window.violated"))
+    refused = {*LOADS, "style-src-elem", "style-src-attr", "require-trusted-types-for"}
+    assert refused <= set(chat.page.evaluate("window.violations"))

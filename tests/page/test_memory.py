@@ -1,4 +1,4 @@
-"""What is remembered of a person: seen, searched, corrected, deleted, left out."""
+"""The facts that Brain remembers of a person: seen, searched, corrected, deleted, switched off."""
 
 import re
 
@@ -6,64 +6,52 @@ import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from page.chat import Chat
-from page.stage import Stage, request
+from page.server import HOSTILE, PageServer, request
 from page.visitor import Visitor
 from specialists.memory import memory
 
 pytestmark = pytest.mark.chromium
 
 PROTECT = "Protected: only you may change or delete it"
-RECALLED = "Recalled 1 fact: I drink no coffee"
+EMPTY = "Nothing is remembered yet."
+FACT = "I drink no coffee"
+RECALLED = f"Recalled 1 fact: {FACT}"
+SAVE = (request("memory", operation="save_fact", text=FACT), " x")
 
 
-def opened(chat: Chat) -> Locator:
+def open_memory(chat: Chat) -> Locator:
     chat.button("Memory").click()
-    return chat.page.get_by_role("dialog", name="Memory", exact=True)
+    return chat.dialog("Memory")
 
 
-def add(dialog: Locator, text: str, protected: bool = False) -> Locator:
-    """Writes a fact down; its place in the list."""
+def add_fact(dialog: Locator, text: str, is_protected: bool = False) -> Locator:
+    """Add a fact; its place in the list."""
     dialog.get_by_role("button", name="Add a fact", exact=True).click()
     dialog.get_by_role("textbox", name="Fact", exact=True).fill(text)
-    dialog.get_by_role("checkbox", name=PROTECT, exact=True).set_checked(protected)
+    dialog.get_by_role("checkbox", name=PROTECT, exact=True).set_checked(is_protected)
     dialog.get_by_role("button", name="Add", exact=True).click()
     item = dialog.get_by_role("listitem").filter(has_text=text).first
     expect(item).to_be_visible()
     return item
 
 
-def answered(chat: Chat, stage: Stage, question: str) -> Locator:
-    answer = chat.ask(question)
-    stage.model.says("Yes.")
-    stage.model.ends()
-    chat.is_idle()
-    expect(answer).to_contain_text("Yes.")
-    return answer
-
-
-def test_what_was_said_is_kept_and_leads_to_where_it_was_said(chat: Chat, stage: Stage) -> None:
-    stage.brain.engine.registry.add(memory)
-    chat.ask("Remember that I drink no coffee")
-    stage.model.says(request("memory", operation="save_fact", text="I drink no coffee"), " x")
-    expect(chat.call("memory")).to_be_visible()
-    stage.model.says("Noted.")
-    stage.model.ends()
-    chat.is_idle()
-    chat.begin_anew()
-    dialog = opened(chat)
-    fact = dialog.get_by_role("listitem")
-    expect(fact).to_contain_text("I drink no coffee")
-    fact.get_by_role("link", name="where it was said", exact=True).click()
+def test_a_fact_leads_to_the_conversation_it_is_from(chat: Chat, server: PageServer) -> None:
+    server.add(memory)
+    server.answer(chat, f"Remember that {FACT}", *SAVE, "Noted.")
+    chat.start_conversation()
+    dialog = open_memory(chat)
+    expect(dialog.get_by_role("listitem")).to_contain_text(FACT)
+    dialog.get_by_role("link", name="where it was said", exact=True).click()
     expect(dialog).to_be_hidden()
-    expect(chat.question).to_contain_text("Remember that I drink no coffee")
+    expect(chat.question).to_contain_text(f"Remember that {FACT}")
     expect(chat.answer).to_contain_text("Noted.")
 
 
-def test_search(chat: Chat) -> None:
-    dialog = opened(chat)
-    expect(dialog).to_contain_text("Nothing is remembered yet.")
-    add(dialog, "I drink no coffee")
-    add(dialog, "My sister lives in Bergen")
+def test_facts_are_searched_edited_and_deleted(chat: Chat, server: PageServer) -> None:
+    dialog = open_memory(chat)
+    expect(dialog).to_contain_text(EMPTY)
+    item = add_fact(dialog, FACT)
+    add_fact(dialog, "My sister lives in Bergen")
     search = dialog.get_by_role("searchbox", name="Search facts and memories", exact=True)
     search.fill("sister")
     expect(dialog.get_by_role("listitem")).to_have_count(1)
@@ -71,145 +59,118 @@ def test_search(chat: Chat) -> None:
     search.fill("nowhere")
     expect(dialog.get_by_role("status")).to_have_text("Nothing was found.")
     search.fill("")
-    expect(dialog.get_by_role("listitem")).to_have_count(2)
-
-
-def test_edit_tells_what_it_was_and_delete_asks_first(chat: Chat, stage: Stage) -> None:
-    dialog = opened(chat)
-    item = add(dialog, "I drink no coffee")
     item.get_by_role("button", name="Edit", exact=True).click()
     text = dialog.get_by_role("textbox", name="Text", exact=True)
-    expect(text).to_have_value("I drink no coffee")
+    expect(text).to_have_value(FACT)
     text.fill("I drink no tea")
     dialog.get_by_role("combobox", name="Category", exact=True).select_option("Knowledge")
     dialog.get_by_role("button", name="Save", exact=True).click()
     item = dialog.get_by_role("region", name="Knowledge", exact=True).get_by_role("listitem")
     expect(item).to_contain_text("I drink no tea")
-    expect(item).to_contain_text("Before: “I drink no coffee”, until")
+    expect(item).to_contain_text(f"Before: “{FACT}”, until")
     item.get_by_role("button", name="Delete", exact=True).click()
-    question = chat.page.get_by_role("dialog", name="Delete this fact?", exact=True)
+    question = chat.dialog("Delete this fact?")
     expect(question).to_contain_text("“I drink no tea” will not be used in answers any more.")
     question.get_by_role("button", name="Cancel", exact=True).click()
-    expect(item).to_be_visible()
     item.get_by_role("button", name="Delete", exact=True).click()
     question.get_by_role("button", name="Delete", exact=True).click()
-    expect(dialog).to_contain_text("Nothing is remembered yet.")
+    expect(dialog.get_by_role("listitem")).to_have_count(1)
     chat.page.keyboard.press("Escape")
-    expect(answered(chat, stage, "Coffee or tea?")).not_to_contain_text("Recalled")
+    expect(server.answer(chat, "Coffee or tea?", "Yes.")).not_to_contain_text("Recalled")
 
 
-def test_what_is_protected_is_changed_by_its_user_alone(chat: Chat, stage: Stage) -> None:
-    stage.brain.engine.registry.add(memory)
-    dialog = opened(chat)
-    item = add(dialog, "I drink no coffee", protected=True)
+def test_a_protected_fact_is_changed_by_its_user_only(chat: Chat, server: PageServer) -> None:
+    server.add(memory)
+    dialog = open_memory(chat)
+    item = add_fact(dialog, FACT, is_protected=True)
     expect(item).to_contain_text("Protected")
     chat.page.keyboard.press("Escape")
-    chat.ask("Forget that I drink no coffee")
-    stage.model.says(request("memory", operation="forget", text="coffee"), " x")
-    expect(chat.call("memory")).to_contain_text("memory was not run:")
+    server.answer(chat, f"Forget that {FACT}", request("memory", operation="forget", text="coffee"), " x", "No.")
+    expect(chat.card("memory")).to_contain_text("memory was not run:")
     expect(chat.button("Approve")).to_have_count(0)
-    stage.model.ends()
-    chat.is_idle()
-    opened(chat)
+    open_memory(chat)
     item.get_by_role("button", name="Edit", exact=True).click()
     expect(dialog.get_by_role("checkbox", name=PROTECT, exact=True)).to_be_checked()
-    dialog.get_by_role("textbox", name="Text", exact=True).fill("I drink no coffee at night")
+    dialog.get_by_role("textbox", name="Text", exact=True).fill(f"{FACT} at night")
     dialog.get_by_role("button", name="Save", exact=True).click()
-    changed = dialog.get_by_role("listitem").filter(has_text="I drink no coffee at night")
-    expect(changed).to_contain_text("Protected")
+    expect(dialog.get_by_role("listitem").filter(has_text=f"{FACT} at night")).to_contain_text("Protected")
 
 
-def remember(visitor: Visitor, stage: Stage, count: int) -> None:
-    for n in range(count):
+def test_more_facts_are_loaded_on_demand(chat: Chat, server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("Failed to load resource")
+    for n in range(51):
         fact = {"text": f"Fact number {n}", "category": "general", "mutable": True}
-        assert visitor.context.request.post(f"{stage.url}/v1/memory", data=fact).status == 201
-
-
-def test_more_that_cannot_be_fetched_says_so(chat: Chat, stage: Stage, visitor: Visitor) -> None:
-    visitor.expects("net::")
-    remember(visitor, stage, 51)
-    dialog = opened(chat)
-    expect(dialog.get_by_role("listitem")).to_have_count(50)
-    more = dialog.get_by_role("button", name="More", exact=True)
-    stage.line.cut()
+        assert visitor.context.request.post(f"{server.url}/v1/memory", data=fact).status == 201
+    chat.page.route("**/v1/memory*", lambda route: route.abort())
+    dialog, address = open_memory(chat), re.compile("before=")
+    expect(dialog.get_by_role("alert")).to_contain_text("The server could not be reached.")
+    chat.page.unroute("**/v1/memory*")
+    dialog.get_by_role("button", name="Retry", exact=True).click()
+    items, more = dialog.get_by_role("listitem"), dialog.get_by_role("button", name="More", exact=True)
+    expect(items).to_have_count(50)
+    server.network.cut()
     more.click()
     expect(dialog.get_by_role("alert")).to_have_text("The server could not be reached.")
-    stage.line.restore()
+    server.network.restore()
+    late: list[Route] = []
+    chat.page.route(address, lambda route: late.append(route))
+    with chat.page.expect_request(address):
+        more.click()
+    dialog.get_by_role("searchbox").fill("number 50")
+    expect(items.first).to_contain_text("Fact number 50")
+    count = items.count()
+    with chat.page.expect_response(address) as response:
+        late[0].continue_()
+    response.value.finished()
+    assert items.count() == count  # those of another search
+    chat.page.unroute(address)
+    dialog.get_by_role("searchbox").fill("")
+    expect(items).to_have_count(50)
     more.click()
-    expect(dialog.get_by_role("listitem")).to_have_count(51)
+    expect(items).to_have_count(51)
     expect(dialog.get_by_role("alert")).to_have_count(0)
 
 
-def test_more_of_what_is_looked_for_no_longer_is_not_shown(chat: Chat, stage: Stage, visitor: Visitor) -> None:
-    remember(visitor, stage, 51)
-    late: list[Route] = []
-    dialog = opened(chat)
-    chat.page.route(re.compile("before="), lambda route: late.append(route))
-    dialog.get_by_role("button", name="More", exact=True).click()
-    dialog.get_by_role("searchbox").fill("number 50")
-    first = dialog.get_by_role("listitem").first
-    expect(first).to_contain_text("Fact number 50")
-    count = dialog.get_by_role("listitem").count()
-    with chat.page.expect_response(re.compile("before=")) as response:
-        late[0].continue_()
-    response.value.finished()
-    assert dialog.get_by_role("listitem").count() == count
-
-
-def test_recall_is_switched_off_for_a_window_and_for_all(chat: Chat, stage: Stage, visitor: Visitor) -> None:
-    dialog = opened(chat)
-    add(dialog, "I drink no coffee")
+def test_memory_is_switched_off_for_a_window_and_for_all(chat: Chat, server: PageServer, visitor: Visitor) -> None:
+    other = visitor.open(server.url)
+    dialog = open_memory(chat)
+    add_fact(dialog, FACT)
     chat.page.keyboard.press("Escape")
-    expect(answered(chat, stage, "May I have coffee?")).to_contain_text(RECALLED)
-    opened(chat)
+    expect(server.answer(chat, "May I have coffee?", "Yes.")).to_contain_text(RECALLED)
+    open_memory(chat)
     dialog.get_by_role("switch", name="Not in this window", exact=True).check()
     chat.page.keyboard.press("Escape")
-    chat.begin_anew()
-    expect(answered(chat, stage, "More coffee?")).not_to_contain_text("Recalled")
+    chat.start_conversation()
+    expect(server.answer(chat, "More coffee?", "Yes.")).not_to_contain_text("Recalled")
     expect(chat.button("Memory")).to_have_accessible_description("off")
-    other = visitor.opens(stage.url)
-    expect(answered(other, stage, "Coffee now?")).to_contain_text(RECALLED)
-    dialog = opened(other)
-    with other.page.expect_response("**/v1/memory"):
-        dialog.get_by_role("switch", name="Use memory in answers", exact=True).uncheck()
-    other.page.keyboard.press("Escape")
-    other.begin_anew()
-    expect(answered(other, stage, "And coffee?")).not_to_contain_text("Recalled")
-    opened(other)
+    expect(server.answer(other, "Coffee now?", "Yes.")).to_contain_text(RECALLED)
+    expect(other.button("Memory")).to_have_accessible_description("")
+    open_memory(chat).get_by_role("switch", name="Use memory in answers", exact=True).uncheck()
+    expect(other.button("Memory")).to_have_accessible_description("off")
+    other.start_conversation()
+    expect(server.answer(other, "And coffee?", "Yes.")).not_to_contain_text("Recalled")
+    dialog = open_memory(other)
     expect(dialog.get_by_role("switch", name="Use memory in answers", exact=True)).not_to_be_checked()
     expect(dialog.get_by_role("switch", name="Not in this window", exact=True)).to_be_disabled()
 
 
-@pytest.mark.parametrize(("switch", "on"), [("Not in this window", True), ("Use memory in answers", False)])
-def test_what_is_left_out_is_not_asked_either(chat: Chat, stage: Stage, switch: str, on: bool) -> None:
-    stage.brain.engine.registry.add(memory)
+@pytest.mark.parametrize(("switch", "is_on"), [("Not in this window", True), ("Use memory in answers", False)])
+def test_memory_that_is_off_is_not_called(chat: Chat, server: PageServer, switch: str, is_on: bool) -> None:
+    server.add(memory)
     chat.reload()
-    expect(chat.button("Memory")).to_have_accessible_description("")
-    dialog = opened(chat)
-    dialog.get_by_role("switch", name=switch, exact=True).set_checked(on)
+    open_memory(chat).get_by_role("switch", name=switch, exact=True).set_checked(is_on)
     chat.page.keyboard.press("Escape")
     expect(chat.button("Memory")).to_have_accessible_description("off")
     chat.reload()
     expect(chat.button("Memory")).to_have_accessible_description("off")
-    chat.ask("Remember that I drink no coffee")
-    stage.model.says(request("memory", operation="save_fact", text="I drink no coffee"), " x")
-    expect(chat.call("memory")).to_contain_text("memory was not run: it may not be asked here")
-    stage.model.ends()
-    chat.is_idle()
-    expect(opened(chat)).to_contain_text("Nothing is remembered yet.")
+    server.answer(chat, f"Remember that {FACT}", *SAVE, "No.")
+    expect(chat.card("memory")).to_contain_text("memory was not run: it may not be asked here")
+    expect(open_memory(chat)).to_contain_text(EMPTY)
 
 
-def test_that_memory_is_off_is_known_in_other_tabs(chat: Chat, stage: Stage, visitor: Visitor) -> None:
-    other = visitor.opens(stage.url)
-    opened(chat).get_by_role("switch", name="Use memory in answers", exact=True).uncheck()
-    expect(other.button("Memory")).to_have_accessible_description("off")
-
-
-def test_a_memory_that_cannot_be_reached_says_so(chat: Chat, visitor: Visitor) -> None:
-    visitor.expects("Failed to load resource")
-    chat.page.route("**/v1/memory*", lambda route: route.abort())
-    dialog = opened(chat)
-    expect(dialog.get_by_role("alert")).to_contain_text("The server could not be reached.")
-    chat.page.unroute("**/v1/memory*")
-    dialog.get_by_role("button", name="Retry", exact=True).click()
-    expect(dialog).to_contain_text("Nothing is remembered yet.")
+def test_a_fact_is_text(chat: Chat) -> None:
+    dialog = open_memory(chat)
+    add_fact(dialog, HOSTILE).get_by_role("button", name="Delete", exact=True).click()
+    expect(chat.dialog("Delete this fact?")).to_contain_text(HOSTILE)
+    assert chat.page.locator("dialog img, dialog b").count() == 0
+    assert chat.page.evaluate("window.hacked") is None

@@ -1,104 +1,306 @@
-"""A network that is cut, or asleep: what was written meanwhile comes, once; what was asked is asked, once."""
+"""Lost connections, reloads and other tabs: an answer is complete and written once, a question is asked once."""
+
+import re
 
 import pytest
-from playwright.sync_api import expect
+from playing import words
+from playwright.sync_api import Route, expect
 
+from brain.messages import Exchange, Text
 from page.chat import Chat
-from page.counting import CUT, RECONNECTS, says, text_of
-from page.stage import Stage
-from page.visitor import Visitor
+from page.network import Network
+from page.server import PageServer, request, serve_page
+from page.visitor import NEW, Visitor
 
 pytestmark = pytest.mark.chromium
 
+LOST = "The connection is lost; it comes back by itself."
+WAITING = "Brain is still writing this. It appears here when it is finished."
+PATIENCE = 60_000  # ms: the page waits longer after each attempt to reconnect
+COUNT_TIMERS = """() => {
+    const { setTimeout, setInterval } = window;
+    window.timers = new Map();
+    window.setTimeout = (act, ms, ...rest) => {
+        const timer = setTimeout(() => (timers.delete(timer), act(...rest)), ms);
+        timers.set(timer, ms);
+        return timer;
+    };
+    window.setInterval = (act, ms) => {
+        const timer = setInterval(act, ms);
+        timers.set(timer, ms);
+        return timer;
+    };
+    for (const clear of ["clearTimeout", "clearInterval"]) {
+        const before = window[clear];
+        window[clear] = (timer) => (timers.delete(timer), before(timer));
+    }
+}"""
 
-def test_a_cut_network_that_comes_back_loses_nothing(chat: Chat, stage: Stage, visitor: Visitor) -> None:
-    visitor.expects(CUT)
+
+def count(chat: Chat, server: PageServer, *numbers: str) -> None:
+    """Let the model write these numbers, and wait until they are visible."""
+    server.model.write(*(f"{number} " for number in numbers))
+    expect(chat.answer).to_contain_text(numbers[-1], timeout=PATIENCE)
+
+
+def counted(chat: Chat) -> str:
+    """The numbers in the newest answer."""
+    return " ".join(re.findall(r"\b(?:one|two|three|four)\b", chat.answer.inner_text()))
+
+
+# a lost connection
+
+
+def test_a_lost_connection_loses_nothing(chat: Chat, server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("net::")
     chat.ask("count")
-    says(stage, "one")
-    expect(chat.answer).to_contain_text("one")
-    stage.line.cut()
-    says(stage, "two", "three")
-    expect(chat.page.get_by_text("The connection is lost; it comes back by itself.")).to_be_visible()
-    stage.line.restore()
-    expect(chat.answer).to_contain_text("one two three", timeout=RECONNECTS)
-    expect(chat.page.get_by_text("The connection is lost; it comes back by itself.")).to_be_hidden()
-    says(stage, "four")
-    expect(chat.answer).to_contain_text("one two three four")
-    stage.model.ends()
-    chat.is_idle()
-    assert text_of(chat) == "one two three four"
-    assert len(stage.model.asked) == 1
+    count(chat, server, "one")
+    server.network.cut()
+    server.model.write("two ", "three ")
+    expect(chat.page.get_by_text(LOST)).to_be_visible()
+    server.network.restore()
+    expect(chat.answer).to_contain_text("one two three", timeout=PATIENCE)
+    expect(chat.page.get_by_text(LOST)).to_be_hidden()
+    server.network.cut()
+    server.model.write("four")
+    server.model.end()
+    server.wait_until_quiet()
+    server.network.restore()
+    expect(chat.button("Send")).to_be_visible(timeout=PATIENCE)
+    assert counted(chat) == "one two three four"
+    assert len(server.model.asked) == 1
 
 
-def test_a_network_that_is_cut_again_and_again(chat: Chat, stage: Stage, visitor: Visitor) -> None:
-    visitor.expects(CUT)
-    chat.ask("count")
-    words = ["one", "two", "three"]
-    for n, word in enumerate(words, 1):
-        says(stage, word)
-        expect(chat.answer).to_contain_text(" ".join(words[:n]), timeout=RECONNECTS)
-        stage.line.cut()
-        stage.line.restore()
-    stage.model.ends()
-    expect(chat.button("Send")).to_be_visible(timeout=RECONNECTS)
-    assert text_of(chat) == "one two three"
-
-
-def test_an_answer_that_ended_while_the_network_was_cut(chat: Chat, stage: Stage, visitor: Visitor) -> None:
-    visitor.expects(CUT)
-    chat.ask("count")
-    says(stage, "one")
-    expect(chat.answer).to_contain_text("one")
-    stage.line.cut()
-    says(stage, "two")
-    stage.model.ends()
-    assert stage.brain.left(5) == []
-    stage.line.restore()
-    expect(chat.button("Send")).to_be_visible(timeout=RECONNECTS)
-    assert text_of(chat) == "one two"
-
-
-def test_a_machine_that_slept_comes_back_without_its_connection(chat: Chat, stage: Stage) -> None:
+@pytest.mark.parametrize("visitor", [NEW], indirect=True)
+def test_a_machine_that_slept_reconnects(chat: Chat, server: PageServer) -> None:
     chat.page.clock.install()
     chat.reload()
     chat.ask("count")
-    says(stage, "one")
-    expect(chat.answer).to_contain_text("one")
-    stage.line.die()
+    count(chat, server, "one")
+    server.network.lose_connections()
     chat.page.clock.fast_forward(60_000)
-    says(stage, "two", "three")
-    expect(chat.answer).to_contain_text("one two three")
-    stage.model.ends()
-    chat.is_idle()
-    assert text_of(chat) == "one two three"
+    count(chat, server, "two", "three")
+    server.model.end()
+    chat.wait_until_idle()
+    assert counted(chat) == "one two three"
 
 
-def test_a_question_that_did_not_reach_the_server_is_sent_once_it_does(
-    chat: Chat, stage: Stage, visitor: Visitor
+def test_a_question_that_did_not_reach_the_server_is_sent_again(
+    chat: Chat, server: PageServer, visitor: Visitor
 ) -> None:
-    visitor.expects(CUT)
-    stage.line.cut()
+    visitor.allow("net::")
+    server.network.cut()
     chat.ask("count")
     expect(chat.page.get_by_text("The server could not be reached; trying again…")).to_be_visible()
-    stage.line.restore()
-    assert stage.model.open.wait(10)
-    says(stage, "one")
-    stage.model.ends()
-    expect(chat.answer).to_contain_text("one")
-    chat.is_idle()
-    assert len(stage.model.asked) == 1
+    server.network.restore()
+    assert server.model.open.wait(60)
+    count(chat, server, "one")
+    server.model.end()
+    chat.wait_until_idle()
+    assert len(server.model.asked) == 1
     expect(chat.questions).to_have_count(1)
 
 
-def test_that_the_server_was_away_is_said_until_it_is_back(chat: Chat, stage: Stage, visitor: Visitor) -> None:
-    visitor.expects(CUT)
+@pytest.mark.parametrize("visitor", [NEW], indirect=True)
+def test_the_page_says_that_the_server_is_away_until_it_is_back(
+    chat: Chat, server: PageServer, visitor: Visitor
+) -> None:
+    visitor.allow("net::")
     chat.page.clock.install()
-    stage.line.cut()
+    server.network.cut()
     chat.box.fill("count")
     chat.box.press("Enter")
     away = chat.log.get_by_text("The server could not be reached.", exact=True)
-    while not away.is_visible():  # it is tried again a few times
+    while not away.is_visible():  # it tries a few times
         chat.page.clock.fast_forward(4000)
-    stage.line.restore()
+    server.network.restore()
     while away.is_visible():  # the list looks for news from time to time
         chat.page.clock.fast_forward(10_000)
+
+
+# a reload, and a server that no longer has the events
+
+
+def test_a_reload_continues_the_answer(chat: Chat, server: PageServer) -> None:
+    chat.ask("count")
+    expect(chat.page).to_have_url(re.compile("#/c/"))
+    chat.reload()
+    expect(chat.question).to_contain_text("count")
+    count(chat, server, "one", "**two**")
+    chat.reload()
+    expect(chat.answer.get_by_role("strong")).to_have_text("two")
+    expect(chat.button("Stop")).to_be_visible()
+    server.model.write(request("wiki", title="Bern"), " x")
+    expect(chat.card("wiki")).to_contain_text("page 2 of 4")
+    chat.reload()
+    expect(chat.card("wiki")).to_contain_text("page 2 of 4")
+    server.wiki_release.set()
+    count(chat, server, "three")
+    server.model.end()
+    chat.wait_until_idle()
+    for _ in range(2):
+        expect(chat.answer).to_contain_text("three")
+        assert counted(chat) == "one two three"
+        expect(chat.card("wiki")).to_have_count(1)
+        expect(chat.answers).to_have_count(1)
+        expect(chat.questions).to_have_count(1)
+        chat.reload()
+
+
+def test_a_turn_that_the_server_forgot_is_read_from_the_store(chat: Chat, server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("net::", "410", "404")
+    chat.ask("count")
+    count(chat, server, "one")
+    server.network.cut()
+    server.model.write("two ", "three ")
+    server.model.end()
+    server.wait_until_quiet()
+    server.forget_turns()
+    server.network.restore()
+    expect(chat.button("Send")).to_be_visible(timeout=PATIENCE)
+    assert counted(chat) == "one two three"
+    expect(chat.answers).to_have_count(1)
+
+
+def test_an_answer_whose_beginning_is_gone_appears_when_it_is_complete(
+    chat: Chat, server: PageServer, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visitor.allow("410")
+    monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 1500)
+    chat.ask("count")
+    count(chat, server, "one", *words(200), "two")
+    chat.reload()
+    expect(chat.answer).to_contain_text(WAITING)
+    server.model.write("three")
+    server.model.end()
+    expect(chat.answer).to_contain_text("three", timeout=PATIENCE)
+    assert counted(chat) == "one two three"
+    expect(chat.answers).to_have_count(1)
+    chat.wait_until_idle()
+
+
+def test_an_answer_of_another_process_appears_when_it_is_complete(chat: Chat, server: PageServer) -> None:
+    server.answer(chat, "count", "one")
+    record = server.begin_elsewhere(Exchange("(read)", said="and on", question_id="q2"))
+    chat.reload()
+    expect(chat.question).to_contain_text("and on")
+    expect(chat.answer).to_contain_text(WAITING)
+    ended = Exchange("(read)", [Text("two", 1)], answer_id="a2", outcome="complete")
+    server.brain.on_loop(server.store.end(record, ended))
+    expect(chat.answer).to_contain_text("two", timeout=PATIENCE)
+    expect(chat.answers).to_have_count(2)
+
+
+def test_an_unfinished_answer_is_stored_while_it_is_written(
+    visitor: Visitor, network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0.01)
+    with serve_page(network) as server:
+        chat = visitor.open(server.url)
+        chat.ask("count")
+        server.model.write("two **three** ", request("wiki", title="Bern"), " x")
+        server.wiki_release.set()
+        count(chat, server, "four")
+        (conversation,) = server.brain.on_loop(server.store.conversations("local"))
+        found = None
+        while not (found and "four" in found.exchanges[-1].visible):  # the test's timeout ends it
+            found = server.brain.on_loop(server.store.conversation("local", conversation.id))
+        assert [type(part).__name__ for part in found.exchanges[-1].parts] == ["Text", "Call", "Text"]
+        visitor.leave()
+
+
+# other tabs
+
+
+@pytest.mark.parametrize("visitor", [NEW], indirect=True)
+def test_a_hidden_tab_continues_when_it_is_shown(chat: Chat, server: PageServer) -> None:
+    chat.ask("count")
+    count(chat, server, "one")
+    chat.hide()
+    server.model.write("two ")
+    server.model.end()
+    server.wait_until_quiet()
+    chat.show()
+    chat.wait_until_idle()
+    assert counted(chat) == "one two"
+
+
+@pytest.mark.parametrize("visitor", [NEW], indirect=True)
+@pytest.mark.parametrize("are_hidden", [True, False], ids=["hidden", "visible"])
+def test_answers_in_six_tabs_do_not_block_another(
+    chat: Chat, server: PageServer, visitor: Visitor, are_hidden: bool
+) -> None:
+    """A browser has six connections to a server, for all tabs together."""
+    tabs = [chat, *(visitor.open(server.url) for _ in range(5))]
+    for tab in tabs:
+        tab.ask()
+        expect(tab.page).to_have_url(re.compile("#/c/"))
+        if are_hidden:
+            tab.hide()
+    front = visitor.open(server.url) if are_hidden else tabs.pop()
+    if are_hidden:
+        front.ask()
+        expect(front.page).to_have_url(re.compile("#/c/"))
+    for tab in (front, *tabs):
+        if are_hidden:
+            tab.show()
+        tab.stop()
+        tab.wait_until_idle()
+    server.wait_until_quiet()
+
+
+def test_two_tabs_show_one_answer_while_it_is_written(chat: Chat, server: PageServer, visitor: Visitor) -> None:
+    chat.ask("count")
+    count(chat, server, "one")
+    other = visitor.open(chat.page.url)
+    expect(other.answer).to_contain_text("one")
+    count(chat, server, "two")
+    expect(other.answer).to_contain_text("one two")
+    other.stop()
+    for tab in (chat, other):
+        tab.wait_until_idle()
+        expect(tab.answer).to_contain_text("Stopped.")
+        assert counted(tab) == "one two"
+    server.answer(other, "and on", "three")
+    for tab in (other, chat):
+        expect(tab.questions.nth(1)).to_contain_text("and on")
+        expect(tab.answers.nth(1)).to_contain_text("three")
+        tab.wait_until_idle()
+    server.answer(chat, "and then", "four")
+    for tab in (chat, other):
+        expect(tab.answers.last).to_contain_text("four")
+        assert [re.findall("one|two|three|four", text) for text in tab.answers.all_inner_texts()] == [
+            ["one", "two"],
+            ["three"],
+            ["four"],
+        ]
+
+
+@pytest.mark.parametrize("visitor", [NEW], indirect=True)
+def test_leaving_a_conversation_leaves_no_timer_running(chat: Chat, server: PageServer) -> None:
+    def timers() -> set[int]:
+        list_timers = {5_000, 8_000}  # the list of conversations looks for news, whatever is open
+        return set(chat.page.evaluate("[...timers.values()]")) - list_timers
+
+    server.answer(chat, "count", "one")
+    server.begin_elsewhere(Exchange("(read)", said="and on", question_id="q2"))
+    chat.page.route("**/v1/conversations/*?limit=1", ignore)
+    chat.reload()
+    chat.page.evaluate(COUNT_TIMERS)
+    with chat.page.expect_request("**/v1/conversations/*?limit=1"):
+        expect(chat.answer).to_contain_text(WAITING)
+    chat.start_conversation()
+    expect(chat.answers).to_have_count(0)
+    chat.ask()
+    server.model.write(request("wiki", title="Bern"), " x")
+    expect(chat.card("wiki")).to_contain_text("page 2 of 4")
+    while 100 not in timers():  # of the card
+        pass
+    chat.start_conversation()
+    expect(chat.answers).to_have_count(0)
+    while timers():  # the test's timeout ends it
+        pass
+
+
+def ignore(route: Route) -> None:
+    """Never answer a request."""

@@ -1,72 +1,202 @@
-"""What a person sets up, and what stays of it; what the page says of itself."""
+"""Who is signed in, and what a person sets up."""
+
+import re
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from page.chat import Chat
-from page.keyboard import Keyboard
-from page.stage import Stage
-from page.test_signing_in import sign_in
-from page.visitor import DARK, PHONE, Visitor
+from page.network import Network
+from page.server import PageServer
+from page.visitor import DARK, NEW, PHONE, Visitor
 
 pytestmark = pytest.mark.chromium
 
-KEYS = pytest.mark.parametrize("stage", [{"KEYS": "s3cret:ann,0ther:bob"}], indirect=True)
-FIRST = "requestAnimationFrame(() => { window.first = getComputedStyle(document.body).backgroundColor; });"
-GROUND = "getComputedStyle(document.body).backgroundColor"
-LIGHT_GROUND, DARK_GROUND = "rgb(251, 250, 248)", "rgb(22, 23, 25)"
+KEYS = pytest.mark.parametrize("server", [{"KEYS": "s3cret:ann,0ther:bob"}], indirect=True)
+BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+FIRST_PAINT = "requestAnimationFrame(() => { window.first = getComputedStyle(document.body).backgroundColor; });"
+LIGHT_BACKGROUND, DARK_BACKGROUND = "rgb(251, 250, 248)", "rgb(22, 23, 25)"
 
 
-def choose(chat: Chat, name: str) -> None:
+# signing in
+
+
+def sign_in_dialog(chat: Chat) -> Locator:
+    return chat.dialog("This server asks for a key")
+
+
+def sign_in(chat: Chat, key: str) -> None:
+    sign_in_dialog(chat).get_by_label("Key", exact=True).fill(key)
+    sign_in_dialog(chat).get_by_role("button", name="Sign in", exact=True).click()
+    expect(sign_in_dialog(chat)).to_be_hidden()
+    chat.wait_until_ready()
+
+
+def is_blank(chat: Chat) -> None:
+    """Fails when anything of another person is left."""
+    expect(chat.page.locator("body")).not_to_contain_text("secret")
+    expect(chat.box).to_have_value("")
+    assert chat.page.evaluate("sessionStorage.getItem('brain.draft')") is None
+
+
+@KEYS
+def test_sign_in_once_in_all_tabs(server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("401")
+    chat = visitor.visit(server.url)
+    dialog = sign_in_dialog(chat)
+    key = dialog.get_by_label("Key", exact=True)
+    expect(key).to_be_focused()
+    expect(key).to_have_attribute("type", "password")
+    key.fill("wrong")
+    key.press("Enter")
+    expect(dialog.get_by_role("alert")).not_to_be_empty()
+    sign_in(chat, "s3cret")
+    server.answer(chat, "My secret", "welcome")
+    expect(chat.conversation("My secret")).to_be_visible()
+    chat.box.fill("a draft")
+    chat.page.evaluate("sessionStorage.setItem('other', 'stays')")  # of an app that Brain is mounted in
+    other = visitor.open(chat.page.url)
+    expect(other.answer).to_contain_text("welcome")
+    other.box.fill("another draft")
+    stored = chat.page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+    assert "s3cret" not in stored
     chat.button("Settings").click()
-    chat.page.get_by_role("dialog", name="Settings", exact=True).get_by_role("radio", name=name, exact=True).check()
+    settings = chat.dialog("Settings")
+    expect(settings).to_contain_text("Signed in as ann")
+    settings.get_by_role("button", name="Sign out", exact=True).click()
+    for tab in (chat, other):
+        expect(sign_in_dialog(tab)).to_be_visible()
+        is_blank(tab)
+    assert chat.page.evaluate("sessionStorage.getItem('other')") == "stays"
+    sign_in(chat, "0ther")
+    expect(sign_in_dialog(other)).to_be_hidden()
+    for tab in (chat, other):
+        tab.wait_until_ready()
+        expect(tab.history).to_contain_text("No conversations yet.")
+        is_blank(tab)
+
+
+@KEYS
+def test_a_tab_that_slept_is_not_shown_to_another_person(server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("401", "404")  # the conversation is not theirs
+    chat = visitor.visit(server.url)
+    sign_in(chat, "s3cret")
+    server.answer(chat, "My secret")
+    chat.box.fill("a draft")
+    visitor.context.request.post(f"{server.url}/v1/session", data={"key": "0ther"})  # no tab learns of it
+    chat.show()
+    is_blank(chat)
+    chat.wait_until_ready()
+    expect(chat.history).to_contain_text("No conversations yet.")
+
+
+@KEYS
+def test_a_lost_session_loses_no_answer(server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("401", "net::")
+    chat = visitor.visit(server.url)
+    sign_in(chat, "s3cret")
+    answer = chat.ask("count")
+    server.model.write("one ")
+    expect(answer).to_contain_text("one")
+    visitor.context.clear_cookies()
+    server.network.cut()
+    server.network.restore()
+    expect(sign_in_dialog(chat)).to_be_visible()
     chat.page.keyboard.press("Escape")
+    expect(chat.page.get_by_text("The connection is lost; it comes back by itself.")).to_be_visible()
+    expect(sign_in_dialog(chat)).to_be_hidden()  # it does not return at once
+    expect(chat.button("Stop")).to_be_visible()
+    server.model.write("two")
+    server.model.end()
+    chat.show()
+    sign_in(chat, "s3cret")
+    chat.show()
+    chat.wait_until_idle()
+    expect(answer).to_contain_text("one two")
+
+
+@KEYS
+def test_a_message_waits_for_the_key_or_returns_to_the_box(server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("401")
+    chat = visitor.visit(server.url)
+    expect(sign_in_dialog(chat)).to_be_visible()
+    chat.page.keyboard.press("Escape")
+    expect(chat.alert.filter(has_text="You are not signed in.")).to_be_visible()
+    expect(chat.log.get_by_role("button", name="Sign in", exact=True)).to_be_focused()
+    chat.box.fill("first")
+    chat.box.press("Enter")
+    sign_in(chat, "s3cret")
+    assert server.model.questions() == ["first"]
+    server.model.write("Yes.")
+    server.model.end()
+    chat.wait_until_idle()
+    visitor.context.clear_cookies()
+    chat.ask("second")
+    expect(sign_in_dialog(chat)).to_be_visible()
+    chat.page.keyboard.press("Escape")
+    expect(sign_in_dialog(chat)).to_be_hidden()
+    expect(chat.box).to_have_value("second")
+    expect(chat.log.get_by_role("alert")).not_to_be_empty()
+    assert len(server.model.asked) == 1
+    chat.box.press("Enter")
+    sign_in(chat, "s3cret")
+    server.model.write("Yes.")
+    server.model.end()
+    expect(chat.questions).to_have_count(2)
+
+
+def test_messages_of_other_pages_on_the_host_do_no_harm(chat: Chat, server: PageServer, visitor: Visitor) -> None:
+    other = visitor.open(server.url)
+    for message in ("null", "7", "'text'", "[]", "{ user: 7 }"):
+        other.page.evaluate(f"new BroadcastChannel('brain ' + location.pathname).postMessage({message})")
+    server.answer(chat)
+
+
+# settings
 
 
 @pytest.mark.parametrize(
     ("visitor", "name", "first", "then"),
-    [({}, "Dark", LIGHT_GROUND, DARK_GROUND), (DARK, "Light", DARK_GROUND, LIGHT_GROUND)],
+    [(NEW, "Dark", LIGHT_BACKGROUND, DARK_BACKGROUND), (DARK, "Light", DARK_BACKGROUND, LIGHT_BACKGROUND)],
     ids=["dark", "light"],
     indirect=["visitor"],
 )
-def test_colours_stay_and_are_there_from_the_first_paint(chat: Chat, name: str, first: str, then: str) -> None:
-    assert chat.page.evaluate(GROUND) == first
+def test_colours_stay_from_the_first_paint(chat: Chat, name: str, first: str, then: str) -> None:
+    assert chat.page.evaluate(BACKGROUND) == first
     choose(chat, name)
-    assert chat.page.evaluate(GROUND) == then
-    chat.page.add_init_script(FIRST)
+    assert chat.page.evaluate(BACKGROUND) == then
+    chat.page.add_init_script(FIRST_PAINT)
     chat.reload()
     assert chat.page.evaluate("window.first") == then
-    assert chat.page.evaluate(GROUND) == then
-
-
-def test_colours_as_the_system_has_them_change_with_it(chat: Chat) -> None:
-    choose(chat, "Dark")
     choose(chat, "As the system")
-    for scheme, ground in (("dark", DARK_GROUND), ("light", LIGHT_GROUND)):
+    for scheme, background in (("dark", DARK_BACKGROUND), ("light", LIGHT_BACKGROUND)):
         chat.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        assert chat.page.evaluate(GROUND) == ground
-    chat.reload()
-    assert chat.page.evaluate(GROUND) == LIGHT_GROUND
+        assert chat.page.evaluate(BACKGROUND) == background
 
 
-def test_enter_begins_a_new_line_for_who_wants_that(chat: Chat, stage: Stage) -> None:
+def choose(chat: Chat, name: str) -> None:
+    chat.button("Settings").click()
+    chat.dialog("Settings").get_by_role("radio", name=name, exact=True).check()
+    chat.page.keyboard.press("Escape")
+
+
+def test_enter_can_start_a_new_line(chat: Chat, server: PageServer) -> None:
     choose(chat, "Starts a new line (Ctrl+Enter sends)")
     expect(chat.page.get_by_role("main")).to_contain_text("Ctrl+Enter sends, Enter starts a new line")
     chat.reload()
-    keys = Keyboard(chat.page)
-    keys.writes("one")
-    keys.press("Enter")
-    keys.writes("two")
+    keyboard = chat.page.keyboard
+    keyboard.type("one")
+    keyboard.press("Enter")
+    keyboard.type("two")
     expect(chat.box).to_have_value("one\ntwo")
-    keys.press("Control+Enter")
-    assert stage.model.question() == "one\ntwo"
+    keyboard.press("Control+Enter")
+    assert server.model.questions() == ["one\ntwo"]
 
 
-def test_the_keys_are_listed(chat: Chat) -> None:
+def test_shortcuts_are_listed(chat: Chat) -> None:
     chat.page.keyboard.press("Control+/")
-    dialog = chat.page.get_by_role("dialog", name="Settings", exact=True)
-    keys = [text.replace("\n", " ") for text in dialog.get_by_role("definition").all_inner_texts()]
-    assert dict(zip(dialog.get_by_role("term").all_inner_texts(), keys, strict=True)) == {
+    keys = [text.replace("\n", " ") for text in chat.dialog("Settings").get_by_role("definition").all_inner_texts()]
+    assert dict(zip(chat.dialog("Settings").get_by_role("term").all_inner_texts(), keys, strict=True)) == {
         "Send, or add to the answer while Brain writes": "Enter",
         "New line": "Shift Enter",
         "Stop": "Esc",
@@ -78,78 +208,52 @@ def test_the_keys_are_listed(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("visitor", [PHONE], indirect=True)
-def test_where_a_finger_points_there_are_no_keys(chat: Chat) -> None:
+def test_a_touch_screen_has_no_shortcuts(chat: Chat) -> None:
     chat.button("Settings").tap()
-    dialog = chat.page.get_by_role("dialog", name="Settings", exact=True)
-    expect(dialog.get_by_role("radio", name="Starts a new line", exact=True)).to_be_checked()
-    expect(dialog).not_to_contain_text("Ctrl")
+    expect(chat.dialog("Settings").get_by_role("radio", name="Starts a new line", exact=True)).to_be_checked()
+    expect(chat.dialog("Settings")).not_to_contain_text("Ctrl")
 
 
-@KEYS
-def test_who_signs_out_leaves_nothing_behind(stage: Stage, visitor: Visitor) -> None:
-    visitor.expects("401")
-    chat = Chat(visitor.context.new_page())
-    chat.page.goto(stage.url)
-    sign_in(chat, "s3cret")
-    chat.ask("My secret")
-    stage.model.says("I keep it.")
-    stage.model.ends()
-    chat.is_idle()
-    expect(chat.conversation("My secret")).to_be_visible()
-    chat.box.fill("a draft")
-    chat.button("Settings").click()
-    dialog = chat.page.get_by_role("dialog", name="Settings", exact=True)
-    expect(dialog).to_contain_text("Signed in as ann")
-    dialog.get_by_role("button", name="Sign out", exact=True).click()
-    sign_in(chat, "0ther")
-    expect(chat.history).to_contain_text("No conversations yet.")
-    expect(chat.page.locator("body")).not_to_contain_text("secret")
-    expect(chat.box).to_have_value("")
-    kept = chat.page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
-    assert "draft" not in kept
+def test_a_demo_model_says_that_it_is_one(chat: Chat, server: PageServer) -> None:
+    server.model.is_demo = True
+    chat.reload()
+    expect(chat.page.get_by_role("main")).to_contain_text("No language model is connected")
+    expect(server.answer(chat, "hello", "Hello.")).to_contain_text("(stand-in)")
 
 
-@KEYS
-def test_a_question_waits_while_the_key_is_asked_for_and_is_given_back(stage: Stage, visitor: Visitor) -> None:
-    visitor.expects("401")
-    chat = Chat(visitor.context.new_page())
-    chat.page.goto(stage.url)
-    sign_in(chat, "s3cret")
-    visitor.context.clear_cookies()
-    dialog = chat.page.get_by_role("dialog", name="This server asks for a key", exact=True)
-    chat.ask("hello")
-    expect(dialog).to_be_visible()
-    chat.page.keyboard.press("Escape")  # stops
-    expect(dialog).to_be_hidden()
-    chat.is_idle()
-    expect(chat.box).to_have_value("hello")
-    expect(chat.log.get_by_role("alert")).not_to_be_empty()
-    assert stage.model.asked == []
-    chat.box.press("Enter")
-    sign_in(chat, "s3cret")
-    assert stage.model.question() == "hello"
-    stage.model.ends()
-    chat.is_idle()
-    expect(chat.questions).to_have_count(1)
+def test_specialists_are_listed_and_switched_off(chat: Chat, server: PageServer) -> None:
+    chat.button("Specialists").click()
+    dialog = chat.dialog("Specialists")
+    rows = dialog.get_by_role("listitem")
+    expect(rows.filter(has_text="burns")).to_contain_text("Asks you before it acts")
+    expect(rows.filter(has_text="moon")).to_contain_text("Not available: it needs a moon: buy one")
+    expect(dialog.get_by_role("switch", name="moon", exact=True)).to_be_disabled()
+    dialog.get_by_role("switch", name="wiki", exact=True).uncheck()
+    chat.page.keyboard.press("Escape")
+    server.answer(chat, "hello", 'SPECIALIST_REQUEST[wiki:{"title":"Bern"}]', " x", "No.")
+    expect(chat.card("wiki")).to_contain_text("wiki was not run:")
+    chat.reload()
+    chat.page.get_by_role("button", name=re.compile("^Specialists")).click()
+    expect(dialog.get_by_role("switch", name="wiki", exact=True)).not_to_be_checked()
 
 
-def test_without_javascript_the_page_says_what_it_needs(browser: Browser, stage: Stage) -> None:
+# browsers with less
+
+
+def test_the_page_says_that_it_needs_javascript(browser: Browser, server: PageServer, network: Network) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    page.goto(stage.url)
+    page.goto(network.url)
     expect(page.locator("noscript p")).to_contain_text("needs JavaScript")
     expect(page.locator("noscript p")).to_be_visible()
     context.close()
 
 
-def test_where_nothing_may_be_kept_the_page_works(stage: Stage, visitor: Visitor) -> None:
+@pytest.mark.parametrize("visitor", [NEW], indirect=True)
+def test_the_page_works_without_storage(server: PageServer, visitor: Visitor) -> None:
     forbidden = "{ get() { throw new DOMException('no', 'SecurityError'); } }"
     for storage in ("localStorage", "sessionStorage"):
         visitor.context.add_init_script(f"Object.defineProperty(window, '{storage}', {forbidden});")
-    chat = visitor.opens(stage.url)
-    expect(chat.history).to_be_visible()
-    chat.ask()
-    stage.model.says("Good day.")
-    stage.model.ends()
+    chat = visitor.open(server.url)
+    server.answer(chat, "hello", "Good day.")
     expect(chat.answer).to_contain_text("Good day.")
-    chat.is_idle()

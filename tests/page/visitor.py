@@ -1,12 +1,13 @@
-"""A person with a browser of their own: tabs that share it, and what the page complains of in them."""
+"""A person with a browser: tabs that share cookies and storage, and the problems that the browser reports in them."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, WebError
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 from page.chat import Chat
 
+NEW: Mapping[str, Any] = {}
 PHONE: Mapping[str, Any] = {
     "viewport": {"width": 360, "height": 640},
     "device_scale_factor": 2,
@@ -15,52 +16,68 @@ PHONE: Mapping[str, Any] = {
 }
 DARK: Mapping[str, Any] = {"color_scheme": "dark"}
 STILL: Mapping[str, Any] = {"reduced_motion": "reduce"}
+TIMEOUT = 20_000
+"""Milliseconds that an expectation may take, on a slow machine."""
 
 VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => {
     console.error(`violates ${event.effectiveDirective}: ${event.blockedURI} ${event.sample}`);
 });"""
 
 
+def prepare(context: BrowserContext) -> BrowserContext:
+    """Have a new browser context report violations of the page's policy, and allow the clipboard."""
+    context.set_default_timeout(TIMEOUT)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    context.add_init_script(VIOLATIONS)
+    return context
+
+
 class Visitor:
-    """A person, without anything that is left of others.
+    """A person whom the server does not know yet.
 
     Attributes:
-        complaints: what stood in the console as an error, what was thrown and not caught, what the policy of the page
-            forbade; without what the test said that it would come.
+        problems: errors in the console, uncaught exceptions and violations of the policy, except the allowed ones.
     """
 
-    def __init__(self, browser: Browser, window: Mapping[str, Any]) -> None:
-        self.context = browser.new_context(**window)
-        self.context.set_default_timeout(5000)
-        self.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        self.context.add_init_script(VIOLATIONS)
-        self.context.on("console", self._console)
-        self.context.on("weberror", self._error)
-        self.complaints: list[str] = []
-        self._expected: list[str] = []
+    def __init__(self, context: BrowserContext) -> None:
+        self.context = context
+        self.problems: list[str] = []
+        self._allowed: list[str] = []
 
-    def opens(self, url: str) -> Chat:
-        """Opens the page in a new tab."""
-        page: Page = self.context.new_page()
-        page.goto(url)
-        chat = Chat(page)
-        chat.is_ready()
+    def new_page(self) -> Page:
+        page = self.context.new_page()
+        page.on("console", self._note_console)
+        page.on("pageerror", lambda error: self._note(str(error)))
+        return page
+
+    def open(self, url: str) -> Chat:
+        """Open the page in a new tab and wait until it knows what the server offers."""
+        chat = self.visit(url)
+        chat.wait_until_ready()
         return chat
 
-    def expects(self, *complaints: str) -> None:
-        """Complaints in which one of these texts stands are no failures."""
-        self._expected += complaints
+    def visit(self, url: str) -> Chat:
+        """Open the page in a new tab."""
+        page = self.new_page()
+        page.goto(url)
+        return Chat(page)
+
+    def allow(self, *texts: str) -> None:
+        """Problems that contain one of these texts are no failures."""
+        self._allowed += texts
 
     def leave(self) -> None:
-        self.context.close()
+        """Close all tabs, and leave nothing in the browser."""
+        for page in self.context.pages:
+            page.evaluate("try { localStorage.clear(); } catch {}")
+            page.close()
+        self.context.clear_cookies()
+        self.context.unroute_all()
 
-    def _console(self, message: ConsoleMessage) -> None:
+    def _note_console(self, message: ConsoleMessage) -> None:
         if message.type == "error":
-            self._complain(f"{message.text} ({message.location['url']})")
+            self._note(f"{message.text} ({message.location['url']})")
 
-    def _error(self, error: WebError) -> None:
-        self._complain(str(error.error))
-
-    def _complain(self, text: str) -> None:
-        if not any(expected in text for expected in self._expected):
-            self.complaints.append(text)
+    def _note(self, text: str) -> None:
+        if not any(allowed in text for allowed in self._allowed):
+            self.problems.append(text)

@@ -18,7 +18,7 @@ from typing import Any
 
 from page.chat import Chat
 from page.chromium import CHROMIUM_ARGS
-from page.stage import Conductor, request
+from page.server import ControlledModel, request
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from serving import Server, brain_served
@@ -51,7 +51,7 @@ class Scene:
     """What is in front of the camera."""
 
     chat: Chat
-    model: Conductor
+    model: ControlledModel
     folder: Path
 
     def asked(self, message: str, *passes: str) -> None:
@@ -62,8 +62,8 @@ class Scene:
 
     def says(self, *passes: str) -> None:
         for text in passes:
-            self.model.says(text)
-            self.model.ends()
+            self.model.write(text)
+            self.model.end()
 
 
 @dataclass
@@ -140,7 +140,7 @@ def result(scene: Scene) -> None:
     asked = request("medical", calculator="cha2ds2_vasc", inputs=inputs)
     told = "The score is **4**: age counts 2, being a woman 1 and hypertension 1.\n\nThis is not medical advice."
     scene.asked("CHA₂DS₂-VASc of a woman of 76 with hypertension and nothing else?", asked, told)
-    scene.chat.unfold("medical")
+    scene.chat.open_card("medical")
 
 
 @picture()
@@ -148,15 +148,15 @@ def approval(scene: Scene) -> None:
     scene.chat.ask("I no longer need the dentist on Tuesday.")
     scene.says(request("calendar", start=DENTIST, end=DENTIST))
     scene.says(request("calendar", action="delete", event_id="dentist"))
-    expect(scene.chat.call("calendar").last).to_contain_text("left; nothing is done")
+    expect(scene.chat.card("calendar").last).to_contain_text("left; nothing is done")
 
 
 @picture()
 def error(scene: Scene) -> None:
     scene.chat.ask("What stands on the ticket?")
     scene.says(request("ocr", image_id=1))
-    scene.model.says("There is no picture in this conversation yet. Attach the ticket, and I will")
-    scene.model.says(ModelError("model_failed", "The model failed in the middle of its answer.", "it was told to"))
+    scene.model.write("There is no picture in this conversation yet. Attach the ticket, and I will")
+    scene.model.write(ModelError("model_failed", "The model failed in the middle of its answer.", "it was told to"))
     expect(scene.chat.answer.get_by_role("button", name="Retry", exact=True)).to_be_visible()
 
 
@@ -221,21 +221,21 @@ def _page(browser: Browser, wanted: Picture, folder: Path) -> Image.Image:
     os.environ["XDG_DATA_HOME"] = str(folder / "data")
     fill_calendar(folder / "data")
     with _brain(folder) as brain:
-        model = Conductor(brain.loop, "demo")
+        model = ControlledModel(brain.loop, "demo")
         if not wanted.stand_in:
             brain.play(model)
         context = browser.new_context(**wanted.window, base_url=brain.url)
         page = context.new_page()
         page.goto("")
         chat = Chat(page)
-        chat.is_ready()
+        chat.wait_until_ready()
         expect(page.locator("#history")).to_contain_text(EARLIER[-1][0])  # on a phone it is folded, and has no role
         try:
             wanted.play(Scene(chat, model, folder))
             return _shot(page)
         finally:
             context.close()
-            model.ends()
+            model.end()
 
 
 @contextmanager

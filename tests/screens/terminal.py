@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from emulator import Row, Screen, Terminal
-from page.stage import request
+from page.server import request
 from rich.ansi import AnsiDecoder
 from rich.console import Console
 from rich.style import Style

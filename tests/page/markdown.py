@@ -1,4 +1,4 @@
-"""Markdown as the page renders it: texts in, HTML out, whole or in parts, without a server's answer around them."""
+"""Markdown as the page renders it: text in, HTML out, complete or in parts, without an answer around it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ LOAD = """async () => {
         }
         return copy.innerHTML.replaceAll(usual, "").replace(/>\\n+(?=<)/g, ">").trim();
     };
-    window.written = (parts, sources = [], each = () => {}) => {
+    window.writeParts = (parts, sources = [], each = () => {}) => {
         const text = new AnswerText(sources);
         document.querySelector("#log").append(text.node);
         for (const part of parts) {
@@ -32,8 +32,8 @@ LOAD = """async () => {
         }
         return text;
     };
-    window.whole = (source, sources) => {
-        const text = written([source], sources);
+    window.renderComplete = (source, sources) => {
+        const text = writeParts([source], sources);
         text.end();
         text.render(Infinity);
         text.node.remove();
@@ -49,21 +49,21 @@ SOURCES = [
 
 
 def load(chat: Chat) -> None:
-    """Has the page define `whole(text, sources)`, `written(parts, sources, each)` and `htmlOf(node)`."""
+    """Define `renderComplete(text, sources)`, `writeParts(parts, sources, each)` and `htmlOf(node)` in the page."""
     chat.page.evaluate(LOAD)
 
 
-def rendered(chat: Chat, texts: Sequence[str], sources: Sequence[dict[str, Any]] = SOURCES) -> list[str]:
-    """The HTML of complete texts, without what every link, piece of code and heading has."""
+def render(chat: Chat, texts: Sequence[str], sources: Sequence[dict[str, Any]] = SOURCES) -> list[str]:
+    """The HTML of complete texts, without the parts that all links, code blocks and headings share."""
     load(chat)
     found: list[str] = chat.page.evaluate(
-        "([texts, sources]) => texts.map((text) => htmlOf(whole(text, sources)))", [texts, sources]
+        "([texts, sources]) => texts.map((text) => htmlOf(renderComplete(text, sources)))", [texts, sources]
     )
     return found
 
 
-def open_ends(chat: Chat, texts: Sequence[str]) -> list[str]:
+def render_open(chat: Chat, texts: Sequence[str]) -> list[str]:
     """The HTML of texts that are still being written."""
     load(chat)
-    found: list[str] = chat.page.evaluate("(texts) => texts.map((text) => htmlOf(written([text]).node))", texts)
+    found: list[str] = chat.page.evaluate("(texts) => texts.map((text) => htmlOf(writeParts([text]).node))", texts)
     return found

@@ -1,0 +1,203 @@
+"""Brain as the page's tests serve it: a model that a test controls, and specialists for every kind of card."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from playwright.sync_api import Locator, expect
+from serving import Player, Server, brain_served
+
+from brain import Citation, Context, Progress, Registry, Result, specialist
+from brain.messages import Chunk, Exchange, Finish, Message
+from brain.turn_request import UNSAID, Sampling
+from page.chat import Chat
+from page.network import Network
+
+HOSTILE = "<img src=x onerror=hacked=1><b>bold</b>"
+"""Runs, or at least is bold, where text is taken for HTML."""
+
+
+class ControlledModel(Player):
+    """A model that writes what a test lets it, chunk by chunk."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str = "player") -> None:
+        super().__init__(name=name)
+        self._loop = loop
+        self._chunks: asyncio.Queue[Chunk | Exception] = asyncio.Queue()
+
+    def write(self, *chunks: Chunk | Exception) -> None:
+        for chunk in chunks:
+            self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
+
+    def end(self) -> None:
+        """End its present or next pass."""
+        self.write(Finish("stop"))
+
+    def fail(self) -> None:
+        self.write(RuntimeError("the password is swordfish"))
+
+    def write_slowly(self, text: str) -> None:
+        """Write one character after Brain handled the one before."""
+        for character in text:
+            self.write(character)
+            asyncio.run_coroutine_threadsafe(self._chunks.join(), self._loop).result(20)
+
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+    ) -> AsyncGenerator[Chunk, None]:
+        self.asked.append(list(messages))
+        self.open.set()
+        while True:
+            chunk = await self._chunks.get()
+            try:
+                if isinstance(chunk, Exception):
+                    raise chunk
+                yield chunk
+                if isinstance(chunk, Finish):
+                    return
+            finally:
+                self._chunks.task_done()
+
+    def questions(self) -> list[str]:
+        """All messages of the user in the newest request, without the note of the time before the last one."""
+        assert self.open.wait(20)
+        contents = [message.content for message in self.asked[-1] if message.role == "user"]
+        return [text.partition("\n\n")[2] if text.startswith("It is ") else text for text in contents]
+
+
+@dataclass
+class PageServer:
+    """A server, its model, and the network to it.
+
+    Attributes:
+        wiki_release: what the specialist `wiki` waits for, halfway.
+        burned: the titles that the specialist `burns` burned.
+    """
+
+    brain: Server
+    model: ControlledModel
+    network: Network
+    wiki_release: threading.Event = field(default_factory=threading.Event)
+    burned: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return self.network.url
+
+    @property
+    def store(self) -> Any:
+        return self.brain.engine.store
+
+    def add(self, specialist: Any, *origin: str) -> None:
+        """Offer one more specialist."""
+        self.brain.engine.registry.add(specialist, *origin)
+
+    def begin_elsewhere(self, question: Exchange) -> Any:
+        """Begin an exchange in the newest conversation, as another process does; what ends it."""
+        conversation = self.brain.on_loop(self.store.conversations("local"))[0]
+        return self.brain.on_loop(self.store.begin("local", conversation.id, question, ()))
+
+    def wait_until_quiet(self) -> None:
+        """Fails unless all turns and requests end."""
+        assert self.brain.left(20) == []
+
+    def forget_turns(self) -> None:
+        """Drop the event logs of all turns that ended, as a restart does."""
+        engine = self.brain.engine
+
+        async def forget() -> None:
+            for conversation in await engine.store.conversations("local"):
+                engine.turns.forget(conversation.id, "local")
+
+        self.brain.on_loop(forget())
+
+    def answer(self, chat: Chat, question: str = "hello", *chunks: Chunk) -> Locator:
+        """Ask a question, and have it answered completely."""
+        answer = chat.ask(question)
+        self.model.write(*chunks)
+        self.model.end()
+        chat.wait_until_idle()
+        expect(chat.questions.last).to_contain_text(question.partition("\n")[0])
+        return answer
+
+
+def request(name: str, /, **params: object) -> str:
+    """The marker by which a model calls a specialist."""
+    return f"SPECIALIST_REQUEST[{name}:{json.dumps(params, ensure_ascii=False)}]"
+
+
+@contextmanager
+def serve_page(network: Network, **settings: object) -> Iterator[PageServer]:
+    """Brain, served with these settings."""
+    registry = Registry()
+    with brain_served(registry, STORE="memory:", **settings) as brain:
+        network.connect_to(brain.port)
+        server = PageServer(brain, ControlledModel(brain.loop), network)
+        _add_specialists(registry, server)
+        brain.play(server.model)
+        try:
+            yield server
+        finally:
+            network.restore()
+            server.wiki_release.set()
+            server.model.end()
+
+
+def _add_specialists(registry: Registry, server: PageServer) -> None:
+    @specialist(examples=["where is Bern"], timeout=60, outside=False)
+    def wiki(title: str) -> Iterator[Progress | Result]:
+        """Looks a title up."""
+        yield Progress("page 2 of 4", 0.5)
+        server.wiki_release.wait(50)
+        text = "two  spaces\n  kept"
+        yield Result(text, [Citation("1", "Bern", "https://example.org/bern"), Citation("2", "A book")])
+
+    @specialist(approval="always")
+    def burns(title: str, copies: int = 1) -> str:
+        """Burns a book."""
+        server.burned.append(title)
+        return f"{title} is ashes."
+
+    for one in (wiki, burns, clock, reader, breaks, hostile, turns, moon):
+        registry.add(one)
+
+
+@specialist
+def clock() -> str:
+    """Tells the time."""
+    return "It is noon."
+
+
+@specialist(activates_on=["text", "image", "pdf"])
+def reader(*, context: Context) -> list[str]:
+    """Reads files."""
+    return [f"{a.id} {a.name} {a.type} {len(a.data)}" for a in context.attachments]
+
+
+@specialist
+def breaks() -> str:
+    """Fails."""
+    raise RuntimeError("the password is swordfish")
+
+
+@specialist
+def hostile(text: str = HOSTILE) -> Result:
+    """Returns what runs where text is taken for HTML."""
+    links = ["javascript:hacked=1", "data:text/html,<script>hacked=1</script>", f"https://example.org/{HOSTILE}"]
+    return Result(f"{HOSTILE}\n{text}", [Citation(str(n), HOSTILE, link) for n, link in enumerate(links, 1)])
+
+
+@specialist
+def turns() -> Result:
+    """Names a source in letters that reverse the order of those after them."""
+    return Result("Read.", [Citation("1", "\u2067Sign in \u202eat", "https://moc.example.evil.example/login")])
+
+
+@specialist(needs=lambda: "it needs a moon: buy one", examples=["how is the moon"])
+def moon() -> str:
+    """Looks at the moon."""
+    return ""

@@ -1,0 +1,438 @@
+"""An answer while it is written, when it is complete, and when it is opened again."""
+
+import re
+
+import httpx
+import pytest
+from playing import words
+from playwright.sync_api import Locator, Route, expect
+
+from brain.errors import ModelError
+from brain.events import Thinking
+from brain.messages import PromptProgress
+from page.chat import Chat
+from page.server import PageServer, request
+from page.visitor import NEW, PHONE, STILL, Visitor
+
+pytestmark = pytest.mark.chromium
+
+RECORD = """node => {
+    const states = [node.innerText], observer = new MutationObserver(() => states.push(node.innerText));
+    observer.observe(node, { subtree: true, childList: true, characterData: true, attributes: true });
+    return { states, observer };
+}"""
+ALL_TEXT = """(article) => {
+    const walker = document.createTreeWalker(article, NodeFilter.SHOW_TEXT), found = [];
+    while (walker.nextNode()) found.push(walker.currentNode.data.trim());
+    return [...found.filter(Boolean), ...[...article.querySelectorAll("button")].map(({ className }) => className)];
+}"""
+"""All words of an answer, also hidden ones, and its buttons."""
+TEXT_OFFSET = """(paragraph) => {
+    const words = document.createRange();
+    words.selectNodeContents(paragraph);
+    return Math.round(words.getBoundingClientRect().left - paragraph.getBoundingClientRect().left);
+}"""
+PARTS = (
+    "## A heading\n\n",
+    "Some words of a paragraph with **bold**, `code` and [a link](https://example.org) in it. It has *stress*, "
+    "and enough other words to fill a few lines, so that what follows would move if it were drawn too early. Then "
+    "comes `more code`, a second [link](https://example.org/two), and the end of it.",
+    "\n\n- one\n- two\n  - deeper\n- three\n\n",
+    "```python\nfor n in range(10):\n    print(n)  # again\n```\n\n",
+    "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n",
+    "> A quotation.\n\n1. first\n2. second\n\n",
+)
+DOCUMENT = """\
+|name|price|
+|:-:|-:|
+|tea|7|
+
+- [x] boil
+- [ ] drink
+
+A fact[^1], see [the page][p], and the town [1], not [7].
+
+<details>
+<summary>More</summary>
+
+Hidden words.
+</details>
+
+It costs $5 and $10, and $x^2$ is
+
+$$
+x_1
+- y_1
+$$
+
+```py
+def tea() -> str:
+    return 'green'  # hot
+```
+
+[^1]: Its note.
+
+[p]: https://example.org/tea
+"""
+MARKERS = {
+    request("clock"): "clock",
+    "SPECIALIST_REQUEST[nobody]": "nobody",
+    '<function_call>{"name": "clock", "args": {}}</function_call>': "clock",
+}
+
+
+def paragraphs(count: int) -> str:
+    """So many paragraphs, all different."""
+    return "".join(f"\n\n{word}" for word in words(count))
+
+
+# while it is written
+
+
+def test_each_token_is_on_screen_before_the_next_is_written(chat: Chat, server: PageServer) -> None:
+    answer = chat.ask("Where is Zürich?")
+    tokens = ("In ", "the ", "**north**", " of ", "Swit", "zerland.", "\n\n- By", " a", " lake")
+    for count, token in enumerate(tokens, 1):
+        server.model.write(token)
+        visible = re.sub(r"\W+", " ", "".join(tokens[:count])).split()
+        expect(answer).to_contain_text(re.compile(r"\W*".join(visible)))
+    server.model.end()
+    chat.wait_until_idle()
+    expect(answer.get_by_role("strong")).to_have_text("north")
+    expect(answer.get_by_role("listitem")).to_have_text("By a lake")
+
+
+@pytest.mark.parametrize(("marker", "name"), MARKERS.items(), ids=["call", "unknown", "other syntax"])
+def test_no_part_of_a_marker_is_ever_visible(chat: Chat, server: PageServer, marker: str, name: str) -> None:
+    answer = chat.ask()
+    recording = chat.log.evaluate_handle(RECORD)
+    server.model.write("Before. ")
+    expect(answer).to_contain_text("Before.")
+    server.model.write_slowly(marker)
+    server.model.write(" dropped")
+    expect(chat.card(name)).to_be_visible()
+    server.model.write("After.")
+    server.model.end()
+    chat.wait_until_idle()
+    expect(answer).to_contain_text("After.")
+    states = recording.evaluate("it => (it.observer.disconnect(), it.states)")
+    assert len(states) > 5
+    assert [state for state in states if re.search(r"Before\.\s*[S<]|SP|REQUEST|[\[\]{}]", state)] == []
+
+
+def test_text_that_only_begins_like_a_marker_is_visible(chat: Chat, server: PageServer) -> None:
+    for text in (
+        "SPECIALIST_REQUEST is a word.",
+        "A <function> is no call.",
+        "`SPECIALIST_REQUEST[clock]` is how.",
+        "S",
+    ):
+        answer = chat.ask(f"about {text}")
+        server.model.write_slowly(text)
+        server.model.end()
+        chat.wait_until_idle()
+        expect(answer).to_contain_text(text.replace("`", ""))
+    expect(chat.log.get_by_role("group")).to_have_count(0)
+
+
+def test_visible_text_does_not_jump(chat: Chat, server: PageServer) -> None:
+    answer = chat.ask()
+    server.model.write("Start.\n\n")
+    expect(answer).to_contain_text("Start.")
+    shifts = chat.record_shifts()
+    text = "".join(PARTS) * 4
+    server.model.write(*(text[at : at + 4] for at in range(0, len(text), 4)), "\n\nThe end.")
+    expect(answer).to_contain_text("The end.")
+    server.model.end()
+    chat.wait_until_idle()
+    assert sum(shifts()) < 0.02
+
+
+def test_a_selection_stays(chat: Chat, server: PageServer) -> None:
+    answer = chat.ask()
+    server.model.write(f"One **two** three.{paragraphs(60)}\n\nFour fi")
+    expect(answer.get_by_role("paragraph").last).to_have_text("Four fi")
+    chat.log.hover()
+    chat.page.mouse.wheel(0, -100_000)
+    first = answer.get_by_role("paragraph").first
+    expect(first).to_be_in_viewport()
+    place = first.bounding_box()
+    select = "it => getSelection().setBaseAndExtent(it.querySelector('p'), 0, [...it.querySelectorAll('p')].at(-1), 1)"
+    answer.evaluate(select)
+    selected = chat.page.evaluate("getSelection().toString()")
+    assert selected.startswith("One two three.")
+    server.model.write("ve", " **six**", ".\n\n", "# Seven\n\n", "- eight\n", "- nine\n\n", "end")
+    expect(answer).to_contain_text("end")
+    server.model.end()
+    chat.wait_until_idle()
+    assert chat.page.evaluate("getSelection().toString()").startswith(selected.rstrip())
+    assert first.bounding_box() == place
+
+
+def test_ten_thousand_tokens_are_complete(chat: Chat, server: PageServer) -> None:
+    answer = chat.ask()
+    tokens = [f"word {n} " if n % 40 else f"word {n}.\n\n" for n in range(10_000)]
+    server.model.write(*tokens)
+    server.model.end()
+    expect(chat.button("Send")).to_be_visible(timeout=120_000)
+    expect(answer.get_by_role("paragraph")).to_have_count(251, timeout=60_000)
+    assert answer.inner_text().split("player")[0].split() == "".join(tokens).split()
+
+
+def test_thinking_is_folded(chat: Chat, server: PageServer) -> None:
+    answer = server.answer(chat, "hello", Thinking("hm, "), Thinking("let me see"), "A", "B")
+    expect(answer).to_contain_text("AB")
+    expect(answer.get_by_text("hm, let me see")).to_be_hidden()
+    answer.get_by_text("Thoughts", exact=True).click()
+    expect(answer.get_by_text("hm, let me see")).to_be_visible()
+
+
+@pytest.mark.parametrize("visitor", [NEW], indirect=True)
+def test_the_page_shows_what_it_waits_for(chat: Chat, server: PageServer) -> None:
+    chat.page.clock.install()
+    chat.reload()
+    answer = chat.ask()
+    waiting = "Waiting for the model…"
+    expect(chat.page).to_have_url(re.compile("#/c/"))
+    for word in ("One.", "Two."):
+        expect(answer).not_to_contain_text(waiting)
+        chat.page.clock.fast_forward(7000)
+        expect(answer).to_contain_text(waiting)
+        server.model.write(word)
+        expect(answer).to_contain_text(word)
+    server.model.write(request("wiki", title="Bern"), " x")
+    expect(chat.card("wiki")).to_contain_text("page 2 of 4")
+    chat.page.clock.fast_forward(7000)
+    expect(chat.card("wiki")).to_contain_text(re.compile(r"\d\.\d s"))
+    expect(answer).not_to_contain_text(waiting)
+    server.wiki_release.set()
+    server.model.end()
+    chat.wait_until_idle()
+    expect(answer).not_to_contain_text(waiting)
+
+
+def test_prompt_progress_is_visible_until_the_model_writes(chat: Chat, server: PageServer) -> None:
+    answer = chat.ask()
+    server.model.write(PromptProgress(500, 2000))
+    expect(answer).to_contain_text("500 of 2,000 tokens")
+    server.model.write(PromptProgress(1000, 2000))
+    expect(answer).to_contain_text("1,000 of 2,000 tokens")
+    server.model.write("Hello.")
+    expect(answer).to_contain_text("Hello.")
+    expect(answer).not_to_contain_text("tokens")
+
+
+@pytest.mark.parametrize("visitor", [STILL], indirect=True)
+def test_nothing_moves_for_people_who_want_no_motion(chat: Chat, server: PageServer) -> None:
+    chat.ask()
+    server.model.write(request("wiki", title="Bern"), " x")
+    expect(chat.card("wiki")).to_contain_text("page 2 of 4")
+    assert chat.page.evaluate("document.getAnimations().filter(one => one.effect.getTiming().duration > 1).length") == 0
+
+
+# where it stands
+
+
+def test_a_long_answer_is_read_from_its_start(chat: Chat, server: PageServer) -> None:
+    server.answer(chat, "before", "\n\n".join(words(60)))
+    answer = chat.ask("and now")
+    server.model.write("short")
+    expect(answer).to_contain_text("short")
+    assert 0 <= distance_from_top(chat, chat.question) < 30
+    server.model.write(paragraphs(100), " end")
+    expect(answer).to_contain_text("end")
+    assert chat.distance_from_end() > 500
+    server.model.end()
+    chat.wait_until_idle()
+    assert 0 <= distance_from_top(chat, chat.question) < 30
+
+
+def distance_from_top(chat: Chat, place: Locator) -> float:
+    log, box = chat.log.bounding_box(), place.bounding_box()
+    assert log
+    assert box
+    return box["y"] - log["y"]
+
+
+def test_the_conversation_follows_the_answer_only_from_its_end(chat: Chat, server: PageServer) -> None:
+    answer, newest = chat.ask(), chat.button("Newest")
+    server.model.write("line")
+    expect(answer).to_contain_text("line")
+    expect(newest).to_be_hidden()
+    server.model.write(paragraphs(100), " long")
+    expect(answer).to_contain_text("long")
+    newest.click()
+    expect(newest).to_be_hidden()
+    assert chat.distance_from_end() < 4
+    server.model.write(paragraphs(20), " further")
+    expect(answer).to_contain_text("further")
+    assert chat.distance_from_end() < 4
+    chat.log.hover()
+    chat.page.mouse.wheel(0, -500)
+    expect(newest).to_be_visible()
+    server.model.write(paragraphs(50), " last")
+    expect(answer).to_contain_text("last")
+    assert chat.distance_from_end() > 500
+    chat.page.mouse.wheel(0, 100_000)
+    expect(newest).to_be_hidden()
+    server.model.write(paragraphs(50), " lasting\n\n", request("burns", title="Emma"), " x")
+    expect(chat.button("Approve")).to_be_in_viewport(ratio=1)
+
+
+# Markdown
+
+
+def test_markdown_as_a_person_sees_it(chat: Chat, server: PageServer) -> None:
+    server.wiki_release.set()
+    answer = chat.ask()
+    server.model.write(request("wiki", title="Bern"), " x")
+    expect(chat.card("wiki")).to_contain_text("2 sources")
+    server.model.write_slowly(DOCUMENT)
+    server.model.end()
+    chat.wait_until_idle()
+    for _ in range(2):
+        expect(answer.get_by_role("cell", name="7", exact=True)).to_have_css("text-align", "right")
+        expect(answer.get_by_role("cell", name="tea", exact=True)).to_have_css("text-align", "center")
+        tasks = answer.get_by_role("checkbox", name="Done", exact=True)
+        expect(tasks.first).to_be_checked()
+        expect(tasks.last).not_to_be_checked()
+        expect(answer.get_by_role("listitem").filter(has_text="boil")).to_have_css("list-style-type", "none")
+        link, citation = (answer.get_by_role("link", name=name, exact=True) for name in ("the page", "[1]"))
+        expect(link).to_have_attribute("href", "https://example.org/tea")
+        expect(citation).to_have_attribute("href", "https://example.org/bern")
+        expect(citation).to_have_attribute("rel", "noopener noreferrer nofollow")
+        expect(answer).to_contain_text("not [7].")
+        expect(answer).to_contain_text("It costs $5 and $10, and")
+        expect(answer.get_by_role("math")).to_have_count(2)
+        expect(answer.locator(".hljs-keyword")).to_have_text(["def", "return"])
+        chat.reload()
+    answer.get_by_role("button", name="Copy the code", exact=True).click()
+    assert chat.clipboard() == "def tea() -> str:\n    return 'green'  # hot\n"
+    chat.page.set_viewport_size({"width": 800, "height": 400})
+    answer.get_by_role("button", name="1", exact=True).click()
+    expect(answer.get_by_text("Its note.")).to_be_focused()
+    expect(answer.get_by_text("Its note.")).to_be_in_viewport()
+
+
+def test_details_stay_open_while_their_text_is_written(chat: Chat, server: PageServer) -> None:
+    answer = chat.ask()
+    server.model.write("<details>\n<summary>More</summary>\n\nOne.")
+    answer.get_by_text("More", exact=True).click()
+    server.model.write(" Two.")
+    expect(answer.get_by_text("One. Two.", exact=True)).to_be_visible()
+    server.model.write("\n</details>\n\nEnd.")
+    server.model.end()
+    chat.wait_until_idle()
+    expect(answer.get_by_text("One. Two.", exact=True)).to_be_visible()
+
+
+def test_right_to_left_text_starts_at_the_right(chat: Chat, server: PageServer) -> None:
+    answer = server.answer(chat, "hello", "שלום עולם\n\nHello world\n")
+    expect(answer.get_by_role("paragraph")).to_have_count(2)
+    offsets = [one.evaluate(TEXT_OFFSET) for one in answer.get_by_role("paragraph").all()]
+    assert offsets[0] > 200
+    assert offsets[1] == 0
+
+
+@pytest.mark.parametrize("visitor", [PHONE], indirect=True)
+def test_a_phone_shows_everything_without_scrolling_sideways(chat: Chat, server: PageServer) -> None:
+    wide = "\n\n```\n" + "c" * 500 + "\n```\n\n|d|e|\n|-|-|\n|" + "f" * 300 + "|g|\n\n"
+    formula = f"So \\(\\text{{{'W' * 300}}}\\) holds.\n\n"
+    answer = chat.ask("a" * 200)
+    server.model.write("b" * 3000, wide, formula, request("nobody" + "y" * 50, x="z" * 400), " x")
+    server.model.end()
+    server.model.end()
+    chat.wait_until_idle()
+    expect(answer.get_by_role("math")).to_have_count(1)
+    assert chat.page.evaluate("document.documentElement.scrollWidth") == 360
+    assert chat.log.evaluate("node => node.scrollWidth <= node.clientWidth")
+    expect(chat.box).to_be_in_viewport(ratio=1)
+    expect(chat.button("Send")).to_be_in_viewport(ratio=1)
+
+
+def test_copy_returns_markdown_with_each_source_once(chat: Chat, server: PageServer) -> None:
+    server.wiki_release.set()
+    chat.ask()
+    server.model.write(request("wiki", title="Bern"), " x", request("wiki", title="Basel"), " x")
+    server.model.write("It is **there**.")
+    server.model.end()
+    chat.wait_until_idle()
+    copied = "It is **there**.\n\nSources:\n\n1. [Bern](https://example.org/bern)\n2. A book"
+    assert chat.copy_answer() == copied
+    chat.reload()
+    assert chat.copy_answer() == copied
+
+
+# when it is opened again
+
+
+def all_text(chat: Chat) -> list[str]:
+    expect(chat.answer.locator(".plain:visible")).to_have_count(0)
+    texts: list[str] = chat.answer.evaluate(ALL_TEXT)
+    return texts
+
+
+def test_an_answer_is_the_same_when_it_is_opened_again(chat: Chat, server: PageServer) -> None:
+    httpx.post(f"{server.url}/v1/memory", json={"text": "I like libraries"})
+    server.wiki_release.set()
+    chat.ask("Which libraries are there?")
+    server.model.write(Thinking("Let me "), Thinking("see."), "I **look**.\n\n")
+    server.model.write(*(request("wiki", title=title) for title in ("Bern", "Bern")), request("breaks"), " x")
+    expect(chat.card("breaks")).to_contain_text("breaks failed: ")
+    server.model.write("They have one. ", Thinking("Burn it?"), "Now:\n\n", request("burns", title="Emma"), " x")
+    chat.approve("burns")
+    server.model.write(request("burns", title="Ada"), " x")
+    chat.card("burns").last.get_by_role("button", name="Decline", exact=True).click()
+    server.model.write("One is left.")
+    server.model.end()
+    chat.wait_until_idle()
+    written = all_text(chat)
+    assert {"Recalled 1 fact: I like libraries", "Let me see.", "Burn it?", "look"} <= set(written)
+    assert any(text.startswith("approved · ") for text in written)
+    assert any(text.startswith("player · ") and text.endswith(" tokens") for text in written)
+    chat.reload()
+    expect(chat.answer).to_contain_text("One is left.")
+    assert all_text(chat) == written
+
+
+@pytest.mark.parametrize("recoverable", [True, False])
+def test_a_failure_is_the_same_when_it_is_opened_again(chat: Chat, server: PageServer, recoverable: bool) -> None:
+    chat.ask()
+    server.model.write("Well, ", ModelError("model_failed", "It does not fit.", recoverable=recoverable))
+    chat.wait_until_idle()
+    written = all_text(chat)
+    assert written[:2] == ["Well,", "It does not fit."]
+    expect(chat.answer.get_by_role("button", name="Retry", exact=True)).to_have_count(int(recoverable))
+    chat.reload()
+    expect(chat.answer).to_contain_text("It does not fit.")
+    assert all_text(chat) == written
+
+
+def test_large_numbers_are_exact(chat: Chat, server: PageServer) -> None:
+    """JavaScript cannot count with them."""
+    server.wiki_release.set()
+    server.answer(chat, "hello", request("wiki", title="Bern"), " x", "It is a town.")
+
+    def alter(route: Route) -> None:
+        text = re.sub(r'("(?:total_ms|ms|completion_tokens)":)\d+', r"\g<1>1" + "0" * 30, route.fetch().text())
+        route.fulfill(body=text.replace('{"title":"Bern"}', '{"title":12345678901234567890.50}'))
+
+    chat.page.route("**/v1/conversations/*?*", alter)
+    chat.reload()
+    expect(chat.answer).to_contain_text("It is a town.")
+    expect(chat.card("wiki")).to_contain_text("12345678901234567890.50")
+    expect(chat.answer).to_contain_text("tokens")
+
+
+def test_markdown_is_plain_text_until_its_libraries_can_be_loaded(
+    chat: Chat, server: PageServer, visitor: Visitor
+) -> None:
+    visitor.allow("Failed to load resource: net::")
+    server.answer(chat, "count", "one **two**")
+    is_failing = [True]
+    chat.page.route("**/answer/markdown.js", lambda route: route.abort() if is_failing else route.continue_())
+    with chat.page.expect_event("requestfailed"):
+        chat.reload()
+    expect(chat.answer).to_contain_text("one **two**")
+    is_failing.clear()
+    expect(chat.answer.get_by_role("strong")).to_have_text("two")

@@ -1,0 +1,253 @@
+"""The call of a specialist as a card in the answer, and calls that wait for a person's approval."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+from playing import words
+from playwright.sync_api import Route, expect
+
+from page.chat import Chat
+from page.server import HOSTILE, PageServer, request
+from page.visitor import Visitor
+
+pytestmark = pytest.mark.chromium
+
+BURN = (request("burns", title="Emma"), " x")
+
+
+def test_a_card_shows_progress_then_its_result_folded(chat: Chat, server: PageServer) -> None:
+    answer, card = chat.ask(), chat.card("wiki")
+    server.model.write("Before.\n\n", request("wiki", title="Bern"), request("clock"), " dropped")
+    expect(card).to_contain_text('"Bern"')
+    expect(card).to_contain_text("page 2 of 4")
+    expect(card.get_by_role("progressbar", name="Progress")).to_have_js_property("value", 0.5)
+    chat.open_card("clock")
+    expect(chat.card("clock")).to_contain_text("It is noon.")  # while the first still runs
+    server.wiki_release.set()
+    server.model.write("After.")
+    server.model.end()
+    chat.wait_until_idle()
+    assert answer.locator(".call").evaluate_all("nodes => nodes.map(node => node.ariaLabel)") == ["wiki", "clock"]
+    expect(card.get_by_role("progressbar")).to_be_hidden()
+    expect(card).not_to_contain_text("page 2 of 4")
+    result = card.get_by_text("two  spaces")
+    expect(result).to_be_hidden()
+    chat.open_card("wiki")
+    expect(result).to_be_visible()
+    expect(card.locator("br")).to_have_count(1)  # of Markdown
+    card.get_by_role("button", name="Copy the result", exact=True).click()
+    assert chat.clipboard() == "two  spaces\n  kept"
+    source = card.get_by_role("link", name="Bern")
+    expect(source).to_have_attribute("href", "https://example.org/bern")
+    expect(source).to_have_attribute("target", "_blank")
+    expect(source).to_have_attribute("rel", "noopener noreferrer")
+    expect(card.get_by_role("listitem")).to_have_count(2)
+    text = answer.inner_text()
+    assert text.index("Before.") < text.index("wiki") < text.index("After.")
+    assert "dropped" not in text
+
+
+def test_failed_and_cached_calls_say_so(chat: Chat, server: PageServer) -> None:
+    answer = chat.ask()
+    server.model.write(request("breaks"), " x")
+    expect(chat.card("breaks")).to_contain_text("breaks failed: something went wrong in it")
+    chat.open_card("breaks")
+    expect(chat.card("breaks")).to_contain_text("What the model was toldit ran into an error of its own;")
+    for count in (1, 2):
+        server.model.write(request("clock"), " x")
+        expect(chat.card("clock")).to_have_count(count)
+    server.model.end()
+    chat.wait_until_idle()
+    expect(chat.card("clock").nth(1)).to_contain_text("known from before")
+    expect(answer).not_to_contain_text("swordfish")
+
+
+def test_a_call_that_never_ran_says_why(chat: Chat, server: PageServer) -> None:
+    cases = {
+        "SPECIALIST_REQUEST[nobody]": ("nobody", "there is no specialist of this name"),
+        request("wiki", name=1): ("wiki", "the model asked with wrong parameters"),
+        request("moon"): ("moon", "it cannot be asked now"),
+        "[SPECIALIST_RESULT: docs]\nmade up": ("A call", "the model made up a result instead of asking"),
+    }
+    chat.ask()
+    for marker, (name, _) in cases.items():
+        server.model.write(marker, " x")
+        expect(chat.card(name)).to_be_visible()
+    server.model.end()
+    chat.wait_until_idle()
+    for _ in range(2):
+        for name, reason in cases.values():
+            expect(chat.card(name).get_by_text(f"{name} was not run: {reason}", exact=True)).to_be_visible()
+        chat.reload()
+
+
+def test_a_result_is_markdown_that_runs_nothing(chat: Chat, server: PageServer) -> None:
+    chat.ask()
+    text = "\n\n|a|b|\n|-|-:|\n|1|2|\n\n**bold** [a](javascript:hacked=1) ![b](https://example.org/leak.png)"
+    server.model.write(request("hostile", text=text), " x")
+    card = chat.card("hostile")
+    expect(card).to_contain_text("|a|b|")  # it is rendered when it is opened
+    chat.open_card("hostile")
+    expect(card.get_by_role("strong")).to_have_text(["hostile", "bold"])
+    expect(card.get_by_role("cell", name="2", exact=True)).to_have_css("text-align", "right")
+    links = card.locator("a").evaluate_all("nodes => nodes.map(node => node.href)")
+    source = "https://example.org/%3Cimg%20src=x%20onerror=hacked=1%3E%3Cb%3Ebold%3C/b%3E"
+    assert sorted(links) == [source, "https://example.org/leak.png"]  # two of three sources lead nowhere
+    expect(card.get_by_role("link", name=HOSTILE, exact=True)).to_have_attribute("href", source)
+    expect(card.locator("img, b")).to_have_count(0)
+    server.model.write(request("turns"), " x")
+    chat.open_card("turns")
+    expect(chat.card("turns").get_by_role("listitem")).to_have_text("Sign in at moc.example.evil.example")
+    expect(chat.card("turns").get_by_text("moc.example.evil.example")).to_have_css("unicode-bidi", "isolate")
+    assert chat.page.evaluate("window.hacked") is None
+
+
+def test_a_card_stays_in_sight_when_it_is_opened(chat: Chat, server: PageServer) -> None:
+    text = "\n\n".join(words(60))
+    answer = server.answer(chat, "hello", text, request("hostile", text="\n\nmore" * 60), " x", "end")
+    expect(answer.get_by_text("end", exact=True)).to_be_visible()
+    chat.log.evaluate("node => node.scrollTo(0, node.scrollHeight)")
+    expect(answer.get_by_text("end", exact=True)).to_be_in_viewport()
+    chat.open_card("hostile")
+    expect(chat.card("hostile").locator(".text p")).to_have_count(61)
+    expect(chat.card("hostile").get_by_text("hostile", exact=True)).to_be_in_viewport()
+
+
+# approval
+
+
+def test_a_call_runs_only_after_approval(chat: Chat, server: PageServer, visitor: Visitor) -> None:
+    answer, card = chat.ask(), chat.card("burns")
+    server.model.write("I will. ", *BURN)
+    expect(card).to_contain_text("needs your approval")
+    expect(card.get_by_text('"title": "Emma"').last).to_be_visible()
+    expect(chat.box).to_be_focused()  # so that nobody approves while typing
+    other = visitor.open(chat.page.url)
+    expect(other.button("Approve")).to_be_visible()
+    chat.reload()
+    assert server.burned == []
+    chat.approve("burns")
+    for tab in (chat, other):
+        expect(tab.button("Approve")).to_have_count(0)
+        expect(tab.button("Decline")).to_have_count(0)
+    server.model.write("It burnt.")
+    server.model.end()
+    for tab in (chat, other):
+        tab.wait_until_idle()
+    assert server.burned == ["Emma"]
+    expect(card).to_contain_text("approved · ")
+    chat.open_card("burns")
+    expect(card).to_contain_text("Emma is ashes.")
+    chat.reload()
+    expect(card).to_contain_text("approved · ")
+    expect(answer).to_contain_text("It burnt.")
+
+
+def test_each_of_two_calls_has_its_own_buttons(chat: Chat, server: PageServer) -> None:
+    answer, cards = chat.ask(), chat.card("burns")
+    server.model.write(request("burns", title="Emma"), request("burns", title="Ulysses"), " x")
+    expect(chat.button("Approve")).to_have_count(2)
+    cards.nth(1).get_by_role("button", name="Approve", exact=True).click()
+    expect(chat.button("Approve")).to_have_count(1)
+    expect(cards.nth(0)).to_contain_text("needs your approval")
+    cards.nth(0).get_by_role("button", name="Decline", exact=True).press("Enter")
+    expect(cards.nth(0)).to_contain_text("not approved")
+    server.model.write("I burnt one.")
+    server.model.end()
+    chat.wait_until_idle()
+    expect(answer).to_contain_text("I burnt one.")
+    assert server.burned == ["Ulysses"]
+
+
+@pytest.mark.parametrize("server", [{"APPROVAL_SECONDS": 0.01}], indirect=True)
+def test_an_approval_expires(chat: Chat, server: PageServer) -> None:
+    server.answer(chat, "hello", *BURN, "I did not.")
+    for _ in range(2):
+        expect(chat.card("burns")).to_contain_text("not approved in time")
+        expect(chat.button("Approve")).to_have_count(0)
+        chat.reload()
+    assert server.burned == []
+
+
+def test_stop_ends_the_wait_for_approval(chat: Chat, server: PageServer) -> None:
+    chat.ask()
+    server.model.write(*BURN)
+    expect(chat.button("Approve")).to_be_visible()
+    chat.stop()
+    chat.wait_until_idle()
+    expect(chat.button("Approve")).to_have_count(0)
+    server.wait_until_quiet()
+    assert server.burned == []
+
+
+def test_every_character_of_the_parameters_is_in_reach(chat: Chat, server: PageServer) -> None:
+    chat.ask()
+    title = "a\u202egpj.exe\u200b\u00a0<b>é</b>\n" + "long " * 2000
+    marker = request("burns", title=title).removesuffix("}]") + ', "copies": 9007199254740993}]'
+    server.model.write(marker, " x")
+    card = chat.card("burns")
+    shown, last = card.get_by_text('"title"').last, card.get_by_text('"copies": 9007199254740993').last
+    expect(card.get_by_text("more below")).to_be_hidden()
+    expect(last).to_be_in_viewport()
+    card.get_by_role("button", name="more characters").click()
+    expect(shown).to_contain_text('"title": "a\\u{202e}gpj.exe\\u{200b}\\u{a0}<b>é</b>\\nlong long ')
+    assert shown.inner_text().count("long") == 2000
+    expect(card.get_by_text("more below")).to_be_visible()
+    last.evaluate("it => it.parentElement.scrollTo(0, it.scrollHeight)")
+    expect(card.get_by_text("more below")).to_be_hidden()
+
+
+def decline_elsewhere(url: str) -> None:
+    httpx.post(url, json={"approve": False}, trust_env=False).raise_for_status()
+
+
+def stop_elsewhere(url: str) -> None:
+    httpx.post(f"{url.partition('/approvals')[0]}/cancel", json={}, trust_env=False).raise_for_status()
+
+
+@pytest.mark.parametrize(
+    ("act", "shown"), [(decline_elsewhere, "not approved"), (stop_elsewhere, "stopped")], ids=["declined", "stopped"]
+)
+def test_a_late_decision_changes_nothing(
+    chat: Chat, server: PageServer, visitor: Visitor, act: Callable[[str], None], shown: str
+) -> None:
+    visitor.allow("409")
+    chat.ask()
+    server.model.write(*BURN)
+    expect(chat.button("Approve")).to_be_visible()
+
+    def delay(route: Route) -> None:
+        act(route.request.url.replace(server.url, server.brain.url))
+        route.continue_()
+
+    chat.page.route("**/approvals/*", delay)
+    with chat.page.expect_response("**/approvals/*") as response:
+        chat.approve("burns")
+    assert response.value.status == 409
+    expect(chat.card("burns")).to_contain_text(shown)
+    expect(chat.button("Approve")).to_have_count(0)
+    server.model.end()
+    chat.wait_until_idle()
+    assert server.burned == []
+
+
+def test_a_decision_that_the_server_did_not_take_can_be_made_again(
+    chat: Chat, server: PageServer, visitor: Visitor
+) -> None:
+    visitor.allow("Failed to load resource")
+    chat.ask()
+    server.model.write(*BURN)
+    expect(chat.button("Approve")).to_be_visible()
+    chat.page.route("**/approvals/*", lambda route: route.abort())
+    chat.approve("burns")
+    expect(chat.card("burns")).to_contain_text("could not be reached")
+    chat.page.unroute("**/approvals/*")
+    error = {"code": "gone", "message": "It was decided otherwise."}
+    chat.page.route("**/approvals/*", lambda route: route.fulfill(status=410, json={"error": error}))
+    chat.approve("burns")
+    expect(chat.card("burns").get_by_role("alert")).to_have_text("It was decided otherwise.")
+    chat.page.unroute("**/approvals/*")
+    chat.decline("burns")
+    expect(chat.card("burns")).to_contain_text("not approved")
+    assert server.burned == []
