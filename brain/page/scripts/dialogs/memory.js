@@ -31,7 +31,7 @@ class MemoryDialog {
     const head = make("div", "row memory-head", this.search, this.add);
     this.dialog = openDialog(t("memory"), [this.recall.node, head, this.adding, this.problem, this.note,
       ...this.sections.map(({ node }) => node)], { className: "wide-dialog" });
-    this.load();
+    this.loaded = this.load();
   }
 
   get words() {
@@ -59,6 +59,7 @@ class MemoryDialog {
     };
     const form = factForm(null, async ({ text, category, mutable }) => {
       const item = await request("POST", "v1/memory", { text, ...(category ? { category } : {}), mutable });
+      await this.loaded; // its lists do not have the new item
       close();
       this.changed(item);
     }, close);
