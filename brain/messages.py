@@ -279,6 +279,11 @@ def new_message_id() -> str:
     return f"m{secrets.token_hex(8)}"
 
 
+def new_turn_id() -> str:
+    """The same of a turn."""
+    return f"t{secrets.token_hex(8)}"
+
+
 def new_conversation_id() -> str:
     """The same of a conversation."""
     return f"conv{secrets.token_hex(8)}"

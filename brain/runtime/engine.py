@@ -12,7 +12,7 @@ import anyio.lowlevel
 from brain.errors import BadRequest
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
-from brain.messages import Exchange, History, Recalled, TurnReport
+from brain.messages import Exchange, History, Recalled, TurnReport, new_conversation_id, new_turn_id
 from brain.models import AnyModel, ModelEntry, connect_models
 from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
@@ -24,6 +24,7 @@ from brain.runtime.runs import RunRegistry
 from brain.settings import Rights, Settings
 from brain.store import open_store
 from brain.store.sqlite import SQLite
+from brain.store.turn_log import NewTurn
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
@@ -67,6 +68,8 @@ class Engine:
     async def _open(self, stack: AsyncExitStack) -> None:
         self.store = await open_store(self.settings.store)
         stack.push_async_callback(self.store.close)
+        if self.store.turn_log is not None:
+            stack.push_async_callback(self.turns.open_relay(self.store.turn_log).close)
         self.filings = Filings(self.store, self.turns, self._window.messages)
         self.memory = Memory(
             self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
@@ -123,6 +126,7 @@ class Engine:
         held: History | None = None,
         replayable: bool = True,
         unread_seconds: float | None = None,
+        options: str = "",
     ) -> Run:
         """Takes on a turn, which is then to be led. Its question is kept from now on.
 
@@ -131,7 +135,7 @@ class Engine:
             settle: is told, once, how it ended; None where nobody counts turns.
             held: the history that the client holds, with what is asked now; None where Brain holds it. It is the
                 history then in any case; `ask.conversation_id` says under which id the turn is filed, if it is to be.
-            replayable, unread_seconds: as of `Run`.
+            replayable, unread_seconds, options: as of `Run`.
 
         Raises:
             BadRequest: `busy`, while another turn of the conversation runs; `too_large`; `not_found`, for what is to be
@@ -140,24 +144,33 @@ class Engine:
         model = self.model(ask.model)
         ask = narrowed(ask, self.settings.rights(ask.user))
         question = held.begun if held is not None and held.begun is not None else Exchange("", said=ask.message)
-        filing = await self.filings.begin(ask, question) if held is None or ask.conversation_id is not None else None
+        conversation_id = ask.conversation_id or (new_conversation_id() if held is None else held.id)
+        new = NewTurn(new_turn_id(), ask.user, conversation_id, ask.request_id, options, replayable)
+        filing = None
+        if held is None or ask.conversation_id is not None:
+            filing = await self.filings.begin(replace(ask, conversation_id=conversation_id), question, new)
         try:
             if held is None:
                 assert filing is not None
                 ask = replace(ask, attachments=filing.record.files)
                 held = context_window.select_window(filing.record, question, self._window, model.context_tokens)
             held = replace(held, recalled=await self._recalled(ask, held))
-            turn = self._turn(ask, held, model, filing)
-            if filing is not None:
-                filing.watch(turn.snapshot)
+            turn = self._turn(new.id, ask, held, model, filing)
         except BaseException:
             if filing is not None:
                 self.filings.soon(filing, None)
+                if self.turns.relay is not None:
+                    self.turns.relay.forget(new.id)
             raise
         if self.leaving:
             turn.stop("shutdown")
         settled = partial(self._settled, turn.exchange, filing, settle)
-        return self.turns.begin(turn, ask, wire, settled, replayable=replayable, unread_seconds=unread_seconds)
+        run = self.turns.begin(
+            turn, ask, wire, settled, replayable=replayable, unread_seconds=unread_seconds, options=options
+        )
+        if self.turns.relay is not None and (filing is not None or replayable):
+            self.turns.relay.add(run, new, None if filing is None else filing.record.key, turn.snapshot)
+        return run
 
     async def window(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
         """What a model reads of a conversation before its next question."""
@@ -192,7 +205,9 @@ class Engine:
         present = {name for one in held.exchanges for name in (*one.recalled, one.question_id)}
         return await self.memory.recall(ask.user, ask.message, present, held.id if held.rested else None)
 
-    def _turn(self, ask: TurnRequest, held: History, model: AnyModel, filing: ExchangeLease | None) -> Turn:
+    def _turn(
+        self, turn_id: str, ask: TurnRequest, held: History, model: AnyModel, filing: ExchangeLease | None
+    ) -> Turn:
         settings = self.settings
         view = None if ask.user is None else self.memory.view(ask.user, held.id, partial(_user_messages, held))
         return Turn(
@@ -200,6 +215,7 @@ class Engine:
             held,
             model,
             self.registry,
+            turn_id=turn_id,
             system=settings.system,
             silence=settings.model_idle_seconds,
             first_token=settings.model_first_token_seconds,

@@ -1,4 +1,4 @@
-"""The numbered events of one run: appended once, read by any number of readers."""
+"""The numbered events of one run: appended once, read by any number of readers, also in other processes."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -6,6 +6,7 @@ from typing import Protocol
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event
 from brain.protocols.native import FrameEncoder, decode_frames
+from brain.store.turn_log import Frames
 
 LOG_BYTES = 8 * 1024 * 1024
 """The size of one log. A longer one loses its older half."""
@@ -19,17 +20,19 @@ Unsubscribe = Callable[[], None]
 
 
 class EventLog(Protocol):
-    """What readers need of a log, wherever its run executes.
-
-    Attributes:
-        last: the number of the newest event.
-        ended: whether that one is the last.
-    """
+    """What readers need of a log, wherever its run executes."""
 
     @property
-    def last(self) -> int: ...
+    def last(self) -> int:
+        """The number of the newest event."""
+
     @property
-    def ended(self) -> bool: ...
+    def ended(self) -> bool:
+        """Whether that one is the last."""
+
+    @property
+    def replayable(self) -> bool:
+        """Whether events can be read again."""
 
     def frames(self, after: int, until: int | None = None) -> list[bytes]:
         """The native frames of the events after number `after`, in pieces of moderate size.
@@ -38,8 +41,15 @@ class EventLog(Protocol):
             BadRequest: `gone`, when some of them are no longer kept.
         """
 
+    def events(self, after: int = 0, until: int | None = None) -> list[Event]:
+        """The events themselves.
+
+        Raises:
+            BadRequest: `gone`, when some of them are no longer kept, or have not happened.
+        """
+
     def subscribe(self, notify: Notify) -> Unsubscribe:
-        """Calls `notify` for everything that is appended from now on."""
+        """Call `notify` for everything that is appended from now on."""
 
 
 class MemoryEventLog:
@@ -67,10 +77,11 @@ class MemoryEventLog:
 
     def append(self, events: Sequence[Event]) -> None:
         """Number the events, keep them, and tell all subscribers."""
-        frames = b""
+        self._add(events, b"" if self._encode is None else self._encode(events))
+
+    def _add(self, events: Sequence[Event], frames: bytes) -> None:
         self.last += len(events)
-        if self._encode is not None:
-            frames = self._encode(events)
+        if frames:
             self.bytes += len(frames)
             self._tail.append(frames)
             self._tail_bytes += len(frames)
@@ -93,13 +104,18 @@ class MemoryEventLog:
         while len(self._blocks) > 1 and self.bytes > half:
             self.bytes -= len(self._blocks.pop(0)[1])
 
+    @property
+    def first(self) -> int:
+        """The number of the oldest event that can still be read."""
+        return self._blocks[0][0] if self._blocks else self._first
+
     def check(self, after: int) -> None:
-        """Whether everything after event `after` can still be read.
+        """Check that everything after event `after` can still be read.
 
         Raises:
             BadRequest: `gone`, when it cannot.
         """
-        kept = self._blocks[0][0] if self._blocks else self._first
+        kept = self.first
         if not self.replayable:
             raise BadRequest("This turn cannot be joined.", code="gone", status=410)
         if not kept - 1 <= after <= self.last:
@@ -107,11 +123,7 @@ class MemoryEventLog:
             raise BadRequest(message, "last-event-id" if after else None, code="gone", status=410)
 
     def frames(self, after: int, until: int | None = None) -> list[bytes]:
-        """The native frames of the events after number `after`, in pieces of moderate size.
-
-        Raises:
-            BadRequest: `gone`, when some of them are no longer kept.
-        """
+        """As `EventLog.frames`."""
         self.check(after)
         blocks = [*self._blocks, (self._first, b"".join(self._tail))]
         firsts = [*(first for first, _ in blocks[1:]), self.last + 1]
@@ -130,11 +142,7 @@ class MemoryEventLog:
         return block.index(marker) + len(marker)
 
     def events(self, after: int = 0, until: int | None = None) -> list[Event]:
-        """The events themselves, decoded from their frames; for protocols that continue a turn they wrote before.
-
-        Raises:
-            BadRequest: `gone`, when some of them are no longer kept, or have not happened.
-        """
+        """As `EventLog.events`; they are decoded from their frames."""
         if until is not None and until > self.last:
             raise BadRequest("This event has not happened.", code="gone", status=410)
         return [event for data in self.frames(after, until) for event in decode_frames(data)]
@@ -152,3 +160,20 @@ class MemoryEventLog:
     def subscribers(self) -> int:
         """How many subscribers there are."""
         return len(self._subscribers)
+
+
+class StoredEventLog(MemoryEventLog):
+    """A copy of the log of a run that another process executes, as far as it is in the store."""
+
+    __slots__ = ()
+
+    def extend(self, frames: Sequence[Frames]) -> None:
+        """Append frames from the store. Those that came between and are no longer stored are missing for good."""
+        for first, last, data in frames:
+            if first > self.last + 1:
+                self._blocks.clear()
+                self._tail.clear()
+                self.bytes = self._tail_bytes = 0
+                self._first, self.last = first, first - 1
+            if last > self.last:
+                self._add(list(decode_frames(data)), data)

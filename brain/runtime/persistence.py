@@ -19,7 +19,10 @@ from brain.messages import (
     new_conversation_id,
     new_message_id,
 )
+from brain.runtime.commands import Show, Stop
+from brain.runtime.run import AnyRun, Run
 from brain.runtime.runs import RunRegistry
+from brain.store.turn_log import NewTurn, RequestTaken
 from brain.turn_request import TurnRequest
 
 ENDING_SECONDS = 2.0
@@ -46,6 +49,7 @@ class Store(Protocol):
         replaces: str | None = None,
         taken_along: Sequence[TakenAlong] = (),
         recent: int = 20,
+        turn: NewTurn | None = None,
     ) -> Record:
         """Keeps a question, and holds its conversation for the turn that answers it.
 
@@ -60,9 +64,6 @@ class Store(Protocol):
 
     async def drop(self, record: Record) -> None:
         """Takes the question back: its turn cannot begin."""
-
-    def watch(self, record: Record, snapshot: Callable[[], Exchange]) -> None:
-        """Keeps from time to time how far the answer is, in case the process gets no further."""
 
     async def conversation(
         self, user: str, conversation_id: str, *, before: str | None = None, limit: int = 50
@@ -102,10 +103,6 @@ class ExchangeLease:
         self.kept = True
         return None
 
-    def watch(self, snapshot: Callable[[], Exchange]) -> None:
-        """Has it kept from time to time how far the answer is."""
-        self._store.watch(self.record, snapshot)
-
     async def drop(self) -> None:
         """Takes the question back."""
         try:
@@ -128,8 +125,8 @@ class Filings:
         self._recent = recent
         self._keeping: dict[Key, set[asyncio.Task[Any]]] = {}
 
-    async def begin(self, ask: TurnRequest, question: Exchange) -> ExchangeLease:
-        """Keeps what is asked, and holds its conversation.
+    async def begin(self, ask: TurnRequest, question: Exchange, turn: NewTurn) -> ExchangeLease:
+        """Keeps what is asked, and holds its conversation; other processes find the turn from now on.
 
         Raises:
             BadRequest: `busy`, while another turn of it runs; `too_large`; `not_found`, for what is to be replaced;
@@ -149,6 +146,7 @@ class Filings:
                 replaces=replaces,
                 taken_along=ask.taken_along,
                 recent=self._recent,
+                turn=turn,
             )
             return ExchangeLease(self._store, record, replaces=replaces is not None)
 
@@ -180,8 +178,13 @@ class Filings:
             await self._others_end(user, conversation_id, stops=stops)
             try:
                 return await work()
+            except RequestTaken:
+                raise
             except BadRequest as error:
-                if error.code != "busy" or not stops:
+                if error.code != "busy":
+                    raise
+                is_ending = await self._end_elsewhere(user, conversation_id, until, stops=stops)
+                if not stops and not is_ending:
                     raise
                 if time.monotonic() >= until:
                     raise _elsewhere() from None
@@ -189,15 +192,26 @@ class Filings:
 
     async def _others_end(self, user: str | None, conversation_id: str, *, stops: bool) -> None:
         """Waits for a turn of the conversation that was told to end, or is told so now, until it is kept."""
-        run = self._turns.newest(conversation_id, user)
+        run = self._turns.newest_here(conversation_id, user)
         if run is not None and stops:
             run.stop()
         if run is not None and run.is_stopping:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ENDING_SECONDS):
-                    await run.wait_ended()
+            await _ended(run, time.monotonic() + ENDING_SECONDS)
         if keeping := self._keeping.get((user or "", conversation_id)):
             await asyncio.wait(keeping)
+
+    async def _end_elsewhere(self, user: str | None, conversation_id: str, until: float, *, stops: bool) -> bool:
+        """The same for a turn that another process runs; whether one ends."""
+        run = await self._turns.newest(conversation_id, user)
+        if run is None or run.over or isinstance(run, Run):
+            return False
+        try:
+            await run.control(Stop() if stops else Show())
+        except BadRequest:
+            return False
+        if run.is_stopping:
+            await _ended(run, until)
+        return run.is_stopping
 
     def soon(self, filing: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
         """Has a turn kept for which nobody can wait; None takes its question back."""
@@ -224,6 +238,12 @@ class Filings:
 
 def _call_ids(exchange: Exchange) -> set[str]:
     return {part.id for part in exchange.parts if isinstance(part, Call)}
+
+
+async def _ended(run: AnyRun, until: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(until - time.monotonic()):
+            await run.wait_ended()
 
 
 def _elsewhere() -> BadRequest:

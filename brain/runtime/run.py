@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from typing import Protocol
 
 from brain.errors import BadRequest, Interruption
 from brain.events import Event
 from brain.messages import TurnReport
-from brain.runtime.event_log import MemoryEventLog, Notify, Unsubscribe
+from brain.runtime.commands import Cancel, Command, Decide, Join, Leave, Steer, Stop
+from brain.runtime.event_log import EventLog, MemoryEventLog, Notify, Unsubscribe
 from brain.turn.approvals import stopped_before
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
@@ -15,8 +17,64 @@ from brain.turn_request import TurnRequest
 RECONNECT_SECONDS = 30.0
 """How long a client that left to approve a call may take to reconnect after the time for the approval is over."""
 
+KEPT_SECONDS = 300.0
+"""How long a turn can be found after its end."""
+
 Settle = Callable[[TurnReport], None]
 """Records a turn that ended."""
+
+
+class AnyRun(Protocol):
+    """A run as its readers know it: of this process (`Run`) or of another one (`RemoteRun`).
+
+    Attributes:
+        options: what its protocol wants to know of it when a client comes back.
+        left_at: the number of the last event that the reader who left last had received.
+    """
+
+    left_at: int
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def user(self) -> str | None: ...
+    @property
+    def conversation_id(self) -> str: ...
+    @property
+    def options(self) -> str: ...
+    @property
+    def log(self) -> EventLog: ...
+    @property
+    def over(self) -> bool: ...
+    @property
+    def is_stopping(self) -> bool: ...
+    @property
+    def readers(self) -> int: ...
+
+    async def control(self, command: Command) -> TurnReport:
+        """Carry out a command of a client.
+
+        Raises:
+            BadRequest: when the turn cannot do that now, or is over.
+        """
+
+    async def catch_up(self, number: int = 0) -> None:
+        """Wait until `log` has what is known to have happened: all before a report, and event `number`."""
+
+    def is_waiting_for(self, call_ids: Collection[str]) -> bool:
+        """Whether all of these calls wait for a person, as far as this process knows."""
+
+    def stop(self) -> None:
+        """End the turn, soon."""
+
+    def join(self, notify: Notify) -> Unsubscribe:
+        """Add a reader, who is told of each event from now on."""
+
+    def leave(self, *, comes_back: bool = False) -> None:
+        """Remove a reader; one that returns with a person's approval is given as long as that may take."""
+
+    async def wait_ended(self) -> None:
+        """Wait until the turn is over."""
 
 
 class Run:
@@ -24,17 +82,19 @@ class Run:
 
     Args:
         protocol: the protocol of the client.
+        options: what that protocol wants to know of the run when a client comes back.
         settle: records the turn, once, before any reader learns that it ended.
         unread_seconds: how long the run continues without a reader; None: to its end.
 
     Attributes:
         log: the events so far.
         left_at: the number of the last event that the reader who left last had received.
+        on_left: called when a reader has left after the end.
     """
 
     __slots__ = ("__weakref__", "_ended", "_readers", "_report", "_settle", "_task", "_turn", "_unread_timer",
-                 "conversation_id", "id", "left_at", "log", "protocol", "request_id", "unread_seconds",
-                 "user")  # fmt: skip
+                 "conversation_id", "id", "left_at", "log", "on_left", "options", "protocol", "request_id",
+                 "unread_seconds", "user")  # fmt: skip
 
     def __init__(
         self,
@@ -45,12 +105,15 @@ class Run:
         *,
         replayable: bool,
         unread_seconds: float | None,
+        options: str = "",
     ) -> None:
         self.id = turn.id
         self.user = ask.user
         self.conversation_id = turn.conversation_id
         self.request_id = ask.request_id
         self.protocol = protocol
+        self.options = options
+        self.on_left: Callable[[], None] | None = None
         self.log = MemoryEventLog(turn.id, replayable=replayable)
         self.unread_seconds = unread_seconds
         self.left_at = 0
@@ -81,6 +144,13 @@ class Run:
     def readers(self) -> int:
         """How many readers it has."""
         return self._readers
+
+    async def catch_up(self, number: int = 0) -> None:
+        """As `AnyRun.catch_up`: it is here."""
+
+    def is_waiting_for(self, call_ids: Collection[str]) -> bool:
+        """As `AnyRun.is_waiting_for`."""
+        return {call.id for call in self.report().calls if call.approval == "asked"}.issuperset(call_ids)
 
     def report(self) -> TurnReport:
         """What happened so far."""
@@ -117,6 +187,32 @@ class Run:
             self._ended.set()
             self.log.append(events)
 
+    async def control(self, command: Command) -> TurnReport:
+        """As `AnyRun.control`."""
+        self.apply(command)
+        return self.report()
+
+    def apply(self, command: Command) -> None:
+        """Carry out a command.
+
+        Raises:
+            BadRequest: when the turn cannot do that now, or is over.
+        """
+        match command:
+            case Stop(reason):
+                self.stop(reason)
+            case Cancel():
+                self.cancel()
+            case Steer(message):
+                self.steer(message)
+            case Decide(call_id, approve):
+                self.decide(call_id, approve)
+            case Join():
+                self._count_reader()
+            case Leave(left_at, comes_back):
+                self.left_at = max(self.left_at, left_at)
+                self.leave(comes_back=comes_back)
+
     def stop(self, reason: Interruption = "cancelled") -> None:
         """End the turn with an event that says why; nothing for one that is over."""
         if self._turn is not None:
@@ -136,16 +232,16 @@ class Run:
     def steer(self, message: str) -> None:
         """As `Turn.steer`."""
         if self._turn is None:
-            raise BadRequest("This turn is over; send the message as a new one.", code="gone", status=410)
-        self._turn.steer(message)
+            check_over(Steer(message), self.report())
+        else:
+            self._turn.steer(message)
 
     def decide(self, call_id: str, approve: bool) -> None:
         """As `Turn.decide`."""
         if self._turn is None:
-            if any(call.id == call_id and call.approval == "asked" for call in self.report().calls):
-                raise stopped_before()
-            raise BadRequest("This turn is over; nothing waits for an approval.", code="gone", status=410)
-        self._turn.decide(call_id, approve)
+            check_over(Decide(call_id, approve), self.report())
+        else:
+            self._turn.decide(call_id, approve)
 
     async def abort(self) -> None:
         """End a turn that did not stop in time."""
@@ -166,17 +262,22 @@ class Run:
     # readers
 
     def join(self, notify: Notify) -> Unsubscribe:
-        """Add a reader, who is told of each event from now on."""
+        """As `AnyRun.join`."""
+        self._count_reader()
+        return self.log.subscribe(notify)
+
+    def _count_reader(self) -> None:
         self._readers += 1
         if self._unread_timer is not None:
             self._unread_timer.cancel()
-        return self.log.subscribe(notify)
 
     def leave(self, *, comes_back: bool = False) -> None:
-        """Remove a reader; one that returns with a person's approval is given as long as that may take."""
+        """As `AnyRun.leave`."""
         self._readers -= 1
         if not self._readers:
             self._stop_if_unread(comes_back=comes_back)
+        if self._turn is None and self.on_left is not None:
+            self.on_left()
 
     def _stop_if_unread(self, *, comes_back: bool = False) -> None:
         if self.unread_seconds is None or self._turn is None:
@@ -211,3 +312,18 @@ class Run:
             if not self.over:
                 self.stop()
                 await self.wait_ended()
+
+
+def check_over(command: Command, report: TurnReport) -> None:
+    """Check that a command is one that changes nothing, since its turn is over.
+
+    Raises:
+        BadRequest: when it is not.
+    """
+    match command:
+        case Steer():
+            raise BadRequest("This turn is over; send the message as a new one.", code="gone", status=410)
+        case Decide(call_id) if any(call.id == call_id and call.approval == "asked" for call in report.calls):
+            raise stopped_before()
+        case Decide():
+            raise BadRequest("This turn is over; nothing waits for an approval.", code="gone", status=410)

@@ -1,4 +1,4 @@
-"""The turns of this process, those that run and, for a while, those that ended."""
+"""The runs of this process, and by way of the store those of others; also, for a while, those that ended."""
 
 import asyncio
 import math
@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from brain.messages import TurnReport
-from brain.runtime.run import Run, Settle
+from brain.runtime.relay import Relay
+from brain.runtime.run import KEPT_SECONDS, AnyRun, Run, Settle
+from brain.store.turn_log import RequestTaken, TurnLog
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
-KEPT_SECONDS = 300.0
-"""How long a turn is kept behind its end."""
 BYTES_MOST = 256 * 1024 * 1024
 """Of all journals together. Turns that ended make room first, then the beginnings of those that run."""
 OVER_BYTES_MOST = 16 * 1024 * 1024
@@ -26,9 +26,14 @@ QUIET_SECONDS = 5.0
 
 
 class RunRegistry:
-    """All turns of this process by their ids, and by the ids that clients gave their requests."""
+    """All turns by their ids, and by the ids that clients gave their requests.
+
+    Attributes:
+        relay: finds those of other processes; None where there are none.
+    """
 
     def __init__(self) -> None:
+        self.relay: Relay | None = None
         self._runs: dict[str, Run] = {}
         self._asked: dict[tuple[str | None, str], str] = {}
         self._newest: dict[tuple[str | None, str], str] = {}  # of each conversation
@@ -59,10 +64,13 @@ class RunRegistry:
         *,
         replayable: bool = True,
         unread_seconds: float | None = None,
+        options: str = "",
     ) -> Run:
         """A run of this turn, which is then to be started."""
         settled = partial(self._settled, turn.id, settle)
-        run = self._runs[turn.id] = Run(turn, ask, wire, settled, replayable=replayable, unread_seconds=unread_seconds)
+        run = self._runs[turn.id] = Run(
+            turn, ask, wire, settled, replayable=replayable, unread_seconds=unread_seconds, options=options
+        )
         self._newest[ask.user, turn.conversation_id] = turn.id
         if ask.request_id is not None:
             self._asked[ask.user, ask.request_id] = turn.id
@@ -76,39 +84,67 @@ class RunRegistry:
             self._over[turn_id] = self._ended
         settle(report)
 
-    def find(self, turn_id: str, user: str | None) -> Run | None:
-        """The turn, if it is kept and the user's own."""
+    def open_relay(self, turn_log: TurnLog) -> Relay:
+        """Find turns of other processes from now on, and let them find those of this one."""
+        self.relay = Relay(turn_log, self._runs)
+        self.relay.open()
+        return self.relay
+
+    async def find(self, turn_id: str, user: str | None) -> AnyRun | None:
+        """The turn, if it is known and the user's own."""
         run = self._runs.get(turn_id)
+        if run is None and self.relay is not None:
+            return await self.relay.find(turn_id, user)
         return run if run is not None and run.user == user else None
 
-    def asked(self, ask: TurnRequest) -> Run | None:
-        """The turn that the user began with the same id of their own, if one was given."""
-        if ask.request_id is None:
+    async def requested(self, request: TurnRequest) -> AnyRun | None:
+        """The turn that the user began with the same request ID, if one was given."""
+        if request.request_id is None:
             return None
-        return self.find(self._asked.get((ask.user, ask.request_id), ""), ask.user)
+        run = self._runs.get(self._asked.get((request.user, request.request_id), ""))
+        if run is None and self.relay is not None:
+            return await self.relay.requested(request.user, request.request_id)
+        return run
 
-    async def once(self, ask: TurnRequest, begin: Callable[[], Awaitable[Run]]) -> tuple[Run, bool]:
-        """The turn that this request asked for before, or that `begin` begins; and whether it is new.
+    async def once(self, request: TurnRequest, begin: Callable[[], Awaitable[Run]]) -> tuple[AnyRun, Run | None]:
+        """Begin a turn, unless one was begun with the same request ID.
 
-        Of requests of one id that come at the same time, one begins it and the others wait for that.
+        Of requests of one ID that come at the same time, one begins the turn and the others wait for that.
+
+        Returns:
+            The turn; and the same again if it is new, and so has to be started.
         """
-        if ask.request_id is None:
-            return await begin(), True
-        key = ask.user, ask.request_id
+        if request.request_id is None:
+            run = await begin()
+            return run, run
+        key = request.user, request.request_id
         while (earlier := self._beginning.get(key)) is not None:
             await earlier.wait()
-        if (run := self.asked(ask)) is not None:
-            return run, False
         begun = self._beginning[key] = asyncio.Event()
         try:
-            return await begin(), True
+            if (found := await self.requested(request)) is not None:
+                return found, None
+            run = await begin()
+        except RequestTaken:  # by another process, meanwhile
+            if (found := await self.requested(request)) is None:
+                raise
+            return found, None
+        else:
+            return run, run
         finally:
             del self._beginning[key]
             begun.set()
 
-    def newest(self, conversation_id: str, user: str | None) -> Run | None:
-        """The newest turn of a conversation of the user's."""
+    def newest_here(self, conversation_id: str, user: str | None) -> Run | None:
+        """The newest turn of a conversation of the user's that this process ran."""
         return self._runs.get(self._newest.get((user, conversation_id), ""))
+
+    async def newest(self, conversation_id: str, user: str | None) -> AnyRun | None:
+        """The newest turn of a conversation of the user's."""
+        run = self.newest_here(conversation_id, user)
+        if self.relay is None or (run is not None and not run.over):
+            return run
+        return await self.relay.newest(user, conversation_id) or run
 
     def forget(self, conversation_id: str, user: str | None) -> None:
         """Forgets the turns of a conversation that are over."""
@@ -155,6 +191,8 @@ class RunRegistry:
             del self._asked[run.user, run.request_id]
         if self._newest.get((run.user, run.conversation_id)) == turn_id:
             del self._newest[run.user, run.conversation_id]
+        if self.relay is not None:
+            self.relay.forget(turn_id)
         return _bytes(run)
 
 

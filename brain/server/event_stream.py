@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from brain.events import Error, Event, Notice, TurnStart
 from brain.protocols.native import HEARTBEAT
-from brain.runtime.run import Run
+from brain.runtime.run import AnyRun
 from brain.server.responses import SAFE_HEADERS
 
 log = logging.getLogger("brain")
@@ -77,7 +77,7 @@ class Reader:
         BadRequest: `gone`, when the log no longer has what follows that event.
     """
 
-    def __init__(self, run: Run, encoder: Encoder | None = None, after: int = 0, *, owns_run: bool = False) -> None:
+    def __init__(self, run: AnyRun, encoder: Encoder | None = None, after: int = 0, *, owns_run: bool = False) -> None:
         self.encoder = encoder
         self._owns_run = owns_run
         self.write: Callable[[bytes], bool] | None = None

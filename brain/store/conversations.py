@@ -3,11 +3,12 @@
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, Conversation, ConversationPage, Exchange, File, Interaction, Source
-from brain.store import answers, exchanges, hidden, rows, search_terms, turns
+from brain.store import answers, exchanges, hidden, rows, search_terms, turn_log, turns
 from brain.store.schema import EXCHANGES
 
 PAGE_BYTES = 4 * 1024 * 1024
@@ -124,7 +125,7 @@ def opened(
     if before is not None:
         end = _question(db, row[0], before) - 1
     newest, size = _page(db, first, end, limit, now)
-    seen = list(rows.readable(_seen, reversed(newest)))
+    seen = list(rows.readable(partial(_seen, db), reversed(newest)))
     oldest = newest[-1][0] if newest else first
     query = f"SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? {_SHOWN} LIMIT 1"
     more = db.execute(query, (first, oldest - 1, now)).fetchone()
@@ -189,6 +190,7 @@ def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns
         return None
     if turns.running(db, row[0], lease):
         raise turns.busy()
+    turn_log.forget(db, user, conversation_id)
     return hidden.hide_conversation(db, row[0])
 
 
@@ -255,10 +257,12 @@ def _found(db: sqlite3.Connection, at: int, title: str, wanted: Sequence[str]) -
     return search_terms.found(title if row is None else f"{row[0]}\n{answers.visible(row[1])}", wanted)
 
 
-def _seen(row: Sequence[Any]) -> Exchange:
+def _seen(db: sqlite3.Connection, row: Sequence[Any]) -> Exchange:
     """An exchange as its user sees it; what runs without a process was interrupted."""
     *columns, lapsed = row
     exchange = rows.exchange_of(columns)
+    if not exchange.outcome:
+        turn_log.add_text(exchange, turn_log.text_after_snapshot(db, columns[0]))
     return replace(exchange, outcome="interrupted") if lapsed else exchange
 
 

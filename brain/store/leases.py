@@ -1,4 +1,4 @@
-"""The turns of this process that run: it says so every few seconds, and how far their answers are."""
+"""The turns of this process that run: it says so every few seconds."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from brain.errors import StoreError
-from brain.messages import Exchange, Record
+from brain.messages import Record
 from brain.store import turns
 from brain.store.connection import Database
 from brain.store.turns import Lease
@@ -24,36 +24,31 @@ class Leases:
         now: microseconds since 1970.
 
     Attributes:
+        owner: a name of this process that no other one has.
         keys: of the exchanges that run.
     """
 
     def __init__(self, database: Database, now: Callable[[], int]) -> None:
         self._database = database
         self._now = now
-        self._owner = secrets.token_hex(8)
-        self._watched: dict[int, Callable[[], Exchange]] = {}
+        self.owner = secrets.token_hex(8)
         self.keys: set[int] = set()
 
     @property
     def lease(self) -> Lease:
         """One that begins now."""
-        return Lease(self._owner, self._now(), frozenset(self.keys))
+        return Lease(self.owner, self._now(), frozenset(self.keys))
 
     def hold(self, record: Record) -> None:
         """A turn began."""
         self.keys.add(record.key)
 
-    def watch(self, record: Record, snapshot: Callable[[], Exchange]) -> None:
-        """How far its answer is, will be filed."""
-        self._watched[record.key] = snapshot
-
     def let_go(self, record: Record) -> None:
         """It ended."""
         self.keys.discard(record.key)
-        self._watched.pop(record.key, None)
 
     async def prolong_for_ever(self) -> None:
-        """Says of all that they still run, and how far they are."""
+        """Says of all that they still run."""
         while True:
             await asyncio.sleep(PROLONG_SECONDS)
             try:
@@ -65,5 +60,4 @@ class Leases:
         self._database.check_place()
         too_long = await self._database.read(lambda db: turns.any_too_long(db, lease))
         if lease.running or too_long:
-            written = {key: snapshot() for key, snapshot in self._watched.items()}
-            await self._database.write(partial(turns.prolong, lease=lease, written=written), durable=False)
+            await self._database.write(partial(turns.prolong, lease=lease), durable=False)

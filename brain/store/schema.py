@@ -201,7 +201,54 @@ _USED = (
 )
 """By which conversations are listed: when each was last used, or later where a clock that was ahead has used others."""
 
-MIGRATIONS: Sequence[Sequence[str]] = ((*_TABLES, *_INDEXES, *_TRIGGERS), _ABOUT, _CATEGORIES, _HIDDEN, _BLOCKED, _USED)
+_TURNS = (
+    """CREATE TABLE turn (
+        id TEXT PRIMARY KEY,
+        user TEXT NOT NULL,
+        conversation TEXT NOT NULL,
+        request TEXT,
+        owner TEXT NOT NULL,
+        until INTEGER NOT NULL,
+        began INTEGER NOT NULL,
+        ended INTEGER,
+        exchange INTEGER,
+        noted INTEGER NOT NULL DEFAULT 0,
+        seen INTEGER NOT NULL DEFAULT 0,
+        options TEXT NOT NULL,
+        replayable INTEGER NOT NULL,
+        report TEXT NOT NULL DEFAULT ''
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX turn_conversation ON turn (conversation)",
+    "CREATE INDEX turn_ended ON turn (ended)",
+    "CREATE UNIQUE INDEX turn_request ON turn (user, request) WHERE request IS NOT NULL",
+    """CREATE TABLE turn_log (
+        turn TEXT NOT NULL REFERENCES turn ON DELETE CASCADE,
+        first INTEGER NOT NULL,
+        last INTEGER NOT NULL,
+        frames BLOB NOT NULL,
+        text TEXT NOT NULL,
+        PRIMARY KEY (turn, first)
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE turn_command (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        turn TEXT NOT NULL,
+        asker TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        command BLOB NOT NULL,
+        answer BLOB
+    ) STRICT""",
+)
+"""Turns with their events, for other processes; see `turn_log.py`."""
+
+MIGRATIONS: Sequence[Sequence[str]] = (
+    (*_TABLES, *_INDEXES, *_TRIGGERS),
+    _ABOUT,
+    _CATEGORIES,
+    _HIDDEN,
+    _BLOCKED,
+    _USED,
+    _TURNS,
+)
 """What makes of each version the next one; an empty file is version 0."""
 
 

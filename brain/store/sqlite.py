@@ -33,6 +33,7 @@ from brain.store import blocked, conversations, copies, exchanges, hidden, idle,
 from brain.store.connection import Database
 from brain.store.leases import Leases
 from brain.store.rows import SECOND, micros, moment
+from brain.store.turn_log import NewTurn, TurnLog
 from brain.store.turns import Begun
 from brain.store.vacuum import Vacuum
 from brain.store.vectors import Sketches
@@ -53,6 +54,9 @@ class SQLite:
     Args:
         path: None for memory, where the longest unused conversations make room.
         clock: seconds since 1970.
+
+    Attributes:
+        turn_log: the turns of all processes that use the file; None for memory.
     """
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
@@ -63,6 +67,9 @@ class SQLite:
         self._leaving: set[asyncio.Task[None]] = set()
         self._leftovers = Vacuum(self._database, self._now)
         self._tasks: list[asyncio.Task[None]] = []
+        self.turn_log = (
+            None if path is None else TurnLog(self._database, self._leases.owner, self._now, turns.interrupt)
+        )
 
     async def open(self) -> None:
         """Opens it.
@@ -71,6 +78,8 @@ class SQLite:
             StoreError: naming the file and what to do, for whoever runs the server.
         """
         await self._database.open(_take_over)
+        if self.turn_log is not None:
+            self.turn_log.open()
         self._tasks.append(asyncio.create_task(self._leases.prolong_for_ever(), name="leases"))
         if self._database.path is not None:
             self._tasks.append(asyncio.create_task(self._leftovers.sweep_for_ever(), name="leftovers"))
@@ -86,6 +95,8 @@ class SQLite:
         if self._tasks and self._database.path is not None:
             await self._leftovers.sweep(CLOSING_SECONDS)
         self._tasks.clear()
+        if self.turn_log is not None:
+            self.turn_log.close()
         await self._database.close()
 
     def hurry(self, seconds: float) -> None:
@@ -108,6 +119,7 @@ class SQLite:
         replaces: str | None = None,
         taken_along: Sequence[TakenAlong] = (),
         recent: int = 20,
+        turn: NewTurn | None = None,
     ) -> Record:
         """Files a question, and holds its conversation for the turn that answers it, until `end` or `drop`.
 
@@ -116,6 +128,7 @@ class SQLite:
                 answer. Those before it are what the turn goes on from.
             taken_along: files of the question that is replaced, which are this one's, too, before the new ones.
             recent: how many of these are wanted.
+            turn: the turn that answers it, for other processes.
 
         Raises:
             BadRequest: `busy` while another turn of the conversation runs, in whatever process; `not_found` where there
@@ -131,6 +144,7 @@ class SQLite:
             taken_along=taken_along,
             recent=recent,
             lease=self._leases.lease,
+            turn=turn if self.turn_log is not None else None,
         )
         beginning = self._database.writing(file, durable=False)
         try:
@@ -157,10 +171,6 @@ class SQLite:
         """Removes a question whose turn could not begin: no trace of it is left."""
         self._leases.let_go(record)
         await self._database.write(lambda db: exchanges.remove(db, record.key))
-
-    def watch(self, record: Record, snapshot: Callable[[], Exchange]) -> None:
-        """Files every few seconds how far an answer is, so that not all of it is lost when the process dies."""
-        self._leases.watch(record, snapshot)
 
     async def told(self, user: str, conversation_id: str, recent: int) -> Record:
         """What a turn that began now would be told of a conversation, but for its files."""

@@ -8,19 +8,15 @@ by a clock that was ahead; it is cut to the length of one that begins now, and e
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, Exchange, Record, TakenAlong, renumbered
-from brain.store import exchanges, quota, rows
-from brain.store.rows import SECOND
+from brain.store import exchanges, quota, rows, turn_log
 from brain.store.schema import EXCHANGES
+from brain.store.turn_log import LEASE, NewTurn
 
-LEASE = 15 * SECOND
-SO_FAR_LENGTH = 256 * 1024
-"""Characters of an answer, as it is kept, that are written again and again while it grows; a longer one waits for its
-end."""
 _LEASED_NO_MORE = {"until": None, "owner": None}
 
 
@@ -57,18 +53,23 @@ def begin(
     taken_along: Sequence[TakenAlong],
     recent: int,
     lease: Lease,
+    turn: NewTurn | None = None,
 ) -> Begun:
     """Files a question and takes hold of its conversation. Its earlier files are left to be read by `attachments`.
 
     Raises:
         BadRequest: `busy`, `not_found` (what is to be replaced), `too_large`, or naming a file to be taken along.
     """
+    if turn is not None:  # first: of two requests with one ID, the later one joins the turn of the earlier one
+        turn_log.begin(db, turn, lease.owner, lease.now)
     conversation = _leased(db, user, conversation_id, lease)
     named, replaced = (None, None) if replaces is None else _named(db, conversation, replaces)
     is_first = not exchanges.has_any(db, conversation)
     files = [*(_taken_along(db, named, one) for one in taken_along), *files]
     attached = renumbered(tuple(files), after=0 if is_first else _last_file(db, conversation))
     key = _file_question(db, conversation, question, attached, replaced, lease)
+    if turn is not None:
+        turn_log.hold(db, turn.id, key)
     if is_first:
         exchanges.entitle(db, conversation)
     field = "attachments" if files else "conversation_id"
@@ -127,32 +128,13 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
         quota.make(db, exchanges.user_of(db, conversation), conversation)
 
 
-def prolong(db: sqlite3.Connection, lease: Lease, written: Mapping[int, Exchange]) -> None:
-    """Says that the owner's still run, unless somebody else took them for ended; and cuts leases that are too long.
-
-    Args:
-        written: how far answers are, by their keys.
-    """
-    for key, exchange in written.items():
-        _note(db, key, exchange, lease.owner)
+def prolong(db: sqlite3.Connection, lease: Lease) -> None:
+    """Says that the owner's still run, unless somebody else took them for ended; and cuts leases that are too long."""
     db.executemany(
         "UPDATE exchange SET until = ? WHERE key = ? AND owner = ? AND outcome = ''",
         [(lease.until, key, lease.owner) for key in lease.running],
     )
     db.execute("UPDATE exchange SET until = ? WHERE outcome = '' AND until > ?", (lease.until, lease.until))
-
-
-def _note(db: sqlite3.Connection, key: int, exchange: Exchange, owner: str) -> None:
-    """Files how far an answer is: what there is of it if it gets no further."""
-    texts = rows.texts_of_answer(exchange)
-    if not exchange.parts or len(texts["parts"]) > SO_FAR_LENGTH:
-        return
-    columns = {**rows.question_columns(exchange), "model": exchange.model, **texts}
-    assigned = ", ".join(f"{column} = ?" for column in columns)
-    db.execute(
-        f"UPDATE exchange SET {assigned} WHERE key = ? AND owner = ? AND outcome = '' AND parts <> ?",
-        (*columns.values(), key, owner, texts["parts"]),
-    )
 
 
 def any_too_long(db: sqlite3.Connection, lease: Lease) -> bool:
@@ -164,7 +146,8 @@ def any_too_long(db: sqlite3.Connection, lease: Lease) -> bool:
 def interrupt_all(db: sqlite3.Connection) -> None:
     """Says of all that run that they were interrupted."""
     for (key,) in db.execute("SELECT key FROM exchange WHERE outcome = ''").fetchall():
-        _interrupt(db, key)
+        interrupt(db, key)
+    turn_log.forget_all(db)
 
 
 def running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
@@ -177,7 +160,7 @@ def running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
     for key, until in db.execute(query, (conversation,)).fetchall():
         if key in lease.running or until > lease.now:
             return True
-        _interrupt(db, key)
+        interrupt(db, key)
     return False
 
 
@@ -262,8 +245,9 @@ def _is_there(db: sqlite3.Connection, conversation: int, item_id: str) -> bool:
     return db.execute("SELECT 1 FROM item WHERE user = ? AND id = ?", (user, item_id)).fetchone() is not None
 
 
-def _interrupt(db: sqlite3.Connection, key: int) -> None:
+def interrupt(db: sqlite3.Connection, key: int) -> None:
     """Marks it; should its answer come after all, that still takes the place of what it was to replace."""
+    turn_log.recover(db, key)
     exchanges.update(db, key, {"outcome": "interrupted", **_LEASED_NO_MORE})
     db.execute("UPDATE exchange SET told = 1, messages = messages + 1 WHERE key = ? AND parts <> '[]'", (key,))
     exchanges.measure(db, key)

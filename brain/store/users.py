@@ -3,7 +3,7 @@
 import sqlite3
 
 from brain.messages import Counts
-from brain.store import hidden, turns
+from brain.store import hidden, turn_log, turns
 from brain.store.conversations import known
 
 
@@ -58,5 +58,6 @@ def forget(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[Count
         if turns.running(db, conversation, lease):
             raise turns.busy()
     counts = counted(db, user)
+    turn_log.forget(db, user)
     hidden.hide_user(db, number)
     return counts, number

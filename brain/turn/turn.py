@@ -5,7 +5,6 @@ blocks behind it. Cancelling is task cancellation from outside; `stop` ends a tu
 """
 
 import logging
-import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -26,6 +25,7 @@ from brain.messages import (
     Text,
     TurnReport,
     new_message_id,
+    new_turn_id,
 )
 from brain.plugins.context import MemoryView
 from brain.plugins.registry import Registry
@@ -60,6 +60,7 @@ class Turn:
     """One turn: made of what was asked, then read through `events`, once.
 
     Args:
+        turn_id: its ID; without one it gets a new one.
         system: the operator's instructions.
         silence: seconds without anything from the model, after which it has failed.
         first_token: seconds that the model may take to its first token; None for `silence`.
@@ -86,6 +87,7 @@ class Turn:
         model: Model,
         registry: Registry,
         *,
+        turn_id: str = "",
         system: str = "",
         silence: float = 60.0,
         first_token: float | None = None,
@@ -94,7 +96,7 @@ class Turn:
         keep: Keep | None = None,
         memory: MemoryView | None = None,
     ) -> None:
-        self.id = f"t{secrets.token_hex(8)}"
+        self.id = turn_id or new_turn_id()
         self.message_id = new_message_id()
         self.exchange = _begun(conversation, self.message_id, model.name)
         self._keep = keep

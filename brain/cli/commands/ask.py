@@ -46,7 +46,7 @@ async def _ask(asked: TurnRequest, given: argparse.Namespace, settings: Settings
     engine = Engine(settings, Registry(settings).discover())
     await engine.open()
     try:
-        run = await engine.begin(asked, "terminal", replayable=False)
+        run = await engine.begin(asked, "terminal")
         goes_on = not given.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty()
         return await _printed(run, shown_on, as_json=given.json, asks_person=asked.asks_person, goes_on=goes_on)
     finally:

@@ -98,7 +98,7 @@ class ChatSession:
         shown_on = self._screen()
         try:
             asked = replace(self._asked(message), asks_person=person_sits(shown_on))
-            run = await self.engine.begin(asked, "terminal", replayable=False)
+            run = await self.engine.begin(asked, "terminal")
         except BadRequest as error:
             self.draft.text, self.failed = message, True
             raise (BadRequest(BUSY) if error.code == "busy" else error) from None

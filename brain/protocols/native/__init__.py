@@ -1,6 +1,13 @@
 """Brain's own protocol: turns (`request`, `encoder`), and stored data (`queries`, `resources`)."""
 
-from brain.protocols.native.encoder import EVENT_NAMES, HEARTBEAT, FrameEncoder, decode_frames, event_data
+from brain.protocols.native.encoder import (
+    EVENT_NAMES,
+    HEARTBEAT,
+    FrameEncoder,
+    decode_frames,
+    event_data,
+    text_of_tokens,
+)
 from brain.protocols.native.request import (
     ID,
     MAX_FILE_ID,
@@ -26,4 +33,5 @@ __all__ = [
     "parse_event_id",
     "parse_form",
     "parse_steering",
+    "text_of_tokens",
 ]

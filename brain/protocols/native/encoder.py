@@ -1,5 +1,6 @@
 """Writes a turn as named server-sent events."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -55,12 +56,15 @@ class FrameEncoder:
 
     The ID comes last. Some clients store it as soon as they read it: if the connection broke before the data, they
     would miss that event when they reconnect.
+
+    Args:
+        number: of the last event that was encoded before.
     """
 
     __slots__ = ("_id", "_number")
 
-    def __init__(self, turn_id: str) -> None:
-        self._number = 0
+    def __init__(self, turn_id: str, number: int = 0) -> None:
+        self._number = number
         self._id = turn_id.encode() + b"."
 
     def encode(self, events: Sequence[Event]) -> bytes:
@@ -82,6 +86,20 @@ def decode_frames(frames: bytes) -> Iterator[Event]:
         lines = dict(line.split(b": ", 1) for line in frame.split(b"\n"))
         kind, missing = _EVENT_TYPES[lines[b"event"]]
         yield msgspec.convert({**missing, **msgspec.json.decode(lines[b"data"])}, kind)
+
+
+_TOKEN = re.compile(rb'event: token\ndata: \{"text":("[^\n]*")\}\nid: [^\n]*\n\n')
+
+
+def text_of_tokens(frames: bytes) -> str | None:
+    """The text of whole frames, if all of them are tokens."""
+    texts = _TOKEN.findall(frames)
+    if len(texts) != frames.count(b"\n\n"):
+        return None
+    return "".join(_strings(b"[" + b",".join(texts) + b"]"))
+
+
+_strings = msgspec.json.Decoder(list[str]).decode
 
 
 def event_data(event: Event) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError, SpecialistResult, SpecialistStart
-from brain.messages import ClientMessage
+from brain.messages import ClientMessage, TurnReport
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
 from brain.protocols.native import MESSAGE_LENGTH
-from brain.runtime.run import Run
+from brain.runtime.commands import Decide, Show, Steer
 from brain.server.responses import SAFE_HEADERS
 from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
 from brain.server.routes.runs import begin_run, prepare_history, start_and_stream, stream, wait_if_ending
@@ -31,18 +31,18 @@ async def run_agent(request: Request) -> ASGIApp:
     body = await read_json(request)
     turn_request, messages, options = await parse_json(body, lambda: parse(body, user, engine.settings, engine.names()))
     try:
-        resumed = _resume(request, messages, options)
+        resumed = await _resume(request, messages, options)
     except BadRequest as error:  # the protocol expects this error within a run
         return Response(ag_ui.encode_failed_run(options, error), headers=_STREAM_HEADERS)
     if resumed is not None:
         return resumed
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
-    await wait_if_ending(engine.turns.newest(options.conversation_id, user))
+    await wait_if_ending(await engine.turns.newest(options.conversation_id, user))
     run = await begin_run(request, turn_request, "ag_ui", history=history, unread_seconds=0.0)
     return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.report().model))
 
 
-def _resume(request: Request, messages: Sequence[ClientMessage], options: RequestOptions) -> ASGIApp | None:
+async def _resume(request: Request, messages: Sequence[ClientMessage], options: RequestOptions) -> ASGIApp | None:
     """The rest of a turn whose interrupts are answered; None for a request that starts a turn.
 
     Raises:
@@ -50,32 +50,37 @@ def _resume(request: Request, messages: Sequence[ClientMessage], options: Reques
     """
     turns, user = engine_of(request).turns, user_of(request)
     given = parse_resume(options.resume)
-    run = turns.find(given[0].turn_id, user) if given else None
+    run = await turns.find(given[0].turn_id, user) if given else None
     if run is None or run.conversation_id != options.conversation_id:
-        newest = turns.newest(options.conversation_id, user)
-        if newest is not None and newest.is_waiting:
-            waiting = [call.id for call in newest.report().calls if call.approval == "asked"]
+        newest = await turns.newest(options.conversation_id, user)
+        if newest is not None and not newest.over:
+            report = await newest.control(Show())
+            await newest.catch_up()
+            waiting = [call.id for call in report.calls if call.approval == "asked"]
             ids = ", ".join(f"{newest.id}.{call_id}.{newest.log.last}" for call_id in waiting)
-            raise _interrupted(f"This thread waits for an approval; send resume with an entry for each of: {ids}.")
+            if report.state == "waiting":
+                raise _interrupted(f"This thread waits for an approval; send resume with an entry for each of: {ids}.")
         if any(answer.approve is not None for answer in given):
             raise _unknown(given[0])
         return None
+    report = await run.control(Show())
+    await run.catch_up(given[0].after)
     seen = run.log.events(until=given[0].after)
-    _check_answers(run, seen, given)
+    _check_answers(report, seen, given)
     known = {f"{run.id}.{event.call_id}" for event in seen if isinstance(event, (ApprovalRequired, *_DECIDED))}
     message = "\n\n".join(messages_since(messages, known))
     if len(message) > MESSAGE_LENGTH:
         problem = f"The new messages have {len(message):,} characters; the limit is {MESSAGE_LENGTH:,}."
         raise BadRequest(problem, "messages", code="too_large", status=413)
-    undecided = [answer for answer in given if _approval(run, answer.call_id) == "asked"]
+    undecided = [answer for answer in given if _approval(report, answer.call_id) == "asked"]
     if undecided and message:  # the same request again changes nothing
-        run.steer(message)
+        await run.control(Steer(message))
     for answer in undecided:
-        run.decide(answer.call_id, bool(answer.approve))
-    return stream(request, run, ag_ui.Encoder(options, run.id, run.report().model, len(seen), known), len(seen))
+        await run.control(Decide(answer.call_id, bool(answer.approve)))
+    return stream(request, run, ag_ui.Encoder(options, run.id, report.model, len(seen), known), len(seen))
 
 
-def _check_answers(run: Run, seen: Sequence[Event], given: Sequence[InterruptAnswer]) -> None:
+def _check_answers(report: TurnReport, seen: Sequence[Event], given: Sequence[InterruptAnswer]) -> None:
     """Check that the answers are for open interrupts of this run, agree with earlier ones, and leave none open.
 
     Args:
@@ -84,9 +89,9 @@ def _check_answers(run: Run, seen: Sequence[Event], given: Sequence[InterruptAns
     asked = {event.call_id for event in seen if isinstance(event, ApprovalRequired)}
     asked -= {event.call_id for event in seen if isinstance(event, _DECIDED)}
     for answer in given:
-        if answer.turn_id != run.id or answer.after != len(seen) or answer.call_id not in asked:
+        if answer.turn_id != report.turn_id or answer.after != len(seen) or answer.call_id not in asked:
             raise _unknown(answer)
-        approval = _approval(run, answer.call_id)
+        approval = _approval(report, answer.call_id)
         # the same answer may be sent again, and an expired interrupt may be cancelled
         same = {None: ("declined", "expired"), True: ("approved",), False: ("declined",)}[answer.approve]
         if approval == "expired" and approval not in same:
@@ -96,13 +101,14 @@ def _check_answers(run: Run, seen: Sequence[Event], given: Sequence[InterruptAns
             message = f"{answer.interrupt_id} was {approval} already."
             raise BadRequest(message, "resume", code="decided", status=409)
     missing = asked - {answer.call_id for answer in given}
-    ids = [f"{run.id}.{call_id}.{len(seen)}" for call_id in sorted(missing) if _approval(run, call_id) == "asked"]
+    still_open = [call_id for call_id in sorted(missing) if _approval(report, call_id) == "asked"]
+    ids = [f"{report.turn_id}.{call_id}.{len(seen)}" for call_id in still_open]
     if ids:
         raise _interrupted(f"resume must answer every open interrupt; missing: {', '.join(ids)}.")
 
 
-def _approval(run: Run, call_id: str) -> str | None:
-    return next((call.approval for call in run.report().calls if call.id == call_id), None)
+def _approval(report: TurnReport, call_id: str) -> str | None:
+    return next((call.approval for call in report.calls if call.id == call_id), None)
 
 
 def _interrupted(message: str) -> BadRequest:

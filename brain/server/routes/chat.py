@@ -22,14 +22,14 @@ async def stream_turn(request: Request) -> ASGIApp:
         raise HTTPException(405, headers={"Allow": "GET, POST"})
     if LAST_EVENT_ID in request.headers:  # a reader that reconnects never starts another turn
         turn_id, number = native.parse_event_id(request.headers[LAST_EVENT_ID])
-        run = engine_of(request).turns.find(turn_id, user_of(request))
+        run = await engine_of(request).turns.find(turn_id, user_of(request))
         if run is None:
             raise gone("This turn is no longer available; start a new one without Last-Event-ID.", LAST_EVENT_ID)
-        return resume_stream(request, run, number)
+        return await resume_stream(request, run, number)
     owns_run = request.method == "POST"
     turn_request = await read_turn_request(request) if owns_run else parse_query(request)
-    run, is_new = await engine_of(request).turns.once(
+    run, new = await engine_of(request).turns.once(
         turn_request,
         lambda: begin_run(request, turn_request, "native", unread_seconds=None if owns_run else UNREAD_SECONDS),
     )
-    return start_and_stream(request, run, owns_run=owns_run) if is_new else stream(request, run)
+    return stream(request, run) if new is None else start_and_stream(request, new, owns_run=owns_run)

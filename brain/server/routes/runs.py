@@ -16,7 +16,7 @@ from brain.messages import ClientMessage, History, TurnReport, new_conversation_
 from brain.prompts import context_window
 from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import narrowed
-from brain.runtime.run import Run
+from brain.runtime.run import AnyRun, Run
 from brain.server.admission import PENDING_START, PendingStart, unavailable
 from brain.server.event_stream import Encoder, EventStreamResponse, Reader, Refusal, wait_for_disconnect
 from brain.server.rate_limits import RETRY_SOON, rate_limited
@@ -37,6 +37,7 @@ async def begin_run(
     history: History | None = None,
     replayable: bool = True,
     unread_seconds: float | None = None,
+    options: str = "",
 ) -> Run:
     """Count a turn and store its message; the caller starts the run. The arguments are those of `Engine.begin`.
 
@@ -63,7 +64,13 @@ async def begin_run(
         state.rate_limits.acquire(user, time.monotonic())
         failing.callback(state.rate_limits.release, user)
         run = await state.engine.begin(
-            turn_request, protocol, settle, held=history, replayable=replayable, unread_seconds=unread_seconds
+            turn_request,
+            protocol,
+            settle,
+            held=history,
+            replayable=replayable,
+            unread_seconds=unread_seconds,
+            options=options,
         )
         failing.pop_all()
     state.telemetry.metrics.count_start()
@@ -91,7 +98,7 @@ async def prepare_history(
     return await compute(size, prepare)
 
 
-def stream(request: Request, run: Run, encoder: Encoder | None = None, after: int = 0) -> EventStreamResponse:
+def stream(request: Request, run: AnyRun, encoder: Encoder | None = None, after: int = 0) -> EventStreamResponse:
     """A response that streams a run to one more reader, from after event `after`.
 
     Raises:
@@ -131,18 +138,19 @@ def _stream(request: Request, reader: Reader, refusal: Refusal | None = None) ->
     )
 
 
-def resume_stream(request: Request, run: Run, after: int) -> ASGIApp:
+async def resume_stream(request: Request, run: AnyRun, after: int) -> ASGIApp:
     """The native stream after an event that the client has. After the last event, an EventSource must not reconnect.
 
     Raises:
         BadRequest: as `stream`.
     """
+    await run.catch_up(after)
     if run.over and after == run.log.last and request.method == "GET":
         return Response(status_code=204, headers=NO_STORE_HEADERS)
     return stream(request, run, after=after)
 
 
-async def wait_if_ending(run: Run | None) -> None:
+async def wait_if_ending(run: AnyRun | None) -> None:
     """Wait a moment for the earlier turn of a conversation, whose client has just stopped reading."""
     if run is not None and run.log.replayable:
         with suppress(TimeoutError):

@@ -7,7 +7,8 @@ from starlette.types import ASGIApp
 from brain.errors import BadRequest
 from brain.protocols import native
 from brain.protocols.native.resources import turn_report
-from brain.runtime.run import Run
+from brain.runtime.commands import Cancel, Command, Decide, Show, Steer
+from brain.runtime.run import AnyRun
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.chat import LAST_EVENT_ID
 from brain.server.routes.requests import engine_of, read_json, read_turn_request, user_of
@@ -17,9 +18,9 @@ from brain.server.routes.runs import begin_run, gone, not_found, resume_stream
 async def create(request: Request) -> Response:
     """`POST /v1/turns`: start a turn, which runs whether or not anybody reads it."""
     turn_request = await read_turn_request(request)
-    run, is_new = await engine_of(request).turns.once(turn_request, lambda: begin_run(request, turn_request, "native"))
-    if is_new:
-        run.start()
+    run, new = await engine_of(request).turns.once(turn_request, lambda: begin_run(request, turn_request, "native"))
+    if new is not None:
+        new.start()
     url = f"{request.scope.get('root_path', '')}/v1/turns/{run.id}"
     body = {"turn_id": run.id, "conversation_id": run.conversation_id, "events": f"{url}/events"}
     return ApiResponse(body, 201, {"Location": url})
@@ -27,7 +28,7 @@ async def create(request: Request) -> Response:
 
 async def events(request: Request) -> ASGIApp:
     """`GET /v1/turns/{id}/events`: its events after `Last-Event-ID` or `?after=`, which is an event ID or a number."""
-    run = engine_of(request).turns.find(request.path_params["id"], user_of(request))
+    run = await engine_of(request).turns.find(request.path_params["id"], user_of(request))
     if run is None:
         raise gone("This turn does not exist, or is no longer available.")
     after = request.headers.get(LAST_EVENT_ID) or request.query_params.get("after") or "0"
@@ -36,41 +37,40 @@ async def events(request: Request) -> ASGIApp:
         raise BadRequest("This event belongs to another turn.", LAST_EVENT_ID)
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=NO_STORE_HEADERS)
-    return resume_stream(request, run, number)
+    return await resume_stream(request, run, number)
 
 
 async def show(request: Request) -> Response:
     """`GET /v1/turns/{id}`: what happened so far."""
-    return _report(_find(request))
+    return await _control(request, Show())
 
 
 async def cancel(request: Request) -> Response:
     """`POST /v1/turns/{id}/cancel`: stop the turn; nothing for one that has ended."""
-    run = _find(request)
-    run.cancel()
-    return _report(run, 202)
+    return await _control(request, Cancel(), 202)
 
 
 async def steer(request: Request) -> Response:
     """`POST /v1/turns/{id}/steer`: add a message at the next safe place."""
-    run = _find(request)
-    run.steer(native.parse_steering(await read_json(request)))
-    return _report(run, 202)
+    run = await _find(request)
+    message = native.parse_steering(await read_json(request))
+    return ApiResponse(turn_report(await run.control(Steer(message))), 202)
 
 
 async def approve(request: Request) -> Response:
     """`POST /v1/turns/{id}/approvals/{call_id}`: approve or decline a call."""
-    run = _find(request)
-    run.decide(request.path_params["call_id"], native.parse_approval(await read_json(request)))
-    return _report(run)
+    run = await _find(request)
+    approve = native.parse_approval(await read_json(request))
+    return ApiResponse(turn_report(await run.control(Decide(request.path_params["call_id"], approve))))
 
 
-def _find(request: Request) -> Run:
-    run = engine_of(request).turns.find(request.path_params["id"], user_of(request))
+async def _find(request: Request) -> AnyRun:
+    run = await engine_of(request).turns.find(request.path_params["id"], user_of(request))
     if run is None:
         raise not_found()
     return run
 
 
-def _report(run: Run, status: int = 200) -> Response:
-    return ApiResponse(turn_report(run.report()), status)
+async def _control(request: Request, command: Command, status: int = 200) -> Response:
+    run = await _find(request)
+    return ApiResponse(turn_report(await run.control(command)), status)

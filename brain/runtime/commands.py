@@ -1,0 +1,103 @@
+"""What a client can do to a run, in whatever process it is."""
+
+import msgspec
+
+from brain.errors import BadRequest, Interruption
+from brain.messages import TurnReport
+
+
+class Show(msgspec.Struct, frozen=True, tag=True):
+    """Do nothing but report."""
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """End the turn."""
+
+    reason: Interruption = "cancelled"
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True):
+    """End the turn for a person, unless a call of it was approved a moment ago."""
+
+
+class Steer(msgspec.Struct, frozen=True, tag=True):
+    """Add a message of the user to the turn."""
+
+    message: str
+
+
+class Decide(msgspec.Struct, frozen=True, tag=True):
+    """Approve or decline a call."""
+
+    call_id: str
+    approve: bool
+
+
+class Join(msgspec.Struct, frozen=True, tag=True):
+    """Count a reader in another process."""
+
+
+class Leave(msgspec.Struct, frozen=True, tag=True):
+    """Count it no longer.
+
+    Attributes:
+        left_at: the number of the last event that it received.
+        comes_back: whether it left to bring a person's approval.
+    """
+
+    left_at: int
+    comes_back: bool
+
+
+Command = Show | Stop | Cancel | Steer | Decide | Join | Leave
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """Why a command was not carried out, as of `BadRequest`."""
+
+    message: str
+    field: str | None
+    code: str
+    status: int
+    retry_after: int | None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came of a command.
+
+    Attributes:
+        report: the turn after it.
+        is_stopping: whether the turn was stopped and has not ended yet.
+        last: the number of its newest event.
+    """
+
+    report: TurnReport | None
+    is_stopping: bool = False
+    last: int = 0
+    rejection: Rejection | None = None
+
+
+def rejected(error: BadRequest) -> Answer:
+    """The answer to a command that cannot be carried out."""
+    return Answer(None, rejection=Rejection(error.message, error.field, error.code, error.status, error.retry_after))
+
+
+def report_of(answer: Answer) -> TurnReport:
+    """The report of an answer.
+
+    Raises:
+        BadRequest: when the command was not carried out.
+    """
+    if answer.rejection is not None:
+        refused = answer.rejection
+        raise BadRequest(
+            refused.message, refused.field, code=refused.code, status=refused.status, retry_after=refused.retry_after
+        )
+    assert answer.report is not None
+    return answer.report
+
+
+encode = msgspec.json.Encoder().encode
+decode_command = msgspec.json.Decoder(Command).decode
+decode_answer = msgspec.json.Decoder(Answer).decode
+decode_report = msgspec.json.Decoder(TurnReport).decode

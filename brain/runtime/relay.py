@@ -1,0 +1,436 @@
+"""Connects the runs of this process with other processes, through the store.
+
+A few times per second, the new events of all runs of this process are written together. Other processes that have
+readers of such a run follow these, and leave commands for it. Nothing is done per token.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from weakref import WeakValueDictionary
+
+from brain.errors import BadRequest, StoreError
+from brain.events import Error
+from brain.messages import Exchange, TurnReport
+from brain.protocols.native import FrameEncoder, text_of_tokens
+from brain.runtime import commands
+from brain.runtime.commands import Command, Join, Leave, Show, Stop
+from brain.runtime.event_log import Notify, StoredEventLog, Unsubscribe
+from brain.runtime.run import KEPT_SECONDS, Run, check_over
+from brain.store.turn_log import Frames, NewTurn, Progress, StoredTurn, TurnLog
+
+WRITE_SECONDS = 0.25
+POLL_SECONDS = 0.02
+CHECK_SECONDS = 2.0
+"""How often this process says that its turns still run, and looks for turns of processes that are gone."""
+SNAPSHOT_SECONDS = 2.0
+"""How often the whole answer is written of a run whose log keeps no frames."""
+ANSWER_SECONDS = 5.0
+"""After so long without an answer, it is looked again whether the other process still runs the turn."""
+COMMAND_SECONDS = 20.0
+CATCH_UP_SECONDS = 2.0
+"""How long a reader waits for events that its client has and this process has not."""
+GONE = "The server process that wrote this answer ended; send the message again."
+
+log = logging.getLogger("brain")
+
+
+class _Written:
+    """How much of a run of this process is in the store.
+
+    Attributes:
+        last: the number of the newest event that is.
+    """
+
+    __slots__ = ("exchange", "last", "left_at", "run", "snapshot", "snapshot_at", "turn")
+
+    def __init__(self, run: Run, turn: NewTurn, exchange: int | None, snapshot: Callable[[], Exchange] | None) -> None:
+        self.run = run
+        self.turn = turn
+        self.exchange = exchange
+        self.snapshot = snapshot
+        self.last = 0
+        self.left_at = 0
+        self.snapshot_at = 0.0
+
+    def progress(self) -> Progress | None:
+        """What is to be written now, if anything is."""
+        run = self.run
+        if run.log.last == self.last and run.left_at == self.left_at:
+            return None
+        has_ended = run.log.ended
+        if not run.log.replayable and not has_ended:
+            if time.monotonic() < self.snapshot_at + SNAPSHOT_SECONDS:
+                return None
+            self.snapshot_at = time.monotonic()
+        frames = self._frames()
+        text = None if frames is None else text_of_tokens(frames.data)
+        is_snapshot = text is None and not has_ended and self.snapshot is not None
+        report = commands.encode(run.report()).decode() if text is None or has_ended else ""
+        return Progress(
+            turn=self.turn,
+            exchange=self.exchange,
+            frames=frames,
+            text="" if is_snapshot or has_ended else text or "",
+            snapshot=self.snapshot() if is_snapshot and self.snapshot is not None else None,
+            keep_from=run.log.first,
+            has_ended=has_ended,
+            left_at=run.left_at,
+            report=report,
+        )
+
+    def _frames(self) -> Frames | None:
+        log = self.run.log
+        first = max(self.last + 1, log.first)
+        return (
+            Frames(first, log.last, b"".join(log.frames(first - 1))) if log.replayable and log.last >= first else None
+        )
+
+    def note(self, progress: Progress, last: int) -> None:
+        """Remember what was written."""
+        self.last, self.left_at = last, progress.left_at
+        if progress.has_ended:
+            self.snapshot = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing more will have to be written."""
+        return self.run.log.ended and (self.last, self.left_at) == (self.run.log.last, self.run.left_at)
+
+
+class RemoteRun:
+    """A run of another process, as `AnyRun`.
+
+    Attributes:
+        log: a copy of its log, as far as it is stored; it grows while the run has readers here.
+        is_stopping: whether the turn was stopped and had not ended, when it last answered a command.
+    """
+
+    def __init__(self, relay: "Relay", turn: StoredTurn) -> None:
+        self.id = turn.id
+        self.user = turn.user
+        self.conversation_id = turn.conversation_id
+        self.options = turn.options
+        self.log = StoredEventLog(turn.id, replayable=turn.is_replayable)
+        self.left_at = turn.left_at
+        self.is_stopping = False
+        self._reached = 0  # the number of the newest event that is known to have happened
+        self._relay = relay
+
+    @property
+    def over(self) -> bool:
+        """As `AnyRun.over`."""
+        return self.log.ended
+
+    @property
+    def readers(self) -> int:
+        """How many readers it has in this process."""
+        return self.log.subscribers
+
+    async def control(self, command: Command) -> TurnReport:
+        """As `AnyRun.control`."""
+        answer = await self._relay.send(self.id, command)
+        self.is_stopping = answer.is_stopping
+        self._reached = max(self._reached, answer.last)
+        return commands.report_of(answer)
+
+    def is_waiting_for(self, call_ids: Collection[str]) -> bool:
+        """True: that a person decided shows when the call goes on."""
+        return True
+
+    def stop(self) -> None:
+        """As `AnyRun.stop`."""
+        self._relay.post(self.id, Stop())
+
+    def join(self, notify: Notify) -> Unsubscribe:
+        """As `AnyRun.join`."""
+        self._relay.post(self.id, Join())
+        return self._relay.follow(self, notify)
+
+    def leave(self, *, comes_back: bool = False) -> None:
+        """As `AnyRun.leave`."""
+        self._relay.post(self.id, Leave(self.left_at, comes_back))
+
+    async def wait_ended(self) -> None:
+        """As `AnyRun.wait_ended`."""
+        await self._wait_until(lambda: self.log.ended)
+
+    async def catch_up(self, number: int = 0) -> None:
+        """As `AnyRun.catch_up`."""
+        if number > self.log.last and not self.over:
+            await self.control(Show())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                await self._wait_until(lambda: self.log.ended or self.log.last >= self._reached)
+
+    async def _wait_until(self, is_reached: Callable[[], bool]) -> None:
+        if is_reached():
+            return
+        reached = asyncio.Event()
+        unsubscribe = self._relay.follow(self, lambda events, frames: reached.set() if is_reached() else None)
+        try:
+            await reached.wait()
+        finally:
+            unsubscribe()
+
+
+class Relay:
+    """The link of one process to the others.
+
+    Args:
+        runs: those of this process, by their IDs.
+    """
+
+    def __init__(self, turn_log: TurnLog, runs: Mapping[str, Run]) -> None:
+        self._turn_log = turn_log
+        self._runs = runs
+        self._written: dict[str, _Written] = {}
+        self._forgotten: list[str] = []
+        self._remote: WeakValueDictionary[str, RemoteRun] = WeakValueDictionary()
+        self._followed: dict[str, RemoteRun] = {}
+        self._answers: dict[int, asyncio.Future[commands.Answer]] = {}
+        self._last_command = 0
+        self._version = -1
+        self._posts: set[asyncio.Task[None]] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._has_news = asyncio.Event()
+        self._is_active = asyncio.Event()
+        self._has_failed = False
+        self._is_writing = asyncio.Lock()
+
+    def open(self) -> None:
+        """Start to write and to read."""
+        works = self._write_for_ever(), self._poll_for_ever(), self._check_for_ever()
+        self._tasks = [asyncio.create_task(work, name="relay") for work in works]
+
+    async def close(self) -> None:
+        """Write what is left, and stop."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._posts)
+        self._tasks.clear()
+        await self.write()
+
+    # runs of this process
+
+    def add(self, run: Run, turn: NewTurn, exchange: int | None, snapshot: Callable[[], Exchange]) -> None:
+        """Let other processes know of a run of this one.
+
+        Args:
+            exchange: the key of its exchange, where it is stored.
+            snapshot: how far the exchange is.
+        """
+        written = self._written[run.id] = _Written(run, turn, exchange, snapshot if exchange is not None else None)
+
+        def left() -> None:
+            if not written.is_complete:
+                self._written[run.id] = written
+                self._has_news.set()
+
+        run.on_left = left
+        self._has_news.set()
+        self._is_active.set()
+
+    def forget(self, turn_id: str) -> None:
+        """Delete a turn of this process from the store."""
+        self._written.pop(turn_id, None)
+        self._forgotten.append(turn_id)
+        self._has_news.set()
+
+    async def write(self) -> None:
+        """Write what is new of all runs of this process, in one transaction."""
+        async with self._is_writing:
+            new = [(one, one.run.log.last, progress) for one in self._written.values() if (progress := one.progress())]
+            forgotten, self._forgotten = self._forgotten, []
+            if not new and not forgotten:
+                return
+            try:
+                await self._turn_log.write([progress for _, _, progress in new], forgotten)
+            except StoreError as error:
+                self._forgotten += forgotten
+                if not self._has_failed:
+                    log.warning("the store cannot note how far turns are: %s", error)
+                self._has_failed = True
+                return
+            self._has_failed = False
+            for one, last, progress in new:
+                one.note(progress, last)
+                if one.is_complete:
+                    self._written.pop(one.run.id, None)
+
+    async def _write_for_ever(self) -> None:
+        while True:
+            await self._has_news.wait()
+            await asyncio.sleep(WRITE_SECONDS)
+            await self.write()
+            if not self._written and not self._forgotten:
+                self._has_news.clear()
+
+    # runs of other processes
+
+    async def find(self, turn_id: str, user: str | None) -> RemoteRun | None:
+        """A turn of another process, if it is the user's own."""
+        return await self._opened(await self._turn_log.find(turn_id), user)
+
+    async def requested(self, user: str | None, request_id: str) -> RemoteRun | None:
+        """The turn that the user began in another process with this request ID."""
+        return await self._opened(await self._turn_log.requested(user, request_id), user)
+
+    async def newest(self, user: str | None, conversation_id: str) -> Run | RemoteRun | None:
+        """The newest turn of a conversation, in whatever process."""
+        turn = await self._turn_log.newest(user, conversation_id)
+        own = None if turn is None else self._runs.get(turn.id)
+        return own or await self._opened(turn, user)
+
+    async def _opened(self, turn: StoredTurn | None, user: str | None) -> RemoteRun | None:
+        if turn is None or turn.user != user:
+            return None
+        run = self._remote.get(turn.id)
+        if run is None:
+            run = self._remote[turn.id] = RemoteRun(self, turn)
+        run.left_at = max(run.left_at, turn.left_at)
+        news = await self._turn_log.news(self._last_command, {run.id: run.log.last}, ())
+        run.log.extend(news.frames.get(run.id, ()))
+        return run
+
+    def follow(self, run: RemoteRun, notify: Notify) -> Unsubscribe:
+        """Read the events of a run of another process from now on."""
+        unsubscribe = run.log.subscribe(notify)
+        self._followed[run.id] = run
+        self._version = -1  # something may have been written since it was read
+        self._is_active.set()
+
+        def leave() -> None:
+            unsubscribe()
+            if not run.log.subscribers:
+                self._followed.pop(run.id, None)
+
+        return leave
+
+    async def send(self, turn_id: str, command: Command) -> commands.Answer:
+        """Have a command carried out by the process that runs a turn.
+
+        Raises:
+            BadRequest: `not_found`, when the turn is no longer known; `unavailable`, when nobody answers.
+        """
+        data, key = commands.encode(command), None
+        try:
+            async with asyncio.timeout(COMMAND_SECONDS):
+                while True:
+                    turn = await self._turn_log.find(turn_id)
+                    if turn is None or (turn.ended is not None and not turn.report):
+                        raise BadRequest(
+                            "There is no such turn, or it is no longer kept.", code="not_found", status=404
+                        )
+                    if turn.ended is not None:
+                        report = commands.decode_report(turn.report)
+                        check_over(command, report)
+                        return commands.Answer(report)
+                    if key is None:
+                        key = await self._turn_log.ask(turn_id, data)
+                    future = self._answers.setdefault(key, asyncio.get_running_loop().create_future())
+                    self._version = -1
+                    self._is_active.set()
+                    await asyncio.wait({future}, timeout=ANSWER_SECONDS)
+                    if future.done():
+                        return future.result()
+        except TimeoutError:
+            message = "The server process that runs this turn does not answer; try again."
+            raise BadRequest(message, code="unavailable", status=503) from None
+        finally:
+            if key is not None:
+                self._answers.pop(key, None)
+
+    def post(self, turn_id: str, command: Command) -> None:
+        """The same, without waiting for an answer."""
+        before = tuple(self._posts)
+        task = asyncio.create_task(self._post(turn_id, command, before), name="relay")
+        self._posts.add(task)
+        task.add_done_callback(self._posts.discard)
+
+    async def _post(self, turn_id: str, command: Command, before: Sequence[asyncio.Task[None]]) -> None:
+        if before:
+            await asyncio.wait(before)
+        try:
+            if isinstance(command, Leave):
+                await self._turn_log.leave(turn_id, command.left_at)
+            await self._turn_log.ask(turn_id, commands.encode(command), is_answered=False)
+        except StoreError as error:
+            log.warning("turn %s of another process cannot be reached: %s", turn_id, error)
+
+    async def _poll_for_ever(self) -> None:
+        while True:
+            if not self._runs and not self._followed and not self._answers:
+                self._is_active.clear()
+                await self._is_active.wait()
+            await asyncio.sleep(POLL_SECONDS)
+            version = self._turn_log.version()
+            if version == self._version:
+                continue
+            self._version = version
+            try:
+                await self._read_news()
+            except StoreError as error:
+                self._version = -1
+                log.warning("the store cannot say what other processes want: %s", error)
+                await asyncio.sleep(CHECK_SECONDS)
+
+    async def _read_news(self) -> None:
+        followed = {turn_id: run.log.last for turn_id, run in self._followed.items()}
+        news = await self._turn_log.news(self._last_command, followed, tuple(self._answers))
+        for turn_id, frames in news.frames.items():
+            if turn_id in self._followed:
+                self._followed[turn_id].log.extend(frames)
+        for key, data in news.answers.items():
+            future = self._answers.get(key)
+            if future is not None and not future.done():
+                future.set_result(commands.decode_answer(data))
+        if news.commands:
+            self._last_command = news.commands[-1].key
+            answers = {one.key: self._carry_out(one.turn_id, one.data) for one in news.commands}
+            await self.write()  # whoever asks may want to read on from where the turn is
+            await self._turn_log.answer(answers)
+
+    def _carry_out(self, turn_id: str, data: bytes) -> bytes:
+        run = self._runs.get(turn_id)
+        if run is None:
+            return commands.encode(commands.rejected(_unknown()))
+        try:
+            run.apply(commands.decode_command(data))
+        except BadRequest as error:
+            return commands.encode(commands.rejected(error))
+        return commands.encode(commands.Answer(run.report(), run.is_stopping, run.log.last))
+
+    # processes that are gone
+
+    async def _check_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            try:
+                await self.check()
+            except StoreError as error:
+                log.warning("the store cannot note that turns run: %s", error)
+
+    async def check(self) -> None:
+        """Prolong the leases of this process, and end the turns of processes that are gone."""
+        lapsed, is_too_long = await self._turn_log.lapsed()
+        if is_too_long or any(not one.run.over for one in self._written.values()):
+            await self._turn_log.prolong()
+        for turn, last in lapsed:
+            log.warning("turn %s is ended: the process that ran it is gone", turn.id)
+            error = Error("shutdown", GONE, recoverable=True)
+            data = FrameEncoder(turn.id, last).encode([error])
+            report = ""
+            if turn.report:
+                ended = replace(commands.decode_report(turn.report), state="error", error=error.code)
+                report = commands.encode(ended).decode()
+            await self._turn_log.end_lapsed(turn, Frames(last + 1, last + 1, data), report)
+        await self._turn_log.sweep(KEPT_SECONDS)
+
+
+def _unknown() -> BadRequest:
+    return BadRequest("There is no such turn, or it is no longer kept.", code="not_found", status=404)
