@@ -1,7 +1,6 @@
 """A turn's place in the store, where the store fails."""
 
 import asyncio
-from collections.abc import Callable
 
 from brain.errors import StoreError
 from brain.messages import ConversationPage, Exchange, Record, new_conversation_id
@@ -29,9 +28,6 @@ class Full:
 
     async def drop(self, record: Record) -> None:
         raise StoreError("What was said could not be taken back.", "ENOSPC")
-
-    def watch(self, record: Record, snapshot: Callable[[], Exchange]) -> None:
-        raise NotImplementedError
 
     async def conversation(self, *args: object, **more: object) -> ConversationPage | None:
         raise NotImplementedError

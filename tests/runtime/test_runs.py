@@ -16,7 +16,7 @@ from brain import Progress, specialist
 from brain.errors import BadRequest
 from brain.events import Done, Event, SpecialistProgress, Token, TurnStart, Usage
 from brain.messages import History, TurnReport
-from brain.runtime.run import Run
+from brain.runtime.run import AnyRun, Run
 from brain.runtime.runs import RunRegistry
 from brain.turn_request import TurnRequest
 
@@ -468,7 +468,7 @@ async def test_a_run_is_found_by_its_own_user(server: Server) -> None:
         ("t0", "ada", None),
         ("", "ada", None),
     ]
-    assert [server.turns.find(turn_id, user) for turn_id, user, _ in found] == [run for *_, run in found]
+    assert [await server.turns.find(turn_id, user) for turn_id, user, _ in found] == [run for *_, run in found]
 
 
 @on_loop
@@ -478,9 +478,9 @@ async def test_a_request_is_found_by_the_id_that_its_user_gave_it(server: Server
     found = [("ada", "r1", run), ("bob", "r1", None), (None, "r1", None), ("ada", "r2", None), ("ada", None, None)]
     for step in (run.start, run.stop):  # while it runs, and when it is over
         step()
-        assert [server.turns.asked(request(*asked)) for *asked, _ in found] == [one for *_, one in found]
+        assert [await server.turns.requested(request(*asked)) for *asked, _ in found] == [one for *_, one in found]
     await run.wait_ended()
-    assert server.turns.asked(request("ada", "r1")) is run
+    assert await server.turns.requested(request("ada", "r1")) is run
 
 
 @on_loop
@@ -488,7 +488,7 @@ async def test_the_newest_run_of_a_conversation_is_found(server: Server) -> None
     of = [("x", "ada"), ("y", "ada"), ("x", "ada"), ("x", "bob")]
     runs = [await server.complete("a", conversation=conversation, user=user) for conversation, user in of]
     asked = [("x", "ada"), ("x", "bob"), ("y", "ada"), ("y", "bob"), ("z", "ada")]
-    assert [server.turns.newest(*one) for one in asked] == [runs[2], runs[3], runs[1], None, None]
+    assert [await server.turns.newest(*one) for one in asked] == [runs[2], runs[3], runs[1], None, None]
 
 
 @pytest.mark.parametrize(
@@ -505,7 +505,7 @@ async def test_requests_of_one_id_begin_one_run(
 ) -> None:
     waiting, all_wait, go = 0, asyncio.Event(), asyncio.Event()
 
-    async def once(user: str, request_id: str | None) -> tuple[Run, bool]:
+    async def once(user: str, request_id: str | None) -> tuple[AnyRun, bool]:
         async def begin() -> Run:
             nonlocal waiting
             waiting += 1
@@ -514,7 +514,8 @@ async def test_requests_of_one_id_begin_one_run(
             await go.wait()
             return server.start("a", user=user, request_id=request_id)
 
-        return await server.turns.once(request(user, request_id), begin)
+        run, new = await server.turns.once(request(user, request_id), begin)
+        return run, new is run
 
     requests = [asyncio.create_task(once(*one)) for one in asked]
     await all_wait.wait()
@@ -549,7 +550,8 @@ async def test_a_request_that_cannot_begin_lets_the_next_one_try(server: Server)
     failed, first, second = await asyncio.gather(*tries, return_exceptions=True)
     assert isinstance(failed, OSError)
     assert isinstance(first, tuple)
-    assert (first[1], second) == (True, (first[0], False))
+    assert first[0] is first[1]
+    assert second == (first[0], None)
 
 
 @on_loop
@@ -561,14 +563,14 @@ async def test_forgetting_a_conversation_forgets_those_that_are_over(server: Ser
     ]
     running = server.start([asyncio.Event()], conversation="x")
     server.turns.forget("x", "ada")
-    assert server.turns.find(over.id, "ada") is None
-    assert server.turns.asked(request("ada", "r")) is None
-    assert server.turns.newest("x", "ada") is running
-    assert [server.turns.find(run.id, run.user) for run in [*others, running]] == [*others, running]
+    assert await server.turns.find(over.id, "ada") is None
+    assert await server.turns.requested(request("ada", "r")) is None
+    assert await server.turns.newest("x", "ada") is running
+    assert [await server.turns.find(run.id, run.user) for run in [*others, running]] == [*others, running]
     running.stop()
     await running.wait_ended()
     server.turns.forget("x", "ada")
-    assert server.turns.newest("x", "ada") is None
+    assert await server.turns.newest("x", "ada") is None
     assert len(server.turns) == 2
 
 
@@ -600,9 +602,9 @@ async def test_runs_are_forgotten_a_while_after_their_end(
     await all_tasks_end(but=running)
     gc.collect()
     assert (len(server.turns), len(over)) == (kept, kept - 1)
-    found = [server.turns.asked(request("ada", f"r{n}")) is not None for n in range(3)]
+    found = [await server.turns.requested(request("ada", f"r{n}")) is not None for n in range(3)]
     assert found == [kept > 1] * 3
-    assert server.turns.find(running.id, "ada") is running
+    assert await server.turns.find(running.id, "ada") is running
     running.stop()
     await running.wait_ended()
 
@@ -619,7 +621,7 @@ async def test_runs_that_are_over_have_a_limit_together(
     monkeypatch.setattr("brain.runtime.runs.OVER_BYTES_MOST", 65_000)
     runs = [await server.complete(answer) for answer in answers]
     server.turns._sweep()
-    found = [server.turns.find(run.id, "ada") is not None for run in runs]
+    found = [await server.turns.find(run.id, "ada") is not None for run in runs]
     assert found == [False] * (len(runs) - stay) + [True] * stay
 
 
@@ -636,7 +638,7 @@ async def test_all_logs_together_have_a_limit(server: Server, monkeypatch: pytes
     over = await server.complete(LONG[0])
     small, large = await written("short"), await written(*LONG[:6])
     server.turns._sweep()  # those that are over make room first
-    assert server.turns.find(over.id, "ada") is None
+    assert await server.turns.find(over.id, "ada") is None
     large.log.check(0)
     more = await written(*LONG[6:])
     server.turns._sweep()  # then the largest that runs loses its beginning
@@ -654,9 +656,9 @@ async def test_closing_forgets_everything(server: Server) -> None:
     running = server.start([asyncio.Event()], request_id="s")
     server.turns.close()
     assert len(server.turns) == 0
-    assert [server.turns.asked(request("ada", one)) for one in ("r", "s")] == [None, None]
-    assert server.turns.newest("c", "ada") is None
+    assert [await server.turns.requested(request("ada", one)) for one in ("r", "s")] == [None, None]
+    assert await server.turns.newest("c", "ada") is None
     await running.abort()  # after it was forgotten
     again = await server.complete("a")
     server.turns._sweep()
-    assert [server.turns.find(run.id, "ada") for run in (over, running, again)] == [None, None, again]
+    assert [await server.turns.find(run.id, "ada") for run in (over, running, again)] == [None, None, again]

@@ -156,10 +156,10 @@ def test_refusals_are_plain_text(server: Server) -> None:
 def test_the_turn_is_filed_under_the_id_of_the_chat(server: Server) -> None:
     server.play(Player(["Hello."]))
     start = parts(chat(server, id="filed"))[0]
-    run = server.engine.turns.find(start["messageMetadata"]["turn_id"], "ann")
+    run = server.on_loop(server.engine.turns.find(start["messageMetadata"]["turn_id"], "ann"))
     assert run is not None
-    assert (run.conversation_id, run.protocol) == ("filed", "ai_sdk")
-    assert start["messageId"] == run.report().message_id
+    report = server.on_loop(run.control(Show()))
+    assert (report.conversation_id, report.wire, report.message_id) == ("filed", "ai_sdk", start["messageId"])
     kept = server.on_loop(server.engine.store.conversation("ann", "filed"))
     assert kept is not None
     assert [(exchange.visible, exchange.outcome) for exchange in kept.exchanges] == [("Hello.", "complete")]

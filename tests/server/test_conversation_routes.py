@@ -1,5 +1,6 @@
 """Conversations as their user sees them: as JSON, and on a real port, listed, opened, named, deleted, gone on with."""
 
+import asyncio
 import json
 import sqlite3
 import threading
@@ -583,22 +584,26 @@ def test_a_turn_that_runs_is_stopped_and_deleted(server: Server, client: httpx.C
     assert client.get(f"/v1/turns/{turn_id}").status_code == 404
 
 
-def test_what_another_process_answers_is_neither_stopped_nor_deleted(
+def test_what_another_process_answers_can_be_read_stopped_and_deleted(
     store: str, server: Server, client: httpx.Client
 ) -> None:
     with brain_served(STORE=store) as other:
-        other.play(Player(["Once upon ", WAIT]))
-        with streaming(other.url, until="Once", json={"message": "Tell me a story", "conversation_id": "c1"}):
-            found = shown(client)
-            assert (found["running"], "turn_id" in found) == (True, False), "nobody can join it here"
-            elsewhere = (
-                "A turn of this conversation is running in another process, or does not end; "
-                "try again when it has ended."
-            )
-            assert refused(client.delete("/v1/conversations/c1")) == (409, "busy", elsewhere)
-            assert says(server, "Stop", barge_in=True).error["message"] == elsewhere
-        until_over(client)
-    assert client.delete("/v1/conversations/c1").status_code == 204
+        for ends in ("barge in", "delete"):
+            other.play(Player(["Once upon ", asyncio.Event()]))
+            body = {"message": "Tell me a story", "conversation_id": "c1"}
+            with streaming(other.url, until="Once", json=body) as answer:
+                turn_id = shown(client)["turn_id"]
+                assert turn_id == answer.events[0].data["turn_id"]
+                if ends == "delete":
+                    assert client.delete("/v1/conversations/c1").status_code == 204
+                else:
+                    server.play(Player(["Yes?"]))
+                    assert says(server, "Stop", barge_in=True).last["text"] == "Yes?"
+                events = client.get(f"/v1/turns/{turn_id}/events")
+                assert (events.status_code, '"cancelled"' in events.text) == (
+                    (410, False) if ends == "delete" else (200, True)
+                )
+    assert client.get("/v1/conversations/c1").status_code == 404
 
 
 def until_over(client: httpx.Client, conversation_id: str = "c1") -> None:
