@@ -328,10 +328,9 @@ def _stored_turn(row: Sequence[Any]) -> StoredTurn:
 def _write(
     db: sqlite3.Connection, owner: str, now: int, progress: Sequence[Progress], forgotten: Sequence[str]
 ) -> None:
-    query = "SELECT 1 FROM turn WHERE id = ?"
     for one in progress:
-        if one.frames is not None and one.frames.first == 1 and not db.execute(query, (one.turn.id,)).fetchone():
-            begin(db, one.turn, owner, now)  # it has no exchange, with which its row would have been written
+        if one.exchange is None and one.frames is not None and one.frames.first == 1:
+            begin(db, one.turn, owner, now)  # others were noted with their exchange, and may be deleted by now
     db.executemany(
         "INSERT INTO turn_log (turn, first, last, frames, text) SELECT id, ?, ?, ?, ? FROM turn "
         "WHERE id = ? AND owner = ?",

@@ -15,6 +15,7 @@ from playing import words
 from serving import Player, Server, brain_served
 
 from brain import Registry, specialist
+from brain.runtime.commands import Show
 
 ANN = {"authorization": "Bearer anns"}
 BOB = {"authorization": "Bearer bobs"}
