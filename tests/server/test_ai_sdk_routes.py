@@ -276,10 +276,19 @@ def test_a_resumable_turn_goes_on_without_a_reader(server: Server) -> None:
 
 
 def test_several_read_one_turn(server: Server) -> None:
-    server.play(Player(["One ", 0.3, "two."]))
+    go = asyncio.Event()
+    server.play(Player(["One ", go, "two."]))
+
+    async def all_read() -> None:
+        (run,) = server.engine.turns.running
+        while run.readers < 6:  # noqa: ASYNC110 - readers come without an event
+            await asyncio.sleep(0)
+        go.set()
+
     with begun(server, "One", id="many", resumable=True), ThreadPoolExecutor(5) as pool:
-        texts = list(pool.map(lambda _: text_of(again(server, "many")), range(5)))
-    assert texts == ["One two."] * 5
+        answers = [pool.submit(again, server, "many") for _ in range(5)]
+        asyncio.run_coroutine_threadsafe(all_read(), server.loop).result(30)
+        assert [text_of(answer.result()) for answer in answers] == ["One two."] * 5
 
 
 def test_a_turn_that_waits_for_a_person_is_come_back_to(server: Server) -> None:
