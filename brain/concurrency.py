@@ -163,8 +163,13 @@ async def iterate(found: AsyncIterable[T] | Iterable[T]) -> AsyncGenerator[T, No
     """Any iterable as an asynchronous one, that is closed when it is left."""
     try:
         if isinstance(found, AsyncIterable):
-            async for one in found:
-                yield one
+            iterator = aiter(found)
+            try:
+                async for one in iterator:
+                    yield one
+            finally:
+                if iterator is not found and isinstance(iterator, AsyncGenerator):
+                    await iterator.aclose()
         else:
             for one in found:
                 yield one

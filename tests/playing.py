@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from brain.errors import Refused
@@ -232,11 +231,14 @@ def turn_of(
 
 async def read(turn: Turn, on_event: Callable[[Event], None] = lambda event: None) -> list[Event]:
     """All events of a turn; what every turn promises is looked at here."""
-    events = []
-    async with aclosing(turn.events()) as stream:
-        async for event in stream:
+    events: list[Event] = []
+
+    def emit(batch: Sequence[Event]) -> None:
+        for event in batch:
             events.append(event)
             on_event(event)
+
+    await turn.run(emit)
     assert isinstance(events[0], TurnStart)
     assert isinstance(events[-2], Usage)
     ends = [event for event in events if isinstance(event, Done | Error)]

@@ -10,7 +10,7 @@ import pytest
 from playing import Item, Player, read, registry_of, short, turn_of
 
 from brain.events import Thinking
-from brain.turn.repetition import STEP, Guard
+from brain.turn.text_filters import STEP, RepetitionGuard
 
 ONE = "The quick brown fox jumps over the lazy dog. "
 PARAGRAPH = (
@@ -61,12 +61,12 @@ TEXTS = {
 
 
 def fed(chunks: Sequence[str]) -> tuple[str, bool]:
-    guard, given = Guard(), ""
+    guard, given = RepetitionGuard(), ""
     for chunk in chunks:
         given += guard.feed(chunk)
-        if guard.found:
+        if guard.is_found:
             break
-    return given, guard.found
+    return given, guard.is_found
 
 
 def splits(text: str) -> Iterator[list[str]]:

@@ -1,14 +1,15 @@
 """Brain without a server. Wraps a stream of chunks; the specialists are found and run all the same."""
 
+import asyncio
 import base64
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing
 from inspect import isawaitable
 from typing import Any, Unpack
 
 from brain.concurrency import iterate
-from brain.errors import BrainError, Interrupted, Refused
+from brain.errors import BrainError, Refused
 from brain.events import Error, Event, Limits, Resume, SpecialistError, SpecialistResult, SyntaxName, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
 from brain.markers.scanner import Scanner, Stop
@@ -16,8 +17,10 @@ from brain.messages import Attachment, Call, Chunk, History, Message, renumbered
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options, Specialist
+from brain.runtime.run import Run
 from brain.settings import machine_time_zone
-from brain.turn.call_group import CallGroup
+from brain.turn.approvals import Approvals
+from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
 from brain.turn.turn import Turn
@@ -99,27 +102,37 @@ async def stream_with_specialists(
 
 
 async def _in_place(
-    stream: AnyStream, registry: Registry, ask: TurnRequest, conversation_id: str
+    stream: AnyStream, registry: Registry, request: TurnRequest, conversation_id: str
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Each result stands where its marker stood; the same stream goes on behind it."""
-    model = _Streams(stream, None)
-    desk = CallPolicy(ask, registry, model, History(conversation_id), BLOCK_BYTES)
-    alarm = Deadline(ask.limits.turn_seconds, ask.limits.turn_seconds)
-    try:
+    """Each result stands where its marker stood; the same stream follows."""
+    events: list[Event] = []
+    history = History(conversation_id)
+    with closing(Deadline(request.limits, lambda reason: None)) as deadline:
+        names = [specialist.name for specialist in registry.usable()]
+        policy = CallPolicy(request, history, registry, allowed=registry.is_allowed, usable=names)
+        context = CallContext(
+            request, history, registry, _Streams(stream, None), policy, Approvals(0.0), deadline, events.extend,
+            max_block_bytes=BLOCK_BYTES,
+        )  # fmt: skip
         async with aclosing(_pieces(stream)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Stop):
                     return
                 if isinstance(piece, Call):
-                    async with aclosing(_answered(piece, desk, alarm)) as answers:
-                        async for answer in answers:
-                            yield answer
+                    calls = CallGroup(context, turn_pass=0)
+                    try:
+                        calls.start(piece)
+                        calls.close()
+                        await calls.wait()
+                    finally:
+                        await calls.end("cancelled")
+                    for chunk in filter(None, map(_chunk, events)):
+                        yield chunk
+                    events.clear()
                 elif isinstance(piece, str):
                     yield {"token": piece}
                 else:
                     yield {"thinking": piece.text} if isinstance(piece, Thinking) else piece
-    finally:
-        alarm.close()
 
 
 async def _pieces(stream: AnyStream) -> AsyncGenerator[Any, None]:
@@ -134,31 +147,24 @@ async def _pieces(stream: AnyStream) -> AsyncGenerator[Any, None]:
         yield piece
 
 
-async def _answered(call: Call, desk: CallPolicy, alarm: Deadline) -> AsyncGenerator[dict[str, Any], None]:
-    calls = CallGroup(desk, turn_pass=0)
-    calls.take(call)
-    calls.complete()
-    with suppress(Interrupted):  # the calls said how they ended
-        async with aclosing(calls.events(alarm)) as batches:
-            async for events in batches:
-                for event in events:
-                    if chunk := _chunk(event):
-                        yield chunk
-
-
 async def _resumed(
-    model: "_Streams", registry: Registry, ask: TurnRequest, conversation_id: str
+    model: "_Streams", registry: Registry, request: TurnRequest, conversation_id: str
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """A whole turn: the stream is closed at a call, and gone on with by another."""
-    turn = Turn(ask, History(conversation_id), model, registry, silence=ask.limits.turn_seconds, automatic=False)
-    async with aclosing(turn.events()) as events:
-        async for event in events:
-            while model.others:
-                yield model.others.popleft()
-            if chunk := _chunk(event):
-                yield chunk
-            elif isinstance(event, Error) and not (model.ended and event.code == "model_failed"):
-                raise model.error or BrainError(event.message)
+    """A whole turn: the stream is closed at a call, and another one continues."""
+    history = History(conversation_id)
+    turn = Turn(request, history, model, registry, silence=request.limits.turn_seconds, automatic=False)
+    run = Run(turn, request, "library", lambda report: None, replayable=False, unread_seconds=None)
+    run.log.subscribe(model.pace)
+    async with aclosing(run.events()) as batches:
+        async for events in batches:
+            for event in events:
+                while model.others:
+                    yield model.others.popleft()
+                if chunk := _chunk(event):
+                    yield chunk
+                elif isinstance(event, Error) and not (model.ended and event.code == "model_failed"):
+                    raise model.error or BrainError(event.message)
+            model.take(events)
 
 
 class _Streams:
@@ -178,6 +184,23 @@ class _Streams:
         self.others: deque[Any] = deque()
         self.error: Exception | None = None
         self.ended = False  # by itself: a caller's stream may be empty
+        self.is_wanted = asyncio.Event()
+        self._untaken = 0  # batches of text that the caller has not taken yet
+        self.is_wanted.set()
+
+    def pace(self, events: Sequence[Event], frames: bytes) -> None:
+        """After text, the caller's stream is not read on before the caller has taken it."""
+        if _is_text(events):
+            self._untaken += 1
+            self.is_wanted.clear()
+        else:
+            self.is_wanted.set()
+
+    def take(self, events: Sequence[Event]) -> None:
+        """The caller has taken the chunks of these events."""
+        self._untaken -= _is_text(events)
+        if not self._untaken:
+            self.is_wanted.set()
 
     async def stream(
         self, sent: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
@@ -194,6 +217,7 @@ class _Streams:
                     text = _text(chunk)
                     if text is not None:
                         yield text
+                        await self.is_wanted.wait()
                     else:
                         self.others.append(chunk)
             self.ended = True
@@ -208,6 +232,10 @@ class _Streams:
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """A stream has no vectors."""
         raise Refused("no model with embeddings is connected")
+
+
+def _is_text(events: Sequence[Event]) -> bool:
+    return all(isinstance(event, Token | Thinking) for event in events)
 
 
 def _text(chunk: Any) -> str | None:

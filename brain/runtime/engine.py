@@ -220,7 +220,7 @@ class Engine:
             silence=settings.model_idle_seconds,
             first_token=settings.model_first_token_seconds,
             approval_seconds=settings.approval_seconds,
-            keep=filing.keep if filing is not None else None,
+            store=filing.keep if filing is not None else None,
             memory=view,
         )
 

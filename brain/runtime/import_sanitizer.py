@@ -11,7 +11,7 @@ from brain.messages import Annotation, AnswerDetails, Call, Exchange, Item, Mess
 from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name
 from brain.text import strip_invisible
-from brain.turn.annotations import Annotations
+from brain.turn.notices import Annotations
 
 TOLD_LENGTH = 10_000
 """Characters of a notice, and of why an answer failed. Our own are far shorter."""
@@ -52,11 +52,11 @@ def _about(about: AnswerDetails) -> AnswerDetails:
 def _asides(some: Iterable[Annotation]) -> tuple[Annotation, ...]:
     kept = Annotations()
     for aside in some:
-        kept.before = aside.place
+        kept.parts_before = aside.place
         if isinstance(aside.told, Thinking):
-            kept.think(aside.told.text, aside.at)
+            kept.add_thinking(aside.told.text, aside.at)
         else:
-            kept.tell(replace(aside.told, text=_told(aside.told.text)))
+            kept.add_notice(replace(aside.told, text=_told(aside.told.text)))
     return kept.snapshot()
 
 

@@ -133,12 +133,12 @@ class Run:
     @property
     def is_stopping(self) -> bool:
         """Whether the turn was stopped and has not ended yet."""
-        return self._turn is not None and self._turn.stopped
+        return self._turn is not None and self._turn.is_stopped
 
     @property
     def is_waiting(self) -> bool:
         """Whether a person is asked to approve a call."""
-        return self._turn is not None and self._turn.waits
+        return self._turn is not None and self._turn.is_waiting
 
     @property
     def readers(self) -> int:
@@ -224,7 +224,7 @@ class Run:
         Raises:
             BadRequest: when a call of it was approved at the same moment.
         """
-        if self._turn is not None and self._turn.just_approved and not self._turn.stopped:
+        if self._turn is not None and self._turn.has_just_approved and not self._turn.is_stopped:
             message = "A call of this turn was approved at the same moment. Send the request again to stop the turn."
             raise BadRequest(message, code="decided", status=409)
         self.stop()
@@ -282,7 +282,7 @@ class Run:
     def _stop_if_unread(self, *, comes_back: bool = False) -> None:
         if self.unread_seconds is None or self._turn is None:
             return
-        waits = comes_back and self._turn.waits
+        waits = comes_back and self._turn.is_waiting
         seconds = self._turn.approval_seconds + RECONNECT_SECONDS if waits else self.unread_seconds
         if seconds:
             self._unread_timer = asyncio.get_running_loop().call_later(seconds, self.stop)

@@ -1,4 +1,4 @@
-"""How many tokens a turn takes, as the server counted them or estimated from the bytes of the texts.
+"""How many tokens and milliseconds a turn takes. Tokens are as the server counted them, or estimated from bytes.
 
 Bytes and not characters: a Chinese character is about a token, as three bytes nearly are; four letters of English are
 one too.
@@ -14,75 +14,74 @@ from brain.messages import Message, PassReport, PassUsage
 from brain.text import estimate_tokens, utf8_size
 
 
-class Counted:
-    """Tokens over all passes of a turn."""
+class TokenCount:
+    """Tokens of all passes of a turn.
+
+    Attributes:
+        prompt_bytes: of the messages of the newest pass.
+    """
 
     def __init__(self) -> None:
+        self.prompt_bytes = 0
         self._prompt = self._completion = 0
         self._reused: int | None = None
-        self._estimated = False
-        self._asked_bytes = self._heard_bytes = 0
+        self._is_estimated = False
+        self._text_bytes = 0
         self._of_pass: PassUsage | None = None
-        self._is_whole = False  # whether the pass was read to its end, so that its count is final
+        self._is_final = False  # the pass was read to its end
 
-    def asked(self, messages: Sequence[Message]) -> None:
-        """A pass begins with these messages."""
-        self._asked_bytes = sum(utf8_size(message.content) for message in messages)
-        self._heard_bytes = 0
-        self._of_pass, self._is_whole = None, False
+    def begin_request(self, messages: Sequence[Message]) -> None:
+        """The model is asked with these messages."""
+        self.prompt_bytes = sum(utf8_size(message.content) for message in messages)
+        self._text_bytes = 0
+        self._of_pass, self._is_final = None, False
 
-    @property
-    def asked_bytes(self) -> int:
-        """What the pass was asked with."""
-        return self._asked_bytes
+    def add_text(self, text: str) -> None:
+        """The model wrote this text."""
+        self._text_bytes += len(text) if text.isascii() else utf8_size(text)
 
-    def heard(self, text: str) -> None:
-        """The model said this in the pass."""
-        self._heard_bytes += len(text) if text.isascii() else utf8_size(text)
-
-    def counted(self, usage: PassUsage) -> None:
-        """The server told what the pass took, so far or in all."""
+    def set_usage(self, usage: PassUsage) -> None:
+        """The server reported the usage of the pass, so far or in all."""
         self._of_pass = usage
 
-    def read_whole(self) -> None:
+    def mark_final(self) -> None:
         """The model finished the pass by itself."""
-        self._is_whole = True
+        self._is_final = True
 
     def snapshot(self) -> tuple[PassUsage, bool]:
-        """What the pass took so far, and whether any of it is estimated.
+        """Return the usage of the pass so far, and whether any of it is estimated.
 
-        A count of a pass that was cut short is one of before the cut: it lacks what the model wrote since.
+        A count of a pass that was cut short is from before the cut: it lacks what the model wrote since.
         """
         counted = self._of_pass
-        if counted is not None and self._is_whole:
+        if counted is not None and self._is_final:
             return counted, False
-        prompt, completion = estimate_tokens(self._asked_bytes), estimate_tokens(self._heard_bytes)
+        prompt, completion = estimate_tokens(self.prompt_bytes), estimate_tokens(self._text_bytes)
         if counted is None:
             return PassUsage(prompt, completion), True
         return PassUsage(counted.prompt or prompt, max(counted.completion, completion), counted.reused), True
 
-    def pass_ended(self) -> tuple[PassUsage, bool]:
-        """The pass is over, however it ended: what it took, and whether that is estimated."""
-        usage, estimate_tokens = self.snapshot()
+    def end_pass(self) -> tuple[PassUsage, bool]:
+        """Add the pass to the total; return its usage, and whether any of it is estimated."""
+        usage, is_estimated = self.snapshot()
         self._of_pass = None
-        self._estimated = self._estimated or estimate_tokens
+        self._is_estimated = self._is_estimated or is_estimated
         self._prompt += usage.prompt
         self._completion += usage.completion
         if usage.reused is not None:
             self._reused = (self._reused or 0) + usage.reused
-        return usage, estimate_tokens
+        return usage, is_estimated
 
     def total(self) -> Usage:
-        """The sum over the passes so far."""
-        return Usage(self._prompt, self._completion, self._reused, self._estimated)
+        """Return the sum over the passes so far."""
+        return Usage(self._prompt, self._completion, self._reused, self._is_estimated)
 
 
 class Accounting:
-    """One turn's.
+    """The times and tokens of one turn.
 
     Attributes:
-        began: when, as `time.monotonic` tells it; `began_at` in UTC.
-        tokens: those of the pass that runs, and of all before it.
+        began: on the clock of `time.monotonic`, in seconds; `began_at` in UTC.
         passes: those that ended.
         first_token_ms: when the first visible text came, if any did.
     """
@@ -92,7 +91,7 @@ class Accounting:
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.began_at = datetime.now(UTC)
-        self.tokens = Counted()
+        self.tokens = TokenCount()
         self.passes: list[PassReport] = []
         self.first_token_ms: int | None = None
 
@@ -101,57 +100,64 @@ class Accounting:
         """The tokens of all passes that ended."""
         return self.tokens.total()
 
-    def since(self, moment: float) -> int:
-        """Milliseconds of the turn at this moment of `time.monotonic`."""
+    def milliseconds_at(self, moment: float) -> int:
+        """Return the milliseconds from the beginning of the turn to this moment of `time.monotonic`."""
         return round((moment - self.began) * 1000)
 
-    def now(self) -> int:
-        """Milliseconds since the turn began."""
-        return self.since(time.monotonic())
+    def milliseconds(self) -> int:
+        """Return the milliseconds since the turn began."""
+        return self.milliseconds_at(time.monotonic())
 
-    def take(self, began: float, first_text: float | None, finish: StopReason) -> None:
-        """A pass ended, however it did."""
-        taken, estimate_tokens = self.tokens.pass_ended()
-        one = self._pass(began, first_text, taken, estimate_tokens)
-        if self.first_token_ms is None:
-            self.first_token_ms = one.first_token_ms
-        self.passes.append(replace(one, ended_ms=self.now(), finish=finish))
-
-    def tokens_of(self, asked: int, unread: int) -> int:
-        """What the newest exchange takes of a prompt, by the server's own count of the last pass; 0 without one.
+    def end_pass(self, began: float, first_text: float | None, finish: StopReason) -> None:
+        """Record a finished pass.
 
         Args:
-            asked: the bytes of the exchange that the pass was asked with; `unread`, those of the blocks behind it.
+            began, first_text: on the clock of `time.monotonic`, in seconds.
+        """
+        report = self._report(began, first_text, *self.tokens.end_pass())
+        if self.first_token_ms is None:
+            self.first_token_ms = report.first_token_ms
+        self.passes.append(replace(report, ended_ms=self.milliseconds(), finish=finish))
+
+    def count_exchange(self, prompt_bytes: int, block_bytes: int) -> int:
+        """Return the tokens that the newest exchange takes of a prompt, by the server's count of the last pass.
+
+        Args:
+            prompt_bytes: of the exchange, as the pass was asked with it.
+            block_bytes: of the blocks after it, which no pass has read.
+
+        Returns:
+            0 where the server did not count.
         """
         last = self.passes[-1]
-        if last.estimated or not self.tokens.asked_bytes:
+        if last.estimated or not self.tokens.prompt_bytes:
             return 0
-        share = last.prompt_tokens * asked / self.tokens.asked_bytes
-        return round(share) + last.completion_tokens + estimate_tokens(unread)
+        share = last.prompt_tokens * prompt_bytes / self.tokens.prompt_bytes
+        return round(share) + last.completion_tokens + estimate_tokens(block_bytes)
 
-    def running(self, began: float, first_text: float | None) -> PassReport:
-        """The pass that runs; what it took so far is estimated."""
-        return self._pass(began, first_text, *self.tokens.snapshot())
+    def report_running(self, began: float, first_text: float | None) -> PassReport:
+        """Return what is known of the pass that is running."""
+        return self._report(began, first_text, *self.tokens.snapshot())
 
-    def _pass(self, began: float, first_text: float | None, taken: PassUsage, estimated: bool) -> PassReport:
+    def _report(self, began: float, first_text: float | None, usage: PassUsage, is_estimated: bool) -> PassReport:
         return PassReport(
             number=len(self.passes) + 1,
-            began_ms=self.since(began),
-            first_token_ms=None if first_text is None else self.since(first_text),
+            began_ms=self.milliseconds_at(began),
+            first_token_ms=None if first_text is None else self.milliseconds_at(first_text),
             ended_ms=None,
-            prompt_tokens=taken.prompt,
-            completion_tokens=taken.completion,
-            reused_tokens=taken.reused,
-            estimated=estimated,
+            prompt_tokens=usage.prompt,
+            completion_tokens=usage.completion,
+            reused_tokens=usage.reused,
+            estimated=is_estimated,
             finish=None,
         )
 
-    def cut(self, reason: StopReason) -> None:
-        """The turn was ended in its last pass, if it had any."""
+    def set_finish(self, reason: StopReason) -> None:
+        """The turn was stopped in its last pass, if it had any."""
         if self.passes:
             self.passes[-1] = replace(self.passes[-1], finish=reason)
 
-    def fail(self, code: ErrorCode) -> None:
+    def set_error(self, code: ErrorCode) -> None:
         """The turn failed in its last pass, if it had any."""
         if self.passes:
             self.passes[-1] = replace(self.passes[-1], error=code)

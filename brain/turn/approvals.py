@@ -6,15 +6,14 @@ import time
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.events import Approval
 from brain.markers.neutralize import neutralize
 from brain.messages import Call
-from brain.plugins.context import Progress, Result
+from brain.plugins.context import Result
 from brain.plugins.executor import Arguments, Dependencies, Failure, execute, plain_text
 from brain.plugins.schema import find_injected
 from brain.plugins.specialist import Specialist
@@ -26,206 +25,181 @@ RACE_SECONDS = 0.1
 
 Nobody presses two buttons one after the other so fast.
 """
+GATHERING_SECONDS = 1.0
+"""How long a call waits for further ones of its pass before a person is asked."""
+PREVIEW_SECONDS = 2.0
+"""How long a person waits for a preview; then the parameters alone are shown."""
+MAX_PREVIEW_LINES = 10
+MAX_PREVIEW_LENGTH = 2_000
+
+log = logging.getLogger("brain")
 
 
 def stopped_before() -> BadRequest:
-    """For a decision about a call whose turn was told to end first."""
+    """Return the error for a decision about a call whose turn was stopped first."""
     return BadRequest("The turn was stopped before; this call does not run.", "call_id", code="cancelled", status=409)
 
 
 class Approvals:
-    """What is open, and what was decided. While anything is open, the turn's clock stands still.
+    """What a person was asked in one turn, and what they decided. While anything is open, the deadline is held.
 
     Args:
         seconds: how long a person may take.
 
     Attributes:
-        alarm: the turn's clock.
-        closed: whether the turn was told to end, so that no call may begin any more.
+        deadline: of the turn, while it runs.
+        is_closed: whether the turn was stopped, so that no call may begin any more.
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._asked: dict[str, Call] = {}
+        self.seconds = seconds
+        self.deadline: Deadline | None = None
+        self.is_closed = False
+        self._calls: dict[str, Call] = {}
         self._open: dict[str, asyncio.Future[None]] = {}
-        self._held = 0.0
-        self._since = 0.0  # when the first of those that are open was opened
-        self.alarm: Deadline | None = None
-        self.closed = False
         self._approved_at: float | None = None
 
     @property
-    def just_approved(self) -> bool:
+    def has_just_approved(self) -> bool:
         """Whether a person approved a call a moment ago."""
         return self._approved_at is not None and time.monotonic() - self._approved_at < RACE_SECONDS
 
     @property
-    def waiting(self) -> bool:
-        """Whether a person is waited for."""
-        return any(self._asked[call_id].approval == "asked" for call_id in self._open)
-
-    @property
-    def held(self) -> float:
-        """Seconds for which the clock stood still so far."""
-        return self._held + (time.monotonic() - self._since if self._open else 0.0)
+    def is_waiting(self) -> bool:
+        """Whether a person is to decide something."""
+        return any(self._calls[call_id].approval == "asked" for call_id in self._open)
 
     def open(self, call: Call) -> datetime:
-        """Opens one; until when it can be decided (aware, UTC)."""
-        if not self._open:
-            self._since = time.monotonic()
-            if self.alarm is not None:
-                self.alarm.hold()
+        """Ask about a call. Return until when it can be decided (aware, UTC)."""
+        if not self._open and self.deadline is not None:
+            self.deadline.hold()
         self._open[call.id] = asyncio.get_running_loop().create_future()
-        self._asked[call.id] = call
+        self._calls[call.id] = call
         call.approval = "asked"
-        return datetime.now(UTC) + timedelta(seconds=self._seconds)
+        return datetime.now(UTC) + timedelta(seconds=self.seconds)
 
-    async def decided(self, call: Call) -> bool:
-        """Whether the person said yes, once it is known; one that was not decided in time did not."""
+    async def wait(self, call: Call) -> bool:
+        """Return whether the person approved the call; one that was not decided in time expires."""
         try:
-            await asyncio.wait({self._open[call.id]}, timeout=self._seconds)
+            await asyncio.wait({self._open[call.id]}, timeout=self.seconds)
             if call.approval == "asked":
                 call.approval = "expired"
             return call.approval == "approved"
         finally:
-            self._close(call.id)
+            del self._open[call.id]
+            if not self._open and self.deadline is not None:
+                self.deadline.resume()
 
     def decide(self, call_id: str, approve: bool) -> None:
-        """Decides one; the same decision again changes nothing.
+        """Decide about a call; the same decision again changes nothing.
 
         Raises:
-            BadRequest: when nothing was asked about this call, it expired or was decided, or its turn was stopped.
+            BadRequest: when nobody was asked about this call, it expired or was decided, or its turn was stopped.
         """
-        call = self._asked.get(call_id)
-        decision: Approval = "approved" if approve else "declined"
+        call = self._calls.get(call_id)
         if call is None:
             message = "No call of this id waits for an approval in this turn."
             raise BadRequest(message, "call_id", code="not_found", status=404)
-        earlier = call.approval
-        if earlier == "asked" and self.closed:
+        if call.approval == "asked" and self.is_closed:
             raise stopped_before()
-        if earlier == "asked" and call_id in self._open:
-            call.approval = decision
+        if call.approval == "asked" and call_id in self._open:
+            call.approval = "approved" if approve else "declined"
             self._open[call_id].set_result(None)
             if approve:
                 self._approved_at = time.monotonic()
-        elif earlier in ("asked", "expired"):
+        elif call.approval in ("asked", "expired"):
             raise BadRequest("The time to approve this call is over.", "call_id", code="gone", status=410)
-        elif earlier != decision:
-            raise BadRequest(f"This call was {earlier} already.", "approve", code="decided", status=409)
-
-    def _close(self, call_id: str) -> None:
-        held = self.held
-        del self._open[call_id]
-        if not self._open:
-            self._held = held
-            if self.alarm is not None:
-                self.alarm.go_on()
+        elif call.approval != ("approved" if approve else "declined"):
+            raise BadRequest(f"This call was {call.approval} already.", "approve", code="decided", status=409)
 
 
-GATHERING_SECONDS = 1.0
-"""How long a call waits for further ones of its pass before a person is asked."""
-
-
-@dataclass(slots=True, eq=False)
 class PendingApproval:
-    """What a person is asked before a call runs.
+    """A call of one pass about which a person is to be asked."""
 
-    Attributes:
-        known: that it is known what the call would do.
-        over: that the person was asked, or need not be.
-    """
-
-    known: asyncio.Event = field(default_factory=asyncio.Event)
-    over: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self) -> None:
+        self.is_previewed = asyncio.Event()
+        self.is_settled = asyncio.Event()
+        """The person was asked, or need not be."""
 
 
 class PendingApprovals:
-    """Those of one pass.
+    """Those of one pass: the person is asked about all of them together, in the order of the calls.
 
     Args:
-        all_taken: that no more calls will come.
+        is_complete: set when the pass makes no more calls.
     """
 
-    def __init__(self, all_taken: asyncio.Event) -> None:
-        self._all_taken = all_taken
-        self._inquiries: list[PendingApproval] = []
+    def __init__(self, is_complete: asyncio.Event) -> None:
+        self._is_complete = is_complete
+        self._pending: list[PendingApproval] = []
 
     def add(self) -> PendingApproval:
-        """One more, before any call that is taken later has its own."""
-        inquiry = PendingApproval()
-        self._inquiries.append(inquiry)
-        return inquiry
+        """Add the next call."""
+        pending = PendingApproval()
+        self._pending.append(pending)
+        return pending
 
     @property
-    def are_over(self) -> bool:
-        """Whether none is still to be asked about."""
-        return all(inquiry.over.is_set() for inquiry in self._inquiries)
+    def are_settled(self) -> bool:
+        """Whether there is none left to ask about."""
+        return all(pending.is_settled.is_set() for pending in self._pending)
 
-    async def previewed(
-        self, inquiry: PendingApproval, preview: Awaitable[Result | Failure | None]
+    async def wait(
+        self, pending: PendingApproval, preview: Awaitable[Result | Failure | None]
     ) -> Result | Failure | None:
-        """What a call would do, as soon as it is its turn to be asked about; at once when it is refused."""
+        """Wait until it is this call's turn, and return its preview; at once when the specialist refuses the call."""
         latest = asyncio.get_running_loop().time() + GATHERING_SECONDS
         try:
             found = await preview
         finally:
-            inquiry.known.set()
+            pending.is_previewed.set()
         if isinstance(found, Failure):
             return found
         with suppress(TimeoutError):
             async with asyncio.timeout_at(latest):
-                await self._all_taken.wait()
-        inquiries = [*self._inquiries]
-        for other in inquiries:
-            await other.known.wait()
-        for earlier in inquiries[: inquiries.index(inquiry)]:
-            await earlier.over.wait()
+                await self._is_complete.wait()
+        gathered = [*self._pending]
+        for other in gathered:
+            await other.is_previewed.wait()
+        for earlier in gathered[: gathered.index(pending)]:
+            await earlier.is_settled.wait()
         return found
 
 
-SECONDS = 2.0
-"""How long a person waits for it at most; then the parameters alone are shown."""
-LINES_MOST = 10
-LENGTH_MOST = 2_000
-
-log = logging.getLogger("brain")
-
-
 async def preview(
-    specialist: Specialist[..., Any], params: Mapping[str, Any], provided: Dependencies, *, timeout: float
+    specialist: Specialist[..., Any], params: Mapping[str, Any], dependencies: Dependencies, *, timeout: float
 ) -> Result | Failure | None:
-    """What a call with these parameters would do, or that it is refused; None where nothing is said of it."""
+    """Return what a call would do, or that the specialist refuses it; None where the specialist does not say.
+
+    Args:
+        timeout: seconds.
+    """
     if specialist.preview is None:
         return None
-    asked = replace(
+    function = replace(
         specialist, function=specialist.preview, injected=find_injected(specialist.preview), idle_timeout=None
     )
-    own = Arguments((deepcopy(dict(params)),), {})  # what it changes is its own
-    found = await execute(asked, own, provided, _untold, timeout=timeout, read=_read)
+    arguments = Arguments((deepcopy(dict(params)),), {})  # the function may change them
+    found = await execute(function, arguments, dependencies, lambda progress: None, timeout=timeout, read=_read_preview)
     if isinstance(found, Failure):
         if found.code == "refused":
             return found
-        log.warning("specialist %s: it does not say what a call would do (%s)", specialist.name, found.code)
+        log.warning("specialist %s: its preview failed (%s)", specialist.name, found.code)
         return None
     return found if found.text.strip() else None
 
 
-def shown(found: Result) -> str:
-    """Its text, in which nothing is hidden, or looks like more than it is: a few lines, cut to size."""
-    head = found.text[: 2 * LENGTH_MOST]
-    words = [line.split() for line in head.splitlines()]
-    lines = [escape_invisible(neutralize(" ".join(line))) for line in words if line]
-    text = "\n".join(lines[:LINES_MOST])
-    is_whole = len(head) == len(found.text) and len(lines) <= LINES_MOST and len(text) <= LENGTH_MOST
-    return text if is_whole else f"{text[: LENGTH_MOST - 1]}…"
-
-
-def _untold(progress: Progress) -> None:
-    """Nobody waits for it so long."""
-
-
-def _read(value: Any) -> Result:
+def _read_preview(value: Any) -> Result:
     if isinstance(value, Result):
         return replace(value, text=plain_text(value.text))
     return Result("" if value is None else plain_text(value))
+
+
+def preview_text(preview: Result) -> str:
+    """Return a preview as a person reads it: a few lines, cut to size, with invisible characters made visible."""
+    head = preview.text[: 2 * MAX_PREVIEW_LENGTH]
+    words = [line.split() for line in head.splitlines()]
+    lines = [escape_invisible(neutralize(" ".join(line))) for line in words if line]
+    text = "\n".join(lines[:MAX_PREVIEW_LINES])
+    is_whole = len(head) == len(preview.text) and len(lines) <= MAX_PREVIEW_LINES and len(text) <= MAX_PREVIEW_LENGTH
+    return text if is_whole else f"{text[: MAX_PREVIEW_LENGTH - 1]}…"

@@ -1,17 +1,14 @@
-"""One call, from where it was taken on to its block: how it stands, and what is told of it."""
+"""Runs the calls of a pass side by side, and puts one block for each of them."""
 
 import asyncio
 import logging
+import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-import anyio
-
-from brain.errors import Interrupted
 from brain.events import (
     ApprovalRequired,
     CallCode,
@@ -23,349 +20,389 @@ from brain.events import (
     SpecialistStart,
     ToolCall,
 )
-from brain.messages import Attachment, Call
-from brain.plugins.context import Progress, Result
-from brain.plugins.executor import FAILED, Answer, Failure, Outcome, execute, prepare
-from brain.plugins.registry import Entry
+from brain.markers.template_tokens import EVERY, ControlTokens
+from brain.messages import Attachment, Call, History
+from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result
+from brain.plugins.executor import FAILED, Answer, Arguments, Dependencies, Failure, Outcome, execute, prepare
+from brain.plugins.registry import AnswerKey, Entry, Registry
+from brain.plugins.specialist import Specialist
 from brain.prompts import blocks
 from brain.prompts.templates import CLIENT_RUNS_TOOL, NO_APPROVER, NO_APPROVER_TO_SEND, TOO_LONG_TO_APPROVE
 from brain.text import escape_invisible
-from brain.turn.approvals import PendingApproval, PendingApprovals, shown
-from brain.turn.call_policy import CallPolicy, Work, identity
+from brain.turn.approvals import PREVIEW_SECONDS, Approvals, PendingApproval, PendingApprovals, preview, preview_text
+from brain.turn.call_policy import CallPolicy, call_key
 from brain.turn.deadline import Deadline
-from brain.turn_request import Tool
+from brain.turn_request import TurnRequest
 
 PROGRESS_SECONDS = 0.05
-"""Progress of one call is told at most so often, and not twice the same; what comes in between is left out."""
+"""The shortest time between two progress events of a call; what comes in between is left out."""
+MIN_WAIT_SECONDS = 0.05
+"""The shortest wait for the time for calls to be over, which stands still while a person is asked."""
+CANCEL_SECONDS = 0.1
+"""How long cancelled calls are waited for: longer than the executor waits for a specialist that does not react."""
+MAX_SENT_LENGTH = 1_600
+"""Characters of what a call would send to other hosts; a person is shown all of it, or the call is declined."""
+MAX_CACHED_LENGTH = 65_536
+"""Characters of an answer that is cached whole; of a longer one, what a block can hold."""
+
+Emit = Callable[[Sequence[Event]], None]
+
+log = logging.getLogger("brain")
+
+
+class NamedModel(ModelView, Protocol):
+    """The model of a turn, as far as calls need it."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a call is to do: its specialist, its parameters as checked arguments, and the files that it may see."""
+
+    entry: Entry
+    params: Mapping[str, Any]
+    arguments: Arguments
+    attachments: Sequence[Attachment]
 
 
 @dataclass(slots=True)
-class OpenCall:
-    """A call that was taken on, and what runs for it; `began` is set again when a person let it run."""
+class CallContext:
+    """What the calls of one turn share.
 
-    call: Call
-    began: float
-    outcome: "asyncio.Future[Outcome]"
-    task: "asyncio.Task[None] | None" = None
-    told: Progress | None = None
-    told_at: float = 0.0
+    Attributes:
+        began: when the turn did, on the clock of `time.monotonic`.
+        emit: takes the events of the calls.
+        max_block_bytes: of one result block.
+        tokens: the control tokens of the model.
+        memory: what specialists may know of the user.
+        outcomes: of calls that are running or were answered, by what identical ones share.
+    """
 
-    def progressed(self, progress: Progress) -> SpecialistProgress | None:
-        """What is told of it; None when it is not: too soon, the same again, or over."""
-        now = time.monotonic()
-        if self.call.block or now - self.told_at < PROGRESS_SECONDS or progress == self.told:
-            return None
-        self.told_at, self.told = now, progress
-        return SpecialistProgress(self.call.id, progress.text, progress.fraction)
+    request: TurnRequest
+    history: History
+    registry: Registry
+    model: NamedModel
+    policy: CallPolicy
+    approvals: Approvals
+    deadline: Deadline
+    emit: Emit
+    turn_id: str = ""
+    began: float = field(default_factory=time.monotonic)
+    max_block_bytes: int = sys.maxsize
+    tokens: ControlTokens = EVERY
+    memory: MemoryView | None = None
+    outcomes: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
+
+    @property
+    def attachments(self) -> Sequence[Attachment]:
+        """All files of the conversation."""
+        return (*self.history.attachments, *self.request.attachments)
+
+    def seconds_for(self, specialist: Specialist[..., Any]) -> float:
+        """Return how long a call may take: as the specialist or the operator says, at most what the request allows."""
+        seconds = self.registry.call_seconds if specialist.timeout is None else specialist.timeout
+        return seconds if self.request.call_seconds is None else min(seconds, self.request.call_seconds)
+
+    def dependencies(self, work: Work, seconds: float, approved: Result | None = None) -> Dependencies:
+        """Return the values for the keyword-only parameters of a specialist.
+
+        Args:
+            seconds: the time limit of the call.
+            approved: the preview that a person approved.
+        """
+        context = Context(
+            user=self.request.user,
+            conversation_id=self.history.id,
+            message=self.request.message,
+            attachments=work.attachments,
+            time_zone=self.request.time_zone,
+            deadline=time.monotonic() + min(seconds, self.deadline.call_seconds_left()),
+            settings=work.entry.settings,
+            model=self.model,
+            fetch=self.registry.fetch,
+            memory=self.memory,
+            approved=approved,
+        )
+        return {**self.registry.dependencies, **work.entry.dependencies, Context: context}
+
+    async def preview(self, work: Work) -> Result | Failure | None:
+        """Return what a call would do, for the person who is asked; a failure when the specialist refuses it."""
+        specialist = work.entry.specialist
+        seconds = min(PREVIEW_SECONDS, self.registry.call_seconds, self.seconds_for(specialist))
+        return await preview(specialist, work.params, self.dependencies(work, seconds), timeout=seconds)
+
+    def find_cached(self, work: Work) -> Answer | None:
+        """Return the answer of an earlier turn to an identical call, where the specialist allows it."""
+        return self.registry.find_cached(self._cache_key(work)) if work.entry.specialist.cache_seconds else None
+
+    def cache(self, work: Work, answer: Answer) -> None:
+        """Store an answer for later turns, where the specialist allows it."""
+        seconds = work.entry.specialist.cache_seconds
+        if seconds:
+            if len(answer.text) > MAX_CACHED_LENGTH:
+                answer = replace(answer, text=blocks.result_text(answer.text, more=answer.more))
+            self.registry.cache(self._cache_key(work), answer, seconds)
+
+    def _cache_key(self, work: Work) -> AnswerKey:
+        files = tuple((file.id, file.name, len(file.data), hash(file.data)) for file in work.attachments)
+        key = call_key(work.entry.specialist.name, work.params)
+        return self.request.user, (key, files, self.model.name, self.model.sees_images)
+
+
+class CallGroup:
+    """The calls of one pass.
+
+    Args:
+        turn_pass: the number of the pass; 0 for calls of attachments.
+        on_idle: called when no call is running, as long as more may come.
+
+    Attributes:
+        calls: in the order of the requests.
+        has_client_call: whether one is the client's to answer, so that the turn ends.
+    """
+
+    def __init__(self, context: CallContext, turn_pass: int, on_idle: Callable[[], None] | None = None) -> None:
+        self.calls: list[Call] = []
+        self.has_client_call = False
+        self._context = context
+        self._emit = context.emit
+        self._turn_pass = turn_pass
+        self._on_idle = on_idle
+        self._began: dict[str, float] = {}  # by call id, on the clock of `time.monotonic`
+        self._futures: dict[str, asyncio.Future[Outcome]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_complete = asyncio.Event()  # no more calls will come
+        self._is_done = asyncio.Event()  # and none is running
+        self._pending = PendingApprovals(self._is_complete)
+        self._approval_events: list[ApprovalRequired] = []
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any call has no block yet."""
+        return any(not call.block for call in self.calls)
+
+    def start(self, call: Call) -> bool:
+        """Start a call of the model, unless it must not run. Return False when no further call can run."""
+        policy = self._context.policy
+        failure = policy.check(call, self._context.deadline.call_seconds_left())
+        self._add(call)
+        if failure is not None:
+            self._finish(call, failure)
+        elif call.name in policy.tools:
+            self._give_to_client(call)
+        else:
+            self._start_once(call)
+        return failure is None or failure.code not in ("call_limit", "deadline")
+
+    def start_automatic(self, name: str, attachment: Attachment) -> None:
+        """Start a call for an attachment; it counts against no limit."""
+        call = Call(name, params={}, by="auto")
+        code = self._context.policy.check_access(name)
+        self._add(call)
+        if code is None:
+            self._start(call, (attachment,))
+        else:
+            self._finish(call, self._context.policy.failure(code))
+
+    def close(self) -> None:
+        """No more calls will come."""
+        self._is_complete.set()
+        self._on_idle = None  # it is a method of a pass that holds this group: no cycle for the garbage collector
+        if not self.is_running:
+            self._is_done.set()
+
+    async def wait(self) -> None:
+        """Wait until no call is running, or until the time for calls is over; then the rest ends with `deadline`."""
+        deadline = self._context.deadline
+        while not self._is_done.is_set():
+            left = deadline.call_seconds_left()
+            if left <= 0:
+                await self.end("deadline")
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(left, MIN_WAIT_SECONDS)):
+                    await self._is_done.wait()
+
+    def cancel(self) -> None:
+        """Cancel the tasks of all calls that are running."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def end(self, code: CallCode) -> None:
+        """Cancel the calls that are running, and end them with this code."""
+        self._is_complete.set()
+        self._on_idle = None
+        self.cancel()
+        try:
+            running = [task for task in self._tasks.values() if not task.done()]
+            if running:
+                await asyncio.wait(running, timeout=CANCEL_SECONDS)
+        finally:
+            for call in self.calls:
+                if not call.block:
+                    self._finish(call, self._context.policy.failure(code))
+
+    def _add(self, call: Call) -> None:
+        now, calls = time.monotonic(), self._context.policy.calls
+        call.id, call.turn_pass = f"c{len(calls) + 1}", self._turn_pass
+        call.began_ms, call.code, call.text = _milliseconds(now - self._context.began), None, ""
+        self._began[call.id] = now
+        self.calls.append(call)
+        calls.append(call)
+
+    def _give_to_client(self, call: Call) -> None:
+        self.has_client_call = True
+        call.id, call.by, call.ms = f"call_{self._context.turn_id}_{call.id}", "client", 0
+        tool = self._context.policy.tools[call.name]
+        self._complete(
+            call, blocks.result_block(call.name, CLIENT_RUNS_TOOL), ToolCall(call.id, tool.name, call.params or {})
+        )
+
+    def _start_once(self, call: Call) -> None:
+        """Start a call, unless an identical one is running, was answered, or was declined."""
+        outcomes, key = self._context.outcomes, call_key(call.name, call.params)
+        earlier = outcomes.get(key)
+        outcome = earlier.result() if earlier is not None and earlier.done() else None
+        if isinstance(outcome, Failure) and outcome.code == "declined":
+            self._finish(call, outcome)
+        elif earlier is None or isinstance(outcome, Failure):
+            self._futures[call.id] = outcomes[key] = asyncio.get_running_loop().create_future()
+            self._start(call, self._context.attachments)
+        else:
+            self._spawn(call, self._repeat(call, earlier))
+
+    async def _repeat(self, call: Call, earlier: "asyncio.Future[Outcome]") -> None:
+        """Answer a call as the identical earlier one; if that failed, the call may be tried once more."""
+        await asyncio.wait({earlier})
+        outcome = earlier.result()
+        if isinstance(outcome, Failure):
+            self._start_once(call)
+            return
+        text = f"{call.name} was asked the same again: its first answer counts."
+        self._emit((Notice("repeated_call", text),))
+        self._finish(call, outcome, is_cached=True)
+
+    def _start(self, call: Call, attachments: Sequence[Attachment]) -> None:
+        context, params = self._context, call.params or {}
+        entry = context.registry[call.name]
+        arguments = prepare(entry.specialist, params)
+        if isinstance(arguments, Failure):
+            self._finish(call, arguments)
+            return
+        work = Work(entry, params, arguments, attachments)
+        values = context.policy.find_unknown_values(entry.specialist, params)
+        sent = [escape_invisible(" ".join(value.split())) for value in values]
+        if not sent and not context.policy.needs_approval(entry.specialist, params):
+            self._execute(call, work)
+        elif not context.request.asks_person:
+            self._finish(call, Failure("declined", NO_APPROVER_TO_SEND if sent else NO_APPROVER))
+        elif sum(map(len, sent)) > MAX_SENT_LENGTH:
+            self._finish(call, Failure("declined", TOO_LONG_TO_APPROVE))
+        else:
+            self._spawn(call, self._execute_if_approved(call, work, sent, self._pending.add()))
+
+    async def _execute_if_approved(self, call: Call, work: Work, sent: Sequence[str], pending: PendingApproval) -> None:
+        context, approvals = self._context, self._context.approvals
+        try:
+            found = await self._pending.wait(pending, context.preview(work))
+            if isinstance(found, Failure):
+                self._finish(call, found)
+                return
+            lines = [preview_text(found)] if found is not None else []
+            lines += [f"Sends to another server: {value}" for value in sent]
+            call.preview = "\n".join(lines) or None
+            expires_at = approvals.open(call)
+            event = ApprovalRequired(call.id, call.name, work.params, expires_at, call.preview)
+            self._approval_events.append(event)
+        finally:
+            pending.is_settled.set()
+            if self._approval_events and self._pending.are_settled:  # asked together, they can be answered together
+                events, self._approval_events = self._approval_events, []
+                self._emit(events)
+        try:
+            is_approved = await approvals.wait(call)
+        finally:
+            self._began[call.id] = time.monotonic()
+        if approvals.is_closed:
+            return  # the turn ends, and with it this call
+        if is_approved:
+            self._execute(call, work, found)
+        else:
+            self._finish(call, context.policy.failure("declined"))
+
+    def _execute(self, call: Call, work: Work, approved: Result | None = None) -> None:
+        cached = self._context.find_cached(work)
+        if cached is not None:
+            self._finish(call, cached, is_cached=True)
+            return
+        self._emit((SpecialistStart(call.id, call.name, work.params, call.by),))
+        self._spawn(call, self._run(call, work, approved))
+
+    async def _run(self, call: Call, work: Work, approved: Result | None) -> None:
+        specialist = work.entry.specialist
+        seconds = self._context.seconds_for(specialist)
+        last: Progress | None = None
+        last_at = 0.0
+
+        def report(progress: Progress) -> None:
+            nonlocal last, last_at
+            now = time.monotonic()
+            if not call.block and now - last_at >= PROGRESS_SECONDS and progress != last:
+                last, last_at = progress, now
+                self._emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
+
+        dependencies = self._context.dependencies(work, seconds, approved)
+        outcome = await execute(specialist, work.arguments, dependencies, report, timeout=seconds)
+        if isinstance(outcome, Answer):
+            self._context.cache(work, outcome)
+        self._finish(call, outcome)
+
+    def _spawn(self, call: Call, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a call, or its next step, in a task. If the task fails, so does the call."""
+
+        def check(task: "asyncio.Task[None]") -> None:
+            error = None if task.cancelled() else task.exception()
+            if error is not None and not call.block:
+                log.error("the call of specialist %s failed", call.name, exc_info=error)
+                self._finish(call, FAILED)
+
+        task = self._tasks[call.id] = asyncio.create_task(coroutine, name=f"call {call.name}")
+        task.add_done_callback(check)
+
+    def _finish(self, call: Call, outcome: Outcome, *, is_cached: bool = False) -> None:
+        """Complete a call with its outcome."""
+        context = self._context
+        call.cached, call.ms = is_cached, _milliseconds(time.monotonic() - self._began[call.id])
+        call.untrusted = context.policy.is_result_untrusted(call.name, outcome)
+        event: SpecialistResult | SpecialistError
+        if isinstance(outcome, Answer):
+            text = blocks.result_text(outcome.text, context.max_block_bytes, outcome.more, context.tokens)
+            block, call.citations = blocks.result_block(call.name, text), outcome.citations
+            event = SpecialistResult(
+                call.id, call.name, call.params or {}, text, call.citations, is_cached, call.ms, call.approval
+            )
+        else:
+            reason = blocks.reason_text(outcome.reason, context.tokens)
+            block, call.code = blocks.error_block(call.name, reason), outcome.code
+            event = SpecialistError(call.id, call.name, call.params, call.code, reason, call.ms, call.approval)
+        if call.id in self._futures:
+            self._futures[call.id].set_result(outcome)
+        self._complete(call, block, event)
+
+    def _complete(self, call: Call, block: str, event: Event) -> None:
+        """Set the one block of a call, and emit its event."""
+        assert not call.block
+        call.block = block
+        self._emit((event,))
+        if self.is_running:
+            return
+        if self._is_complete.is_set():
+            self._is_done.set()
+        elif self._on_idle is not None:
+            self._on_idle()
 
 
 def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-log = logging.getLogger("brain")
-
-CLOCK_SECONDS = 0.05
-"""The time for calls is looked at again no sooner, while the turn's clock stands still."""
-LETTING_GO_SECONDS = 0.1
-"""How long cancelled calls are waited for: longer than `run` waits for a specialist that does not listen."""
-
-
-SENT_LENGTH = 1_600
-"""Characters of what a call would send that a person is shown; it is all of it, or the call is declined."""
-
-
-class CallGroup:
-    """The calls of one pass: taken on in the order of the requests, told of as things happen.
-
-    `answered` is called when none is open, as long as more may come.
-
-    Attributes:
-        handed: whether one is the client's to answer, so that the turn cannot go on.
-    """
-
-    def __init__(self, desk: CallPolicy, turn_pass: int, answered: Callable[[], None] | None = None) -> None:
-        self._desk = desk
-        self._pass = turn_pass
-        self._answered = answered
-        self._open: list[OpenCall] = []
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._asked: list[ApprovalRequired] = []
-        self._complete = False
-        self._all_taken = asyncio.Event()
-        self._inquiries = PendingApprovals(self._all_taken)
-        self.handed = False
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def take(self, call: Call) -> bool:
-        """Takes on a call of the model, which starts at once; false when no further call can run."""
-        if self._complete:
-            return False
-        failure = self._desk.refusal(call)
-        one = self._taken(call)
-        if failure is None and call.name in self._desk.tools:
-            self._hand_over(one, self._desk.tools[call.name])
-        elif failure is None:
-            self._start(one, self._desk.registry[call.name])
-        else:
-            self._end(one, failure)
-        return failure is None or failure.code not in ("call_limit", "deadline")
-
-    def take_one_way(self, name: str, attachment: Attachment) -> None:
-        """Takes on a call that an attachment asks for; it counts against no limit."""
-        entry = self._desk.registry[name]
-        one = self._taken(Call(name, params={}, by="auto"))
-        check_access = self._desk.check_access(name, entry)
-        if check_access is None:
-            self._run(one, entry, (attachment,))
-        else:
-            self._end(one, self._desk.failure(check_access))
-
-    def complete(self) -> None:
-        """Says that no more calls will come."""
-        self._complete = True
-        self._all_taken.set()
-        self._answered = None  # whose pass knows us: the two would wait for the garbage collector
-        self._tell_if_over()
-
-    async def events(self, alarm: Deadline) -> AsyncGenerator[Sequence[Event], None]:
-        """The events that came together, until no call is open and none will come, or the time for calls is over.
-
-        Raises:
-            Interrupted: when the alarm rings, after the events of how each call ended then.
-        """
-        alarm.patient = True
-        try:
-            while True:
-                events = await self._next(alarm)
-                if not events:
-                    break
-                yield events
-            if self.open and (events := await self.stop("deadline")):
-                yield events
-        except Interrupted as interruption:
-            if events := await self.stop("deadline" if interruption.reason == "deadline" else "cancelled"):
-                yield events
-            raise
-        finally:
-            alarm.patient = False
-            await self.stop("cancelled")
-
-    async def _next(self, alarm: Deadline) -> Sequence[Event]:
-        """The next events; none when all calls are over, or the time for them is."""
-        while (left := self._desk.deadline - time.monotonic()) > 0 or not self._events.empty():
-            with suppress(TimeoutError):  # too early where the turn's clock stood still meanwhile
-                async with asyncio.timeout(max(left, CLOCK_SECONDS)):
-                    with alarm:
-                        return self._together(await self._events.get())
-        return ()
-
-    def _together(self, event: Event | None) -> Sequence[Event]:
-        """An event and all that wait behind it."""
-        events: list[Event] = []
-        while event is not None:
-            events.append(event)
-            if self._events.empty():
-                return events
-            event = self._events.get_nowait()
-        if events:
-            self._events.put_nowait(None)
-        return events
-
-    async def stop(self, code: CallCode) -> list[Event]:
-        """Ends what still runs, with this code; the events of it."""
-        self._complete = True
-        try:
-            await self._let_go()
-        finally:
-            for one in self._open:
-                if not one.call.block:
-                    self._end(one, self._desk.failure(code))
-        events = [self._events.get_nowait() for _ in range(self._events.qsize())]
-        return [event for event in events if event is not None]
-
-    def parts(self) -> list[Call]:
-        """The calls with their blocks, in the order of the requests."""
-        return [one.call for one in self._open if one.call.block]
-
-    def _taken(self, call: Call) -> OpenCall:
-        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        now = time.monotonic()
-        call.id, call.turn_pass = self._desk.next_id(), self._pass
-        call.began_ms, call.code, call.text = _milliseconds(now - self._desk.began), None, ""
-        one = OpenCall(call, now, outcome)
-        self._open.append(one)
-        self._desk.calls.append(call)
-        return one
-
-    def _hand_over(self, one: OpenCall, tool: Tool) -> None:
-        """Leaves a call of the client's own tool to the client."""
-        call, self.handed = one.call, True
-        call.id, call.by = f"call_{self._desk.turn_id}_{call.id}", "client"
-        self._events.put_nowait(ToolCall(call.id, tool.name, call.params or {}))
-        self._settle(one, Answer(""), blocks.result_block(call.name, CLIENT_RUNS_TOOL))
-
-    def _start(self, one: OpenCall, entry: Entry) -> None:
-        """Runs a call of the model, unless an identical one was answered, is being answered, or was declined."""
-        assert one.call.params is not None
-        key = identity(one.call.name, one.call.params)
-        earlier = self._desk.answered.get(key)
-        outcome = earlier.result() if earlier is not None and earlier.done() else None
-        if isinstance(outcome, Failure) and outcome.code == "declined":
-            self._end(one, outcome)
-        elif earlier is None or isinstance(outcome, Failure):
-            self._desk.answered[key] = one.outcome
-            self._run(one, entry, self._desk.attachments)
-        else:
-            self._spawn(one, self._answer_again(one, entry, earlier))
-
-    def _run(self, one: OpenCall, entry: Entry, attachments: Sequence[Attachment]) -> None:
-        params = one.call.params or {}
-        arguments = prepare(entry.specialist, params)
-        if isinstance(arguments, Failure):
-            self._end(one, arguments)
-            return
-        work = Work(entry, params, arguments, attachments)
-        sent = [
-            escape_invisible(" ".join(value.split())) for value in self._desk.unknown_values(entry.specialist, params)
-        ]
-        if not sent and not self._desk.must_ask(entry.specialist, params):
-            self._begin(one, work)
-        elif not self._desk.ask.asks_person:
-            self._end(one, Failure("declined", NO_APPROVER_TO_SEND if sent else NO_APPROVER))
-        elif sum(map(len, sent)) > SENT_LENGTH:
-            self._end(one, Failure("declined", TOO_LONG_TO_APPROVE))
-        else:
-            self._spawn(one, self._begin_if_approved(one, self._inquiries.add(), work, sent))
-
-    async def _begin_if_approved(
-        self, one: OpenCall, inquiry: PendingApproval, work: Work, sent: Sequence[str]
-    ) -> None:
-        approvals = self._desk.approvals
-        try:
-            preview = await self._inquiries.previewed(inquiry, self._desk.preview(work))
-            if isinstance(preview, Failure):
-                self._end(one, preview)
-                return
-            texts = [shown(preview)] if preview is not None else []
-            texts += [f"Sends to another server: {value}" for value in sent]
-            one.call.preview = "\n".join(texts) or None
-            expires_at = approvals.open(one.call)
-            self._asked.append(ApprovalRequired(one.call.id, one.call.name, work.params, expires_at, one.call.preview))
-        finally:
-            inquiry.over.set()
-            if self._inquiries.are_over:  # asked together, they can be answered together
-                asked, self._asked[:] = self._asked[:], []
-                for event in asked:
-                    self._events.put_nowait(event)
-        try:
-            approved = await approvals.decided(one.call)
-        finally:
-            one.began = time.monotonic()
-        if approvals.closed:
-            return  # who ends the turn ends this call
-        if approved:
-            self._begin(one, work, preview)
-        else:
-            self._end(one, self._desk.failure("declined"))
-
-    def _begin(self, one: OpenCall, work: Work, approved: Result | None = None) -> None:
-        kept = self._desk.kept(work)
-        if kept is not None:
-            self._end(one, kept, cached=True)
-            return
-        self._events.put_nowait(SpecialistStart(one.call.id, one.call.name, work.params, one.call.by))
-        self._spawn(one, self._answer(one, work, approved))
-
-    def _spawn(self, one: OpenCall, doing: Coroutine[Any, Any, None]) -> None:
-        one.task = asyncio.create_task(doing, name=f"call {one.call.name}")
-        one.task.add_done_callback(partial(self._check, one))
-
-    def _check(self, one: OpenCall, task: "asyncio.Task[None]") -> None:
-        """Gives a call its block when its task failed; a cancelled one gets it from who cancelled."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not one.call.block:
-            log.error("the call of specialist %s failed", one.call.name, exc_info=error)
-            self._end(one, FAILED)
-
-    async def _answer(self, one: OpenCall, work: Work, approved: Result | None) -> None:
-        seconds = self._desk.seconds_for(work.entry.specialist)
-        provided = self._desk.provided(work, seconds, approved)
-
-        def tell(progress: Progress) -> None:
-            event = one.progressed(progress)
-            if event is not None:
-                self._events.put_nowait(event)
-
-        outcome = await execute(work.entry.specialist, work.arguments, provided, tell, timeout=seconds)
-        if isinstance(outcome, Answer):
-            self._desk.keep(work, outcome)
-        self._end(one, outcome)
-
-    async def _answer_again(self, one: OpenCall, entry: Entry, earlier: "asyncio.Future[Outcome]") -> None:
-        """Answers an identical call from the first, once that is known; a failed one may be tried once more."""
-        await asyncio.wait({earlier})
-        outcome = earlier.result()
-        if isinstance(outcome, Failure):
-            self._start(one, entry)
-            return
-        self._events.put_nowait(
-            Notice("repeated_call", f"{one.call.name} was asked the same again: its first answer counts.")
-        )
-        self._end(one, outcome, cached=True)
-
-    def _end(self, one: OpenCall, outcome: Outcome, *, cached: bool = False) -> None:
-        """Completes a call: puts its one block, and tells of it."""
-        call, desk = one.call, self._desk
-        call.cached, call.ms = cached, _milliseconds(time.monotonic() - one.began)
-        call.untrusted = desk.from_outside(call.name, outcome)
-        if isinstance(outcome, Answer):
-            text = blocks.result_text(outcome.text, desk.block_bytes, outcome.more, desk.tokens)
-            call.citations, block = outcome.citations, blocks.result_block(call.name, text)
-            self._events.put_nowait(
-                SpecialistResult(
-                    call.id, call.name, call.params or {}, text, call.citations, cached, call.ms, call.approval
-                )
-            )
-        else:
-            reason = blocks.reason_text(outcome.reason, desk.tokens)
-            call.code, block = outcome.code, blocks.error_block(call.name, reason)
-            self._events.put_nowait(
-                SpecialistError(call.id, call.name, call.params, call.code, reason, call.ms, call.approval)
-            )
-        self._settle(one, outcome, block)
-
-    def _settle(self, one: OpenCall, outcome: Outcome, block: str) -> None:
-        call = one.call
-        assert not call.block
-        call.block = block
-        if call.ms is None:
-            call.ms = 0
-        self._desk.timed_out = self._desk.timed_out or call.code == "deadline"
-        one.outcome.set_result(outcome)
-        self._desk.outside = self._desk.outside or call.untrusted
-        self._tell_if_over()
-
-    @property
-    def open(self) -> bool:
-        """Whether any call has no block yet."""
-        return any(not one.call.block for one in self._open)
-
-    def _tell_if_over(self) -> None:
-        if self.open:
-            return
-        if self._complete:
-            self._events.put_nowait(None)
-        elif self._answered is not None:
-            self._answered()
-
-    async def _let_go(self) -> None:
-        """Cancels what runs and waits a moment, also when whoever waits is being cancelled."""
-        running = {one.task for one in self._open if one.task is not None and not one.task.done()}
-        for task in running:
-            task.cancel()
-        if running:
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait(running, timeout=LETTING_GO_SECONDS)

@@ -1,109 +1,92 @@
-"""Ends a turn's waits at its deadline, when the model is too slow or falls silent, or when told to.
-
-An asynchronous generator must not be cancelled while it stands at a `yield`: the cancellation would hit whoever sends
-what it gave. So the alarm ends only the waits that stand in `with alarm:`; what rings in between is raised at the next.
-One timer a turn, re-armed when it finds that it is not time yet; nothing is scheduled per read.
-"""
+"""Stops a turn whose time is over, or whose model is silent for too long."""
 
 import asyncio
-from types import TracebackType
+import math
+from collections.abc import Callable
+from typing import Literal
 
-from brain.errors import Interrupted, Interruption
+from brain.events import Limits
+
+ANSWER_SHARE = 0.25
+MAX_ANSWER_SECONDS = 60.0
+"""Share of a turn's time that is reserved for the answer after the last call, and the most seconds of it."""
+
+
+def seconds_for_calls(limits: Limits) -> float:
+    """Return how much of a turn may pass until its calls end; the rest is reserved for the answer."""
+    return limits.turn_seconds - min(limits.turn_seconds * ANSWER_SHARE, MAX_ANSWER_SECONDS)
 
 
 class Deadline:
-    """One turn's alarm; made in the task, or a task of the loop, that waits.
+    """The clock of one turn. One timer, re-armed when it finds that it is not time yet; nothing is scheduled per read.
 
     Args:
-        deadline: seconds until the turn is over.
-        silence: seconds that one guarded wait may take.
-        first_token: seconds from `await_first_token` until `end_first_wait`, however many waits there are in between;
-            `silence` does not count meanwhile.
+        stop: called once with the reason.
+        silence: seconds that the model may send nothing.
+        first_token: seconds that a pass may take to its first token.
     """
 
-    __slots__ = (
-        "_cancelling", "_deadline", "_first_token", "_first_until", "_held", "_loop", "_nudged", "_reason", "_silence",
-        "_since", "_task", "_timer", "patient",
-    )  # fmt: skip
+    __slots__ = ("_ends_at", "_first_token", "_held_since", "_longest_sleep", "_loop", "_reserved", "_silence",
+                 "_silent_at", "_stop", "_timer")  # fmt: skip
 
-    def __init__(self, deadline: float, silence: float, first_token: float | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        stop: Callable[[Literal["deadline", "silent"]], None],
+        *,
+        silence: float = math.inf,
+        first_token: float | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._reason: Interruption | None = None
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
+        self._stop = stop
         self._silence = silence
         self._first_token = silence if first_token is None else first_token
-        self._first_until: float | None = None
-        self.patient = False  # whether silence is what we expect
-        self._since = self._loop.time()
-        self._deadline = self._since + deadline
-        self._held: float | None = None  # since when the clock stands still
-        self._nudged = False
-        self._timer = self._loop.call_later(min(deadline, silence, self._first_token), self._check)
-
-    def ring(self, reason: Interruption) -> None:
-        """Ends the guarded wait, now or as soon as there is one; the first reason counts."""
-        if self._reason is None:
-            self._reason = reason
-            if self._task is not None and not self._nudged:
-                self._task.cancel()
-
-    def nudge(self) -> None:
-        """Ends the guarded wait that is under way, if there is one, without an error: its block is just left."""
-        if self._task is not None and self._reason is None and not self._nudged:
-            self._nudged = True
-            self._task.cancel()
+        self._ends_at = self._loop.time() + limits.turn_seconds
+        self._reserved = limits.turn_seconds - seconds_for_calls(limits)
+        self._held_since: float | None = None
+        self._silent_at = math.inf
+        self._longest_sleep = min(self._silence, self._first_token)  # the limit for a silence may change meanwhile
+        self._timer = self._loop.call_later(min(limits.turn_seconds, self._longest_sleep), self._check)
 
     def await_first_token(self) -> None:
-        """Gives the model its time for the first token, from now on."""
-        self._first_until = self._loop.time() + self._first_token
+        """The model was asked: give it its time for the first token."""
+        self._silent_at = self._loop.time() + self._first_token
 
-    def end_first_wait(self) -> None:
-        """From now on, a model that sends nothing is silent."""
-        self._first_until = None
+    def await_next_token(self) -> None:
+        """The model sent something: give it its time for the next."""
+        self._silent_at = self._loop.time() + self._silence
+
+    def allow_silence(self) -> None:
+        """The model is not waited for."""
+        self._silent_at = math.inf
 
     def hold(self) -> None:
-        """Lets the clock stand still: a person is waited for."""
-        self._held = self._loop.time()
+        """Let the clock stand still while a person is asked."""
+        self._held_since = self._loop.time()
 
-    def go_on(self) -> None:
-        """Lets the clock go on."""
-        assert self._held is not None
-        self._deadline += self._loop.time() - self._held
-        self._held = None
+    def resume(self) -> None:
+        """Let the clock continue."""
+        assert self._held_since is not None
+        self._ends_at += self._loop.time() - self._held_since
+        self._held_since = None
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the turn is stopped."""
+        return self._ends_at - (self._loop.time() if self._held_since is None else self._held_since)
+
+    def call_seconds_left(self) -> float:
+        """Return the seconds until calls are stopped, so that there is time for the answer."""
+        return self.seconds_left() - self._reserved
 
     def close(self) -> None:
-        """Stops the timer."""
+        """Stop the timer."""
         self._timer.cancel()
 
-    def __enter__(self) -> None:
-        if self._reason is not None:
-            raise Interrupted(self._reason)
-        task = asyncio.current_task(self._loop)
-        assert task is not None
-        self._cancelling = task.cancelling()
-        self._task = task
-        self._since = self._loop.time()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> bool:
-        task, self._task = self._task, None
-        if task is None or (self._reason is None and not self._nudged):
-            return False
-        self._nudged = False
-        ours_alone = task.uncancel() <= self._cancelling and (kind is None or kind is asyncio.CancelledError)
-        if ours_alone and self._reason is not None:
-            raise Interrupted(self._reason) from None
-        return ours_alone
-
     def _check(self) -> None:
-        now = self._loop.time()
-        if self._task is None or self.patient:
-            silent = now + self._silence
+        left, silent_in = self.seconds_left(), self._silent_at - self._loop.time()
+        if left <= 0:
+            self._stop("deadline")
+        elif silent_in <= 0:
+            self._stop("silent")
         else:
-            silent = self._first_until or self._since + self._silence
-        deadline = self._deadline if self._held is None else self._deadline + now - self._held
-        left = min(deadline, silent) - now
-        if left > 0:  # what the model is waited for may change before that, so that the limit is a shorter one
-            self._timer = self._loop.call_later(min(left, self._silence, self._first_token), self._check)
-        else:
-            self.ring("deadline" if now >= deadline else "silent")
+            self._timer = self._loop.call_later(min(left, silent_in, self._longest_sleep), self._check)

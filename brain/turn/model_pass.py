@@ -1,64 +1,54 @@
-"""One pass of a turn. A request to the model, its answer scanned read by read, and the calls in it."""
+"""One pass of a turn: a request to the model, its answer scanned read by read, and the calls in it."""
 
 import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from types import TracebackType
-from typing import Protocol, Self
-
-import anyio
+from typing import Protocol
 
 from brain.errors import ModelError, PrefillRefused
-from brain.events import Event, Notice, Resume, StopReason, SyntaxName, Thinking, Token
+from brain.events import CallCode, Event, Resume, StopReason, SyntaxName, Thinking, Token
 from brain.markers.scanner import Piece, Scanner
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
 from brain.plugins.context import ModelView
 from brain.prompts.templates import clock_of, marker
 from brain.text import TextBuffer
 from brain.turn import notices
-from brain.turn.accounting import Counted
-from brain.turn.call_group import CallGroup
-from brain.turn.call_policy import CallPolicy
-from brain.turn.deadline import Deadline
-from brain.turn.prefill_echo import Echo
-from brain.turn.repetition import Guard
-from brain.turn.stop_sequences import Stops
+from brain.turn.accounting import TokenCount
+from brain.turn.call_group import CallContext, CallGroup
+from brain.turn.notices import Annotations
+from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
 from brain.turn_request import UNSAID, Sampling
 
 log = logging.getLogger("brain")
 
 ADJACENT_SECONDS = 0.1
 """Time limit for the model's next chunk after a call, once all calls are answered; covers 10 tokens per second."""
-
 LATE_SECONDS = 0.02
 """An event loop whose timer fires later than that was held up, and has not read yet what came meanwhile."""
-
-CLOSING_SECONDS = 0.1
-"""How long a model's stream may take to close; one that takes longer is let go."""
+CLOSE_SECONDS = 0.1
+"""How long a model's stream may take to close."""
+LAST_CHUNK_SECONDS = 2.0
+"""How long a stream may take to report its usage and to end, once the model has finished."""
 
 SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 SENTENCE_CLOSERS = "\"'”’»)]*_」』）"
-"""What may stand behind the end of a sentence and belongs to it."""
+"""What may stand after the end of a sentence and belongs to it."""
 
-PROMPT_LONG = 256
-"""Tokens; a prompt of which fewer are to be read is read before anybody wonders."""
+LONG_PROMPT = 256
+"""Tokens; a shorter prompt is read before anybody wonders."""
 PROMPT_STEP = 0.05
 """Between two notices, the server has read at least this part of the prompt."""
 
-LAST_WORD_SECONDS = 2.0
-"""How long a stream may take to tell its usage and to end, once the model has finished."""
-
 
 class Model(ModelView, Protocol):
-    """Whatever streams chunks for messages. Its errors are `ModelError`s.
+    """Streams chunks for messages. Its errors are `ModelError`s.
 
     Attributes:
         name: as it is configured, such as `ollama:llama3`.
         is_demo: whether it is no language model.
-        resume: how it goes on after a block; it may change when the server refuses.
-        context_tokens: the room for prompt and answer, when known.
+        resume: how it continues after a block; it may change when the server refuses.
+        context_tokens: the size of its context window, when known.
         template: what its server tells of its chat template, if anything.
     """
 
@@ -79,28 +69,32 @@ class Model(ModelView, Protocol):
         """Pass number `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server."""
 
 
-class Pass:
-    """One pass: `read` until it is over, then `told` of the calls. Leaving closes the stream and ends the calls.
+class ModelPass:
+    """One pass. Whatever `run` does, `close` ends the stream and the calls.
 
     Args:
         number: counts the passes of the turn from 1.
-        messages: what the model is asked, as it resumes at the moment.
-        trim: leaves out a part of the history; false when there is nothing left to leave out.
-        silence: seconds without anything from the model behind a call, after which the pass ends.
-        sampling: how the client wants the model to write.
+        messages: returns the request, as the model resumes at the moment.
+        trim: leaves out a part of the history; returns False when there is nothing left to leave out.
+        context: what its calls share with those of other passes.
+        inbox: messages of the user that wait to be injected.
+        max_length: characters of text after which the pass ends.
+        silence: seconds without anything from the model after a call, after which the pass ends.
 
     Attributes:
-        began: when (`time.monotonic`).
+        began: on the clock of `time.monotonic`, in seconds; `first_text`, when the first text came.
         calls: those that the model made, if any.
         finish: why the model stopped.
-        first_text: when the first text came (`time.monotonic`), if any did.
-        unknown_tool: the name of a native tool call that is no specialist's, and was left out.
+        unknown_tool: the name of a native tool call that was left out, because nobody offers that tool.
+        text_length: characters of visible text so far.
     """
 
     __slots__ = (
-        "_alarm", "_desk", "_echo", "_guard", "_heard_at", "_last_word", "_messages", "_model", "_next_step",
-        "_number", "_over", "_patience", "_reader", "_room", "_said", "_sampling", "_scanner", "_silence", "_stops",
-        "_stream", "_thought_guard", "_trim", "_usage", "began", "calls", "finish", "first_text", "unknown_tool",
+        "_annotations", "_cancellations", "_context", "_deadline", "_echo", "_emit", "_heard_at", "_inbox",
+        "_is_interrupted", "_is_over", "_is_reading", "_last_chunk_until", "_max_length", "_messages", "_model",
+        "_next_step", "_number", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_task", "_text",
+        "_text_guard", "_thinking_guard", "_timer", "_tokens", "_trim", "began", "calls", "finish", "first_text",
+        "text_length", "unknown_tool",
     )  # fmt: skip
 
     def __init__(
@@ -109,9 +103,12 @@ class Pass:
         model: Model,
         messages: Callable[[], list[Message]],
         trim: Callable[[], bool],
-        desk: CallPolicy,
-        alarm: Deadline,
-        usage: Counted,
+        context: CallContext,
+        *,
+        tokens: TokenCount,
+        annotations: Annotations,
+        inbox: Sequence[str],
+        max_length: int,
         silence: float,
         sampling: Sampling = UNSAID,
     ) -> None:
@@ -120,319 +117,345 @@ class Pass:
         self.finish: StopReason = "complete"
         self.first_text: float | None = None
         self.unknown_tool: str | None = None
+        self.text_length = 0
         self._number = number
         self._model = model
         self._messages = messages
         self._trim = trim
-        self._desk = desk
-        self._room = desk.room
-        self._alarm = alarm
-        self._usage = usage
+        self._context = context
+        self._emit = context.emit
+        self._deadline = context.deadline
+        self._tokens = tokens
+        self._annotations = annotations
+        self._inbox = inbox
+        self._max_length = max_length
         self._silence = silence
-        self._stream: AsyncGenerator[Chunk, None] | None = None
-        self._reader: asyncio.Task[None] | None = None
-        self._scanner = Scanner(desk.ask.syntax)
-        self._echo = Echo("")
-        self._said = TextBuffer()
         self._sampling = sampling
-        self._stops = Stops(desk.ask.stop) if desk.ask.stop else None
-        self._guard, self._thought_guard = Guard(), Guard()
-        self._over = False
-        self._next_step = 0.0
-        self._last_word: float | None = None  # until when a stream whose model has finished is read
-        self._heard_at = 0.0  # when the last chunk after a call came, or reading on began
-        self._patience: asyncio.TimerHandle | None = None  # while the stream is read after a call
+        self._stream: AsyncGenerator[Chunk, None] | None = None
+        self._scanner = Scanner(context.request.syntax)
+        self._echo = PrefillEcho("")
+        self._text = TextBuffer()
+        self._stops = StopSequences(context.request.stop) if context.request.stop else None
+        self._text_guard, self._thinking_guard = RepetitionGuard(), RepetitionGuard()
+        self._is_over = False
+        self._next_step = 0.0  # the part of the prompt from which on the next notice is due
+        self._last_chunk_until: float | None = None  # until when a stream whose model has finished is read
+        self._heard_at = 0.0  # when the last chunk after a call came
+        self._timer: asyncio.TimerHandle | None = None  # interrupts a read after a call, or after the model's finish
+        self._task: asyncio.Task[object] | None = None
+        self._cancellations = 0  # of the task, before the pass
+        self._is_reading = False
+        self._is_interrupted = False
 
-    async def __aenter__(self) -> Self:
-        return self
+    async def run(self) -> None:
+        """Read the model's stream, emit what it says, run its calls, and wait for them.
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+        A failure of the stream after a complete call ends the pass as the end of the stream would.
+        """
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        self._cancellations = self._task.cancelling()
         try:
-            await self._close()
-        finally:
-            if self.calls is not None:
-                await self.calls.stop("cancelled")
+            self._take(await self._open())
+            while not self._is_over and self._stream is not None:
+                if self._inbox and self._can_be_interrupted():
+                    self._end_text()
+                    break
+                self._take(await self._read(self._stream))
+        except ModelError as failure:
+            if self.calls is None:
+                raise
+            log.info("the model's stream failed after a call: %s", failure)
+        except Exception:
+            if self.calls is None:
+                raise
+            log.exception("the model's stream failed after a call")
+        self._deadline.allow_silence()
+        if self.calls is not None:
+            self._stop_timer()
+            await self._close_stream()
+            self.calls.close()
+            await self.calls.wait()
 
-    async def read(self) -> Sequence[Event]:
-        """What the model says, as much as comes at once; nothing when it is over or made a call."""
-        while not self._over and self.calls is None:
-            if self._desk.inbox and self._may_be_left():
-                self._over = True
-                return self._flushed()
-            if self._stream is None:
-                chunk = await self._opened()
-            elif self._last_word is None:
-                chunk = await self._next(self._stream)
-            else:
-                chunk = await self._last(self._stream, self._last_word)
-            if events := self._heard(chunk):
-                return events
-        return ()
-
-    def nudge(self) -> None:
-        """Something is to be put in: a wait for the model's next words ends, if what it said may stand alone."""
-        if self.calls is None and self._may_be_left():
-            self._alarm.nudge()
-
-    async def told(self) -> AsyncGenerator[Sequence[Event], None]:
-        """What happens to the calls; meanwhile the stream is read on for further ones."""
+    async def close(self, code: CallCode) -> None:
+        """Close the stream. Calls that are still running end with this code."""
+        self._deadline.allow_silence()
+        self._stop_timer()
         if self.calls is None:
+            await self._close_stream()
             return
-        if self._over:
-            await self._close()
-            self.calls.complete()
-        elif self._stream is not None:
-            complete = self.calls.complete
-            self._reader = asyncio.create_task(self._read_on(self._stream), name="read on")
-            self._reader.add_done_callback(lambda reader: complete())
-        async with aclosing(self.calls.events(self._alarm)) as batches:
-            async for events in batches:
-                yield events
+        self.calls.cancel()
+        try:
+            await self._close_stream()
+        finally:
+            await self.calls.end(code)
+
+    def steer(self) -> None:
+        """A message waits in the inbox: end a read that is under way, if the text so far may stand alone."""
+        if self.calls is None and self._can_be_interrupted():
+            self._interrupt()
 
     def parts(self) -> list[Part]:
-        """What was said, and the calls with their blocks."""
-        said = self._said.whole()
-        return [*([Text(said, self._number)] if said else ()), *(self.calls.parts() if self.calls is not None else ())]
+        """Return the text, and the calls with their blocks."""
+        text = self._text.whole()
+        calls = self.calls.calls if self.calls is not None else []
+        return [*([Text(text, self._number)] if text else []), *(call for call in calls if call.block)]
 
-    async def _opened(self) -> Chunk | None:
-        """The first chunk of the model's stream.
+    @property
+    def is_stopped(self) -> bool:
+        """Whether one of the client's stop texts came, so that the answer is complete."""
+        return self._stops is not None and self._stops.is_found
 
-        Asked once more when the server does not continue an answer, or has no room for all that was said before.
+    # reading
+
+    async def _open(self) -> Chunk | None:
+        """Ask the model, and return its first chunk.
+
+        Asks once more when the server does not continue an answer, or has no room for the whole history.
         """
         for _ in range(2):
             messages = self._messages()
             last = messages[-1]
             is_started = last.role == "assistant"
-            self._echo = Echo(last.content if is_started else clock_of(last.content), is_line=not is_started)
-            self._usage.asked(messages)
-            self._alarm.await_first_token()
+            self._echo = PrefillEcho(last.content if is_started else clock_of(last.content), is_line=not is_started)
+            self._tokens.begin_request(messages)
+            self._deadline.await_first_token()
             stream = self._stream = self._model.stream(messages, self._number - 1, self._sampling)
             try:
-                return await self._next(stream)
+                return await self._read(stream)
             except PrefillRefused:
-                await _closed(stream)
+                await self._close_stream()
                 log.info("model %s does not continue a started answer; it is asked to go on instead", self._model.name)
             except ModelError as error:
-                await _closed(stream)
+                await self._close_stream()
                 if error.code != "model_context" or not self._trim():
                     raise
                 log.info("the history was too long for the model")
         raise ModelError("model_failed", "The model server refused the request.")
 
-    async def _next(self, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
-        """The next chunk; None at the end."""
-        with self._alarm:
-            try:
-                return await stream.__anext__()  # anext() with a default costs as much as all the rest of this
-            except StopAsyncIteration:
-                self._stream = None  # it closed itself
-                return None
-        return ""  # nudged
-
-    async def _last(self, stream: AsyncGenerator[Chunk, None], until: float) -> Chunk | None:
-        """The next chunk of a model that has finished; None at the end, also when it leaves its stream open."""
+    async def _read(self, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
+        """Return the next chunk; None at the end of the stream. An interruption ends the pass."""
+        task = self._task
+        assert task is not None
+        chunk: Chunk | None
+        self._is_reading = True
         try:
-            async with asyncio.timeout_at(until):
-                return await self._next(stream)
-        except TimeoutError:
-            log.info("the model's stream was left open behind its end")
-            return None
-
-    def _heard(self, chunk: Chunk | None) -> Sequence[Event]:
-        """What a chunk, or the end of the stream, lets happen; calls are taken on."""
-        if isinstance(chunk, PromptProgress):
-            self._usage.counted(PassUsage(chunk.of + chunk.cached, 0, chunk.cached))
-            return self._prompt_read(chunk)
-        self._alarm.end_first_wait()
-        events: list[Event] = []
-        self._over = chunk is None
-        for piece in self._scanned(chunk):
-            if isinstance(piece, str):
-                text = piece if self._stops is None else self._stops.feed(piece)
-                if text:
-                    events.append(self._token(text))
-                if self._guard.found:
-                    events.append(self._repeated())
-                    break
-                if self._stops is not None and self._stops.found:
-                    self._over = True
-                    break
-            elif isinstance(piece, Thinking):
-                thought = self._thought_guard.feed(piece.text)
-                self._desk.asides.think(thought, self._room - self._desk.room)
-                events.append(Thinking(thought))
-                if self._thought_guard.found:
-                    events.append(self._repeated())
-                    break
-            else:
-                events += self._flushed()
-                if not self._taken(piece):
-                    self._over = True
-                    break
-        return events if chunk is not None else [*events, *self._flushed()]
-
-    def _prompt_read(self, progress: PromptProgress) -> Sequence[Event]:
-        """Tells how much of a long prompt the server has read, in steps, so that no server can flood the reader."""
-        fraction = progress.read / progress.of if progress.of >= PROMPT_LONG else 1.0
-        if fraction < self._next_step or fraction == 1.0:
-            return ()
-        self._next_step = fraction + PROMPT_STEP
-        return (notices.prompt_progress(progress.read, progress.of),)
-
-    def _repeated(self) -> Notice:
-        """Ends the pass. The answer is what was streamed, up to here."""
-        self._over, self.finish = True, "repetition"
-        return notices.repetition()
-
-    def _token(self, text: str) -> Token:
-        text = self._guard.feed(text)
-        if self.first_text is None:
-            self.first_text = time.monotonic()
-        self._said.add(text)
-        self._desk.room -= len(text)
-        if self._desk.room <= 0:
-            self._over, self.finish = True, "length"
-        return Token(text)
-
-    def _flushed(self) -> Sequence[Event]:
-        """What was held back of the text, for it could have been the beginning of a stop."""
-        held = self._stops.close() if self._stops is not None and not self._guard.found else ""
-        return (self._token(held),) if held else ()
-
-    @property
-    def stopped(self) -> bool:
-        """Whether one of the client's stop texts came, so that the answer is complete."""
-        return self._stops is not None and self._stops.found
-
-    def _may_be_left(self) -> bool:
-        """Whether what was said in this pass may stand alone: it is nothing yet, or ends a sentence or a line."""
-        if self._scanner.holds or self._last_word is not None:
-            return False
-        end = self._said.end()
-        return not end or end.endswith("\n") or end.rstrip().rstrip(SENTENCE_CLOSERS).endswith(SENTENCE_ENDS)
-
-    def _scanned(self, chunk: Chunk | None) -> Sequence[Piece]:
-        """The pieces that a chunk, or the end of the stream, settles."""
-        if isinstance(chunk, str):
-            if not self._echo.settled:
-                chunk = self._echo.feed(chunk)
-            self._usage.heard(chunk)
-            return self._scanner.feed(chunk)
-        if chunk is None:
-            self._usage.read_whole()
-            return self._closed_scanner()
-        if isinstance(chunk, Thinking):
-            self._usage.heard(chunk.text)
-            return (chunk,)
-        if isinstance(chunk, NativeCall):
-            return self._native(chunk)
-        if isinstance(chunk, PassUsage):
-            self._usage.counted(chunk)
-        elif isinstance(chunk, Finish):
-            self._usage.read_whole()
-            self.finish = "length" if chunk.reason == "length" else "complete"
-            now = asyncio.get_running_loop().time()
-            self._last_word = now + min(LAST_WORD_SECONDS, self._silence / 2)
-        return ()
-
-    def _closed_scanner(self) -> list[Piece]:
-        """The pieces that were held back."""
-        held = self._echo.close()
-        self._usage.heard(held)
-        return [*self._scanner.feed(held), *self._scanner.close()]
-
-    def _native(self, chunk: NativeCall) -> Sequence[Piece]:
-        """A native call of a specialist ends the text of the pass as a marker does; another one is left out."""
-        self._usage.heard(chunk.name + chunk.arguments)
-        if chunk.name not in self._desk.tools and self._desk.registry.get(chunk.name) is None:
-            self.unknown_tool = chunk.name
-            return ()
-        return [*self._closed_scanner(), _as_call(chunk, self._desk.ask.syntax[0])]
-
-    def _taken(self, piece: Piece) -> bool:
-        """Takes on a call; false when the pass is over: at whatever is none, or with a call over the cap."""
-        if not isinstance(piece, Call):
-            return False
-        if self.calls is None:
-            self.calls = CallGroup(self._desk, self._number, self._set_patience)
-        return self.calls.take(piece)
-
-    def _wait_until(self) -> float:
-        """Returns the loop time until which the next chunk after a call is awaited.
-
-        A model that has finished does not pause: its usage, which the server reports last, is still to come.
-        """
-        assert self.calls is not None
-        if self._last_word is not None:
-            return self._last_word
-        is_pending = self.calls.open or self._scanner.holds
-        return self._heard_at + (self._silence if is_pending else ADJACENT_SECONDS)
-
-    def _set_patience(self) -> None:
-        """Moves the end of the wait for the next chunk, after a chunk and when all calls so far are answered."""
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = asyncio.get_running_loop().call_at(self._wait_until(), self._lose_patience)
-
-    def _lose_patience(self) -> None:
-        """Ends the reading on; if the event loop was held up, only after it has read what came meanwhile."""
-        assert self._reader is not None
-        loop = asyncio.get_running_loop()
-        if loop.time() - self._wait_until() > LATE_SECONDS:
-            self._patience = loop.call_later(LATE_SECONDS, self._reader.cancel)
-        else:
-            self._reader.cancel()
-
-    async def _read_on(self, stream: AsyncGenerator[Chunk, None]) -> None:
-        """Reads on for adjacent calls: until something else comes, or nothing does for too long.
-
-        A failure here comes after a complete call, and ends the pass as the end of the stream would.
-        """
-        loop = asyncio.get_running_loop()
-        self._heard_at = loop.time()
-        self._patience = loop.call_at(self._wait_until(), self._lose_patience)
-        try:
-            async for chunk in stream:
-                if not all(self._taken(piece) for piece in self._scanned(chunk)):
-                    return
-                self._heard_at = loop.time()
-                self._set_patience()
-            all(self._taken(piece) for piece in self._scanned(None))
-        except ModelError as failure:
-            log.info("the model's stream ended behind a call: %s", failure)
+            chunk = await stream.__anext__()  # anext() with a default costs as much as all the rest of this
+        except StopAsyncIteration:
+            self._stream = chunk = None
+        except asyncio.CancelledError:
+            if not self._is_interrupted:
+                raise
+            chunk = ""
         except Exception:
-            log.exception("the model's stream failed behind a call")
+            if task.cancelling() == self._cancellations:
+                raise
+            log.warning("a model's stream failed while it was cancelled", exc_info=True)
+            chunk = ""
         finally:
-            self._patience.cancel()
-            self._patience = None
-            self._over = True
-            await _closed(stream)
+            self._is_reading = False
+            is_interrupted, self._is_interrupted = self._is_interrupted, False
+            if is_interrupted:
+                task.uncancel()
+        if task.cancelling() > self._cancellations:  # the turn was stopped, and the stream did not notice
+            await asyncio.sleep(0)
+            raise asyncio.CancelledError
+        if is_interrupted:
+            if self.calls is None and self._last_chunk_until is not None:
+                log.info("the model's stream stayed open after its end")
+                return None
+            self._is_over = True
+            self._end_text()
+            return ""
+        return chunk
 
-    async def _close(self) -> None:
-        """Closes the stream, by its reader if there is one."""
-        if self._reader is not None:
-            self._reader.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait({self._reader})
-            self._reader = None  # its cancellation remembers us
-        if self._stream is not None:  # also behind a reader that was cancelled before its first step
-            await _closed(self._stream)
-            self._stream = None
+    def _interrupt(self) -> None:
+        """End a read that is under way, and with it the pass."""
+        if self._is_reading and not self._is_interrupted and asyncio.current_task() is not self._task:
+            assert self._task is not None
+            self._is_interrupted = True
+            self._task.cancel()
 
-
-async def _closed(stream: AsyncGenerator[Chunk, None]) -> None:
-    """Closes a stream, also when whoever waits is being cancelled; how its closing fails matters to nobody."""
-    with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+    async def _close_stream(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is None:
+            return
         try:
-            await stream.aclose()
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await stream.aclose()
+        except TimeoutError:
+            log.info("a model's stream took too long to close")
         except Exception:
             log.warning("a model's stream failed while it was closed", exc_info=True)
 
+    def _wait_until(self) -> float:
+        """Return the loop time until which the next chunk is awaited after a call, or after the model's finish.
 
-def _as_call(native: NativeCall, syntax: SyntaxName) -> Call:
-    """Reads a native call as if the model had written it as a marker, under the same limits.
+        A model that has finished does not pause: its usage, which the server reports last, is still to come.
+        """
+        if self._last_chunk_until is not None:
+            return self._last_chunk_until
+        assert self.calls is not None
+        if self.calls.is_running:
+            calls_until = asyncio.get_running_loop().time() + self._deadline.call_seconds_left()
+            return min(self._heard_at + self._silence, calls_until)
+        return self._heard_at + (self._silence if self._scanner.holds else ADJACENT_SECONDS)
+
+    def _set_timer(self) -> None:
+        self._stop_timer()
+        self._timer = asyncio.get_running_loop().call_at(self._wait_until(), self._end_wait)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end_wait(self) -> None:
+        """Interrupt the read; if the event loop was held up, only after it has read what came meanwhile."""
+        loop = asyncio.get_running_loop()
+        late = loop.time() - self._wait_until()
+        if late < 0:  # the turn's clock stood still meanwhile
+            self._set_timer()
+        elif late > LATE_SECONDS:
+            self._timer = loop.call_later(LATE_SECONDS, self._interrupt)
+        else:
+            self._interrupt()
+
+    # what is read
+
+    def _take(self, chunk: Chunk | None) -> None:
+        """Emit what a chunk, or the end of the stream, brings, and start the calls in it."""
+        if isinstance(chunk, PromptProgress):
+            self._take_prompt_progress(chunk)
+            return
+        events: list[Event] = []
+        for piece in self._scan(chunk):
+            if isinstance(piece, Call):
+                self._end_text(events)
+                if events:
+                    self._emit(events)
+                    events = []
+                if not self._start_call(piece):
+                    self._is_over = True
+                    break
+            elif self.calls is not None:
+                self._is_over = True
+                break
+            elif isinstance(piece, str):
+                text = piece if self._stops is None else self._stops.feed(piece)
+                if text:
+                    events.append(self._token(text))
+                if self._text_guard.is_found:
+                    events.append(notices.REPETITION)
+                    self._is_over, self.finish = True, "repetition"
+                    break
+                if self._stops is not None and self._stops.is_found:
+                    self._is_over = True
+                    break
+            elif isinstance(piece, Thinking):
+                thinking = self._thinking_guard.feed(piece.text)
+                self._annotations.add_thinking(thinking, self.text_length)
+                events.append(Thinking(thinking))
+                if self._thinking_guard.is_found:
+                    events.append(notices.REPETITION)
+                    self._is_over, self.finish = True, "repetition"
+                    break
+            else:
+                self._end_text(events)
+                self._is_over = True
+                break
+        if chunk is None:
+            self._end_text(events)
+        if events:
+            self._emit(events)
+        if self.calls is not None:
+            self._heard_at = asyncio.get_running_loop().time()
+            self._set_timer()
+        else:
+            self._deadline.await_next_token()
+
+    def _scan(self, chunk: Chunk | None) -> Sequence[Piece]:
+        """Return the pieces that a chunk, or the end of the stream, settles."""
+        if isinstance(chunk, str):
+            if not self._echo.is_settled:
+                chunk = self._echo.feed(chunk)
+            self._tokens.add_text(chunk)
+            return self._scanner.feed(chunk)
+        if chunk is None:
+            self._is_over = True
+            self._tokens.mark_final()
+            return self._close_scanner()
+        if isinstance(chunk, Thinking):
+            self._tokens.add_text(chunk.text)
+            return (chunk,)
+        if isinstance(chunk, NativeCall):
+            return self._scan_native_call(chunk)
+        if isinstance(chunk, PassUsage):
+            self._tokens.set_usage(chunk)
+        elif isinstance(chunk, Finish):
+            self._tokens.mark_final()
+            self.finish = "length" if chunk.reason == "length" else "complete"
+            now = asyncio.get_running_loop().time()
+            self._last_chunk_until = now + min(LAST_CHUNK_SECONDS, self._silence / 2)
+            self._set_timer()
+        return ()
+
+    def _close_scanner(self) -> list[Piece]:
+        held = self._echo.close()
+        self._tokens.add_text(held)
+        return [*self._scanner.feed(held), *self._scanner.close()]
+
+    def _scan_native_call(self, chunk: NativeCall) -> Sequence[Piece]:
+        """A native call of a specialist ends the text of the pass as a marker does; another one is left out."""
+        self._tokens.add_text(chunk.name + chunk.arguments)
+        if chunk.name not in self._context.policy.tools and chunk.name not in self._context.registry:
+            self.unknown_tool = chunk.name
+            return ()
+        return [*self._close_scanner(), read_native_call(chunk, self._context.request.syntax[0])]
+
+    def _token(self, text: str) -> Token:
+        text = self._text_guard.feed(text)
+        if self.first_text is None:
+            self.first_text = time.monotonic()
+        self._text.add(text)
+        self.text_length += len(text)
+        if self.text_length >= self._max_length:
+            self._is_over, self.finish = True, "length"
+        return Token(text)
+
+    def _end_text(self, events: list[Event] | None = None) -> None:
+        """The text is over: what was held back as the beginning of a stop text is text."""
+        held = self._stops.close() if self._stops is not None and not self._text_guard.is_found else ""
+        if held and events is not None:
+            events.append(self._token(held))
+        elif held:
+            self._emit((self._token(held),))
+
+    def _start_call(self, call: Call) -> bool:
+        """Start a call; return False when no further call can run."""
+        if self.calls is None:
+            self._deadline.allow_silence()
+            self.calls = CallGroup(self._context, self._number, self._set_timer)
+        return self.calls.start(call)
+
+    def _take_prompt_progress(self, progress: PromptProgress) -> None:
+        """Emit how much of a long prompt the server has read, in steps, so that no server can flood the reader."""
+        self._tokens.set_usage(PassUsage(progress.of + progress.cached, 0, progress.cached))
+        fraction = progress.read / progress.of if progress.of >= LONG_PROMPT else 1.0
+        if self._next_step <= fraction < 1.0:
+            self._next_step = fraction + PROMPT_STEP
+            self._emit((notices.prompt_progress(progress.read, progress.of),))
+
+    def _can_be_interrupted(self) -> bool:
+        """Whether the text of the pass may stand alone: it is empty yet, or ends a sentence or a line."""
+        if self._scanner.holds or self._last_chunk_until is not None:
+            return False
+        end = self._text.end()
+        return not end or end.endswith("\n") or end.rstrip().rstrip(SENTENCE_CLOSERS).endswith(SENTENCE_ENDS)
+
+
+def read_native_call(native: NativeCall, syntax: SyntaxName) -> Call:
+    """Read a native call as if the model had written it as a marker, under the same limits.
 
     What cannot be read does not get into the transcript, since no scanner looked for delimiters in it.
     """

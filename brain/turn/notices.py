@@ -1,70 +1,123 @@
-"""What a turn says of itself, in sentences: how it begins, what was left out, and why it ended early."""
+"""What a reader sees beside the text of an answer: its sentences, and the record of them for the stored answer."""
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
-from brain.errors import Interrupted, ModelError
-from brain.events import Error, Notice
-from brain.messages import History
-from brain.text import replace_surrogates, strip_invisible
+from brain.errors import Interruption, ModelError
+from brain.events import Error, Notice, Thinking
+from brain.messages import Annotation, History
+from brain.text import TextBuffer, replace_surrogates, strip_invisible
+
+MAX_THINKING_LENGTH = 65_536
+"""Characters of a model's thinking that are stored with an answer."""
+MAX_ANNOTATIONS = 200
+CUT = " […]"
+"""Stands where more thinking was left out."""
 
 
-def beginning(conversation: History, *, is_demo: bool) -> Iterator[Notice]:
-    """What can be told before anything is asked.
+class Annotations:
+    """The notices and the thinking of one answer, with their places in it.
 
-    Args:
-        is_demo: whether no language model answers.
+    Attributes:
+        parts_before: how many parts of the answer stand before the pass that is running.
     """
-    if is_demo:
-        yield Notice("stand_in", "No language model is connected: a rule-based stand-in answers.")
-    if conversation.rested:
+
+    __slots__ = ("_is_cut", "_left", "_list", "_place", "_thinking", "parts_before")
+
+    def __init__(self) -> None:
+        self.parts_before = 0
+        self._list: list[Annotation] = []
+        self._thinking = TextBuffer()
+        self._place = 0, 0
+        self._left = MAX_THINKING_LENGTH
+        self._is_cut = False
+
+    def add_notice(self, notice: Notice) -> None:
+        """Record a notice before the pass that is running."""
+        self._flush_thinking()
+        self._add(Annotation(notice, self.parts_before))
+
+    def add_thinking(self, text: str, at: int) -> None:
+        """Record thinking after so many characters of the pass."""
+        if self._is_cut:
+            return
+        if self._place != (self.parts_before, at):
+            self._flush_thinking()
+            self._place = self.parts_before, at
+        self._is_cut = len(text) > self._left
+        self._thinking.add(text[: self._left] + CUT if self._is_cut else text)
+        self._left -= len(text)
+
+    def snapshot(self) -> tuple[Annotation, ...]:
+        """Return all of them, in the order in which they were recorded."""
+        self._flush_thinking()
+        return tuple(self._list)
+
+    def _flush_thinking(self) -> None:
+        text, self._thinking = self._thinking.whole(), TextBuffer()
+        last = self._list[-1] if self._list else None
+        if text and last is not None and isinstance(last.told, Thinking) and (last.place, last.at) == self._place:
+            self._list[-1] = replace(last, told=Thinking(last.told.text + text))
+        elif text:
+            self._add(Annotation(Thinking(text), *self._place))
+
+    def _add(self, annotation: Annotation) -> None:
+        if len(self._list) < MAX_ANNOTATIONS:
+            self._list.append(annotation)
+
+
+DEMO = Notice("stand_in", "No language model is connected: a rule-based stand-in answers.")
+REPETITION = Notice("repetition", "The model repeated itself without end and was stopped.")
+
+
+def history_notices(history: History) -> Iterator[Notice]:
+    """What the model does not read of the conversation, and what it reads beside it."""
+    if history.rested:
         yield Notice("trimmed", "The conversation rested for long: the model begins anew. What was said is kept.")
-    elif conversation.trimmed:
-        yield left_out(conversation.trimmed)
-    if conversation.recalled.said:
-        yield Notice("recalled", conversation.recalled.said)
+    elif history.trimmed:
+        yield trimmed(history.trimmed)
+    if history.recalled.said:
+        yield Notice("recalled", history.recalled.said)
 
 
-def left_out(exchanges: int) -> Notice:
-    """That so many of the oldest are not read by the model."""
+def trimmed(exchanges: int) -> Notice:
+    """The model does not read so many of the oldest exchanges."""
     what = "question and answer" if exchanges == 1 else f"{exchanges} questions and answers"
     return Notice("trimmed", f"The oldest {what} no longer fit and were left out.")
 
 
 def prompt_progress(read: int, of: int) -> Notice:
-    """How much of the prompt the model's server has read."""
+    """The model's server has read so many tokens of the prompt."""
     return Notice("prompt_progress", f"The model reads the conversation: {read:,} of {of:,} tokens.", read / of)
 
 
 def unknown_tool(name: str) -> Notice:
-    """That the model server sent a call of a tool that does not exist."""
-    return Notice("unknown_tool", f"The model called the unknown tool {_shown_name(name)}; the call was left out.")
+    """The model server sent a call of a tool that does not exist."""
+    return Notice("unknown_tool", f"The model called the unknown tool {_visible(name)}; the call was left out.")
 
 
-def empty(tool: str | None) -> ModelError:
-    """That the answer is empty; `tool` is the unknown one that the model called instead of answering."""
+def empty_answer(tool: str | None) -> ModelError:
+    """The answer is empty; `tool` is the unknown one that the model called instead of answering."""
     if tool is None:
         message = "The model returned an empty answer. Send the message again, or choose another model."
     else:
         message = (
-            f"The model called the unknown tool {_shown_name(tool)} instead of answering. "
+            f"The model called the unknown tool {_visible(tool)} instead of answering. "
             "Send the message again, turn off tool calling on the model server, or choose another model."
         )
     return ModelError("model_failed", message)
 
 
-def _shown_name(name: str) -> str:
-    """A name from a model, short and visible."""
+def _visible(name: str) -> str:
+    """A name from a model, short and without hidden characters."""
     return json.dumps(" ".join(strip_invisible(replace_surrogates(name)).split())[:64], ensure_ascii=False)
 
 
-def repetition() -> Notice:
-    """That the model repeated itself, so that its stream was closed."""
-    return Notice("repetition", "The model repeated itself without end and was stopped.")
-
-
-def interrupted(interruption: Interrupted) -> Error:
-    """Why a turn failed that was interrupted."""
-    if interruption.reason == "shutdown":
+def interruption_error(reason: Interruption) -> Error | None:
+    """Return the error that ends a turn which was stopped for this reason; None where it is `done` all the same."""
+    if reason == "shutdown":
         return Error("shutdown", "The server is shutting down; ask again in a moment.", recoverable=True)
-    return Error("model_failed", "The model sent nothing for too long; ask again.", recoverable=True)
+    if reason == "silent":
+        return Error("model_failed", "The model sent nothing for too long; ask again.", recoverable=True)
+    return None

@@ -5,7 +5,6 @@ import json
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import aclosing
 from importlib.util import find_spec
 from itertools import cycle, islice
 from time import process_time_ns
@@ -21,7 +20,7 @@ from upstream import TOKENS, ollama_line, openai_event
 from whole import Run, say
 
 from brain.errors import Refused
-from brain.events import Limits, Resume, Token
+from brain.events import Event, Limits, Resume, Token
 from brain.messages import Chunk, Finish, History, Message
 from brain.models.openai import reply
 from brain.plugins.registry import Registry
@@ -215,9 +214,11 @@ async def _turn(texts: Sequence[str]) -> None:
     asked = TurnRequest("hi", None, Limits(), ("bracket", "function_call"), "UTC")
     one = Turn(asked, History("c"), Player(texts), Registry())
     encoder = FrameEncoder(one.id)
-    async with aclosing(one.batches()) as batches:
-        async for batch in batches:
-            encoder.encode(batch)
+
+    def emit(events: Sequence[Event]) -> None:
+        encoder.encode(events)
+
+    await one.run(emit)
 
 
 def a_turn(tokens: int) -> float:

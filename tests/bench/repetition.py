@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from brain.turn.repetition import Guard
+from brain.turn.text_filters import RepetitionGuard
 
 LENGTH = 6000
 SAMPLES_MOST = 20_000
@@ -47,16 +47,16 @@ def main() -> None:
     count = flagged = tokens = 0
     seconds = 0.0
     for name, text in samples(folders):
-        guard, parts = Guard(), TOKEN.findall(text)
+        guard, parts = RepetitionGuard(), TOKEN.findall(text)
         began = time.process_time()
         for part in parts:
             guard.feed(part)
-            if guard.found:
+            if guard.is_found:
                 break
         seconds += time.process_time() - began
         count += 1
         tokens += len(parts)
-        if guard.found:
+        if guard.is_found:
             flagged += 1
             out(f"{name}: … {''.join(parts)[-80:]!r}\n")
         if count == SAMPLES_MOST:

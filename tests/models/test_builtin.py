@@ -5,6 +5,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import playing
 import pytest
 
 from brain import Refused, Result, specialist
@@ -497,8 +498,7 @@ def played(message: str, *files: Attachment) -> Played:
     ask = TurnRequest(message, "me", Limits(), BRACKET, "UTC", attachments=files)
 
     async def main() -> Played:
-        async with aclosing(Turn(ask, History("c"), model, registry).events()) as events:
-            return Played([event async for event in events])
+        return Played(await playing.read(Turn(ask, History("c"), model, registry)))
 
     with stand_in(registry.usable()) as model:
         return asyncio.run(main())

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+import playing
 import pytest
 from answering import Cut, Item, Pass, Raw, ThinkerRun
 from servers import OllamaServer, OpenAIServer, models
@@ -556,8 +557,7 @@ async def turn(model: Ollama) -> list[Event]:
     registry = Registry()
     registry.add(weather)
     ask = TurnRequest(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
-    async with aclosing(Turn(ask, History("c"), model, registry, silence=5.0).events()) as found:
-        return [event async for event in found]
+    return await playing.read(Turn(ask, History("c"), model, registry, silence=5.0))
 
 
 @pytest.mark.alone

@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx
+import playing
 import pytest
 from answering import Cut, Item, Pass, Raw, ThinkerRun, Wait
 from servers import OpenAIServer, models
@@ -847,8 +848,7 @@ def turn(model: OpenAI) -> Turn:
 
 
 async def events(of: Turn) -> list[Event]:
-    async with aclosing(of.events()) as found:
-        return [event async for event in found]
+    return await playing.read(of)
 
 
 @pytest.mark.alone

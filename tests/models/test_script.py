@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 
+import playing
 import pytest
 
 from brain import specialist
@@ -174,8 +175,7 @@ def test_every_turn_starts_at_the_first_line() -> None:
 
     async def main() -> None:
         for _ in range(2):
-            async with aclosing(Turn(ask, History("c"), model, registry).events()) as events:
-                found = [event async for event in events]
+            found = await playing.read(Turn(ask, History("c"), model, registry))
             assert [event.text for event in found if isinstance(event, Token)] == ["Look. ", "Sunny."]
             assert isinstance(found[-1], Done)
             assert (found[-1].calls, found[-1].passes) == (1, 2)
@@ -188,8 +188,7 @@ def test_a_turn_of_a_script_that_fails_says_nothing_of_why() -> None:
     ask = TurnRequest(message="Weather?", user="me", limits=Limits(), syntax=("bracket",), time_zone="UTC")
 
     async def main() -> None:
-        async with aclosing(Turn(ask, History("c"), model, Registry()).events()) as events:
-            found = [event async for event in events]
+        found = await playing.read(Turn(ask, History("c"), model, Registry()))
         assert found[-1] == Error("model_failed", "The model failed in the middle of its answer.", recoverable=True)
 
     asyncio.run(main())

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from approving import Asked, Post, Say, no, sends, yes
-from playing import PNG, WAIT, Player, ask_for, echo, registry_of, turn_of
+from playing import PNG, WAIT, Player, ask_for, echo, read, registry_of, turn_of
 from serving import Player as Served
 from serving import brain_served, settings
 
@@ -90,9 +90,9 @@ def test_a_turn_says_that_it_waits() -> None:
     states = []
 
     def say(turn: Turn, asked: ApprovalRequired) -> None:
-        states.append((turn.waits, turn.report("native").state, turn.report("native").calls[0].approval))
+        states.append((turn.is_waiting, turn.report("native").state, turn.report("native").calls[0].approval))
         turn.decide(asked.call_id, True)
-        states.append((turn.waits, turn.report("native").state, turn.report("native").calls[0].approval))
+        states.append((turn.is_waiting, turn.report("native").state, turn.report("native").calls[0].approval))
 
     one = Asked(SEND % "bob", "Sent.", say=say)
     one.told()
@@ -165,7 +165,7 @@ def test_a_decision_at_the_last_moment_is_one() -> None:
         approvals = Approvals(0.01)
         call = Call("pay", id="c1")
         approvals.open(call)
-        waiting = asyncio.create_task(approvals.decided(call))
+        waiting = asyncio.create_task(approvals.wait(call))
         await asyncio.sleep(0)
         time.sleep(0.03)  # noqa: ASYNC251 - the time is over, but nobody noticed yet
         approvals.decide("c1", True)
@@ -536,12 +536,9 @@ def test_a_reader_that_leaves_meanwhile_leaves_nothing() -> None:
     async def main() -> None:
         one = Asked([SEND % "bob", WAIT])
         turn = turn_of(one.model, one.registry, one.ask)
-        async with aclosing(turn.events()) as events:
-            async for event in events:
-                if isinstance(event, ApprovalRequired):
-                    break
+        await read(turn, lambda event: turn.stop("cancelled") if isinstance(event, ApprovalRequired) else None)
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert not turn.waits
+        assert not turn.is_waiting
         assert [part.code for part in turn.exchange.parts if isinstance(part, Call)] == ["cancelled"]
         assert one.post.sent == []
 
@@ -719,7 +716,7 @@ def test_one_that_cannot_tell_lets_the_parameters_be_shown(preview: Any, caplog:
     one = Asked(ACT, "Done.", say=yes, more=[previewing(preview)])
     assert {"result": "c1", "text": "acted"} in one.told()
     assert texts(one) == [None]
-    assert "specialist acts: it does not say what a call would do (failed)" in caplog.text
+    assert "specialist acts: its preview failed (failed)" in caplog.text
 
 
 @pytest.mark.parametrize("preview", [lambda params: None, lambda params: "", lambda params: Result(" \n")])
@@ -748,7 +745,7 @@ def test_one_that_takes_too_long_lets_the_parameters_be_shown(preview: Any, capl
     assert {"result": "c1", "text": "acted"} in one.told()
     assert texts(one) == [None]
     assert time.monotonic() - began < 0.5
-    assert "what a call would do (timeout)" in caplog.text
+    assert "its preview failed (timeout)" in caplog.text
 
 
 async def ignores(params: Mapping[str, Any]) -> str:
@@ -775,7 +772,7 @@ def test_a_turn_that_ends_while_it_is_told(preview: Any, reason: Interruption, c
             turn.stop(reason)
 
         loop.call_later(0.1, stop)
-        found = [event async for event in turn.events()]
+        found = await read(turn)
         assert loop.time() - stopped < 0.2  # what ignores it would take 0.3
         assert [event.code for event in found if isinstance(event, SpecialistError)] == [code]
         assert not any(isinstance(event, ApprovalRequired) for event in found)

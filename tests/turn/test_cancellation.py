@@ -1,34 +1,33 @@
-"""Turns that end early, at each of their waits: nothing is left running, the stream is closed, the record is honest."""
+"""Turns that are cancelled, at each of their waits: nothing runs, the stream is closed, the stored turn is correct."""
 
 import asyncio
-import threading
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import Any
 
-import anyio
 import pytest
-from playing import PNG, WAIT, Item, Player, ask_for, outcome, read, registry_of, short, turn_of
+import virtual
+from playing import PNG, WAIT, Item, Player, ask_for, registry_of, short, turn_of
 
-from brain.events import ApprovalRequired, Done, Event, SpecialistStart, Token
-from brain.messages import Attachment, Call, Exchange, Record, Steer
+from brain.errors import Interruption
+from brain.events import ApprovalRequired, Done, Error, Event, SpecialistResult, SpecialistStart, Token, Usage
+from brain.messages import Attachment, Exchange, Steer
 from brain.plugins.context import Progress
-from brain.plugins.specialist import Specialist, specialist
-from brain.prompts import context_window
-from brain.prompts.context_window import Window
+from brain.plugins.specialist import specialist
 from brain.turn.turn import Turn
-from brain.turn_request import TurnRequest
 
-GONE_SECONDS = 0.5
-"""What a cancellation may take here: 0.1 seconds, and whatever a busy machine adds."""
+MAX_STEPS = 400
+IMAGE = Attachment(1, "a.png", "image/png", PNG)
+CANCELLED = "[SPECIALIST_ERROR: %s failed - the turn was stopped before it was done]"
 
-MOST_STEPS = 400
+
+def marker(name: str) -> str:
+    return f"SPECIALIST_REQUEST[{name}]"
 
 
 @specialist(timeout=WAIT)
 async def obeys() -> str:
-    """Takes a few steps, and ends when told."""
+    """Takes a few steps."""
     for _ in range(5):
         await asyncio.sleep(0)
     return "obeyed"
@@ -38,8 +37,7 @@ async def obeys() -> str:
 async def cleans() -> str:
     """Takes a few steps to clean up, too."""
     try:
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
     finally:
         for _ in range(5):
             await asyncio.sleep(0)
@@ -48,7 +46,7 @@ async def cleans() -> str:
 
 @specialist(timeout=WAIT)
 async def generates() -> AsyncGenerator[Progress | str, None]:
-    """Tells how far it is."""
+    """Reports progress."""
     yield Progress("half", 0.5)
     await asyncio.sleep(0)
     yield "generated"
@@ -68,45 +66,22 @@ async def looks() -> str:
     return "looked"
 
 
-async def for_ever() -> str:
-    await asyncio.sleep(WAIT)
+@specialist(timeout=WAIT)
+async def hangs() -> str:
+    """Never ends."""
+    await asyncio.Event().wait()
     return "never"
 
 
-async def deaf() -> str:
-    """Does not listen, for a while."""
-    until = time.monotonic() + 0.4
-    while time.monotonic() < until:
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(until - time.monotonic())
-    return "never"
+@specialist(approval="always", timeout=WAIT)
+async def asks() -> str:
+    """Needs an approval."""
+    await asyncio.sleep(0)
+    return "asked"
 
 
-async def tidy() -> str:
-    """Waits 50 ms before it goes."""
-    try:
-        return await for_ever()
-    finally:
-        await asyncio.sleep(0.05)
-
-
-async def telling() -> AsyncGenerator[Progress | str, None]:
-    """Tells that it began."""
-    yield Progress("began")
-    yield await for_ever()
-
-
-def blocking() -> str:
-    """Blocks its thread."""
-    threading.Event().wait(0.4)
-    return "never"
-
-
-SLOW: list[Callable[..., Any]] = [for_ever, deaf, tidy, telling, blocking]
-
-
-class Slowly(Player):
-    """A model whose every chunk and whose closing are waited for."""
+class SlowPlayer(Player):
+    """A model whose chunks and whose closing take a step each."""
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         stream = super().stream(*args, **kwargs)
@@ -119,368 +94,424 @@ class Slowly(Player):
             await asyncio.sleep(0)
 
 
-def marked(name: str) -> str:
-    return f"SPECIALIST_REQUEST[{name}]"
+class Execution:
+    """A turn in a task of its own, with what it emits and what it stores."""
 
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.events: list[Event] = []
+        self.stored: list[tuple[str, str]] = []
+        self.on_event: Callable[[Event], None] = lambda event: None
+        self.task: asyncio.Task[None]
+
+    def emit(self, events: Any) -> None:
+        for event in events:
+            self.events.append(event)
+            self.on_event(event)
+
+    async def store(self, exchange: Exchange) -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self.stored.append((exchange.outcome, exchange.visible))
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self.turn.run(self.emit))
+
+    async def wait(self) -> None:
+        await asyncio.wait({self.task})
+
+    def assert_over(self, model: Player) -> Done | Error:
+        """Nothing runs, nothing is open, each call has its block, and the ending came once."""
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert model.open == 0
+        assert not self.turn.is_waiting
+        for call in self.turn.report("native").calls:
+            assert call.code in (None, "cancelled", "deadline")
+            assert call.block.startswith(f"[SPECIALIST_{'RESULT' if call.code is None else 'ERROR'}: {call.name}")
+        last = self.events[-1]
+        assert isinstance(last, Done | Error)
+        assert isinstance(self.events[-2], Usage)
+        assert sum(isinstance(event, Done | Error) for event in self.events) == 1
+        assert self.turn.exchange.visible == "".join(one.text for one in self.events if isinstance(one, Token))
+        return last
+
+
+def execution(model: Player, *specialists: Any, **options: Any) -> Execution:
+    found = Execution.__new__(Execution)
+    found.__init__(turn_of(model, registry_of(*specialists), store=lambda one: found.store(one), **options))  # type: ignore[misc]
+    return found
+
+
+async def stop(one: Execution) -> None:
+    one.turn.stop("cancelled")
+
+
+async def stop_twice(one: Execution) -> None:
+    one.turn.stop("cancelled")
+    await asyncio.sleep(0)
+    one.turn.stop("shutdown")
+
+
+async def cancel(one: Execution) -> None:
+    one.task.cancel()
+
+
+async def cancel_twice(one: Execution) -> None:
+    one.task.cancel()
+    await asyncio.sleep(0)
+    one.task.cancel()
+
+
+async def stop_and_cancel(one: Execution) -> None:
+    one.turn.stop("cancelled")
+    one.task.cancel()
+
+
+async def steer_and_stop(one: Execution) -> None:
+    with suppress(Exception):
+        one.turn.steer("Be short!")
+    one.turn.stop("cancelled")
+
+
+Ending = Callable[[Execution], Awaitable[None]]
+ENDINGS: list[Ending] = [stop, stop_twice, cancel, cancel_twice, stop_and_cancel, steer_and_stop]
 
 PASSES: list[list[Item]] = [
-    [
-        "Let me ",
-        "look: ",
-        marked("obeys"),
-        " ",
-        marked("cleans"),
-        " ",
-        marked("generates"),
-        marked("threads"),
-        " \n",
-        "x",
-    ],
-    ["And ", marked("looks"), " dropped"],
+    ["Let me ", "look: ", *(f"{marker(name)} " for name in ("obeys", "cleans", "generates", "threads")), "x"],
+    ["And ", marker("looks"), " dropped"],
     ["That ", "is ", "all."],
 ]
 TEXT = "Let me look: And That is all."
-IMAGE = Attachment(1, "a.png", "image/png", PNG)
-
-
-class Session:
-    """One conversation with one model, its turns recorded as the server records them."""
-
-    def __init__(self, *specialists: Specialist[..., Any], passes: list[list[Item]] | None = None) -> None:
-        self.record = Record(1, "ada", "c")
-        self.registry = registry_of(*(specialists or (obeys, cleans, generates, threads, looks)))
-        self.model = Slowly(*(PASSES if passes is None else passes))
-
-    def turn(self, message: str = "Hi", *, attached: bool = True, **more: Any) -> tuple[Turn, TurnRequest]:
-        asked = ask_for(message, attachments=(IMAGE,) if attached else (), **more)
-        recalled = context_window.select_window(self.record, Exchange("", said=message), Window(), None)
-        return turn_of(self.model, self.registry, asked, recalled), asked
-
-    def keep(self, turn: Turn, asked: TurnRequest) -> None:
-        if turn.exchange.parts:
-            self.record.exchanges.append(turn.exchange)
-            self.record.count += 1
-            self.record.attachments += asked.attachments
-
-    async def assert_clean(self, turn: Turn) -> None:
-        """Nothing runs, nothing is open, and what is kept of the turn is true."""
-        await only_this_task()
-        assert self.model.open == 0
-        parts = turn.exchange.parts
-        assert TEXT.startswith(turn.exchange.visible)
-        called = [part for part in parts if isinstance(part, Call)]
-        assert len({part.id for part in called}) == len(called)
-        assert all(part.code in (None, "cancelled") for part in called)
-        for part in called:
-            if part.code is None:
-                assert part.block.startswith(f"[SPECIALIST_RESULT: {part.name}]\n")
-            else:
-                reason = "the turn was stopped before it was done"
-                assert part.block == f"[SPECIALIST_ERROR: {part.name} failed - {reason}]"
-        markers = [part.marker for part in called]
-        assert (
-            markers == [marked(name) for name in ("obeys", "cleans", "generates", "threads", "looks")][: len(markers)]
-        )
-
-    async def assert_goes_on(self) -> None:
-        """The next turn of the conversation works."""
-        self.model = Slowly(["Still ", "here."])
-        turn, _ = self.turn("And now?", attached=False)
-        assert short(await read(turn))[-2:] == [
-            "Still here.",
-            {"done": "complete", "text": "Still here.", "calls": 0, "passes": 1},
-        ]
-        last = self.model.requests[0][-1]
-        assert (last.role, last.content) == ("user", "And now?")
-
-
-async def only_this_task() -> None:
-    """What was let go may need a moment to end."""
-    if others := asyncio.all_tasks() - {asyncio.current_task()}:
-        _, running = await asyncio.wait(others, timeout=GONE_SECONDS)
-        assert not running
-
-
-async def collect(turn: Turn, events: list[Event]) -> None:
-    async with aclosing(turn.events()) as stream:
-        async for event in stream:
-            events.append(event)
-            await asyncio.sleep(0)  # as a wire that sends it
-
-
-async def after_steps(steps: int, reading: "asyncio.Task[None]") -> None:
-    for _ in range(steps):
-        if not reading.done():
-            await asyncio.sleep(0)
-
-
-async def by_cancelling(turn: Turn, events: list[Event], steps: int) -> None:
-    """The task that reads is cancelled, once."""
-    reading = asyncio.create_task(collect(turn, events))
-    await after_steps(steps, reading)
-    reading.cancel()
-    await asyncio.wait({reading})
-
-
-async def by_cancelling_twice(turn: Turn, events: list[Event], steps: int) -> None:
-    """It is cancelled again while it ends."""
-    reading = asyncio.create_task(collect(turn, events))
-    await after_steps(steps, reading)
-    reading.cancel()
-    await asyncio.sleep(0)
-    reading.cancel()
-    await asyncio.wait({reading})
-
-
-async def by_a_cancel_scope(turn: Turn, events: list[Event], steps: int) -> None:
-    """It is cancelled at every wait, as the scopes of anyio do it, from another task of the group."""
-
-    async def leave(scope: anyio.CancelScope) -> None:
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(leave, group.cancel_scope)
-        await collect(turn, events)
-        group.cancel_scope.cancel()
-
-
-async def by_closing(turn: Turn, events: list[Event], steps: int) -> None:
-    """The generator is closed after so many events."""
-    stream = turn.events()
-    for _ in range(steps):
-        event = await anext(stream, None)
-        if event is None:
-            break
-        events.append(event)
-    await stream.aclose()
-
-
-Ending = Callable[[Turn, list[Event], int], Awaitable[None]]
-ENDINGS: list[Ending] = [by_cancelling, by_cancelling_twice, by_a_cancel_scope, by_closing]
 
 
 @pytest.mark.parametrize("end", ENDINGS, ids=lambda end: end.__name__)
-def test_a_turn_can_end_at_every_step(end: Ending) -> None:
+def test_a_turn_can_be_cancelled_at_every_step(end: Ending) -> None:
     async def ended_after(steps: int) -> bool:
-        session = Session()
-        turn, asked = session.turn()
-        events: list[Event] = []
-        began = time.monotonic()
-        await end(turn, events, steps)
-        assert time.monotonic() - began < 5
-        await session.assert_clean(turn)
-        session.keep(turn, asked)
-        whole = any(isinstance(event, Done) for event in events)
-        if steps % 7 == 0 or whole:
-            await session.assert_goes_on()
-        return whole
+        model = SlowPlayer(*PASSES)
+        one = execution(model, obeys, cleans, generates, threads, looks, ask=ask_for(attachments=(IMAGE,)))
+        one.start()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        is_whole = one.task.done() or bool(one.turn.exchange.outcome)
+        await end(one)
+        await one.wait()
+        if not one.events:
+            assert steps == 0, "it was cancelled before its first step"
+            return False
+        if one.turn.last is None or len(one.stored) == 0:
+            assert end in (cancel_twice, cancel, stop_and_cancel), "only a cancellation from elsewhere skips the store"
+        elif not is_whole:
+            assert one.stored[0][0] == "cancelled"
+        last = one.assert_over(model)
+        assert TEXT.startswith(one.turn.exchange.visible.removesuffix("\n\n"))
+        assert isinstance(last, Done)
+        assert last.stop_reason == ("complete" if is_whole else "cancelled")
+        return one.task.done() and is_whole and not one.task.cancelled()
 
     async def main() -> int:
-        for steps in range(MOST_STEPS):
+        for steps in range(MAX_STEPS):
             if await ended_after(steps):
                 return steps
-        raise AssertionError("the turn was always ended")
+        raise AssertionError("the turn was always cancelled")
 
     assert asyncio.run(main()) > 20
 
 
-@specialist(approval="always", timeout=WAIT)
-async def asks() -> str:
-    """Is asked about."""
-    await asyncio.sleep(0)
-    return "asked"
-
-
-class Ruled:
-    """A turn with a person at its side, who approves every call, and puts something in at the first text of a pass."""
-
-    def __init__(self, turn: Turn) -> None:
-        self.turn = turn
-        self.said: list[str] = []
-
-    async def events(self) -> AsyncGenerator[Event, None]:
-        async with aclosing(self.turn.events()) as events:
-            async for event in events:
-                if isinstance(event, ApprovalRequired):
-                    await asyncio.sleep(0)
-                    self.turn.decide(event.call_id, True)
-                elif isinstance(event, Token) and event.text.rstrip().endswith("1"):
-                    self.said.append(f"after {event.text.rstrip()}")
-                    self.turn.steer(self.said[-1])
-                yield event
-
-
 @pytest.mark.parametrize("end", ENDINGS, ids=lambda end: end.__name__)
-def test_a_turn_with_a_person_at_its_side_can_end_at_every_step(end: Ending) -> None:
+def test_a_turn_with_approvals_and_steering_can_be_cancelled_at_every_step(end: Ending) -> None:
     passes: list[list[Item]] = [
         ["A1", "\n", "never"],
-        ["B1 ", marked("asks"), " ", marked("obeys")],
+        ["B1 ", marker("asks"), " ", marker("obeys")],
         ["C1", ". ", "never"],
         ["D."],
     ]
 
     async def ended_after(steps: int) -> bool:
-        session = Session(asks, obeys, passes=passes)
-        turn, asked = session.turn(attached=False, asks_person=True)
-        events: list[Event] = []
-        ruled: Any = Ruled(turn)
-        await end(ruled, events, steps)
-        whole = any(isinstance(event, Done) for event in events)
-        if not whole and turn.last is None:
-            turn.cut()
-        await only_this_task()
-        assert session.model.open == 0
-        assert not turn.waits
-        parts = turn.exchange.parts
-        assert [part.text for part in parts if isinstance(part, Steer)] == ruled.said
-        assert all(part.code in (None, "cancelled") for part in parts if isinstance(part, Call))
-        assert "A1\nB1 C1. \n\nD.".startswith(turn.exchange.visible)
-        session.keep(turn, asked)
-        if whole:
-            assert ruled.said == ["after A1", "after B1", "after C1"]
-            assert short(events)[-1]["done"] == "complete"
-        return whole
+        model = SlowPlayer(*passes)
+        one = execution(model, asks, obeys, ask=ask_for(asks_person=True))
+        accepted: list[str] = []
+
+        def react(event: Event) -> None:
+            if isinstance(event, ApprovalRequired):
+                asyncio.get_running_loop().call_soon(decide, event.call_id)
+            elif isinstance(event, Token) and event.text.rstrip().endswith("1") and not one.turn.is_stopped:
+                one.turn.steer(f"after {event.text.rstrip()}")
+                accepted.append(f"after {event.text.rstrip()}")
+
+        def decide(call_id: str) -> None:
+            with suppress(Exception):
+                one.turn.decide(call_id, True)
+
+        one.on_event = react
+        one.start()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        is_whole = bool(one.turn.exchange.outcome)
+        await end(one)
+        await one.wait()
+        if not one.events:
+            return False
+        one.assert_over(model)
+        steered = [part.text for part in one.turn.exchange.parts if isinstance(part, Steer)]
+        assert [text for text in steered if text != "Be short!"] == accepted
+        assert "A1\nB1 C1. \n\nD.".startswith(one.turn.exchange.visible.removesuffix("\n\n"))
+        return is_whole and one.task.done() and not one.task.cancelled()
 
     async def main() -> int:
-        for steps in range(MOST_STEPS):
+        for steps in range(MAX_STEPS):
             if await ended_after(steps):
                 return steps
-        raise AssertionError("the turn was always ended")
+        raise AssertionError("the turn was always cancelled")
 
     assert asyncio.run(main()) > 15
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize("chunks", [["A ", "{}", WAIT], ["A ", "{} x", WAIT], ["A ", "{}", " ", "{}", "x", WAIT]])
-@pytest.mark.parametrize("function", SLOW, ids=lambda function: function.__name__)
-@pytest.mark.parametrize("end", ENDINGS[:3], ids=lambda end: end.__name__)
-def test_a_running_specialist_is_let_go(end: Ending, function: Callable[..., Any], chunks: list[Item]) -> None:
+# One by one
+
+
+async def run_until(one: Execution, when: Callable[[Event], bool], end: Callable[[], None], *, inside: bool) -> None:
+    """Start the turn, and end it at an event: in the same step, or when everything waits."""
+    reached = asyncio.Event()
+
+    def react(event: Event) -> None:
+        if when(event) and not reached.is_set():
+            reached.set()
+            if inside:
+                end()
+
+    one.on_event = react
+    one.start()
+    await reached.wait()
+    if not inside:
+        await asyncio.sleep(0.001)
+        end()
+    await one.wait()
+
+
+def is_a(kind: type[Event]) -> Callable[[Event], bool]:
+    return lambda event: isinstance(event, kind)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize(
+    ("reason", "last", "code"),
+    [
+        ("cancelled", {"done": "cancelled"}, "cancelled"),
+        ("deadline", {"done": "deadline"}, "deadline"),
+        ("shutdown", {"failed": "shutdown"}, "cancelled"),
+        ("silent", {"failed": "model_failed"}, "cancelled"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("items", "when"),
+    [
+        (["Let ", WAIT], is_a(Token)),  # while text streams
+        (["Let ", marker("hangs"), WAIT], is_a(SpecialistStart)),  # while a call runs
+        (["Let ", marker("hangs"), " x"], is_a(SpecialistStart)),  # and the stream is closed
+        (["Let ", marker("asks"), WAIT], is_a(ApprovalRequired)),  # while an approval waits
+        (["Let ", marker("echo"), WAIT], is_a(SpecialistResult)),  # while the result is injected
+    ],
+)
+def test_each_reason_ends_each_wait(
+    items: list[Item],
+    when: Callable[[Event], bool],
+    reason: Interruption,
+    last: dict[str, str],
+    code: str,
+    inside: bool,
+) -> None:
+    @specialist
+    async def echo() -> str:
+        """Answers."""
+        return "nothing"
+
+    async def main() -> None:
+        model = Player(items)
+        one = execution(model, hangs, asks, echo, ask=ask_for(asks_person=True))
+        await run_until(one, when, lambda: one.turn.stop(reason), inside=inside)
+        one.assert_over(model)
+        assert last.items() <= short(one.events)[-1].items()
+        assert one.stored == [(next(iter(last.values())), "Let ")]
+        assert [call.code for call in one.turn.report("native").calls] in ([], [code], [None])
+
+    virtual.run(main())
+
+
+def test_a_specialist_that_ignores_its_cancellation_is_abandoned() -> None:
+    released = asyncio.Event()
+
+    @specialist(timeout=WAIT)
+    async def ignores() -> str:
+        """Does not react."""
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+        return "never"
+
     async def main() -> float:
-        name = function.__name__
-        slow = specialist(timeout=WAIT)(described(function))
-        passes = [[item.replace("{}", marked(name)) if isinstance(item, str) else item for item in chunks]]
-        session = Session(slow, passes=passes)
-        turn, asked = session.turn(attached=False)
-        events: list[Event] = []
-        began = time.monotonic()
-        await end(turn, events, 40)
-        seconds = time.monotonic() - began
-        assert session.model.open == 0
-        assert [event.name for event in events if isinstance(event, SpecialistStart)] == [name]
-        called = [part for part in turn.exchange.parts if isinstance(part, Call)]
-        assert [(part.code, part.block.count("failed - ")) for part in called] == [("cancelled", 1)] * len(called)
-        assert len(called) == (2 if " " in chunks else 1)
-        assert turn.exchange.visible == "A "
-        session.keep(turn, asked)
-        if end is not by_cancelling_twice:
-            await session.assert_goes_on()
-        await only_this_task()
+        loop, stopped_at = asyncio.get_running_loop(), 0.0
+        model = Player(["A ", marker("ignores"), WAIT])
+        one = execution(model, ignores)
+
+        def end() -> None:
+            nonlocal stopped_at
+            stopped_at = loop.time()
+            one.turn.stop("cancelled")
+
+        await run_until(one, is_a(SpecialistStart), end, inside=False)
+        seconds = loop.time() - stopped_at
+        released.set()
+        await asyncio.sleep(0.001)
+        one.assert_over(model)
+        assert [call.block for call in one.turn.report("native").calls] == [CANCELLED % "ignores"]
         return seconds
 
-    assert asyncio.run(main()) < GONE_SECONDS
+    assert virtual.run(main()) <= 0.1
 
 
-def described(function: Callable[..., Any]) -> Callable[..., Any]:
-    function.__doc__ = function.__doc__ or "Never ends."
-    return function
+@pytest.mark.parametrize("is_failing", [True, False])
+def test_a_stream_that_does_not_close_is_left(is_failing: bool) -> None:
+    class Stubborn(Player):
+        async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+            try:
+                async for chunk in super().stream(*args, **kwargs):
+                    yield chunk
+            finally:
+                if is_failing:
+                    raise RuntimeError("the connection is broken")
+                await asyncio.Event().wait()
+
+    async def main() -> float:
+        loop, model = asyncio.get_running_loop(), Stubborn([f"A {marker('hangs')}", WAIT if is_failing else " x"])
+        one = execution(model, hangs)
+        await run_until(one, is_a(SpecialistStart), lambda: one.turn.stop("cancelled"), inside=True)
+        assert isinstance(one.events[-1], Done)
+        assert [call.code for call in one.turn.report("native").calls] == ["cancelled"]
+        return loop.time()
+
+    assert virtual.run(main()) <= 0.2
 
 
-@pytest.mark.parametrize("end", ENDINGS[:3], ids=lambda end: end.__name__)
-def test_one_way_calls_are_let_go(end: Ending) -> None:
+def test_a_stream_that_swallows_the_cancellation_ends_the_turn_all_the_same() -> None:
+    class Deaf(Player):
+        async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+            yield "A "
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            for _ in range(100):
+                yield "x"
+
+    async def main() -> None:
+        model = Deaf()
+        one = execution(model, hangs)
+        await run_until(one, is_a(Token), lambda: one.turn.stop("cancelled"), inside=False)
+        assert one.assert_over(model).text == "A "  # type: ignore[union-attr]
+
+    virtual.run(main())
+
+
+def test_automatic_calls_are_cancelled() -> None:
     @specialist(activates_on=["image"], timeout=WAIT)
     async def stares() -> str:
         """Looks at images for ever."""
-        return await for_ever()
+        await asyncio.Event().wait()
+        return "never"
 
     async def main() -> None:
-        session = Session(stares)
-        turn, asked = session.turn("Look!")
-        events: list[Event] = []
-        await end(turn, events, 20)
-        assert isinstance(events[-1], SpecialistStart)
-        await only_this_task()
-        assert session.model.requests == []
-        assert turn.exchange.question == (
-            '(Attached, by image_id: 1: "a.png" (image/png))\n\n'
-            "[SPECIALIST_ERROR: stares failed - the turn was stopped before it was done]\n\nLook!"
-        )
-        session.keep(turn, asked)
-        assert session.record.exchanges == []
-        assert outcome(turn) == "cut, 0 calls, 0 passes"
+        model = Player(["never"])
+        one = execution(model, stares, ask=ask_for("Look!", attachments=(IMAGE,)))
+        await run_until(one, is_a(SpecialistStart), lambda: one.turn.stop("cancelled"), inside=False)
+        one.assert_over(model)
+        assert model.requests == []
+        assert one.turn.exchange.question.endswith(f"{CANCELLED % 'stares'}\n\nLook!")
+        assert [call.by for call in one.turn.exchange.one_way] == ["auto"]
+
+    virtual.run(main())
+
+
+# The store, the beginning and the end
+
+
+@pytest.mark.parametrize("end", ["stop", "cancel"])
+def test_only_a_cancellation_from_elsewhere_interrupts_the_store(end: str) -> None:
+    async def main() -> None:
+        writing, written = asyncio.Event(), asyncio.Event()
+
+        async def store(exchange: Exchange) -> None:
+            writing.set()
+            await written.wait()
+            stored.append(exchange.outcome)
+
+        stored: list[str] = []
+        one = Execution(turn_of(Player(["One."]), store=store))
+        one.start()
+        await writing.wait()
+        assert not any(isinstance(event, Done) for event in one.events), "it is stored before its end is emitted"
+        if end == "stop":
+            one.turn.stop("cancelled")
+            await asyncio.sleep(0)
+            assert not one.task.done()
+            written.set()
+        else:
+            one.task.cancel()
+        await one.wait()
+        assert (stored, one.task.cancelled()) == ((["complete"], False) if end == "stop" else ([], True))
+        assert isinstance(one.events[-1], Done)
+        assert one.events[-1].stop_reason == "complete"
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("end", ENDINGS[:3], ids=lambda end: end.__name__)
-@pytest.mark.parametrize("chunks", [[WAIT], ["Let ", WAIT]])
-def test_a_silent_model_is_let_go(end: Ending, chunks: list[Item]) -> None:
+def test_a_turn_that_was_stopped_before_it_began_asks_nobody() -> None:
     async def main() -> None:
-        session = Session(obeys, passes=[chunks])
-        turn, _ = session.turn(attached=False)
-        await end(turn, [], 30)
-        await session.assert_clean(turn)
-        assert turn.exchange.visible == ("Let " if len(chunks) > 1 else "")
+        model = Player(["never"])
+        one = execution(model, hangs)
+        one.turn.stop("shutdown")
+        one.turn.stop("cancelled")
+        one.start()
+        await one.wait()
+        assert model.requests == []
+        assert short(one.events) == [{"failed": "shutdown"}]
+        assert one.stored == [("shutdown", "")]
+        assert one.turn.exchange.question == "Hi"
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("end", ENDINGS[:3], ids=lambda end: end.__name__)
-def test_a_call_is_let_go_while_the_stream_behind_it_is_closed(end: Ending) -> None:
-    class Closing(Slowly):
-        async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-            try:
-                async with aclosing(super().stream(*args, **kwargs)) as stream:
-                    async for chunk in stream:
-                        yield chunk
-            finally:
-                await asyncio.sleep(0.05)
-
+def test_a_turn_whose_task_never_began_can_be_cut() -> None:
     async def main() -> None:
-        session = Session(specialist(timeout=WAIT)(described(for_ever)))
-        session.model = Closing([f"A {marked('for_ever')} x"])
-        turn, _ = session.turn(attached=False)
-        await end(turn, [], 20)
-        await only_this_task()
-        (call,) = [part for part in turn.exchange.parts if isinstance(part, Call)]
-        assert call.code == "cancelled"
+        one = execution(Player(["never"]), hangs)
+        one.start()
+        one.task.cancel()
+        await one.wait()
+        assert one.events == []
+        assert short(one.turn.cut())[-1]["done"] == "cancelled"
 
     asyncio.run(main())
 
 
-def test_a_reader_that_leaves_while_it_sends_cancels_the_turn() -> None:
+def test_a_stop_in_the_last_step_ends_the_turn_as_stopped_and_leaves_no_cancellation_behind() -> None:
     async def main() -> None:
-        session = Session(obeys, passes=[["Let ", "me ", WAIT]])
-        turn, _ = session.turn(attached=False)
-
-        async def send() -> None:
-            async with asyncio.timeout(0.05):
-                async with aclosing(turn.events()) as stream:
-                    async for event in stream:
-                        if isinstance(event, Token):
-                            await asyncio.sleep(WAIT)
-
-        with pytest.raises(TimeoutError):
-            await send()
-        await session.assert_clean(turn)
-        assert turn.exchange.visible == "Let "
+        model = Player(["One."])
+        one = execution(model, hangs)
+        one.on_event = lambda event: one.turn.stop("cancelled") if isinstance(event, Token) else None
+        await one.turn.run(one.emit)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        await asyncio.sleep(0)
+        assert one.stored == [("cancelled", "One.")]
 
     asyncio.run(main())
 
 
-def test_a_cancellation_is_not_mistaken_for_the_deadline() -> None:
-    """Both at once: whoever cancelled must see the cancellation."""
-
+def test_what_is_said_after_the_end_changes_nothing() -> None:
     async def main() -> None:
-        session = Session(obeys, passes=[["Let ", WAIT]])
-        turn, _ = session.turn(attached=False)
-        reading = asyncio.create_task(collect(turn, []))
-        await asyncio.sleep(0.02)
-        turn.stop("deadline")
-        reading.cancel()
-        await asyncio.wait({reading})
-        assert reading.cancelled()
-        await session.assert_clean(turn)
+        one = execution(Player(["One."]), hangs)
+        one.on_event = lambda event: one.turn.stop("cancelled") if isinstance(event, Done) else None
+        one.start()
+        await one.wait()
+        assert one.stored == [("complete", "One.")]
+        assert not one.task.cancelled()
 
     asyncio.run(main())

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from brain.turn.prefill_echo import Echo
+from brain.turn.text_filters import PrefillEcho
 
 # What was to be continued, what the server sends, what of it is new.
 CASES = [
@@ -31,7 +31,7 @@ CASES = [
 
 
 def told(prefix: str, pieces: list[str]) -> str:
-    echo = Echo(prefix)
+    echo = PrefillEcho(prefix)
     return "".join(echo.feed(piece) for piece in pieces) + echo.close()
 
 
@@ -44,16 +44,16 @@ def test_what_is_new_in_every_cut(prefix: str, text: str, new: str) -> None:
 
 
 def test_text_that_differs_is_not_held_back() -> None:
-    echo = Echo("Look: [x]\n\n")
+    echo = PrefillEcho("Look: [x]\n\n")
     assert echo.feed("Loo") == ""
     assert echo.feed("n") == "Loon"
-    assert echo.settled
+    assert echo.is_settled
     assert echo.feed("Look: [x]\n\n") == "Look: [x]\n\n"
 
 
 def test_without_an_answer_to_continue_nothing_is_held_back() -> None:
-    assert Echo("").settled
-    assert Echo("").feed("a") == "a"
+    assert PrefillEcho("").is_settled
+    assert PrefillEcho("").feed("a") == "a"
 
 
 LINE = "It is Monday 2026-11-23 14:02, UTC."
@@ -77,6 +77,6 @@ LINE = "It is Monday 2026-11-23 14:02, UTC."
 )
 def test_a_line_is_dropped_above_other_text_only(text: str, new: str) -> None:
     for size in range(1, len(text) + 1):
-        echo = Echo(LINE, is_line=True)
+        echo = PrefillEcho(LINE, is_line=True)
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
         assert "".join(echo.feed(piece) for piece in pieces) + echo.close() == new

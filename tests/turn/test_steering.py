@@ -32,7 +32,7 @@ from brain.plugins.registry import Registry
 from brain.plugins.specialist import specialist
 from brain.prompts.context_window import Window, select_window
 from brain.prompts.transcript import messages
-from brain.turn.turn import STEERS_MOST, Turn
+from brain.turn.turn import MAX_STEERING, Turn
 from brain.turn_request import Sampling, Tool, TurnRequest
 
 ECHO = "SPECIALIST_REQUEST[echo]"
@@ -404,17 +404,17 @@ def test_a_turn_that_ends_before_keeps_it(items: list[Item], last: dict[str, Any
 
 def test_more_than_so_many_are_refused() -> None:
     turn = turn_of(Player("One."))
-    for n in range(STEERS_MOST):
+    for n in range(MAX_STEERING):
         turn.steer(f"say {n}")
     assert refused(turn) == ("rate_limited", 429)
     told = short(asyncio.run(read(turn)))
-    assert [event["steered"] for event in told if "steered" in event] == [f"say {n}" for n in range(STEERS_MOST)]
+    assert [event["steered"] for event in told if "steered" in event] == [f"say {n}" for n in range(MAX_STEERING)]
 
 
 # What it does not change
 
 
-@pytest.mark.parametrize("steers", [0, 1, 7, STEERS_MOST])
+@pytest.mark.parametrize("steers", [0, 1, 7, MAX_STEERING])
 def test_the_calls_are_not_counted_anew_and_the_passes_are_bounded(steers: int) -> None:
     async def main() -> None:
         model = Player(script=lambda turn_pass: [f'SPECIALIST_REQUEST[echo:{{"text":"{turn_pass}"}}]'])
