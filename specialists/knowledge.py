@@ -19,10 +19,10 @@ from msgspec import Meta
 from brain import Citation, Context, Progress, Refused, Result, specialist
 from specialists._kit.passages import anchor
 from specialists._knowledge import uploads, vectors
-from specialists._knowledge.command import indexed as index
-from specialists._knowledge.index import Damaged, Index, Root, Unreachable, on_index, path_for
-from specialists._knowledge.search import Found, Scope, fetched, ranked
-from specialists._knowledge.uploads import forgotten
+from specialists._knowledge.command import index_folders as index
+from specialists._knowledge.index import Damaged, Index, Root, Unreachable, path_for, with_index
+from specialists._knowledge.search import Found, Scope, fetch, rank
+from specialists._knowledge.uploads import delete_documents
 from specialists._knowledge.worker import Job
 
 __all__ = ["KnowledgeSettings", "index", "knowledge"]
@@ -65,7 +65,7 @@ class KnowledgeSettings:
 
     def folders_of(self, user: str | None) -> list[Path]:
         """The folders that are this user's by the settings."""
-        pairs = [_owned(item) for item in self.folders]
+        pairs = [_split_owner(item) for item in self.folders]
         return [Path(folder).expanduser().resolve() for owner, folder in pairs if owner == user]
 
     def job(self, path: Path) -> Job:
@@ -73,7 +73,7 @@ class KnowledgeSettings:
         return Job(str(path), self.ocr_language, self.file_mb * 1_000_000, self.passages)
 
 
-def _owned(item: str) -> tuple[str, str]:
+def _split_owner(item: str) -> tuple[str, str]:
     owner, is_owner, folder = item.partition("=")
     named = is_owner and not any(sign in owner for sign in "/\\~")
     return (owner.strip(), folder.strip()) if named else (LOCAL, item.strip())
@@ -86,7 +86,7 @@ def health(*, settings: KnowledgeSettings) -> str | None:
             db.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")
         except sqlite3.OperationalError:
             return "this Python's SQLite has no FTS5"
-    for _, folder in map(_owned, settings.folders):
+    for _, folder in map(_split_owner, settings.folders):
         if not Path(folder).expanduser().exists():
             return f"the folder {folder} of the setting `folders` is not there"
     path = path_for(settings.home, LOCAL)
@@ -104,14 +104,14 @@ def health(*, settings: KnowledgeSettings) -> str | None:
 
 async def forget(user: str, conversation_id: str | None, *, settings: KnowledgeSettings) -> None:
     """Drops the uploads of a conversation, or all that is in the index of a user."""
-    await forgotten(path_for(settings.home, user), conversation_id)
+    await delete_documents(path_for(settings.home, user), conversation_id)
 
 
 @asynccontextmanager
 async def lifespan() -> AsyncIterator[None]:
     """Ends what is read in the background with the server."""
     yield
-    await uploads.stopped()
+    await uploads.stop_all()
 
 
 @specialist(
@@ -151,12 +151,12 @@ async def knowledge(
     path = path_for(settings.home, context.user)
     job, seconds = settings.job(path), min(WAITING_SECONDS, context.seconds_left - ANSWERING_SECONDS)
     try:
-        async for progress in uploads.folders_read(path, job, settings.folders_of(context.user), seconds):
+        async for progress in uploads.update_folders(path, job, settings.folders_of(context.user), seconds):
             yield progress
         seconds = min(seconds, context.seconds_left - ANSWERING_SECONDS)
-        async for progress in uploads.uploads_read(path, job, context.conversation_id, context.attachments, seconds):
+        async for progress in uploads.update_uploads(path, job, context.conversation_id, context.attachments, seconds):
             yield progress
-        yield await _answered(path, query, (source or "").strip() or None, offset, context)
+        yield await _answer(path, query, (source or "").strip() or None, offset, context)
     except (Unreachable, OSError) as error:
         raise Refused(UNREACHABLE) from error
     except (Damaged, sqlite3.Error) as error:
@@ -175,14 +175,14 @@ UNREACHABLE = (
 FIRST = "the documents are being read for the first time; ask again in a minute"
 
 
-async def _answered(path: Path, query: str, source: str | None, offset: int, context: Context) -> Result:
+async def _answer(path: Path, query: str, source: str | None, offset: int, context: Context) -> Result:
     if not await asyncio.to_thread(path.exists):
         raise Refused(NOTHING)
-    asked = await _as_vector(path, query, context)
+    query_vector = await _as_vector(path, query, context)
     conversation = context.conversation_id
-    result = await on_index(path, _searched, query, source, offset, conversation, asked)
-    uploads.vectors_made(path, context.model, matched=asked is not None)
-    reading = uploads.still_reading(path, conversation)
+    result = await with_index(path, _search, query, source, offset, conversation, query_vector)
+    uploads.start_vectors(path, context.model, matched=query_vector is not None)
+    reading = uploads.current_step(path, conversation)
     if result is None:
         raise Refused(FIRST if reading else NOTHING)
     if reading is None:
@@ -192,35 +192,40 @@ async def _answered(path: Path, query: str, source: str | None, offset: int, con
     return Result(result.text + note, result.citations, more=result.more)
 
 
-async def _as_vector(path: Path, query: str, context: Context) -> vectors.Asked | None:
+async def _as_vector(path: Path, query: str, context: Context) -> vectors.QueryVector | None:
     try:
         async with asyncio.timeout(VECTOR_SECONDS):
-            return await vectors.asked(path, context.model, query) if vectors.installed() else None
+            return await vectors.embed_query(path, context.model, query) if vectors.is_installed() else None
     except TimeoutError:
         return None
 
 
-def _searched(
-    opened: Index, query: str, source: str | None, offset: int, conversation: str, asked: vectors.Asked | None
+def _search(
+    index: Index,
+    query: str,
+    source: str | None,
+    offset: int,
+    conversation: str,
+    query_vector: vectors.QueryVector | None,
 ) -> Result | None:
     """What is found in the folders and in this conversation's uploads; None when there is nothing to search."""
-    roots = [root for root in opened.roots() if root.kind != "conversation" or root.place == conversation]
-    names = opened.names(roots) if source else []
-    files = _files_of(source, names, opened, roots) if source and names else None
-    matrix = vectors.matrix(opened) if asked is not None else None
+    roots = [root for root in index.roots() if root.kind != "conversation" or root.place == conversation]
+    names = index.names(roots) if source else []
+    files = _files_of(source, names, index, roots) if source and names else None
+    matrix = vectors.matrix(index) if query_vector is not None else None
     scope = Scope([root.id for root in roots], files)
-    chunks = ranked(opened, query, scope, matrix, asked)
-    found = fetched(opened, chunks[offset : offset + PASSAGES_GIVEN], scope.roots)
+    chunks = rank(index, query, scope, matrix, query_vector)
+    found = fetch(index, chunks[offset : offset + PASSAGES_GIVEN], scope.roots)
     if not found:
-        return _nothing(query, source, offset, opened, roots)
+        return _nothing_found(query, source, offset, index, roots)
     result = _result(found, {root.id: root for root in roots}, offset, len(chunks))
-    unread = opened.troubles([root for root in roots if root.kind == "conversation"])
+    unread = index.troubles([root for root in roots if root.kind == "conversation"])
     if not unread:
         return result
-    return Result(f"{result.text}\n\n{_unread(unread)}", result.citations, more=result.more)
+    return Result(f"{result.text}\n\n{_list_unread(unread)}", result.citations, more=result.more)
 
 
-def _files_of(source: str, names: Sequence[tuple[int, int, str]], opened: Index, roots: Sequence[Root]) -> set[int]:
+def _files_of(source: str, names: Sequence[tuple[int, int, str]], index: Index, roots: Sequence[Root]) -> set[int]:
     """The files that a name means: those called so, else those in a folder called so, else those whose name holds it.
 
     Raises:
@@ -228,7 +233,7 @@ def _files_of(source: str, names: Sequence[tuple[int, int, str]], opened: Index,
     """
     wanted = source[:SOURCE_LENGTH].partition("#")[0].strip().strip("/").casefold()
     folders = {root.id: _folder_name(root).casefold() for root in roots}
-    called = {number for number, _, name in names if wanted in _ways_to_say(name)}
+    called = {number for number, _, name in names if wanted in _names_of(name)}
     below = {
         number
         for number, root, name in names
@@ -237,9 +242,9 @@ def _files_of(source: str, names: Sequence[tuple[int, int, str]], opened: Index,
     holding = {number for number, _, name in names if wanted in name.casefold()}
     found = called or below or holding
     if not found:
-        unread = [(name, why) for name, why in opened.troubles(roots) if wanted in _ways_to_say(name)]
+        unread = [(name, why) for name, why in index.troubles(roots) if wanted in _names_of(name)]
         if unread:
-            raise Refused(_unread(unread)[:REASON_LENGTH])
+            raise Refused(_list_unread(unread)[:REASON_LENGTH])
         there = [name for _, _, name in names]
         near = get_close_matches(source[:SOURCE_LENGTH], there, NAMES_SHOWN, 0.6)
         told = f"nearest: {_names(near)}" if near else f"there are: {_names(there)}"
@@ -247,7 +252,7 @@ def _files_of(source: str, names: Sequence[tuple[int, int, str]], opened: Index,
     return found
 
 
-def _ways_to_say(name: str) -> set[str]:
+def _names_of(name: str) -> set[str]:
     whole = name.casefold()
     last = whole.rpartition("/")[2]
     return {whole, last, whole.rpartition(".")[0], last.rpartition(".")[0]} - {""}
@@ -287,9 +292,9 @@ def _citation(passage: Found, root: Root) -> Citation:
     return Citation(f"{name}#{fragment}" if fragment else name, title)
 
 
-def _nothing(query: str, source: str | None, offset: int, opened: Index, roots: Sequence[Root]) -> Result | None:
+def _nothing_found(query: str, source: str | None, offset: int, index: Index, roots: Sequence[Root]) -> Result | None:
     """Says what there is; None when that is nothing at all."""
-    names, troubles = [name for _, _, name in opened.names(roots)], opened.troubles(roots)
+    names, troubles = [name for _, _, name in index.names(roots)], index.troubles(roots)
     if not names and not troubles:
         return None
     where = f" in {source[:60]!r}" if source else ""
@@ -298,10 +303,10 @@ def _nothing(query: str, source: str | None, offset: int, opened: Index, roots: 
         f"Nothing {further}in the user's documents{where} matches {query[:200]!r}. Try other words or synonyms, in the "
     )
     text += f"language of the documents.\nIndexed: {len(names)} files{f': {_names(names)}' if names else ''}."
-    return Result(f"{text}\n{_unread(troubles)}" if troubles else text)
+    return Result(f"{text}\n{_list_unread(troubles)}" if troubles else text)
 
 
-def _unread(troubles: Sequence[tuple[str, str]]) -> str:
+def _list_unread(troubles: Sequence[tuple[str, str]]) -> str:
     shown = "; ".join(f"{' '.join(name.split())}: {why}" for name, why in troubles[:NAMES_SHOWN])
     return f"Not read: {shown}" + (f"; and {len(troubles) - NAMES_SHOWN} others" if len(troubles) > NAMES_SHOWN else "")
 

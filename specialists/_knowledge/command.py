@@ -12,14 +12,13 @@ from typing import Protocol
 from brain import Refused
 from specialists._knowledge import uploads, vectors
 from specialists._knowledge.index import Damaged, Index, Unreachable, path_for
-from specialists._knowledge.reading import kind_of
-from specialists._knowledge.supervising import Failed, supervised
-from specialists._knowledge.worker import CLOSED, Job, Step
+from specialists._knowledge.readers import kind_of
+from specialists._knowledge.worker import CLOSED, Failed, Job, Step, run_worker
 
 Say = Callable[[str], object]
 
 
-class Places(Protocol):
+class IndexSettings(Protocol):
     """What of the settings is asked for."""
 
     @property
@@ -28,7 +27,7 @@ class Places(Protocol):
     def job(self, path: Path) -> Job: ...
 
 
-class Wrong(Exception):
+class CommandError(Exception):
     """What cannot be done, in words for the terminal."""
 
 
@@ -68,14 +67,14 @@ class Summary:
         )
         return [
             first,
-            *map(_trouble, self.troubles),
+            *map(_describe_trouble, self.troubles),
             *(f"passed over: {n} × {why}" for why, n in self.passed.most_common()),
         ]
 
 
-async def indexed(
+async def index_folders(
     paths: Sequence[Path],
-    settings: Places,
+    settings: IndexSettings,
     user: str,
     model: vectors.Embedder,
     say: Say,
@@ -99,10 +98,10 @@ async def indexed(
     try:
         with closing(Index(path)) as index:
             if forget:
-                _forget(index, forget, say)
+                _remove_folders(index, forget, say)
             elif not listing:
-                _remember(index, paths, settings.folders_of(user), progress)
-                index.again(CLOSED)  # whoever changed what may be opened did not change the files
+                _add_folders(index, paths, settings.folders_of(user), progress)
+                index.retry(CLOSED)  # whoever changed what may be opened did not change the files
                 await _read(settings.job(path), say, progress)
                 await _embed(index, model, say, progress)
             if listing:
@@ -113,7 +112,7 @@ async def indexed(
     except Unreachable as error:
         progress(f"brain: the index {path} cannot be opened or written: {error}")
         return False
-    except (Wrong, Failed, OSError) as error:
+    except (CommandError, Failed, OSError) as error:
         progress(f"brain: {error}")
         return False
     except asyncio.CancelledError:
@@ -122,12 +121,12 @@ async def indexed(
     return True
 
 
-def _remember(index: Index, paths: Sequence[Path], folders: Sequence[Path], progress: Say) -> None:
-    wanted = [_real(path) for path in paths]
-    roots = uploads.synced(index, folders)
-    if not wanted and not roots:
-        raise Wrong("nothing is indexed yet; name a folder or a file")
-    for path in wanted:
+def _add_folders(index: Index, paths: Sequence[Path], folders: Sequence[Path], progress: Say) -> None:
+    targets = [_resolve(path) for path in paths]
+    roots = uploads.sync_folders(index, folders)
+    if not targets and not roots:
+        raise CommandError("nothing is indexed yet; name a folder or a file")
+    for path in targets:
         above = next((root for root in index.roots("folder") if path.is_relative_to(root.place)), None)
         if above is not None:
             if str(path) != above.place:
@@ -135,32 +134,32 @@ def _remember(index: Index, paths: Sequence[Path], folders: Sequence[Path], prog
             continue
         for root in index.roots("folder"):
             if Path(root.place).is_relative_to(path):
-                index.forget(root)
-        index.remember("folder", str(path))
-    uploads.synced(index, folders)
+                index.remove_root(root)
+        index.add_root("folder", str(path))
+    uploads.sync_folders(index, folders)
 
 
-def _real(path: Path) -> Path:
+def _resolve(path: Path) -> Path:
     """The folder or file itself, wherever links lead."""
     try:
         real = path.expanduser().resolve(strict=True)
     except (OSError, RuntimeError):
-        raise Wrong(f"{path}: there is no such file or folder") from None
+        raise CommandError(f"{path}: there is no such file or folder") from None
     if not real.is_dir() and (not real.is_file() or kind_of(real.name) is None):
-        raise Wrong(f"{path}: not a kind of file that is read")
+        raise CommandError(f"{path}: not a kind of file that is read")
     return real
 
 
-def _forget(index: Index, paths: Sequence[Path], say: Say) -> None:
+def _remove_folders(index: Index, paths: Sequence[Path], say: Say) -> None:
     roots = {root.place: root for root in index.roots("folder")}
     for path in paths:
         place = str(path.expanduser().resolve())
         if place not in roots:
-            raise Wrong(f"{path} is not indexed by itself; indexed: {', '.join(roots) or 'nothing'}")
+            raise CommandError(f"{path} is not indexed by itself; indexed: {', '.join(roots) or 'nothing'}")
         count = index.count(roots[place])
-        index.forget(roots[place])
+        index.remove_root(roots[place])
         say(f"forgot {place}: {_files(count.files)}, {count.passages} passages")
-    index.settle()
+    index.count_common_words()
 
 
 def _list(index: Index, say: Say) -> None:
@@ -170,24 +169,24 @@ def _list(index: Index, say: Say) -> None:
         where = f"{root.place}{' (from the settings)' if root.kind == 'setting' else ''}"
         say(f"{where}: {_files(count.files)}, {count.passages} passages, {count.vectors} with a vector")
         for trouble in index.troubles([root]):
-            say(f"  {_trouble(trouble)}")
+            say(f"  {_describe_trouble(trouble)}")
     if not roots:
         say("nothing is indexed")
 
 
 async def _read(job: Job, say: Say, progress: Say) -> None:
     summary = Summary()
-    while not await _worked(job, summary, progress):
+    while not await _run_once(job, summary, progress):
         progress("another process is reading into this index; waiting for it")
         await asyncio.sleep(uploads.BUSY_AGAIN_SECONDS)
     for line in summary.lines:
         say(line)
 
 
-async def _worked(job: Job, summary: Summary, progress: Say) -> bool:
+async def _run_once(job: Job, summary: Summary, progress: Say) -> bool:
     """Whether it was done; not, when another process is at work."""
     at = Step("at")
-    async with aclosing(supervised(job)) as steps:
+    async with aclosing(run_worker(job)) as steps:
         async for step in steps:
             if step.what == "busy":
                 return False
@@ -195,30 +194,30 @@ async def _worked(job: Job, summary: Summary, progress: Say) -> bool:
             if step.what == "at":
                 at = step
             elif step.what == "read":
-                said = step.trouble if not step.passages else f"{step.passages} passages"
-                progress(f"[{at.n}/{at.of}] {_line(step.name)}: {said}")
+                outcome = step.trouble if not step.passages else f"{step.passages} passages"
+                progress(f"[{at.n}/{at.of}] {_line(step.name)}: {outcome}")
     return True
 
 
 async def _embed(index: Index, model: vectors.Embedder, say: Say, progress: Say) -> None:
-    if not vectors.lacking(index):
+    if not vectors.count_missing(index):
         return
-    if not vectors.installed():
+    if not vectors.is_installed():
         say(f"vectors: none; {vectors.MISSING}")
         return
     done = 0
     try:
-        async for done, of in vectors.completed(index.path, model):
+        async for done, of in vectors.complete_vectors(index.path, model):
             progress(f"vectors: {done} of {of}")
     except Refused as refusal:
         say(f"vectors: {done or 'none'}; {refusal.reason}. Words are searched all the same")
         return
-    trusted = index.note("exam") >= vectors.PASSED
+    trusted = index.get_note("exam") >= vectors.PASSED
     doubt = "" if trusted else "; they tell meanings badly apart, so words go first: take a model made for embeddings"
-    say(f"vectors: {done} made, of {index.note('dimensions')} numbers each{doubt}")
+    say(f"vectors: {done} made, of {index.get_note('dimensions')} numbers each{doubt}")
 
 
-def _trouble(trouble: tuple[str, str]) -> str:
+def _describe_trouble(trouble: tuple[str, str]) -> str:
     name, why = trouble
     return f"not read, or not wholly: {_line(name)}: {why}"
 

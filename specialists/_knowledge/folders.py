@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from specialists._knowledge.reading import kind_of
+from specialists._knowledge.readers import kind_of
 
 FILES_MOST = 50_000
 _LEFT_OUT = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "lost+found", "$RECYCLE.BIN"})
@@ -18,7 +18,7 @@ class Outside(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FoundFile:
     """A file as the folder lists it; `name` is its path below the folder, with slashes."""
 
     name: str
@@ -27,24 +27,24 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Passed:
+class SkippedFiles:
     """What a walk passed over: how many files for which reason."""
 
     reasons: Counter[str] = field(default_factory=Counter)
 
 
-def walked(root: Path, passed: Passed | None = None) -> Iterator[Seen]:
+def walk(root: Path, passed: SkippedFiles | None = None) -> Iterator[FoundFile]:
     """The files below a folder, or the one file, that can be read: no hidden ones, no links, no devices.
 
     Links are not followed, whether they lead outside or in a circle: what they point to inside is found anyway.
     """
-    reasons = (passed or Passed()).reasons
+    reasons = (passed or SkippedFiles()).reasons
     if os.path.realpath(root) != str(root):
         reasons["a folder in whose place there is a link now"] += 1
         return
     count = 0
-    for entry in _entries(root, reasons):
-        seen = _seen(root, entry, reasons)
+    for entry in _walk_entries(root, reasons):
+        seen = _describe(root, entry, reasons)
         if seen is not None:
             count += 1
             if count > FILES_MOST:
@@ -53,7 +53,7 @@ def walked(root: Path, passed: Passed | None = None) -> Iterator[Seen]:
             yield seen
 
 
-def content(root: Path, name: str, most: int) -> bytes:
+def read_content(root: Path, name: str, most: int) -> bytes:
     """The bytes of a file that was seen below a folder, at most `most` + 1 of them.
 
     Raises:
@@ -63,10 +63,10 @@ def content(root: Path, name: str, most: int) -> bytes:
     path = _base(root) / name
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:
-        opened, named = os.fstat(file.fileno()), os.lstat(path)
-        same = (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
+        found, named = os.fstat(file.fileno()), os.lstat(path)
+        is_same = (found.st_dev, found.st_ino) == (named.st_dev, named.st_ino)
         real = Path(os.path.realpath(path))
-        if not (same and stat.S_ISREG(opened.st_mode) and real == path and real.is_relative_to(_base(root))):
+        if not (is_same and stat.S_ISREG(found.st_mode) and real == path and real.is_relative_to(_base(root))):
             raise Outside
         return file.read(most + 1)
 
@@ -76,14 +76,14 @@ def _base(root: Path) -> Path:
     return root if root.is_dir() else root.parent
 
 
-def _entries(root: Path, reasons: Counter[str]) -> Iterator["os.DirEntry[str]"]:
+def _walk_entries(root: Path, reasons: Counter[str]) -> Iterator["os.DirEntry[str]"]:
     if not root.is_dir():
-        yield from (entry for entry in _listed(root.parent, reasons) if entry.name == root.name)
+        yield from (entry for entry in _list_entries(root.parent, reasons) if entry.name == root.name)
         return
     waiting = [root]
     while waiting:
         folder = waiting.pop()
-        for entry in _listed(folder, reasons):
+        for entry in _list_entries(folder, reasons):
             if entry.name.startswith((".", "~$")) or entry.name in _LEFT_OUT:
                 continue
             if entry.is_symlink():
@@ -94,7 +94,7 @@ def _entries(root: Path, reasons: Counter[str]) -> Iterator["os.DirEntry[str]"]:
                 yield entry
 
 
-def _listed(folder: Path, reasons: Counter[str]) -> list["os.DirEntry[str]"]:
+def _list_entries(folder: Path, reasons: Counter[str]) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -103,7 +103,7 @@ def _listed(folder: Path, reasons: Counter[str]) -> list["os.DirEntry[str]"]:
         return []
 
 
-def _seen(root: Path, entry: "os.DirEntry[str]", reasons: Counter[str]) -> Seen | None:
+def _describe(root: Path, entry: "os.DirEntry[str]", reasons: Counter[str]) -> FoundFile | None:
     if kind_of(entry.name) is None:
         reasons[f"not a kind that is read: {os.path.splitext(entry.name)[1].lower()[:12] or 'no ending'}"] += 1
         return None
@@ -120,4 +120,4 @@ def _seen(root: Path, entry: "os.DirEntry[str]", reasons: Counter[str]) -> Seen 
     except UnicodeEncodeError:
         reasons["a name that is not UTF-8"] += 1
         return None
-    return Seen(name, found.st_size, found.st_mtime_ns)
+    return FoundFile(name, found.st_size, found.st_mtime_ns)

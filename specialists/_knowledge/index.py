@@ -50,7 +50,7 @@ class Unreachable(Exception):
     """The file may be as it should be, but the disk is full, read-only, or closed to us."""
 
 
-def opened(path: Path) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
     """A connection to an index, which is made when there is none.
 
     Raises:
@@ -60,7 +60,7 @@ def opened(path: Path) -> sqlite3.Connection:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Unreachable(error.strerror) from error
-    with _judged():
+    with _classify_errors():
         db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             _prepare(db, path)
@@ -77,7 +77,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
     Raises:
         Damaged, Unreachable: when it cannot be done.
     """
-    with _judged():
+    with _classify_errors():
         db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -89,7 +89,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def _judged() -> Iterator[None]:
+def _classify_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -116,7 +116,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
 
 
 @contextmanager
-def alone(path: Path, seconds: float = 0.0) -> Iterator[bool]:
+def hold_lock(path: Path, seconds: float = 0.0) -> Iterator[bool]:
     """Whether this process is the only one to index folders now; ends with the process, however that ends."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with closing(sqlite3.connect(path.with_suffix(".lock"), timeout=seconds, isolation_level=None)) as lock:
@@ -129,12 +129,12 @@ def alone(path: Path, seconds: float = 0.0) -> Iterator[bool]:
 
 
 def _statements(script: str) -> Iterator[str]:
-    held = ""
+    statement = ""
     for line in script.splitlines():
-        held += line + "\n"
-        if sqlite3.complete_statement(held):
-            yield held
-            held = ""
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
 
 
 P = ParamSpec("P")
@@ -155,7 +155,7 @@ class Root:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class IndexedFile:
     """A file in the index; `trouble` says why it, or some of its pages, could not be read."""
 
     id: int
@@ -204,12 +204,12 @@ class Index:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.db = opened(path)
+        self.db = open_database(path)
 
     def close(self) -> None:
         self.db.close()
 
-    def writing(self) -> AbstractContextManager[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """A transaction, undone when something is raised inside."""
         return transaction(self.db)
 
@@ -219,9 +219,9 @@ class Index:
         rows = self.db.execute("SELECT id, kind, place FROM root ORDER BY place")
         return [Root(*row) for row in rows if not kinds or row[1] in kinds]
 
-    def remember(self, kind: Kind, place: str) -> Root:
+    def add_root(self, kind: Kind, place: str) -> Root:
         """The root at this place, new or old; for a conversation, it was used now."""
-        with self.writing():
+        with self.transaction():
             self.db.execute(
                 "INSERT INTO root (kind, place, used) VALUES (?, ?, ?) "
                 "ON CONFLICT (kind, place) DO UPDATE SET used = excluded.used",
@@ -230,18 +230,18 @@ class Index:
             row = self.db.execute("SELECT id FROM root WHERE kind = ? AND place = ?", (kind, place)).fetchone()
         return Root(row[0], kind, place)
 
-    def used(self, kind: Kind, place: str) -> None:
+    def touch_root(self, kind: Kind, place: str) -> None:
         """Notes that a root is used, about once an hour."""
         row = self.db.execute("SELECT used FROM root WHERE kind = ? AND place = ?", (kind, place)).fetchone()
         if row is not None and row[0] < time.time() - USED_SECONDS:
-            self.remember(kind, place)
+            self.add_root(kind, place)
 
-    def forget(self, root: Root) -> None:
+    def remove_root(self, root: Root) -> None:
         """Removes a root with all its files."""
-        with self.writing():
+        with self.transaction():
             self.db.execute("DELETE FROM root WHERE id = ?", (root.id,))
 
-    def expire(self, keep: str, most: int, seconds: float) -> None:
+    def expire_conversations(self, keep: str, most: int, seconds: float) -> None:
         """Removes the conversations used longest ago, until their texts take at most `most` characters."""
         sized = self.db.execute(
             "SELECT r.id, r.place, r.used, coalesce(sum(length(c.text)), 0) FROM root r "
@@ -252,18 +252,18 @@ class Index:
         for number, place, used, size in sized:
             total += size
             if place != keep and (total > most or used < oldest):
-                with self.writing():
+                with self.transaction():
                     self.db.execute("DELETE FROM root WHERE id = ?", (number,))
 
     # files
 
-    def files(self, root: Root) -> dict[str, Known]:
+    def files(self, root: Root) -> dict[str, IndexedFile]:
         rows = self.db.execute("SELECT id, name, size, changed, hash, trouble FROM file WHERE root = ?", (root.id,))
-        return {row[1]: Known(*row) for row in rows}
+        return {row[1]: IndexedFile(*row) for row in rows}
 
-    def touch(self, file: Known, size: int, changed: int) -> None:
+    def touch(self, file: IndexedFile, size: int, changed: int) -> None:
         """Notes the time of a file whose content is as it was."""
-        with self.writing():
+        with self.transaction():
             self.db.execute("UPDATE file SET size = ?, changed = ? WHERE id = ?", (size, changed, file.id))
 
     def write(
@@ -279,8 +279,8 @@ class Index:
         Args:
             stamp: its size, its time of change and the hash of its content.
         """
-        with self.writing():
-            kept = self._vectors_of(root, name)
+        with self.transaction():
+            vectors = self._vectors_of(root, name)
             self.db.execute("DELETE FROM file WHERE root = ? AND name = ?", (root.id, name))
             if self.db.execute("SELECT 1 FROM root WHERE id = ?", (root.id,)).fetchone() is None:
                 return  # forgotten meanwhile
@@ -293,10 +293,10 @@ class Index:
                 added = self.db.execute(
                     "INSERT INTO chunk (file, place, name, heading, text) VALUES (?, ?, ?, ?, ?)", row
                 ).lastrowid
-                digest = hash_of(embeddable(name, chunk.title, chunk.text).encode())
-                if digest in kept:
+                digest = hash_of(embedding_text(name, chunk.title, chunk.text).encode())
+                if digest in vectors:
                     self.db.execute(
-                        "INSERT INTO vector (chunk, hash, value) VALUES (?, ?, ?)", (added, digest, kept[digest])
+                        "INSERT INTO vector (chunk, hash, value) VALUES (?, ?, ?)", (added, digest, vectors[digest])
                     )
 
     def _vectors_of(self, root: Root, name: str) -> dict[bytes, bytes]:
@@ -308,8 +308,8 @@ class Index:
             )
         )
 
-    def remove(self, file: Known) -> None:
-        with self.writing():
+    def remove(self, file: IndexedFile) -> None:
+        with self.transaction():
             self.db.execute("DELETE FROM file WHERE id = ?", (file.id,))
 
     def count(self, root: Root) -> Count:
@@ -340,28 +340,28 @@ class Index:
 
     # what is known of the whole
 
-    def note(self, key: str) -> Any:
+    def get_note(self, key: str) -> Any:
         row = self.db.execute("SELECT value FROM note WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
-    def enabled(self, reader: int, abilities: str) -> None:
+    def set_abilities(self, reader: int, abilities: str) -> None:
         """Notes how files are read now, and what can be; when that changed, all files, or those not read, are new."""
-        before = self.note("reader"), self.note("able")
+        before = self.get_note("reader"), self.get_note("able")
         if before == (reader, abilities):
             return
-        with self.writing():
+        with self.transaction():
             unread = "" if before[0] != reader else " WHERE trouble IS NOT NULL"
             self.db.execute(f"UPDATE file SET changed = -1, hash = x''{unread}")
             self.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", [("reader", reader), ("able", abilities)])
 
-    def again(self, trouble: str) -> None:
+    def retry(self, trouble: str) -> None:
         """Has files with this trouble count as changed."""
-        with self.writing():
+        with self.transaction():
             self.db.execute("UPDATE file SET changed = -1 WHERE trouble = ?", (trouble,))
 
-    def settle(self) -> None:
+    def count_common_words(self) -> None:
         """After many changes: counts the common words, so that a question need not."""
-        with self.writing():
+        with self.transaction():
             self.db.execute("DELETE FROM common")
             self.db.execute("INSERT INTO common SELECT term, doc FROM word WHERE doc >= ?", (COMMON_LEAST,))
             (passages,) = self.db.execute("SELECT count(*) FROM chunk").fetchone()
@@ -369,7 +369,7 @@ class Index:
         self.db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
-async def on_index(path: Path, function: Callable[Concatenate[Index, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def with_index(path: Path, function: Callable[Concatenate[Index, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Does something with an index in a thread, on a connection of its own: it may outlive a call that is given up.
 
     Raises:
@@ -383,7 +383,7 @@ async def on_index(path: Path, function: Callable[Concatenate[Index, P], T], *ar
     return await asyncio.to_thread(work)
 
 
-def embeddable(name: str, title: str, text: str) -> str:
+def embedding_text(name: str, title: str, text: str) -> str:
     """What a passage's vector is made of: its text below the names of where it stands."""
     return f"{' › '.join(filter(None, (name, title)))}\n{text}"
 

@@ -25,7 +25,7 @@ _PACKAGES = {".docx": "docx", ".xlsx": "openpyxl", ".xlsm": "openpyxl", ".pptx":
 _LEVEL = {"Title": 0, **{f"Heading {level}": level for level in range(1, 10)}}
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     return all(importlib.util.find_spec(package) for package in _PACKAGES.values())
 
 
@@ -49,8 +49,8 @@ def _check(data: bytes) -> None:
     if data.startswith(b"\xd0\xcf\x11\xe0"):
         raise Unreadable("encrypted, or in an old Office format; save it as docx, xlsx or pptx without a password")
     try:
-        with zipfile.ZipFile(BytesIO(data)) as packed:
-            members = packed.infolist()
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            members = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise Unreadable("damaged: not what its name says") from error
     if len(members) > MEMBERS_MOST:
@@ -66,8 +66,8 @@ def _check(data: bytes) -> None:
         if member.file_size > max(RATIO_FROM, RATIO_MOST * member.compress_size):
             raise Unreadable(f"a part of it unpacks to more than {RATIO_MOST} times its size")
     try:
-        with zipfile.ZipFile(BytesIO(data)) as packed:
-            damaged = packed.testzip()  # in small pieces: read as a whole, a part unpacks to more than it says
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            damaged = archive.testzip()  # in small pieces: read as a whole, a part unpacks to more than it says
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise Unreadable("damaged: not what its name says") from error
     if damaged is not None:
@@ -78,23 +78,23 @@ def _document(file: BytesIO) -> Iterator[Part]:
     import docx
     from docx.table import Table
 
-    headings, held = Headings(), list[str]()
+    headings, lines = Headings(), list[str]()
     document = docx.Document(file)
     names = {style.style_id: style.name or "" for style in document.styles}
     for block in document.iter_inner_content():
         if isinstance(block, Table):
-            held.append(table([[cell.text for cell in row.cells[:COLUMNS_MOST]] for row in block.rows]))
+            lines.append(table([[cell.text for cell in row.cells[:COLUMNS_MOST]] for row in block.rows]))
             continue
         text = block.text.strip()
         style = names.get(block._p.style or "", "")  # `block.style` looks through all styles each time
         level = _LEVEL.get(style)
         if level is not None and text:
-            yield Part("\n\n".join(held), headings.path)
+            yield Part("\n\n".join(lines), headings.path)
             headings.enter(level, text)
-            held = []
+            lines = []
         elif text:
-            held.append(f"- {text}" if style.startswith("List") else text)
-    yield Part("\n\n".join(held), headings.path)
+            lines.append(f"- {text}" if style.startswith("List") else text)
+    yield Part("\n\n".join(lines), headings.path)
 
 
 def _workbook(file: BytesIO) -> Iterator[Part | Trouble]:
@@ -113,7 +113,7 @@ def _rows(rows: Iterable[Iterable[Any]]) -> Iterator[list[str]]:
     """The rows with anything in them, until one too many; a long emptiness ends the sheet."""
     empty = found = 0
     for row in rows:
-        cells = [_shown(value) for value in row]
+        cells = [_show_value(value) for value in row]
         while cells and not cells[-1]:
             cells.pop()
         if cells:
@@ -125,7 +125,7 @@ def _rows(rows: Iterable[Iterable[Any]]) -> Iterator[list[str]]:
             return
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(" ", "minutes") if value.time().isoformat() != "00:00:00" else value.date().isoformat()
     if isinstance(value, date):
@@ -139,14 +139,14 @@ def _presentation(file: BytesIO) -> Iterator[Part]:
     for number, slide in enumerate(pptx.Presentation(file).slides, 1):
         title = slide.shapes.title
         named = " ".join(title.text_frame.text.split()) if title is not None else ""
-        said = [text for shape in slide.shapes for text in _of_shape(shape) if text and text != named]
+        said = [text for shape in slide.shapes for text in _read_shape(shape) if text and text != named]
         if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None and frame.text.strip():
             said.append(f"Notes: {frame.text.strip()}")
         heading = (named,) if named else ()
         yield Part("\n\n".join([named, *said] if named else said), heading, f"slide={number}")
 
 
-def _of_shape(shape: Any) -> Iterator[str]:
+def _read_shape(shape: Any) -> Iterator[str]:
     waiting = [shape]
     while waiting:
         one = waiting.pop(0)

@@ -27,18 +27,18 @@ def pdf_parts(source: Source) -> Iterator[Part | Trouble]:
     Raises:
         Unreadable: when nothing of it can be read.
     """
-    headings, unread = Headings(), _Unread()
-    pages, scanned = _layer(source, ()).count, 0
+    headings, unread = Headings(), _UnreadPages()
+    pages, scanned = _read_layer(source, ()).count, 0
     for first in range(1, min(pages, PAGES_MOST) + 1, BATCH):
         source.busy(f"page {first} of {pages}", BATCH_SECONDS)
         batch = range(first, min(first + BATCH, pages + 1, PAGES_MOST + 1))
-        texts = _layer(source, batch).texts
+        texts = _read_layer(source, batch).texts
         for page in batch:
             text = texts.get(page)
             if text == "" and scanned < SCANNED_MOST:
                 source.busy(f"page {page} of {pages}", BATCH_SECONDS)
                 scanned += 1
-                text = _recognised(source, page, unread)
+                text = _recognize(source, page, unread)
             elif text is None:
                 unread.add(page, "damaged, or it takes too long")
             if not text:
@@ -50,7 +50,7 @@ def pdf_parts(source: Source) -> Iterator[Part | Trouble]:
         yield Trouble(unread.said(pages))
 
 
-class _Unread:
+class _UnreadPages:
     """Pages that could not be read, and why the first of them."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class _Unread:
         return f"{which} could be read: page {self.pages[0]}: {self._reason}"
 
 
-def _layer(source: Source, wanted: Sequence[int]) -> reader.Pages:
+def _read_layer(source: Source, wanted: Sequence[int]) -> reader.Pages:
     """The number of pages, and the text layers of those that are wanted.
 
     Raises:
@@ -78,7 +78,7 @@ def _layer(source: Source, wanted: Sequence[int]) -> reader.Pages:
         raise Unreadable(refusal.reason) from refusal
 
 
-def _recognised(source: Source, page: int, unread: "_Unread") -> str:
+def _recognize(source: Source, page: int, unread: "_UnreadPages") -> str:
     """What OCR reads on a page; nothing when there is no engine, or it cannot read the page."""
     lacking = reader.missing()
     if lacking:
@@ -93,15 +93,15 @@ def _recognised(source: Source, page: int, unread: "_Unread") -> str:
 
 
 def _parts(text: str, headings: Headings, place: str) -> Iterator[Part]:
-    held: list[str] = []
-    for line in _mended(text).splitlines():
+    lines: list[str] = []
+    for line in _mend(text).splitlines():
         found = _heading(line.strip())
         if found:
-            yield Part("\n".join(held), headings.path, place)
+            yield Part("\n".join(lines), headings.path, place)
             headings.enter(*found)
-            held = []
-        held.append(line)
-    yield Part("\n".join(held), headings.path, place)
+            lines = []
+        lines.append(line)
+    yield Part("\n".join(lines), headings.path, place)
 
 
 def _heading(line: str) -> tuple[int, str] | None:
@@ -116,6 +116,6 @@ def _heading(line: str) -> tuple[int, str] | None:
     return None
 
 
-def _mended(text: str) -> str:
+def _mend(text: str) -> str:
     """Without the hyphens at which PDFium says that words were broken."""
     return re.sub("[\ufffe\x02]\r?\n?", "", text).replace("\x00", "")

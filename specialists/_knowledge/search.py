@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from specialists._kit.terms import telling
 from specialists._knowledge.index import COMMON_LEAST, Index
-from specialists._knowledge.vectors import Asked, Matrix
+from specialists._knowledge.vectors import Matrix, QueryVector
 
 DEPTH = 200
 """So many passages are ranked, by words and by vectors each."""
@@ -49,8 +49,8 @@ class Scope:
 
     @property
     def where(self) -> str:
-        found = f"f.root IN ({_listed(self.roots)})"
-        return found if self.files is None else f"{found} AND f.id IN ({_listed(self.files)})"
+        found = f"f.root IN ({_list_entries(self.roots)})"
+        return found if self.files is None else f"{found} AND f.id IN ({_list_entries(self.files)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,36 +65,36 @@ class Found:
     twin: bool
 
 
-def ranked(
-    index: Index, query: str, scope: Scope, matrix: Matrix | None = None, asked: Asked | None = None
+def rank(
+    index: Index, query: str, scope: Scope, matrix: Matrix | None = None, query_vector: QueryVector | None = None
 ) -> list[int]:
     """The numbers of the passages that fit, best first, at most a few hundred."""
     if not scope.roots or (scope.files is not None and not scope.files):
         return []
-    words = _by_words(index, query, scope)
-    if matrix is None or asked is None:
+    words = _rank_by_words(index, query, scope)
+    if matrix is None or query_vector is None:
         return sorted(words, key=lambda chunk: -words[chunk])[:DEPTH]
-    codes = _with_codes(index, query, scope)
-    near = _by_vectors(matrix, asked, scope, {*words, *codes})
-    weight = WORDS_WEIGHT if asked.trusted else UNTRUSTED_WORDS_WEIGHT
+    codes = _match_codes(index, query, scope)
+    near = _rank_by_vectors(matrix, query_vector, scope, {*words, *codes})
+    weight = WORDS_WEIGHT if query_vector.trusted else UNTRUSTED_WORDS_WEIGHT
 
     def score(chunk: int) -> float:
         """A few of the words say little, so that their share counts squared."""
-        told = min(1.0, words.get(chunk, 0.0)) ** 2
-        return near.get(chunk, UNKNOWN_NEARNESS * told) + weight * told + CODE_WEIGHT * codes.get(chunk, 0.0)
+        share = min(1.0, words.get(chunk, 0.0)) ** 2
+        return near.get(chunk, UNKNOWN_NEARNESS * share) + weight * share + CODE_WEIGHT * codes.get(chunk, 0.0)
 
     best = sorted({*words, *near, *codes}, key=lambda chunk: -score(chunk))
-    there = {row[0] for row in index.db.execute(f"SELECT id FROM chunk WHERE id IN ({_listed(best)})")}
+    there = {row[0] for row in index.db.execute(f"SELECT id FROM chunk WHERE id IN ({_list_entries(best)})")}
     return [chunk for chunk in best if chunk in there][:DEPTH]
 
 
-def fetched(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) -> list[Found]:
+def fetch(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) -> list[Found]:
     """These passages, in this order; those that are gone are left out. Files of other roots are no twins."""
     rows = index.db.execute(
         "SELECT c.id, f.root, c.name, c.heading, c.place, c.text, "
         "EXISTS (SELECT 1 FROM file g WHERE g.name = f.name AND g.root <> f.root "
-        f"AND g.root IN ({_listed(roots)})) "
-        f"FROM chunk c JOIN file f ON f.id = c.file WHERE c.id IN ({_listed(chunks)})"
+        f"AND g.root IN ({_list_entries(roots)})) "
+        f"FROM chunk c JOIN file f ON f.id = c.file WHERE c.id IN ({_list_entries(chunks)})"
     )
     found = {row[0]: Found(row[1], row[2], row[3], row[4], row[5], bool(row[6])) for row in rows}
     return [found[chunk] for chunk in chunks if chunk in found]
@@ -103,10 +103,10 @@ def fetched(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) ->
 # words
 
 
-def _by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
+def _rank_by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
     """The best passages by words, with how much of what was asked about is in each: about 0 to 1, or a little more."""
-    total = index.note("passages") or index.passages() or 1
-    words = _weighed(index, query, total)
+    total = index.get_note("passages") or index.passages() or 1
+    words = _weigh_words(index, query, total)
     whole = sum(word.telling for word in words) or 1.0
     match, read = list[str](), 0.0
     for word in sorted(words, key=lambda word: word.passages):
@@ -114,8 +114,8 @@ def _by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
             break
         match.append(word.match)
         read += word.passages
-    found = {chunk: score / whole for chunk, score in _matching(index, " OR ".join(match), scope)} if match else {}
-    for chunk, share in _unspaced(index, query, scope).items():
+    found = {chunk: score / whole for chunk, score in _match(index, " OR ".join(match), scope)} if match else {}
+    for chunk, share in _match_pairs(index, query, scope).items():
         found[chunk] = found.get(chunk, 0.0) + share
     return found
 
@@ -129,7 +129,7 @@ class _Word:
     telling: float
 
 
-def _weighed(index: Index, query: str, total: int) -> list[_Word]:
+def _weigh_words(index: Index, query: str, total: int) -> list[_Word]:
     words = list(dict.fromkeys(telling(query)))[:WORDS_MOST]
     stems = _stems(words)
     found = []
@@ -139,8 +139,8 @@ def _weighed(index: Index, query: str, total: int) -> list[_Word]:
         begun = _passages_with(index, stem, stem + "\U0010ffff") or exact
         open_ended = len(stem) >= PREFIX_LEAST and not stem.isdigit() and begun <= READ_MOST
         match = f'"{word}" OR "{word}"*' if open_ended else f'"{word}"'
-        told = max(0.05, math.log((total - exact + 0.5) / (exact + 0.5) + 1))
-        found.append(_Word(match, begun if open_ended else exact, told))
+        share = max(0.05, math.log((total - exact + 0.5) / (exact + 0.5) + 1))
+        found.append(_Word(match, begun if open_ended else exact, share))
     return found
 
 
@@ -161,7 +161,7 @@ def _stems(words: Sequence[str]) -> Mapping[str, str]:
         return {words[row]: term for term, row in db.execute("SELECT term, doc FROM term ORDER BY offset DESC")}
 
 
-def _matching(index: Index, match: str, scope: Scope) -> list[tuple[int, float]]:
+def _match(index: Index, match: str, scope: Scope) -> list[tuple[int, float]]:
     return index.db.execute(
         f"SELECT p.rowid, -bm25(passage, {WEIGHTS}) AS score FROM passage p JOIN chunk c ON c.id = p.rowid "
         f"JOIN file f ON f.id = c.file WHERE passage MATCH ? AND {scope.where} ORDER BY score DESC LIMIT {DEPTH}",
@@ -169,7 +169,7 @@ def _matching(index: Index, match: str, scope: Scope) -> list[tuple[int, float]]
     ).fetchall()
 
 
-def _unspaced(index: Index, query: str, scope: Scope) -> dict[int, float]:
+def _match_pairs(index: Index, query: str, scope: Scope) -> dict[int, float]:
     """For languages without spaces, whose sentences are one word to the index: how many pairs of letters are there."""
     pairs = list(dict.fromkeys(run[n : n + 2] for run in _CJK.findall(query) for n in range(len(run) - 1)))[:WORDS_MOST]
     if not pairs:
@@ -183,14 +183,14 @@ def _unspaced(index: Index, query: str, scope: Scope) -> dict[int, float]:
     return {chunk: number / len(pairs) for chunk, number in rows}
 
 
-def _with_codes(index: Index, query: str, scope: Scope) -> dict[int, float]:
+def _match_codes(index: Index, query: str, scope: Scope) -> dict[int, float]:
     """Passages with the codes, names in capitals and quoted words of a question: the share of them that is there."""
     exact = list(dict.fromkeys([*_QUOTED.findall(query), *_CODE.findall(query)]))[:8]
     phrases = [" ".join(re.findall(r"\w+", one)) for one in exact]
     phrases = [phrase for phrase in phrases if phrase]
     found: dict[int, float] = {}
     for phrase in phrases:
-        for chunk, _ in _matching(index, f'"{phrase}"', scope):
+        for chunk, _ in _match(index, f'"{phrase}"', scope):
             found[chunk] = found.get(chunk, 0.0) + 1 / len(phrases)
     return found
 
@@ -198,7 +198,9 @@ def _with_codes(index: Index, query: str, scope: Scope) -> dict[int, float]:
 # vectors
 
 
-def _by_vectors(matrix: Matrix, asked: Asked, scope: Scope, others: Collection[int]) -> dict[int, float]:
+def _rank_by_vectors(
+    matrix: Matrix, query_vector: QueryVector, scope: Scope, others: Collection[int]
+) -> dict[int, float]:
     """How near the nearest passages are, and those others: in standard deviations above the mean of all."""
     import numpy as np
 
@@ -207,19 +209,19 @@ def _by_vectors(matrix: Matrix, asked: Asked, scope: Scope, others: Collection[i
         rows &= np.isin(matrix.files, list(scope.files))
     if not rows.any():
         return {}
-    vector = np.asarray(asked.vector, np.float32)
+    vector = np.asarray(query_vector.vector, np.float32)
     vector /= float(np.linalg.norm(vector)) or 1.0
     cosines = np.einsum("ij,j->i", matrix.rows, vector)  # as fast as @ for one vector, and without its threads
     cosines, chunks = cosines[rows], matrix.chunks[rows]
     nearness = (cosines - cosines.mean()) / max(float(cosines.std()), SPREAD_LEAST)
     wanted = np.isin(chunks, list(others))
     best = np.argsort(-nearness)[:DEPTH]
-    if asked.trusted:
-        wanted[best] |= cosines[best] >= asked.floor
+    if query_vector.trusted:
+        wanted[best] |= cosines[best] >= query_vector.floor
     else:
         wanted[best] |= nearness[best] >= min(OUTSTANDING, 0.8 * math.sqrt(len(chunks) - 1))
     return dict(zip(chunks[wanted].tolist(), nearness[wanted].tolist(), strict=True))
 
 
-def _listed(numbers: Iterable[int]) -> str:
+def _list_entries(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, map(int, numbers)))

@@ -1,4 +1,4 @@
-"""Drops what an index holds of one conversation, or all of it, from the file, too."""
+"""Keeps an index up to date in the background: its folders, the uploads of conversations, and the vectors."""
 
 import asyncio
 import logging
@@ -17,46 +17,45 @@ import msgspec
 
 from brain import Attachment, Progress, Refused
 from specialists._knowledge import vectors
-from specialists._knowledge.folders import Passed
-from specialists._knowledge.index import Index, Kind, Root, hash_of, on_index
-from specialists._knowledge.reading import kind_of
-from specialists._knowledge.supervising import supervised
-from specialists._knowledge.worker import READER, Job, Step, Upload, Worker, abilities, changes
+from specialists._knowledge.folders import SkippedFiles
+from specialists._knowledge.index import Index, Kind, Root, hash_of, with_index
+from specialists._knowledge.readers import kind_of
+from specialists._knowledge.worker import READER, Job, Step, Upload, Worker, find_changes, list_abilities, run_worker
 
 
-async def forgotten(path: Path, conversation: str | None) -> None:
-    """Drops the uploads of a conversation, or, for None, everything.
+async def delete_documents(path: Path, conversation: str | None) -> None:
+    """Deletes the uploads of a conversation, or, for None, everything, from the file, too.
 
     Raises:
         Damaged, Unreachable: when the file cannot be used.
     """
-    await given_up(path, conversation)
+    await cancel_tasks(path, conversation)
     if not await asyncio.to_thread(path.exists):
         return
     if conversation is None:
-        await on_index(path, _emptied)
+        await with_index(path, _delete_all)
     else:
-        await on_index(path, _without, conversation)
+        await with_index(path, _delete_conversation, conversation)
 
 
-def _without(index: Index, conversation: str) -> None:
+def _delete_conversation(index: Index, conversation: str) -> None:
     index.db.execute("PRAGMA secure_delete = ON")
     for root in index.roots("conversation"):
         if root.place == conversation:
-            index.forget(root)
+            index.remove_root(root)
     index.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _emptied(index: Index) -> None:
+def _delete_all(index: Index) -> None:
     """The file stays, with its counters: a number that another process still knows must never mean another passage."""
     index.db.execute("PRAGMA secure_delete = ON")
-    with index.writing():
+    with index.transaction():
         for table in ("root", "note", "common"):
             index.db.execute(f"DELETE FROM {table}")
         index.db.execute("INSERT INTO passage (passage) VALUES ('delete-all')")
     index.db.execute("VACUUM")
     index.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    vectors.dropped(index.path)
+    vectors.drop_matrix(index.path)
 
 
 CHECK_SECONDS = 1.0
@@ -78,14 +77,14 @@ log = logging.getLogger("brain")
 
 
 @dataclass(slots=True)
-class Work:
+class BackgroundTask:
     """Something that is done in the background; `step` is the last one."""
 
     task: "asyncio.Task[None]"
     step: Step | None = None
 
     @property
-    def said(self) -> Progress:
+    def progress(self) -> Progress:
         step = self.step
         if step is None or not step.of:
             return Progress("reading documents that changed")
@@ -93,17 +92,17 @@ class Work:
 
 
 @dataclass(slots=True)
-class Keeper:
+class BackgroundTasks:
     """What is going on about the indexes, on one event loop."""
 
-    works: dict[tuple[Path, str], Work] = field(default_factory=dict)
+    works: dict[tuple[Path, str], BackgroundTask] = field(default_factory=dict)
     fresh_until: dict[Path, float] = field(default_factory=dict)
     vectors_from: dict[Path, float] = field(default_factory=dict)
     matched: set[Path] = field(default_factory=set)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(WORKERS_MOST))
 
-    def start(self, key: tuple[Path, str], doing: Coroutine[Any, Any, None]) -> Work:
-        work = self.works[key] = Work(asyncio.create_task(doing))
+    def start(self, key: tuple[Path, str], doing: Coroutine[Any, Any, None]) -> BackgroundTask:
+        work = self.works[key] = BackgroundTask(asyncio.create_task(doing))
         work.task.add_done_callback(partial(self._done, key))
         return work
 
@@ -113,18 +112,18 @@ class Keeper:
         if error is not None:
             log.warning("the documents of %s could not be brought up to date", key[0].name, exc_info=error)
 
-    def read(self, key: tuple[Path, str], job: Job, uploads: Sequence[bytes] = ()) -> Work:
+    def read(self, key: tuple[Path, str], job: Job, uploads: Sequence[bytes] = ()) -> BackgroundTask:
         return self.start(key, self._read(key, job, uploads))
 
     async def _read(self, key: tuple[Path, str], job: Job, uploads: Sequence[bytes]) -> None:
-        done = await self._worked(key, job, uploads)
+        done = await self._run_once(key, job, uploads)
         while not done:
             await asyncio.sleep(BUSY_AGAIN_SECONDS)
-            done = await self._worked(key, job, uploads)
+            done = await self._run_once(key, job, uploads)
 
-    async def _worked(self, key: tuple[Path, str], job: Job, uploads: Sequence[bytes]) -> bool:
+    async def _run_once(self, key: tuple[Path, str], job: Job, uploads: Sequence[bytes]) -> bool:
         """Whether it was done; not, when another process is at work."""
-        async with self.places, aclosing(supervised(job, uploads)) as steps:
+        async with self.places, aclosing(run_worker(job, uploads)) as steps:
             async for step in steps:
                 if step.what == "busy":
                     return False
@@ -133,107 +132,107 @@ class Keeper:
         return True
 
 
-_keepers: "WeakKeyDictionary[asyncio.AbstractEventLoop, Keeper]" = WeakKeyDictionary()
+_all_tasks: "WeakKeyDictionary[asyncio.AbstractEventLoop, BackgroundTasks]" = WeakKeyDictionary()
 
 
-def keeper() -> Keeper:
-    return _keepers.setdefault(asyncio.get_running_loop(), Keeper())
+def background_tasks() -> BackgroundTasks:
+    return _all_tasks.setdefault(asyncio.get_running_loop(), BackgroundTasks())
 
 
-async def stopped() -> None:
+async def stop_all() -> None:
     """Ends all that is going on; what was done by then is kept."""
-    await _ended(keeper().works.values())
+    await _cancel(background_tasks().works.values())
 
 
-async def given_up(path: Path, conversation: str | None) -> None:
+async def cancel_tasks(path: Path, conversation: str | None) -> None:
     """Ends what is going on about an index, or about one conversation in it."""
-    works = keeper().works.items()
-    await _ended([work for key, work in works if key[0] == path and conversation in (None, key[1])])
+    works = background_tasks().works.items()
+    await _cancel([work for key, work in works if key[0] == path and conversation in (None, key[1])])
 
 
-async def _ended(works: Iterable[Work]) -> None:
+async def _cancel(works: Iterable[BackgroundTask]) -> None:
     tasks = [work.task for work in works]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def folders_read(path: Path, job: Job, folders: Sequence[Path], seconds: float) -> AsyncIterator[Progress]:
+async def update_folders(path: Path, job: Job, folders: Sequence[Path], seconds: float) -> AsyncIterator[Progress]:
     """Brings the folders of an index up to date, for so many seconds; then it goes on without being waited for.
 
     Args:
         folders: those of the settings.
     """
-    own = keeper()
-    work = own.works.get((path, ""))
-    if work is None and time.monotonic() >= own.fresh_until.get(path, 0.0):
+    background = background_tasks()
+    work = background.works.get((path, ""))
+    if work is None and time.monotonic() >= background.fresh_until.get(path, 0.0):
         began = time.monotonic()
-        stale = await asyncio.to_thread(_stale, path, folders, job)
+        stale = await asyncio.to_thread(_is_stale, path, folders, job)
         took = time.monotonic() - began
-        own.fresh_until[path] = began + max(CHECK_SECONDS, CHECK_SHARE * took)
+        background.fresh_until[path] = began + max(CHECK_SECONDS, CHECK_SHARE * took)
         if stale:
-            work = own.read((path, ""), job)
+            work = background.read((path, ""), job)
     if work is not None:
-        async for progress in _waited(work, seconds):
+        async for progress in _wait(work, seconds):
             yield progress
 
 
-async def uploads_read(
+async def update_uploads(
     path: Path, job: Job, conversation: str, attachments: Sequence[Attachment], seconds: float
 ) -> AsyncIterator[Progress]:
     """Puts the readable attachments of a conversation into the index, unless they are in it."""
-    own = keeper()
-    work = own.works.get((path, conversation))
+    background = background_tasks()
+    work = background.works.get((path, conversation))
     if work is None:
-        named = named_uploads(attachments)
+        named = name_uploads(attachments)
         job = msgspec.structs.replace(job, conversation=conversation, keep=list(named))
         new = await asyncio.to_thread(_new_uploads, path, job, named)
         if new:
-            work = own.read((path, conversation), _with(job, new), [one.data for one in new.values()])
+            work = background.read((path, conversation), _with_uploads(job, new), [one.data for one in new.values()])
     if work is not None:
-        async for progress in _waited(work, seconds):
+        async for progress in _wait(work, seconds):
             yield progress
 
 
-def still_reading(path: Path, conversation: str) -> Step | None:
+def current_step(path: Path, conversation: str) -> Step | None:
     """The file that is being read now, if any."""
     for purpose in ("", conversation):
-        work = keeper().works.get((path, purpose))
+        work = background_tasks().works.get((path, purpose))
         if work is not None:
             return work.step or Step("at")
     return None
 
 
-def vectors_made(path: Path, model: vectors.Embedder, *, matched: bool) -> None:
+def start_vectors(path: Path, model: vectors.Embedder, *, matched: bool) -> None:
     """Has the passages without a vector get one, in the background, if the model server makes any.
 
     Args:
         matched: the vectors in the index are this model's. Those of another one are replaced only when no question
             has used them since the start: where several models are on offer, they would take turns at it.
     """
-    own = keeper()
+    background = background_tasks()
     if matched:
-        own.matched.add(path)
-    due = time.monotonic() >= own.vectors_from.get(path, 0.0)
+        background.matched.add(path)
+    due = time.monotonic() >= background.vectors_from.get(path, 0.0)
     key = (path, VECTORS)
-    if due and matched == (path in own.matched) and key not in own.works and vectors.installed():
-        own.start(key, _make_vectors(own, path, model, matched=matched))
+    if due and matched == (path in background.matched) and key not in background.works and vectors.is_installed():
+        background.start(key, _make_vectors(background, path, model, matched=matched))
 
 
-async def _make_vectors(own: Keeper, path: Path, model: vectors.Embedder, *, matched: bool) -> None:
-    own.vectors_from[path] = time.monotonic() + CHECK_SECONDS
-    if matched and not await on_index(path, vectors.lacking):
+async def _make_vectors(background: BackgroundTasks, path: Path, model: vectors.Embedder, *, matched: bool) -> None:
+    background.vectors_from[path] = time.monotonic() + CHECK_SECONDS
+    if matched and not await with_index(path, vectors.count_missing):
         return
     began = time.monotonic()
     try:
-        async for _ in vectors.completed(path, model):
+        async for _ in vectors.complete_vectors(path, model):
             await asyncio.sleep(time.monotonic() - began)  # the same server writes the answer meanwhile
             began = time.monotonic()
     except Refused:
-        own.vectors_from[path] = time.monotonic() + VECTORS_AGAIN_SECONDS
+        background.vectors_from[path] = time.monotonic() + VECTORS_AGAIN_SECONDS
 
 
-def named_uploads(attachments: Sequence[Attachment]) -> dict[str, Attachment]:
+def name_uploads(attachments: Sequence[Attachment]) -> dict[str, Attachment]:
     """The attachments that can be read, by names that differ."""
     found: dict[str, Attachment] = {}
     for one in attachments:
@@ -243,41 +242,41 @@ def named_uploads(attachments: Sequence[Attachment]) -> dict[str, Attachment]:
     return found
 
 
-def synced(index: Index, folders: Sequence[Path]) -> list[Root]:
+def sync_folders(index: Index, folders: Sequence[Path]) -> list[Root]:
     """Makes the roots that come from settings these folders, without those that are below an indexed one."""
-    indexed = [Path(root.place) for root in index.roots("folder")]
-    wanted = {str(path) for path in folders if not any(path.is_relative_to(one) for one in indexed)}
+    paths = [Path(root.place) for root in index.roots("folder")]
+    wanted = {str(path) for path in folders if not any(path.is_relative_to(one) for one in paths)}
     kind: Kind = "setting"
     for root in index.roots(kind):
         if root.place not in wanted:
-            index.forget(root)
+            index.remove_root(root)
     there = {root.place for root in index.roots(kind)}
     for place in sorted(wanted - there):
-        index.remember(kind, place)
+        index.add_root(kind, place)
     return index.roots("folder", "setting")
 
 
-async def _waited(work: Work, seconds: float) -> AsyncIterator[Progress]:
+async def _wait(work: BackgroundTask, seconds: float) -> AsyncIterator[Progress]:
     end = time.monotonic() + seconds
     while not work.task.done() and time.monotonic() < end:
         await asyncio.wait({work.task}, timeout=TELL_SECONDS)
         if not work.task.done():
-            yield work.said
+            yield work.progress
 
 
-def _stale(path: Path, folders: Sequence[Path], job: Job) -> bool:
+def _is_stale(path: Path, folders: Sequence[Path], job: Job) -> bool:
     """Whether a file changed, came or went since the index was made, or more can be read now."""
     if not folders and not path.exists():
         return False
     with closing(Index(path)) as index:
-        roots = synced(index, folders)
-        index.enabled(READER, abilities(job))
-        return any(_differs(index, root) for root in roots)
+        roots = sync_folders(index, folders)
+        index.set_abilities(READER, list_abilities(job))
+        return any(_has_changed(index, root) for root in roots)
 
 
-def _differs(index: Index, root: Root) -> bool:
-    fresh, gone, _ = changes(index, root, Passed())
-    return bool(fresh or gone)
+def _has_changed(index: Index, root: Root) -> bool:
+    changed, removed, _ = find_changes(index, root, SkippedFiles())
+    return bool(changed or removed)
 
 
 def _new_uploads(path: Path, job: Job, named: dict[str, Attachment]) -> dict[str, Attachment]:
@@ -292,16 +291,16 @@ def _new_uploads(path: Path, job: Job, named: dict[str, Attachment]) -> dict[str
         known = index.files(root) if root else {}
         new = {name: one for name, one in named.items() if name not in known or known[name].hash != hash_of(one.data)}
         if not new and known.keys() <= named.keys():
-            index.used("conversation", conversation)
+            index.touch_root("conversation", conversation)
             return {}
-        index.expire(conversation, UPLOADS_MOST, UPLOAD_SECONDS)
+        index.expire_conversations(conversation, UPLOADS_MOST, UPLOAD_SECONDS)
         small = {name: one for name, one in new.items() if _is_small_text(name, one)}
         data = b"".join(one.data for one in small.values())
-        Worker(index, _with(job, small), lambda step: None).work(BytesIO(data))
+        Worker(index, _with_uploads(job, small), lambda step: None).work(BytesIO(data))
         return {name: one for name, one in new.items() if name not in small}
 
 
-def _with(job: Job, uploads: Mapping[str, Attachment]) -> Job:
+def _with_uploads(job: Job, uploads: Mapping[str, Attachment]) -> Job:
     return msgspec.structs.replace(
         job, uploads=[Upload(name, one.type, len(one.data)) for name, one in uploads.items()]
     )

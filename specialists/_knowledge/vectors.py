@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from brain import Refused
-from specialists._knowledge.index import Index, embeddable, hash_of, on_index
+from specialists._knowledge.index import Index, embedding_text, hash_of, with_index
 
 MISSING = "vectors need the extra: pip install 'brain-sse[vectors]'"
 BATCH = 32
@@ -49,7 +49,7 @@ class Embedder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryVector:
     """A question as a vector; `trusted` when the vectors of its model passed the exam.
 
     `floor` is the cosine below which, by the exam, a passage has nothing to do with a question.
@@ -60,22 +60,22 @@ class Asked:
     floor: float = 0.0
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     return importlib.util.find_spec("numpy") is not None
 
 
-async def asked(path: Path, model: Embedder, query: str) -> Asked | None:
+async def embed_query(path: Path, model: Embedder, query: str) -> QueryVector | None:
     """The vector of a question; None when the index has no vectors of this model."""
-    probe, exam, floor = await on_index(path, _notes)
+    probe, exam, floor = await with_index(path, _notes)
     if probe is None:
         return None
     vectors = await _embedded(model, [query[:TEXT_LENGTH], _PROBE])
-    if vectors is None or not await asyncio.to_thread(same, probe, vectors[1]):
+    if vectors is None or not await asyncio.to_thread(is_same_vector, probe, vectors[1]):
         return None
-    return Asked(vectors[0], exam >= PASSED, floor)
+    return QueryVector(vectors[0], exam >= PASSED, floor)
 
 
-async def completed(path: Path, model: Embedder) -> AsyncIterator[tuple[int, int]]:
+async def complete_vectors(path: Path, model: Embedder) -> AsyncIterator[tuple[int, int]]:
     """Gives a vector to each passage of an index that has none, and says how many of how many are done.
 
     Those of another model go first. Can be ended at any time, and goes on from there.
@@ -83,26 +83,26 @@ async def completed(path: Path, model: Embedder) -> AsyncIterator[tuple[int, int
     Raises:
         Refused: when the server has no vectors, or stops making them.
     """
-    await _examined(path, model)
-    total, done = await on_index(path, lacking), 0
-    while rows := await on_index(path, _next):
-        vectors = await _each(model, [embeddable(*row[1:])[:TEXT_LENGTH] for row in rows])
-        await on_index(path, _put, rows, vectors)
+    await _examine(path, model)
+    total, done = await with_index(path, count_missing), 0
+    while rows := await with_index(path, _next_passages):
+        vectors = await _embed_each(model, [embedding_text(*row[1:])[:TEXT_LENGTH] for row in rows])
+        await with_index(path, _write_vectors, rows, vectors)
         done += len(rows)
         yield done, max(total, done)
 
 
-def same(probe: bytes, vector: Sequence[float]) -> bool:
+def is_same_vector(probe: bytes, vector: Sequence[float]) -> bool:
     """Whether a vector is, but for rounding, the one kept."""
     import numpy as np
 
-    kept, new = np.frombuffer(probe, np.float16).astype(np.float32), np.asarray(vector, np.float32)
-    if kept.shape != new.shape:
+    known, new = np.frombuffer(probe, np.float16).astype(np.float32), np.asarray(vector, np.float32)
+    if known.shape != new.shape:
         return False
-    return float(kept @ new) >= SAME * float(np.linalg.norm(kept)) * float(np.linalg.norm(new))
+    return float(known @ new) >= SAME * float(np.linalg.norm(known)) * float(np.linalg.norm(new))
 
 
-def packed(vector: Sequence[float]) -> bytes:
+def pack_vector(vector: Sequence[float]) -> bytes:
     """A vector of length 1 in half precision."""
     import numpy as np
 
@@ -110,34 +110,34 @@ def packed(vector: Sequence[float]) -> bytes:
     return bytes((array / (np.linalg.norm(array) or 1.0)).astype(np.float16).tobytes())
 
 
-async def _examined(path: Path, model: Embedder) -> None:
+async def _examine(path: Path, model: Embedder) -> None:
     """Has a model sit the exam, unless it is the one whose vectors are in the index already."""
-    probe, _, _ = await on_index(path, _notes)
+    probe, _, _ = await with_index(path, _notes)
     if probe is not None:
         vectors = await _embedded(model, [_PROBE])
-        if vectors is not None and await asyncio.to_thread(same, probe, vectors[0]):
+        if vectors is not None and await asyncio.to_thread(is_same_vector, probe, vectors[0]):
             return
     answers = await _embedded(model, [text for pair in _EXAM for text in pair])
     if answers is None:
         raise Refused("the model server has no embeddings")
-    await on_index(path, _enter, answers)
+    await with_index(path, _store_examination, answers)
 
 
 def _notes(index: Index) -> tuple[bytes | None, int, float]:
     """What is known of the model that made the vectors: its probe, how the exam went, and its floor."""
-    return index.note("probe"), index.note("exam") or 0, index.note("floor") or 0.0
+    return index.get_note("probe"), index.get_note("exam") or 0, index.get_note("floor") or 0.0
 
 
-def _enter(index: Index, answers: Sequence[Sequence[float]]) -> None:
+def _store_examination(index: Index, answers: Sequence[Sequence[float]]) -> None:
     """Notes by which model the vectors are from now on; those of another one go."""
-    with index.writing():
+    with index.transaction():
         index.db.execute("DELETE FROM vector")
-        right, floor = _graded(answers)
-        notes = {"probe": packed(answers[1]), "exam": right, "floor": floor, "dimensions": len(answers[0])}
+        right, floor = _grade(answers)
+        notes = {"probe": pack_vector(answers[1]), "exam": right, "floor": floor, "dimensions": len(answers[0])}
         index.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
 
 
-def _graded(answers: Sequence[Sequence[float]]) -> tuple[int, float]:
+def _grade(answers: Sequence[Sequence[float]]) -> tuple[int, float]:
     """How many questions of the exam are nearest to their own answer; and the cosine that parts them from others."""
     import numpy as np
 
@@ -150,7 +150,7 @@ def _graded(answers: Sequence[Sequence[float]]) -> tuple[int, float]:
     return right, others + FLOOR_SHARE * (own - others)
 
 
-async def _each(model: Embedder, texts: Sequence[str]) -> list[list[float] | None]:
+async def _embed_each(model: Embedder, texts: Sequence[str]) -> list[list[float] | None]:
     """A vector for each text, None for one that the server refuses even when short.
 
     Raises:
@@ -163,8 +163,8 @@ async def _each(model: Embedder, texts: Sequence[str]) -> list[list[float] | Non
         raise Refused("the model server stopped making vectors")
     found: list[list[float] | None] = []
     for text in texts:
-        alone = await _embedded(model, [text]) or await _embedded(model, [text[:SHORT_LENGTH]])
-        found.append(alone[0] if alone else None)
+        single = await _embedded(model, [text]) or await _embedded(model, [text[:SHORT_LENGTH]])
+        found.append(single[0] if single else None)
     return found
 
 
@@ -182,14 +182,14 @@ async def _embedded(model: Embedder, texts: Sequence[str]) -> list[list[float]] 
     return vectors
 
 
-def lacking(index: Index) -> int:
+def count_missing(index: Index) -> int:
     """How many passages have no vector."""
     query = "SELECT count(*) FROM chunk c LEFT JOIN vector v ON v.chunk = c.id WHERE v.chunk IS NULL"
     (number,) = index.db.execute(query).fetchone()
     return int(number)
 
 
-def _next(index: Index) -> list[tuple[int, str, str, str]]:
+def _next_passages(index: Index) -> list[tuple[int, str, str, str]]:
     return index.db.execute(
         "SELECT c.id, c.name, c.heading, c.text FROM chunk c LEFT JOIN vector v ON v.chunk = c.id "
         "WHERE v.chunk IS NULL ORDER BY c.id LIMIT ?",
@@ -197,14 +197,16 @@ def _next(index: Index) -> list[tuple[int, str, str, str]]:
     ).fetchall()
 
 
-def _put(index: Index, rows: Sequence[tuple[int, str, str, str]], vectors: Sequence[Sequence[float] | None]) -> None:
+def _write_vectors(
+    index: Index, rows: Sequence[tuple[int, str, str, str]], vectors: Sequence[Sequence[float] | None]
+) -> None:
     """Writes vectors, an empty one for a text that has none; not for passages that are gone meanwhile."""
-    with index.writing():
+    with index.transaction():
         for (chunk, name, heading, text), vector in zip(rows, vectors, strict=True):
-            digest = hash_of(embeddable(name, heading, text).encode())
+            digest = hash_of(embedding_text(name, heading, text).encode())
             index.db.execute(
                 "INSERT OR REPLACE INTO vector (chunk, hash, value) SELECT id, ?, ? FROM chunk WHERE id = ?",
-                (digest, packed(vector) if vector else b"", chunk),
+                (digest, pack_vector(vector) if vector else b"", chunk),
             )
 
 
@@ -232,20 +234,20 @@ def matrix(index: Index) -> Matrix | None:
 
     Passages that were removed may still be among them.
     """
-    probe = index.note("probe")
+    probe = index.get_note("probe")
     if probe is None:
         return None
     with _lock:
-        kept = _matrices.pop(index.path, None)
-        if kept is None or kept.probe != probe or len(kept.chunks) > 100 + 2 * index.passages():
-            kept = _empty(probe)
-        found = _matrices[index.path] = _grown(index, kept)
-        while len(_matrices) > 1 and sum(kept.rows.nbytes for kept in _matrices.values()) > MATRICES_BYTES_MOST:
+        known = _matrices.pop(index.path, None)
+        if known is None or known.probe != probe or len(known.chunks) > 100 + 2 * index.passages():
+            known = _empty(probe)
+        found = _matrices[index.path] = _extend(index, known)
+        while len(_matrices) > 1 and sum(known.rows.nbytes for known in _matrices.values()) > MATRICES_BYTES_MOST:
             _matrices.popitem(last=False)
     return found if len(found.chunks) else None
 
 
-def dropped(path: Path) -> None:
+def drop_matrix(path: Path) -> None:
     """Lets go of those of an index that is no more."""
     with _lock:
         _matrices.pop(path, None)
@@ -258,7 +260,7 @@ def _empty(probe: bytes) -> Matrix:
     return Matrix(probe, 0, numbers, numbers, numbers, np.zeros((0, len(probe) // 2), np.float32))
 
 
-def _grown(index: Index, known: Matrix) -> Matrix:
+def _extend(index: Index, known: Matrix) -> Matrix:
     import numpy as np
 
     (last,) = index.db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'vector'").fetchone() or (0,)

@@ -1,7 +1,11 @@
-"""Reads files into an index, in a child process that can be killed at any time."""
+"""Reads files into an index, in a child process that can be killed at any time; and the call of that process.
 
+A file that ends the process, or holds it up, is left out.
+"""
+
+import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -10,12 +14,13 @@ from typing import IO, Any, Literal
 import msgspec
 
 from specialists._kit.child import Tell, limit_cpu
+from specialists._kit.isolated import IsolatedProcess, Limits, OutOfTime
 from specialists._kit.passages import pieces
 from specialists._knowledge import office
-from specialists._knowledge.folders import Outside, Passed, Seen, content, walked
-from specialists._knowledge.index import Chunk, Damaged, Index, Known, Root, Unreachable, alone, hash_of
+from specialists._knowledge.folders import FoundFile, Outside, SkippedFiles, read_content, walk
+from specialists._knowledge.index import Chunk, Damaged, Index, IndexedFile, Root, Unreachable, hash_of, hold_lock
 from specialists._knowledge.parts import Part, Source, Trouble, Unreadable
-from specialists._knowledge.reading import kind_of, parts
+from specialists._knowledge.readers import kind_of, parts
 from specialists._pictures import reader
 
 READER = 2
@@ -28,6 +33,18 @@ GRACE_SECONDS = 60
 WRITING_SECONDS = 120
 TROUBLE_LENGTH = 200
 CLOSED = "it cannot be opened"
+
+
+SILENCE_SECONDS = 600.0
+"""Between two steps of a worker, whose CPU time is limited for each: on a busy machine it may wait for long."""
+BROKEN_MOST = 50
+"""Files that end a worker, in one job."""
+LIMITS = Limits(cpu_seconds=60, memory=1 << 30)
+"""CPU time for the start of a worker."""
+
+
+class Failed(Exception):
+    """The worker ended, and not because of a file."""
 
 
 class Upload(msgspec.Struct, frozen=True):
@@ -78,91 +95,131 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
 
 
-def answer(words: Any, data: bytes, tell: Tell) -> tuple[Any, bytes]:
+async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[Step, None]:
+    """Does a job in a worker, and passes on its steps; the worker ends when this is closed.
+
+    Raises:
+        Failed: when it cannot be done.
+    """
+    for _ in range(BROKEN_MOST):
+        file: Step | None = None
+        trouble = "it takes too long to be read"
+        steps: asyncio.Queue[Any] = asyncio.Queue()
+        process = IsolatedProcess("_knowledge.worker", LIMITS, warm=False)
+        with process.job(msgspec.to_builtins(job), b"".join(uploads), tell=steps.put_nowait) as working:
+            working.done.add_done_callback(steps.put_nowait)
+            while True:
+                try:
+                    async with asyncio.timeout(SILENCE_SECONDS):
+                        told = await steps.get()
+                except TimeoutError:
+                    break
+                if told is working.done:
+                    break
+                step = msgspec.convert(told, Step)
+                if step.what == "failed":
+                    raise Failed(f"the index cannot be written: {step.trouble}")
+                file = step if step.what == "at" else None if step.what == "read" else file
+                yield step
+                if step.what in ("over", "busy"):
+                    return
+        if working.done.done():
+            error = working.done.exception()
+            if file is None:
+                raise Failed("the worker ended") from error
+            if not isinstance(error, OutOfTime):
+                trouble = "it breaks the program that reads it"
+        elif file is None:
+            raise Failed("the worker does nothing")
+        job = msgspec.structs.replace(job, bad=[*job.bad, (file.root, file.name, trouble)])
+    raise Failed("too many files ended the worker")
+
+
+def answer(words: Any, data: bytes, report: Tell) -> tuple[Any, bytes]:
     """Does one `Job`, with the bytes of its uploads, and tells each `Step`."""
     job = msgspec.convert(words, Job)
 
-    def take(step: Step) -> None:
+    def report_step(step: Step) -> None:
         limit_cpu({"at": job.file_seconds, "slow": step.seconds}.get(step.what, GRACE_SECONDS))
-        tell(msgspec.to_builtins(step))
+        report(msgspec.to_builtins(step))
 
     try:
         with contextlib.closing(Index(Path(job.database))) as index:
-            Worker(index, job, take).work(BytesIO(data))
+            Worker(index, job, report_step).work(BytesIO(data))
     except (Damaged, Unreachable) as error:
-        take(Step("failed", trouble=str(error)))
+        report_step(Step("failed", trouble=str(error)))
     return None, b""
 
 
 class Worker:
     """Does one job on an index, and tells of each step."""
 
-    def __init__(self, index: Index, job: Job, tell: Callable[[Step], None]) -> None:
+    def __init__(self, index: Index, job: Job, report: Callable[[Step], None]) -> None:
         self._index = index
         self._job = job
-        self._tell = tell
+        self._report = report
         self._changed = False
 
     def work(self, uploads: IO[bytes]) -> None:
         if self._job.conversation is not None:
             self._uploads(self._job.conversation, uploads)
-            self._tell(Step("over"))
+            self._report(Step("over"))
             return
-        with alone(self._index.path, LOCK_SECONDS) as mine:
-            if mine:
+        with hold_lock(self._index.path, LOCK_SECONDS) as is_free:
+            if is_free:
                 self._folders()
-            self._tell(Step("over" if mine else "busy"))
+            self._report(Step("over" if is_free else "busy"))
 
     def _folders(self) -> None:
-        self._tell(Step("begin"))
-        self._index.enabled(READER, abilities(self._job))
+        self._report(Step("begin"))
+        self._index.set_abilities(READER, list_abilities(self._job))
         for root in self._index.roots("folder", "setting"):
             self._folder(root)
         if self._changed:
-            self._index.settle()
+            self._index.count_common_words()
 
     def _folder(self, root: Root) -> None:
-        passed = Passed()
-        fresh, gone, same = changes(self._index, root, passed)
-        for file in gone:
+        passed = SkippedFiles()
+        changed, removed, unchanged = find_changes(self._index, root, passed)
+        for file in removed:
             self._index.remove(file)
             self._changed = True
-            self._tell(Step("removed", root.id, file.name))
-        if same:
-            self._tell(Step("unchanged", root.id, n=same))
+            self._report(Step("removed", root.id, file.name))
+        if unchanged:
+            self._report(Step("unchanged", root.id, n=unchanged))
         for why, number in sorted(passed.reasons.items()):
-            self._tell(Step("passed", root.id, n=number, trouble=why))
+            self._report(Step("passed", root.id, n=number, trouble=why))
         known = self._index.files(root)
-        for n, seen in enumerate(fresh, 1):
-            self._tell(Step("at", root.id, seen.name, n, len(fresh)))
-            before = known.get(seen.name)
+        for n, found in enumerate(changed, 1):
+            self._report(Step("at", root.id, found.name, n, len(changed)))
+            before = known.get(found.name)
             try:
-                data = content(Path(root.place), seen.name, self._job.bytes_most)
+                data = read_content(Path(root.place), found.name, self._job.bytes_most)
             except (Outside, OSError):
-                self._write(root, seen.name, (seen.size, seen.changed, b""), [], [CLOSED])
+                self._write(root, found.name, (found.size, found.changed, b""), [], [CLOSED])
                 continue
             digest = hash_of(data)
             if before and before.hash == digest:
-                self._index.touch(before, seen.size, seen.changed)
-                self._tell(Step("unchanged", root.id, n=1))
+                self._index.touch(before, found.size, found.changed)
+                self._report(Step("unchanged", root.id, n=1))
             else:
-                self._read(root, seen.name, kind_of(seen.name), data, (seen.size, seen.changed, digest))
+                self._read(root, found.name, kind_of(found.name), data, (found.size, found.changed, digest))
 
     def _uploads(self, conversation: str, stream: IO[bytes]) -> None:
-        root = self._index.remember("conversation", conversation)
+        root = self._index.add_root("conversation", conversation)
         for name, file in self._index.files(root).items():
             if name not in self._job.keep:
                 self._index.remove(file)
         for n, upload in enumerate(self._job.uploads, 1):
             data = stream.read(upload.size)
-            self._tell(Step("at", root.id, upload.name, n, len(self._job.uploads)))
+            self._report(Step("at", root.id, upload.name, n, len(self._job.uploads)))
             self._read(root, upload.name, kind_of(upload.name, upload.type), data, (upload.size, 0, hash_of(data)))
 
     def _read(self, root: Root, name: str, kind: str | None, data: bytes, stamp: tuple[int, int, bytes]) -> None:
         """Reads one file into the index."""
         bad = next((why for number, one, why in self._job.bad if (number, one) == (root.id, name)), None)
         chunks, troubles = ([], [bad]) if bad else self._chunks(name, kind, data)
-        self._tell(Step("slow", seconds=WRITING_SECONDS))
+        self._report(Step("slow", seconds=WRITING_SECONDS))
         self._write(root, name, stamp, chunks, troubles)
 
     def _write(
@@ -171,16 +228,18 @@ class Worker:
         trouble = "; ".join(troubles)[:TROUBLE_LENGTH]
         self._index.write(root, name, stamp, chunks, trouble or None)
         self._changed = True
-        self._tell(Step("read", root.id, name, passages=len(chunks), trouble=trouble))
+        self._report(Step("read", root.id, name, passages=len(chunks), trouble=trouble))
 
     def _chunks(self, name: str, kind: str | None, data: bytes) -> tuple[list[Chunk], list[str]]:
         """The passages of a file, and what could not be read of it."""
         most = self._job.passages_most
         room = max(0, most - self._index.passages())
-        source = Source(name, data, self._job.language, lambda what, seconds: self._tell(Step("slow", seconds=seconds)))
+        source = Source(
+            name, data, self._job.language, lambda what, seconds: self._report(Step("slow", seconds=seconds))
+        )
         chunks: list[Chunk] = []
         troubles: list[str] = []
-        for item in _with_bare_headings(_fenced(source, kind, self._job.bytes_most)):
+        for item in _keep_bare_headings(_read_parts(source, kind, self._job.bytes_most)):
             if isinstance(item, Trouble):
                 troubles.append(item.text)
                 continue
@@ -193,27 +252,27 @@ class Worker:
         return chunks[:room], troubles
 
 
-def abilities(job: Job) -> str:
+def list_abilities(job: Job) -> str:
     """What can be read here; when that changes, files that could not be read are tried again."""
     limits = f"{job.bytes_most} {job.passages_most} {job.language}"
-    lacking = [name for name, there in (("ocr", not reader.missing()), ("office", office.installed())) if not there]
+    lacking = [name for name, there in (("ocr", not reader.missing()), ("office", office.is_installed())) if not there]
     return f"{limits} {' '.join(lacking)}"
 
 
-def changes(index: Index, root: Root, passed: Passed) -> tuple[list[Seen], list[Known], int]:
+def find_changes(index: Index, root: Root, passed: SkippedFiles) -> tuple[list[FoundFile], list[IndexedFile], int]:
     """The files of a folder that are new or look changed, those that are gone, and how many are as they were."""
     known = index.files(root)
-    fresh, same = [], 0
-    for seen in walked(Path(root.place), passed):
-        before = known.pop(seen.name, None)
-        if before and (before.size, before.changed) == (seen.size, seen.changed):
-            same += 1
+    changed, unchanged = [], 0
+    for found in walk(Path(root.place), passed):
+        before = known.pop(found.name, None)
+        if before and (before.size, before.changed) == (found.size, found.changed):
+            unchanged += 1
         else:
-            fresh.append(seen)
-    return fresh, list(known.values()), same
+            changed.append(found)
+    return changed, list(known.values()), unchanged
 
 
-def _with_bare_headings(items: Iterable[Part | Trouble]) -> Iterator[Part | Trouble]:
+def _keep_bare_headings(items: Iterable[Part | Trouble]) -> Iterator[Part | Trouble]:
     """The same, and headings below which nothing stands as texts: a line of notes may be all there is."""
     bare: Part | None = None
     for item in items:
@@ -226,7 +285,7 @@ def _with_bare_headings(items: Iterable[Part | Trouble]) -> Iterator[Part | Trou
         yield replace(bare, text=bare.heading[-1])
 
 
-def _fenced(source: Source, kind: str | None, most: int) -> Iterator[Part | Trouble]:
+def _read_parts(source: Source, kind: str | None, most: int) -> Iterator[Part | Trouble]:
     """The parts of a file; whatever its reader stumbles over becomes a trouble."""
     if kind is None:
         yield Trouble("not a kind that is read")

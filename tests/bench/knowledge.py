@@ -14,7 +14,7 @@ from pathlib import Path
 
 from specialists._knowledge import vectors
 from specialists._knowledge.index import Chunk, Index
-from specialists._knowledge.search import Scope, fetched, ranked
+from specialists._knowledge.search import Scope, fetch, rank
 
 WORDS = 30_000
 WORDS_A_PASSAGE = 150
@@ -36,11 +36,11 @@ def main(passages: int = 10_000) -> None:
         path = Path(folder) / "bench.db"
         began = time.perf_counter()
         with closing(Index(path)) as index:
-            root = index.remember("folder", folder)
+            root = index.add_root("folder", folder)
             for n in range(passages // PASSAGES_A_FILE):
                 chunks = [Chunk((text(3),), "", text(WORDS_A_PASSAGE)) for _ in range(PASSAGES_A_FILE)]
                 index.write(root, f"file{n}.txt", (n, n, b""), chunks)
-            index.settle()
+            index.count_common_words()
             size = path.stat().st_size / 1e6
             sys.stdout.write(f"{passages} passages written in {time.perf_counter() - began:.1f} s, {size:.0f} MB\n")
             questions = [text(rng.choice(LENGTHS)) for _ in range(QUESTIONS)]
@@ -48,7 +48,7 @@ def main(passages: int = 10_000) -> None:
         report("words", questions, lambda question: answered(path, question, scope, None))
         with closing(Index(path)) as index:
             put_vectors(index, rng)
-        asked = vectors.Asked([rng.gauss(0, 1) for _ in range(DIMENSIONS)], trusted=True)
+        asked = vectors.QueryVector([rng.gauss(0, 1) for _ in range(DIMENSIONS)], trusted=True)
         report(
             f"words and vectors of {DIMENSIONS} numbers",
             questions,
@@ -56,11 +56,11 @@ def main(passages: int = 10_000) -> None:
         )
 
 
-def answered(path: Path, question: str, scope: Scope, asked: vectors.Asked | None) -> int:
+def answered(path: Path, question: str, scope: Scope, asked: vectors.QueryVector | None) -> int:
     """What a call does besides waiting for the vector of its question; each opens the index."""
     with closing(Index(path)) as index:
         matrix = vectors.matrix(index) if asked else None
-        return len(fetched(index, ranked(index, question, scope, matrix, asked)[:5]))
+        return len(fetch(index, rank(index, question, scope, matrix, asked)[:5]))
 
 
 def put_vectors(index: Index, rng: random.Random) -> None:
@@ -68,11 +68,11 @@ def put_vectors(index: Index, rng: random.Random) -> None:
 
     drawn = np.random.default_rng(rng.randrange(1000))
     numbers = [row[0] for row in index.db.execute("SELECT id FROM chunk")]
-    with index.writing():
-        notes = {"probe": vectors.packed([1.0] * DIMENSIONS), "exam": 8}
+    with index.transaction():
+        notes = {"probe": vectors.pack_vector([1.0] * DIMENSIONS), "exam": 8}
         index.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
         rows: Iterator[tuple[int, bytes]] = (
-            (n, vectors.packed(drawn.standard_normal(DIMENSIONS).tolist())) for n in numbers
+            (n, vectors.pack_vector(drawn.standard_normal(DIMENSIONS).tolist())) for n in numbers
         )
         index.db.executemany("INSERT INTO vector (chunk, hash, value) VALUES (?, x'', ?)", rows)
 

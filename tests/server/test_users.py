@@ -173,7 +173,7 @@ def hers(data: Path, ada: Asker) -> Hers:
     (data / "documents").mkdir()
     (data / "documents" / "zoo.txt").write_text(f"{SAID}.")
     with closing(Index(path_for(data / "knowledge", "ada"))) as index:  # as `brain index --user ada` does
-        index.remember("folder", str(data / "documents"))
+        index.add_root("folder", str(data / "documents"))
     note = [
         {"name": "note.txt", "text": f"{SAID}."},
         {"name": f"{SECRET}.png", "type": "image/png", "data": base64.b64encode(PNG).decode()},

@@ -12,8 +12,7 @@ from specialist_calls import INVOICE, file, text_pdf, written
 from brain import Refused
 from specialists._kit.isolated import ALLOWED, Ended, IsolatedProcess, Limits, OutOfTime, run_isolated
 from specialists._knowledge.index import Index
-from specialists._knowledge.supervising import supervised
-from specialists._knowledge.worker import Job
+from specialists._knowledge.worker import Job, run_worker
 from specialists._pictures import reader
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -59,9 +58,9 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(Ended):
             await run_isolated("_web.ddgs_search", {}, limits=Limits(network=True), seconds=50)
         with closing(Index(tmp_path / "index.db")) as index:
-            index.remember("folder", str(docs))
+            index.add_root("folder", str(docs))
         job = Job(str(tmp_path / "index.db"), "en", 1_000_000, 1000)
-        async with aclosing(supervised(job)) as steps:
+        async with aclosing(run_worker(job)) as steps:
             assert [step.passages async for step in steps if step.what == "read"] == [1]
 
     asyncio.run(main())

@@ -21,9 +21,9 @@ from specialist_calls import answer, context, full_disk, outcome, refusal, text_
 from brain import Citation, Context, Progress
 from brain.plugins.executor import Answer, execute, prepare
 from specialists._knowledge import uploads
-from specialists._knowledge.index import Chunk, Damaged, Index, Unreachable, alone, path_for
-from specialists._knowledge.search import Scope, fetched, ranked
-from specialists._knowledge.supervising import supervised
+from specialists._knowledge.index import Chunk, Damaged, Index, Unreachable, hold_lock, path_for
+from specialists._knowledge.search import Scope, fetch, rank
+from specialists._knowledge.worker import run_worker
 from specialists.knowledge import (
     ANSWERING_SECONDS,
     FIRST,
@@ -102,7 +102,7 @@ def test_a_call_does_not_wait_for_all_the_reading(settings: KnowledgeSettings) -
 
     async def while_reading() -> str:
         path = path_for(settings.home, "local")
-        uploads.keeper().read((path, ""), settings.job(path))
+        uploads.background_tasks().read((path, ""), settings.job(path))
         call = replace(of(settings), deadline=time.monotonic() + 3)
         async for item in knowledge("notice", context=call, settings=settings):
             found = item
@@ -223,7 +223,7 @@ def test_a_folder_that_leaves_the_settings_is_not_searched_any_more(
 def test_questions_are_answered_while_documents_are_read(settings: KnowledgeSettings) -> None:
     asked(settings, "notice")
     path = path_for(settings.home, "local")
-    with closing(Index(path)) as index, index.writing():
+    with closing(Index(path)) as index, index.transaction():
         index.db.execute("DELETE FROM file")
         assert "three months" in asked(settings, "notice"), "as it was before"
 
@@ -231,7 +231,7 @@ def test_questions_are_answered_while_documents_are_read(settings: KnowledgeSett
 def test_writers_and_readers_at_once_see_whole_files(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with closing(Index(path)) as index:
-        root = index.remember("folder", "x")
+        root = index.add_root("folder", "x")
     wrong: list[str] = []
     over = threading.Event()
 
@@ -243,7 +243,7 @@ def test_writers_and_readers_at_once_see_whole_files(tmp_path: Path) -> None:
     def read() -> None:
         while not over.is_set():
             with closing(Index(path)) as index:
-                found = fetched(index, ranked(index, "zebra", Scope([root.id])))
+                found = fetch(index, rank(index, "zebra", Scope([root.id])))
             for name in {one.file for one in found}:
                 versions = {one.text.split()[1] for one in found if one.file == name}
                 wrong.extend(versions if len(versions) > 1 else ())
@@ -326,7 +326,7 @@ def test_all_of_a_user_is_forgotten_also_in_the_file(settings: KnowledgeSettings
     rest = path.read_bytes()
     assert [word for word in (b"Hilda", b"hilda", b"zebra", b"months", b"handbook") if word in rest] == []
     with closing(Index(path)) as index:
-        assert (index.roots(), index.passages(), index.note("reader")) == ([], 0, None)
+        assert (index.roots(), index.passages(), index.get_note("reader")) == ([], 0, None)
     assert "three months" in asked(settings, "notice period"), "the folders of the settings are read again"
     assert "Hilda" in answer(knowledge, {"query": "zebra"}, of(settings, "ada", note))
 
@@ -387,14 +387,14 @@ def reading(settings: KnowledgeSettings, docs: Path, *, kill: bool) -> dict[str,
     (docs / "deep.html").write_bytes(b"<div>" * 40_000 + b"zebra")
     path = path_for(settings.home, "local")
     with closing(Index(path)) as index:
-        uploads.synced(index, [docs])
+        uploads.sync_folders(index, [docs])
 
     job = msgspec.structs.replace(settings.job(path), file_seconds=30 if kill else 0.5)
 
     async def read() -> dict[str, str]:
         found: dict[str, str] = {}
         killed = not kill
-        async for step in supervised(job):
+        async for step in run_worker(job):
             if not killed and step.what == "at" and step.name == "deep.html":
                 killed = True
                 _kill_children()
@@ -424,7 +424,7 @@ def test_a_file_that_kills_its_reader_is_left_out(settings: KnowledgeSettings, d
 
 
 def test_what_another_process_reads_is_said_to_be_being_read(settings: KnowledgeSettings) -> None:
-    with alone(path_for(settings.home, "local")):
+    with hold_lock(path_for(settings.home, "local")):
         call = replace(of(settings), deadline=time.monotonic() + ANSWERING_SECONDS + 1.2)
         assert refusal(knowledge, {"query": "notice"}, call) == FIRST
     assert "three months" in asked(settings, "notice")
@@ -461,9 +461,9 @@ def test_a_full_disk_is_no_damage(tmp_path: Path, settings: KnowledgeSettings) -
         )
     assert told == UNREACHABLE
     with closing(Index(path_for(settings.home, "local"))) as index:
-        with full_disk(), pytest.raises(Unreachable, match=r"full|I/O"), index.writing():
+        with full_disk(), pytest.raises(Unreachable, match=r"full|I/O"), index.transaction():
             index.db.executemany("INSERT INTO note VALUES (?, zeroblob(9999))", [(str(n),) for n in range(99)])
-        assert index.note("98") is None
+        assert index.get_note("98") is None
     assert "three months" in asked(settings, "notice")
 
 
@@ -486,13 +486,13 @@ def test_a_call_that_is_given_up_is_gone_at_once_and_reading_goes_on(settings: K
         arguments = prepare(knowledge, {"query": "notice"})
         provided = {KnowledgeSettings: settings, Context: of(settings)}
         call = asyncio.create_task(execute(knowledge, arguments, provided, lambda progress: None, timeout=20))  # type: ignore[arg-type]
-        while not uploads.keeper().works:  # noqa: ASYNC110 - it tells nobody
+        while not uploads.background_tasks().works:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(0.005)
         began = time.monotonic()
         call.cancel()
         await asyncio.wait({call})
         took = time.monotonic() - began
-        (work,) = uploads.keeper().works.values()
+        (work,) = uploads.background_tasks().works.values()
         await asyncio.wait_for(work.task, 10)
         return took
 
@@ -503,16 +503,16 @@ def test_a_call_that_is_given_up_is_gone_at_once_and_reading_goes_on(settings: K
 
 @pytest.mark.alone
 def test_the_end_of_the_server_ends_the_reading(settings: KnowledgeSettings) -> None:
-    async def stopped() -> float:
+    async def stop_all() -> float:
         path = path_for(settings.home, "local")
-        work = uploads.keeper().read((path, ""), settings.job(path))
+        work = uploads.background_tasks().read((path, ""), settings.job(path))
         await asyncio.sleep(0.05)
         began = time.monotonic()
-        await uploads.stopped()
+        await uploads.stop_all()
         assert work.task.done()
         return time.monotonic() - began
 
-    assert asyncio.run(stopped()) < 0.5
+    assert asyncio.run(stop_all()) < 0.5
 
 
 @pytest.mark.alone
@@ -539,15 +539,15 @@ def test_the_loop_is_not_held_up(settings: KnowledgeSettings, docs: Path) -> Non
 @pytest.fixture(scope="module")
 def handbook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
     with closing(Index(tmp_path_factory.mktemp("handbook") / "a.db")) as index:
-        root = index.remember("folder", "x")
+        root = index.add_root("folder", "x")
         for name, text in PARAGRAPHS.items():
             index.write(root, f"{name}.md", (1, 1, b""), [Chunk((), "", text)])
-        index.settle()
+        index.count_common_words()
         yield index
 
 
 def first(index: Index, query: str, most: int = 3) -> list[str]:
-    found = fetched(index, ranked(index, query, Scope([root.id for root in index.roots()]))[:most])
+    found = fetch(index, rank(index, query, Scope([root.id for root in index.roots()]))[:most])
     return [one.file.removesuffix(".md") for one in found]
 
 
@@ -578,7 +578,7 @@ def test_forms_beginnings_and_codes_of_words_are_found(handbook: Index, query: s
 
 def test_languages_without_spaces_are_found_by_their_letters(tmp_path: Path) -> None:
     with closing(Index(tmp_path / "a.db")) as index:
-        root = index.remember("folder", "x")
+        root = index.add_root("folder", "x")
         for name, text in {"a": "返品は三十日以内に可能です。", "b": "営業時間は九時からです。"}.items():
             index.write(root, name, (1, 1, b""), [Chunk((), "", text)])
         assert first(index, "返品は可能ですか")[0] == "a"
@@ -588,12 +588,12 @@ def test_languages_without_spaces_are_found_by_their_letters(tmp_path: Path) -> 
 @pytest.mark.alone
 def test_common_words_do_not_slow_a_question_down(tmp_path: Path) -> None:
     with closing(Index(tmp_path / "a.db")) as index:
-        root = index.remember("folder", "x")
+        root = index.add_root("folder", "x")
         filler = [Chunk((), "", f"policy rule number{n} applies here always {'policy ' * 50}") for n in range(3000)]
         index.write(root, "a", (1, 1, b""), [*filler, Chunk((), "", "the zebra policy")])
-        index.settle()
+        index.count_common_words()
         began = time.process_time()
         assert first(index, "policy rule applies always for the zebra")[0] == "a"
         assert time.process_time() - began < 0.1
-        found = fetched(index, ranked(index, "policy rule applies always for the zebra", Scope([root.id])))
+        found = fetch(index, rank(index, "policy rule applies always for the zebra", Scope([root.id])))
         assert found[0].text == "the zebra policy"

@@ -15,7 +15,7 @@ from serving import Process, script
 from specialist_calls import full_disk
 
 from brain.cli.main import main
-from specialists._knowledge.index import Index, alone, path_for
+from specialists._knowledge.index import Index, hold_lock, path_for
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_what_was_read_is_kept_when_it_is_stopped(terminal: Terminal, docs: Path
 
 
 def test_a_second_one_waits_for_the_first(terminal: Terminal, docs: Path) -> None:
-    with alone(path_for(terminal.folder / "db", "local")) as mine:
+    with hold_lock(path_for(terminal.folder / "db", "local")) as mine:
         assert mine
         with terminal.process("docs") as process:
             process.said("another process is reading into this index; waiting for it")

@@ -18,11 +18,11 @@ import pytest
 from specialist_calls import text_pdf, written
 
 from specialists._kit.passages import LENGTH, pieces, sections
-from specialists._knowledge.folders import Outside, Passed, content, walked
+from specialists._knowledge.folders import Outside, SkippedFiles, read_content, walk
 from specialists._knowledge.index import Index
 from specialists._knowledge.parts import Part, Source, Trouble, Unreadable
-from specialists._knowledge.reading import decoded, kind_of, parts
-from specialists._knowledge.worker import READER, Job, Step, Upload, Worker, changes
+from specialists._knowledge.readers import decode, kind_of, parts
+from specialists._knowledge.worker import READER, Job, Step, Upload, Worker, find_changes
 
 
 def read(name: str, data: bytes) -> list[tuple[str, str, str]]:
@@ -61,7 +61,7 @@ def test_a_heading_with_nothing_below_it_is_a_passage(tmp_path: Path) -> None:
     notes = "# Call Dr Meyer 555-1234\n\n# Plan\n\n## Monday\n\nRest.\n\n## Tuesday\n"
     (docs / "notes.md").write_text(notes, "utf-8")
     index = Index(tmp_path / "a.db")
-    index.remember("folder", str(docs))
+    index.add_root("folder", str(docs))
     read_in = [(step.name, step.passages, step.trouble) for step in work(index) if step.what == "read"]
     assert read_in == [("notes.md", 3, "")]
     index.close()
@@ -213,13 +213,13 @@ def test_csv_that_is_none_is_text() -> None:
     ],
 )
 def test_text_is_read_in_its_encoding(data: bytes, text: str) -> None:
-    assert decoded(data) == text
+    assert decode(data) == text
 
 
 def test_text_of_unknown_encoding_is_read_all_the_same() -> None:
-    assert decoded("Zürich".encode("cp1252"), "no-such-charset") == "Zürich"
-    assert decoded("Zürich liegt an der Limmat.".encode("cp1252")) == "Zürich liegt an der Limmat."
-    assert decoded("Où est l'hôtel ?".encode("cp1252")) == "Où est l'hôtel ?"
+    assert decode("Zürich".encode("cp1252"), "no-such-charset") == "Zürich"
+    assert decode("Zürich liegt an der Limmat.".encode("cp1252")) == "Zürich liegt an der Limmat."
+    assert decode("Où est l'hôtel ?".encode("cp1252")) == "Où est l'hôtel ?"
 
 
 @pytest.mark.parametrize("data", [bytes(range(256)) * 20, b"\x01\x02\x03" * 100, b"PK\x03\x04" + b"\0" * 50])
@@ -290,7 +290,7 @@ def test_odd_text_takes_no_longer_than_other_text(text: str) -> None:
 # bad files
 
 
-def packed(members: dict[str, bytes]) -> bytes:
+def pack_vector(members: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
@@ -302,7 +302,7 @@ def with_document(xml: bytes) -> bytes:
     """A docx whose main part is this."""
     with zipfile.ZipFile(io.BytesIO(saved(docx.Document()))) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    return packed({**members, "word/document.xml": xml})
+    return pack_vector({**members, "word/document.xml": xml})
 
 
 def lying_about_sizes(archive: bytes) -> bytes:
@@ -325,16 +325,16 @@ NAMESPACE = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/m
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("bomb.docx", packed({"word/document.xml": bytes(201_000_000)}), "it unpacks to more than 200 MB"),
-        ("many.xlsx", packed({f"{n:x}": b"" for n in range(20_001)}), "it has more than 20,000 parts"),
+        ("bomb.docx", pack_vector({"word/document.xml": bytes(201_000_000)}), "it unpacks to more than 200 MB"),
+        ("many.xlsx", pack_vector({f"{n:x}": b"" for n in range(20_001)}), "it has more than 20,000 parts"),
         ("tree.docx", with_document(b"<a/>" * 5_000_001), "a part of it unpacks to more than 20 MB"),
         ("ratio.docx", with_document(b"<w:p/>" * 200_000), "a part of it unpacks to more than 100 times its size"),
-        ("sheet.xlsx", packed({"xl/worksheets/a.xml": bytes(2_000_000)}), "more than 100 times its size"),
-        ("overlap.xlsx", lying_about_sizes(packed({"a": b"b"})), "damaged: its parts overlap"),
+        ("sheet.xlsx", pack_vector({"xl/worksheets/a.xml": bytes(2_000_000)}), "more than 100 times its size"),
+        ("overlap.xlsx", lying_about_sizes(pack_vector({"a": b"b"})), "damaged: its parts overlap"),
         ("lying.docx", larger_than_it_says(50_000), "damaged: "),
         ("locked.xlsx", b"\xd0\xcf\x11\xe0" + b"x" * 600, "encrypted, or in an old Office format"),
         ("junk.docx", b"junk" * 100, "damaged: not what its name says"),
-        ("empty.pptx", packed({"a": b"b"}), "damaged: not what its name says"),
+        ("empty.pptx", pack_vector({"a": b"b"}), "damaged: not what its name says"),
         ("bad.docx", with_document(b"<w:document"), "damaged: not what its name says"),
         ("old.doc", b"\xd0\xcf\x11\xe0", "an old Office format; save it as docx"),
         ("locked.pdf", text_pdf("x", encrypted=True), "encrypted"),
@@ -351,7 +351,7 @@ def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, name: str, data:
     (folder / name).write_bytes(data)
     (folder / "zzz.txt").write_text("fine")
     index = Index(tmp_path / "a.db")
-    index.remember("folder", str(folder))
+    index.add_root("folder", str(folder))
     done = {step.name: step for step in work(index) if step.what == "read"}
     assert why in done[name].trouble
     assert done[name].passages == 0
@@ -400,8 +400,8 @@ def test_without_ocr_scanned_pages_are_named(tmp_path: Path, monkeypatch: pytest
 
 
 def names(root: Path) -> tuple[list[str], dict[str, int]]:
-    passed = Passed()
-    return [seen.name for seen in walked(root, passed)], dict(passed.reasons)
+    passed = SkippedFiles()
+    return [seen.name for seen in walk(root, passed)], dict(passed.reasons)
 
 
 def test_hidden_files_links_and_devices_are_passed_over(tmp_path: Path) -> None:
@@ -445,7 +445,7 @@ def test_one_file_is_a_root_too(tmp_path: Path) -> None:
     for name in ("a.md", "b.md"):
         (tmp_path / name).write_text(name)
     assert names(tmp_path / "a.md") == (["a.md"], {})
-    assert content(tmp_path / "a.md", "a.md", 100) == b"a.md"
+    assert read_content(tmp_path / "a.md", "a.md", 100) == b"a.md"
 
 
 @pytest.mark.parametrize("name", ["link.md", "folder/b.md", "../outside/a.md"])
@@ -458,7 +458,7 @@ def test_content_is_never_that_of_another_place(tmp_path: Path, name: str) -> No
     (root / "link.md").symlink_to(outside / "a.md")
     (root / "folder").symlink_to(outside)
     with pytest.raises((Outside, OSError)):
-        content(root, name, 100)
+        read_content(root, name, 100)
 
 
 def test_a_link_in_the_place_of_the_folder_leads_nowhere(tmp_path: Path) -> None:
@@ -475,13 +475,13 @@ def test_a_file_that_cannot_be_opened_is_not_tried_at_every_question(
     docs.mkdir()
     (docs / "a.md").write_text("zebra")
     index = Index(tmp_path / "a.db")
-    root = index.remember("folder", str(docs))
+    root = index.add_root("folder", str(docs))
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", lambda *args: (_ for _ in ()).throw(PermissionError()))
         read = next(step for step in work(index) if step.what == "read")
     assert (read.passages, read.trouble) == (0, "it cannot be opened")
-    assert changes(index, root, Passed()) == ([], [], 1)
-    index.again("it cannot be opened")
+    assert find_changes(index, root, SkippedFiles()) == ([], [], 1)
+    index.retry("it cannot be opened")
     assert next(step for step in work(index) if step.what == "read").passages == 1
     index.close()
 
@@ -489,7 +489,7 @@ def test_a_file_that_cannot_be_opened_is_not_tried_at_every_question(
 def test_a_pipe_in_the_place_of_a_file_does_not_hold_it_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.md")
     with pytest.raises((Outside, OSError)):
-        content(tmp_path, "a.md", 100)
+        read_content(tmp_path, "a.md", 100)
 
 
 # uploads
@@ -516,9 +516,9 @@ def test_conversations_used_longest_ago_make_room(tmp_path: Path) -> None:
     index = Index(tmp_path / "a.db")
     for number in range(4):
         work(index, conversation=f"c{number}", **upload([("a.txt", b"x" * 100)]))
-    index.expire("c0", most=250, seconds=1000)
+    index.expire_conversations("c0", most=250, seconds=1000)
     assert [root.place for root in index.roots()] == ["c0", "c2", "c3"]
-    index.expire("c0", most=250, seconds=0)
+    index.expire_conversations("c0", most=250, seconds=0)
     assert [root.place for root in index.roots()] == ["c0"]
     index.close()
 
@@ -529,11 +529,11 @@ def test_files_are_read_again_when_they_are_read_in_another_way(tmp_path: Path) 
     (docs / "good.txt").write_text("words")
     (docs / "bad.docx").write_text("no zip")
     index = Index(tmp_path / "a.db")
-    index.remember("folder", str(docs))
+    index.add_root("folder", str(docs))
     work(index)
-    index.enabled(READER, "with other packages")
+    index.set_abilities(READER, "with other packages")
     assert sorted(step.name for step in work(index) if step.what == "read") == ["bad.docx"]
-    index.enabled(READER + 1, "with a new reader")
+    index.set_abilities(READER + 1, "with a new reader")
     assert sorted(step.name for step in work(index) if step.what == "read") == ["bad.docx", "good.txt"]
     assert [step.what for step in work(index)] == ["begin", "unchanged", "over"]
     index.close()

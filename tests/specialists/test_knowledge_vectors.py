@@ -18,7 +18,7 @@ from brain.models.openai import OpenAI
 from brain.plugins.executor import Answer, execute, prepare
 from specialists._knowledge import uploads, vectors
 from specialists._knowledge.index import Chunk, Index, Root, path_for
-from specialists._knowledge.search import Scope, fetched, ranked
+from specialists._knowledge.search import Scope, fetch, rank
 from specialists.knowledge import KnowledgeSettings, knowledge
 
 
@@ -30,12 +30,12 @@ def server() -> Iterator[Embedding]:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Index]:
-    with closing(Index(tmp_path / "a.db")) as opened:
-        root = opened.remember("folder", "x")
+    with closing(Index(tmp_path / "a.db")) as open_database:
+        root = open_database.add_root("folder", "x")
         for name, text in PARAGRAPHS.items():
-            opened.write(root, f"{name}.md", (1, 1, b""), [Chunk((), "", text)])
-        opened.settle()
-        yield opened
+            open_database.write(root, f"{name}.md", (1, 1, b""), [Chunk((), "", text)])
+        open_database.count_common_words()
+        yield open_database
 
 
 def root(index: Index) -> Root:
@@ -57,7 +57,7 @@ def with_model(server: Embedding, work: Any) -> Any:
 
 def complete(index: Index, server: Embedding) -> list[tuple[int, int]]:
     async def work(model: OpenAI) -> list[tuple[int, int]]:
-        return [step async for step in vectors.completed(index.path, model)]
+        return [step async for step in vectors.complete_vectors(index.path, model)]
 
     found: list[tuple[int, int]] = with_model(server, work)
     return found
@@ -66,14 +66,14 @@ def complete(index: Index, server: Embedding) -> list[tuple[int, int]]:
 def first(index: Index, server: Embedding, *questions: str, most: int = 1) -> list[list[str]]:
     """For each question, the files of the first passages."""
 
-    async def work(model: OpenAI) -> list[vectors.Asked | None]:
-        return [await vectors.asked(index.path, model, question) for question in questions]
+    async def work(model: OpenAI) -> list[vectors.QueryVector | None]:
+        return [await vectors.embed_query(index.path, model, question) for question in questions]
 
     scope = Scope([root(index).id])
     found = []
     for question, asked in zip(questions, with_model(server, work), strict=True):
-        chunks = ranked(index, question, scope, vectors.matrix(index), asked)
-        found.append([one.file.removesuffix(".md") for one in fetched(index, chunks[:most])])
+        chunks = rank(index, question, scope, vectors.matrix(index), asked)
+        found.append([one.file.removesuffix(".md") for one in fetch(index, chunks[:most])])
     return found
 
 
@@ -84,7 +84,7 @@ def hits(index: Index, server: Embedding, most: int) -> int:
 
 def test_vectors_find_what_is_said_in_other_words(index: Index, server: Embedding) -> None:
     assert complete(index, server) == [(20, 20)]
-    assert index.note("exam") == 8
+    assert index.get_note("exam") == 8
     assert hits(index, server, 1) >= 26
     assert hits(index, server, 3) >= 28
 
@@ -99,7 +99,7 @@ def test_codes_are_found_whatever_the_vectors_say(index: Index, server: Embeddin
 def test_vectors_without_meaning_do_less_harm_than_words_do_good(index: Index, server: Embedding) -> None:
     server.random = True
     complete(index, server)
-    assert index.note("exam") < vectors.PASSED
+    assert index.get_note("exam") < vectors.PASSED
     assert hits(index, server, 1) >= 17
 
 
@@ -112,11 +112,11 @@ def test_passages_without_a_vector_yet_are_found_by_their_words(index: Index, se
 def test_a_source_limits_vectors_too(index: Index, server: Embedding) -> None:
     complete(index, server)
     only = [number for number, _, name in index.names([root(index)]) if name == "leave.md"]
-    asked = vectors.Asked(server.vector("lunch in the canteen"), trusted=True)
+    asked = vectors.QueryVector(server.vector("lunch in the canteen"), trusted=True)
     for scope in (Scope([root(index).id], only), Scope([root(index).id], [])):
-        found = fetched(index, ranked(index, "lunch", scope, vectors.matrix(index), asked))
+        found = fetch(index, rank(index, "lunch", scope, vectors.matrix(index), asked))
         assert {one.file for one in found} <= {"leave.md"}
-    assert ranked(index, "lunch", Scope([root(index).id + 1]), vectors.matrix(index), asked) == []
+    assert rank(index, "lunch", Scope([root(index).id + 1]), vectors.matrix(index), asked) == []
 
 
 # making them
@@ -139,11 +139,11 @@ def test_an_interruption_loses_nothing(index: Index, server: Embedding) -> None:
     index.write(root(index), "many.md", (1, 1, b""), chunks)
 
     async def begin(model: OpenAI) -> None:
-        async for _ in vectors.completed(index.path, model):
+        async for _ in vectors.complete_vectors(index.path, model):
             return
 
     with_model(server, begin)
-    assert vectors.lacking(index) == 100 - vectors.BATCH
+    assert vectors.count_missing(index) == 100 - vectors.BATCH
     assert complete(index, server) == [(32, 68), (64, 68), (68, 68)]
 
 
@@ -166,7 +166,7 @@ def test_a_text_that_is_too_long_for_the_model_is_cut(index: Index, server: Embe
     index.write(root(index), "long.md", (1, 1, b""), [long, Chunk((), "", "short")])
     server.longest = 450
     complete(index, server)
-    assert vectors.lacking(index) == 0
+    assert vectors.count_missing(index) == 0
     assert index.count(root(index)).vectors == 22
 
 
@@ -174,7 +174,7 @@ def test_a_text_that_the_server_never_takes_is_left_without(index: Index, server
     index.write(root(index), "long.md", (1, 1, b""), [Chunk((), "", "word " * 220)])
     server.longest = 150
     complete(index, server)
-    assert vectors.lacking(index) == 0
+    assert vectors.count_missing(index) == 0
     assert index.count(root(index)).vectors == 20
 
 
@@ -182,14 +182,14 @@ def test_a_server_without_embeddings_is_said_to_have_none(index: Index, server: 
     server.broken = True
     with pytest.raises(Refused, match="the model server has no embeddings"):
         complete(index, server)
-    assert index.note("probe") is None
+    assert index.get_note("probe") is None
 
 
 def test_a_server_that_stops_ends_the_work(index: Index, server: Embedding) -> None:
     index.write(root(index), "many.md", (1, 1, b""), [Chunk((), "", f"passage number {n}") for n in range(200)])
 
     async def work(model: OpenAI) -> None:
-        async for _ in vectors.completed(index.path, model):
+        async for _ in vectors.complete_vectors(index.path, model):
             server.broken = True
 
     with pytest.raises(Refused, match="the model server stopped making vectors"):
@@ -207,7 +207,7 @@ def test_nonsense_from_a_server_is_no_vector(index: Index, answer: list[list[flo
             return answer
 
     async def work() -> None:
-        async for _ in vectors.completed(index.path, Nonsense()):
+        async for _ in vectors.complete_vectors(index.path, Nonsense()):
             pass
 
     with pytest.raises(Refused):
@@ -262,7 +262,7 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, ser
             return outcome.text
 
         words = await ask()
-        making = uploads.keeper().works.get((path_for(settings.home, "local"), uploads.VECTORS))
+        making = uploads.background_tasks().works.get((path_for(settings.home, "local"), uploads.VECTORS))
         if making is not None:
             await making.task
         both = await ask()
@@ -279,9 +279,9 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, ser
 
 def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: Embedding) -> None:
     async def made(model: OpenAI, *, matched: bool) -> bool:
-        uploads.keeper().vectors_from.clear()
-        uploads.vectors_made(index.path, model, matched=matched)
-        work = uploads.keeper().works.get((index.path, uploads.VECTORS))
+        uploads.background_tasks().vectors_from.clear()
+        uploads.start_vectors(index.path, model, matched=matched)
+        work = uploads.background_tasks().works.get((index.path, uploads.VECTORS))
         if work is not None:
             await work.task
         return work is not None
@@ -291,7 +291,7 @@ def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: 
         for name, matched in (("toy", False), ("other", False), ("other", True), ("toy", False)):
             server.model = name
             begun = await made(model, matched=matched)
-            found.append((begun, await vectors.asked(index.path, model, "x") is not None))
+            found.append((begun, await vectors.embed_query(index.path, model, "x") is not None))
         return found
 
     assert with_model(server, work) == [(True, True), (True, True), (True, True), (False, False)]

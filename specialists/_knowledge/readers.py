@@ -74,11 +74,11 @@ def parts(source: Source, kind: str) -> Iterator[Part | Trouble]:
     elif kind == "office":
         yield from office_parts(source.data, ending_of(source))
     elif kind == "html":
-        yield from _html(decoded(source.data, _charset(source.data)))
+        yield from _html(decode(source.data, _charset(source.data)))
     elif kind == "old":
         raise Unreadable("an old Office format; save it as docx, xlsx or pptx")
     else:
-        text = decoded(source.data)
+        text = decode(source.data)
         if kind == "markdown":
             yield from (Part(body, heading) for heading, body in sections(text))
         else:
@@ -97,7 +97,7 @@ def _html(text: str) -> Iterator[Part]:
         yield Part(body.strip("\n"), heading)
 
 
-def decoded(data: bytes, charset: str | None = None) -> str:
+def decode(data: bytes, charset: str | None = None) -> str:
     """The text in these bytes: by its mark or the charset given, else UTF-8, else the likeliest one.
 
     Raises:
@@ -108,7 +108,7 @@ def decoded(data: bytes, charset: str | None = None) -> str:
             return data.decode(name, "replace")
     sample = data[:_SAMPLE]
     if b"\0" in sample:
-        return _wide(data)
+        return _decode_wide(data)
     if sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in sample) > len(sample) * _CONTROL_SHARE:
         raise Unreadable("not text, though its name says so")
     try:
@@ -127,7 +127,7 @@ def _charset(data: bytes) -> str | None:
     return found[1].decode() if found else None
 
 
-def _wide(data: bytes) -> str:
+def _decode_wide(data: bytes) -> str:
     """UTF-16 without a mark: of text in Latin letters, every other byte is null."""
     sample = data[:_SAMPLE]
     for start, name in ((1, "utf-16-le"), (0, "utf-16-be")):
