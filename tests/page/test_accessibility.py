@@ -1,16 +1,15 @@
 """What axe and a screen reader find, and everything that a person does without a mouse."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from nodes import Clients
-from playwright.sync_api import FilePayload, expect
+from playwright.sync_api import expect
 
 from brain.events import Thinking
 from page.chat import Chat
-from page.server import ControlledModel, PageServer, request
+from page.server import PageServer, request
 from page.visitor import DARK, NEW, PHONE, Visitor
 
 pytestmark = pytest.mark.chromium
@@ -40,57 +39,6 @@ Boil **water**, see [the page](https://example.org/tea), `kettle`:
 ```python
 pour(water)  # hot
 ```
-"""
-READ_ALOUD = r"""- article "Brain":
-  - heading "Tea" [level=3]
-  - paragraph:
-    - text: Boil
-    - strong: water
-    - text: ", see"
-    - link "the page":
-      - /url: https://example.org/tea
-    - text: ","
-    - code: kettle
-    - text: ":"
-  - list:
-    - listitem: Pour
-    - listitem: Wait
-  - table:
-    - rowgroup:
-      - row "time taste":
-        - columnheader "time"
-        - columnheader "taste"
-    - rowgroup:
-      - row "3 min mild":
-        - cell "3 min"
-        - cell "mild"
-  - blockquote:
-    - paragraph: Slowly.
-  - text: python
-  - button "Copy the code": Copy
-  - code: "pour(water) # hot"
-  - group "wiki":
-    - group:
-      - strong: wiki
-      - code: "title: \"Bern\""
-      - text: 2 sources · NUMBER
-      - paragraph: Sources
-      - list:
-        - listitem:
-          - link "Bern":
-            - /url: https://example.org/bern
-          - text: example.org
-        - listitem: A book
-      - paragraph: Result
-      - button "Copy the result"
-      - group "Result":
-        - paragraph: two spaces kept
-      - paragraph: Parameters
-      - group "Parameters": "{ \"title\": \"Bern\" }"
-  - paragraph: Done.
-  - text: player · NUMBER · about NUMBER tokens
-  - button "Copy"
-  - button "Retry"
 """
 
 
@@ -197,15 +145,6 @@ def test_axe_on_a_phone(chat: Chat, server: PageServer, axe: Axe) -> None:
     chat.button("Show or hide the conversations").tap()
     expect(chat.conversation("tea?")).to_be_visible()
     axe.check(chat)
-
-
-def test_an_answer_as_a_screen_reader_reads_it(chat: Chat, server: PageServer) -> None:
-    server.wiki_release.set()
-    server.answer(chat, "How do I make tea?", MARKDOWN, request("wiki", title="Bern"), " x", "Done.")
-    chat.open_card("wiki")
-    expect(chat.card("wiki").locator("br")).to_have_count(1)  # it is rendered
-    tree = re.sub(r"[\d.]+ m?s\b|(?<=about )\d+", "NUMBER", chat.answer.aria_snapshot())
-    assert tree.splitlines() == READ_ALOUD.splitlines()
 
 
 @pytest.mark.parametrize("visitor", [{"viewport": {"width": 320, "height": 256}}], indirect=True)
@@ -390,61 +329,6 @@ def test_send_steer_stop_retry_edit_and_copy(chat: Chat, server: PageServer, key
     expect(chat.questions).to_have_count(1)
 
 
-@pytest.mark.parametrize(("button", "burned"), [("Approve", ["Emma"]), ("Decline", [])])
-def test_decide_on_a_call_and_open_its_card(
-    chat: Chat, server: PageServer, keyboard: Keyboard, button: str, burned: list[str]
-) -> None:
-    keyboard.type("burn it")
-    keyboard.press("Enter")
-    server.model.write(request("burns", title="Emma"), " x")
-    expect(chat.button("Approve")).to_be_visible()
-    keyboard.choose(button, "Shift+Tab")
-    expect(chat.button("Approve")).to_have_count(0)
-    server.model.write("Done.")
-    server.model.end()
-    chat.wait_until_idle()
-    assert server.burned == burned
-    assert keyboard.focus.startswith("burns")  # the summary of the card
-    keyboard.press("Enter")
-    expect(chat.card("burns").get_by_text('"title": "Emma"').last).to_be_visible()
-    keyboard.press("Enter")
-    expect(chat.card("burns").get_by_text('"title": "Emma"').last).to_be_hidden()
-
-
-def test_search_open_rename_and_delete_conversations(chat: Chat, server: PageServer, keyboard: Keyboard) -> None:
-    ask(chat, server, keyboard)
-    keyboard.press("Control+Shift+O")
-    expect(chat.questions).to_have_count(0)
-    ask(chat, server, keyboard, "coffee?", "Grind.")
-    keyboard.press("Control+k")
-    keyboard.type("tea")
-    expect(chat.conversation("coffee?")).to_be_hidden()
-    keyboard.choose("tea?")
-    expect(chat.answer).to_contain_text("Boil water.")
-    keyboard.go_to("Search conversations", "Shift+Tab")
-    keyboard.press("Escape")
-    expect(chat.conversation("coffee?")).to_be_visible()
-    options = chat.history.get_by_role("button", name="Options for tea?", exact=True)
-    keyboard.choose("Options for tea?")
-    assert keyboard.focus == "Rename"
-    keyboard.press("ArrowDown")
-    assert keyboard.focus == "Delete"
-    keyboard.press("ArrowDown", "Escape")
-    expect(options).to_be_focused()
-    keyboard.press("Enter", "Enter")
-    keyboard.type("Tea")
-    keyboard.press("Enter")
-    expect(chat.history.get_by_role("button", name="Options for Tea", exact=True)).to_be_focused()
-    keyboard.press("Enter", "End", "Enter")
-    assert keyboard.focus == "Cancel"
-    keyboard.press("Enter")
-    expect(chat.history.get_by_role("button", name="Options for Tea", exact=True)).to_be_focused()
-    keyboard.press("Enter", "End", "Enter")
-    keyboard.choose("Delete")
-    expect(chat.conversation("Tea")).to_have_count(0)
-    expect(chat.box).to_be_focused()  # in a new conversation, since the open one was deleted
-
-
 def test_a_dialog_keeps_the_focus_and_returns_it(chat: Chat, keyboard: Keyboard) -> None:
     is_inside = "document.activeElement === document.body || Boolean(document.activeElement.closest('dialog'))"
     for name in ("Specialists", "Memory", "Settings"):
@@ -461,62 +345,3 @@ def test_a_dialog_keeps_the_focus_and_returns_it(chat: Chat, keyboard: Keyboard)
         keyboard.press("Enter")
         keyboard.choose("Close", "Shift+Tab")
         expect(chat.dialog(name)).to_be_hidden()
-
-
-def test_add_change_and_delete_a_fact(chat: Chat, keyboard: Keyboard) -> None:
-    keyboard.choose("Memory", "Shift+Tab")
-    facts = chat.dialog("Memory").get_by_role("listitem")
-    keyboard.choose("Add a fact")
-    keyboard.type("I drink no coffee")
-    keyboard.press("Enter")
-    expect(facts).to_contain_text("I drink no coffee")
-    assert keyboard.focus == "Edit"
-    keyboard.press("Enter", "Control+a")
-    keyboard.type("I drink no tea")
-    keyboard.press("Enter")
-    expect(facts).to_contain_text("I drink no tea")
-    keyboard.press("Enter", "Escape")  # leaves the form, not the dialog
-    assert keyboard.focus == "Edit"
-    keyboard.choose("Delete")
-    keyboard.choose("Delete")
-    expect(facts).to_have_count(0)
-    assert keyboard.focus == "Search facts and memories"
-
-
-@pytest.mark.parametrize(
-    "server", [{"MODEL": "builtin,openai:second", "MODEL_URL": "http://127.0.0.1:9"}], indirect=True
-)
-def test_choose_specialists_settings_files_and_a_model(server: PageServer, visitor: Visitor) -> None:
-    second = ControlledModel(server.brain.loop, "second")
-    server.brain.play(server.model, second)
-    chat = visitor.open(server.url)
-    keyboard = Keyboard(chat)
-    keyboard.choose("Specialists", "Shift+Tab")
-    switch = chat.page.get_by_role("switch", name="clock", exact=True)
-    expect(switch).to_be_checked()
-    keyboard.go_to("clock")
-    keyboard.press("Space")
-    expect(switch).not_to_be_checked()
-    keyboard.press("Escape", "Control+/")
-    keyboard.go_to("As the system")
-    keyboard.press("ArrowDown", "ArrowDown")
-    assert chat.page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
-    keyboard.press("Escape")
-    keyboard.go_to("Model", "Shift+Tab")
-    keyboard.press("ArrowDown")
-    with chat.page.expect_file_chooser() as chooser:
-        keyboard.choose("Attach")
-    files = [FilePayload(name=name, mimeType="text/plain", buffer=b"tea") for name in ("1.txt", "2.txt")]
-    chooser.value.set_files(files)
-    expect(chat.files.get_by_role("listitem")).to_have_count(2)
-    expect(chat.box).to_be_focused()
-    keyboard.choose("Remove 1.txt", "Shift+Tab")
-    assert keyboard.focus == "Remove 2.txt"
-    keyboard.press("Enter")
-    expect(chat.box).to_be_focused()
-    keyboard.type("hello")
-    keyboard.press("Enter")
-    assert second.questions() == ["hello"]
-    second.write("I am the second.")
-    second.end()
-    expect(chat.answer).to_contain_text("second ·")

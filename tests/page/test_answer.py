@@ -5,14 +5,13 @@ import re
 import httpx
 import pytest
 from playing import words
-from playwright.sync_api import Locator, Route, expect
+from playwright.sync_api import Locator, expect
 
 from brain.errors import ModelError
 from brain.events import Thinking
-from brain.messages import PromptProgress
 from page.chat import Chat
 from page.server import PageServer, request
-from page.visitor import NEW, PHONE, STILL, Visitor
+from page.visitor import NEW, PHONE, Visitor
 
 pytestmark = pytest.mark.chromium
 
@@ -120,21 +119,6 @@ def test_no_part_of_a_marker_is_ever_visible(chat: Chat, server: PageServer, mar
     assert [state for state in states if re.search(r"Before\.\s*[S<]|SP|REQUEST|[\[\]{}]", state)] == []
 
 
-def test_text_that_only_begins_like_a_marker_is_visible(chat: Chat, server: PageServer) -> None:
-    for text in (
-        "SPECIALIST_REQUEST is a word.",
-        "A <function> is no call.",
-        "`SPECIALIST_REQUEST[clock]` is how.",
-        "S",
-    ):
-        answer = chat.ask(f"about {text}")
-        server.model.write_slowly(text)
-        server.model.end()
-        chat.wait_until_idle()
-        expect(answer).to_contain_text(text.replace("`", ""))
-    expect(chat.log.get_by_role("group")).to_have_count(0)
-
-
 def test_visible_text_does_not_jump(chat: Chat, server: PageServer) -> None:
     answer = chat.ask()
     server.model.write("Start.\n\n")
@@ -209,25 +193,6 @@ def test_the_page_shows_what_it_waits_for(chat: Chat, server: PageServer) -> Non
     server.model.end()
     chat.wait_until_idle()
     expect(answer).not_to_contain_text(waiting)
-
-
-def test_prompt_progress_is_visible_until_the_model_writes(chat: Chat, server: PageServer) -> None:
-    answer = chat.ask()
-    server.model.write(PromptProgress(500, 2000))
-    expect(answer).to_contain_text("500 of 2,000 tokens")
-    server.model.write(PromptProgress(1000, 2000))
-    expect(answer).to_contain_text("1,000 of 2,000 tokens")
-    server.model.write("Hello.")
-    expect(answer).to_contain_text("Hello.")
-    expect(answer).not_to_contain_text("tokens")
-
-
-@pytest.mark.parametrize("visitor", [STILL], indirect=True)
-def test_nothing_moves_for_people_who_want_no_motion(chat: Chat, server: PageServer) -> None:
-    chat.ask()
-    server.model.write(request("wiki", title="Bern"), " x")
-    expect(chat.card("wiki")).to_contain_text("page 2 of 4")
-    assert chat.page.evaluate("document.getAnimations().filter(one => one.effect.getTiming().duration > 1).length") == 0
 
 
 # where it stands
@@ -406,22 +371,6 @@ def test_a_failure_is_the_same_when_it_is_opened_again(chat: Chat, server: PageS
     chat.reload()
     expect(chat.answer).to_contain_text("It does not fit.")
     assert all_text(chat) == written
-
-
-def test_large_numbers_are_exact(chat: Chat, server: PageServer) -> None:
-    """JavaScript cannot count with them."""
-    server.wiki_release.set()
-    server.answer(chat, "hello", request("wiki", title="Bern"), " x", "It is a town.")
-
-    def alter(route: Route) -> None:
-        text = re.sub(r'("(?:total_ms|ms|completion_tokens)":)\d+', r"\g<1>1" + "0" * 30, route.fetch().text())
-        route.fulfill(body=text.replace('{"title":"Bern"}', '{"title":12345678901234567890.50}'))
-
-    chat.page.route("**/v1/conversations/*?*", alter)
-    chat.reload()
-    expect(chat.answer).to_contain_text("It is a town.")
-    expect(chat.card("wiki")).to_contain_text("12345678901234567890.50")
-    expect(chat.answer).to_contain_text("tokens")
 
 
 def test_markdown_is_plain_text_until_its_libraries_can_be_loaded(

@@ -1,11 +1,7 @@
 """The call of a specialist as a card in the answer, and calls that wait for a person's approval."""
 
-from collections.abc import Callable
-
-import httpx
 import pytest
-from playing import words
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 
 from page.chat import Chat
 from page.server import HOSTILE, PageServer, request
@@ -103,17 +99,6 @@ def test_a_result_is_markdown_that_runs_nothing(chat: Chat, server: PageServer) 
     assert chat.page.evaluate("window.hacked") is None
 
 
-def test_a_card_stays_in_sight_when_it_is_opened(chat: Chat, server: PageServer) -> None:
-    text = "\n\n".join(words(60))
-    answer = server.answer(chat, "hello", text, request("hostile", text="\n\nmore" * 60), " x", "end")
-    expect(answer.get_by_text("end", exact=True)).to_be_visible()
-    chat.log.evaluate("node => node.scrollTo(0, node.scrollHeight)")
-    expect(answer.get_by_text("end", exact=True)).to_be_in_viewport()
-    chat.open_card("hostile")
-    expect(chat.card("hostile").locator(".text p")).to_have_count(61)
-    expect(chat.card("hostile").get_by_text("hostile", exact=True)).to_be_in_viewport()
-
-
 # approval
 
 
@@ -170,17 +155,6 @@ def test_an_approval_expires(chat: Chat, server: PageServer) -> None:
     assert server.burned == []
 
 
-def test_stop_ends_the_wait_for_approval(chat: Chat, server: PageServer) -> None:
-    chat.ask()
-    server.model.write(*BURN)
-    expect(chat.button("Approve")).to_be_visible()
-    chat.stop()
-    chat.wait_until_idle()
-    expect(chat.button("Approve")).to_have_count(0)
-    server.wait_until_quiet()
-    assert server.burned == []
-
-
 def test_every_character_of_the_parameters_is_in_reach(chat: Chat, server: PageServer) -> None:
     chat.ask()
     title = "a\u202egpj.exe\u200b\u00a0<b>é</b>\n" + "long " * 2000
@@ -196,40 +170,6 @@ def test_every_character_of_the_parameters_is_in_reach(chat: Chat, server: PageS
     expect(card.get_by_text("more below")).to_be_visible()
     last.evaluate("it => it.parentElement.scrollTo(0, it.scrollHeight)")
     expect(card.get_by_text("more below")).to_be_hidden()
-
-
-def decline_elsewhere(url: str) -> None:
-    httpx.post(url, json={"approve": False}, trust_env=False).raise_for_status()
-
-
-def stop_elsewhere(url: str) -> None:
-    httpx.post(f"{url.partition('/approvals')[0]}/cancel", json={}, trust_env=False).raise_for_status()
-
-
-@pytest.mark.parametrize(
-    ("act", "shown"), [(decline_elsewhere, "not approved"), (stop_elsewhere, "stopped")], ids=["declined", "stopped"]
-)
-def test_a_late_decision_changes_nothing(
-    chat: Chat, server: PageServer, visitor: Visitor, act: Callable[[str], None], shown: str
-) -> None:
-    visitor.allow("409")
-    chat.ask()
-    server.model.write(*BURN)
-    expect(chat.button("Approve")).to_be_visible()
-
-    def delay(route: Route) -> None:
-        act(route.request.url.replace(server.url, server.brain.url))
-        route.continue_()
-
-    chat.page.route("**/approvals/*", delay)
-    with chat.page.expect_response("**/approvals/*") as response:
-        chat.approve("burns")
-    assert response.value.status == 409
-    expect(chat.card("burns")).to_contain_text(shown)
-    expect(chat.button("Approve")).to_have_count(0)
-    server.model.end()
-    chat.wait_until_idle()
-    assert server.burned == []
 
 
 def test_a_decision_that_the_server_did_not_take_can_be_made_again(

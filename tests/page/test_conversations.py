@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 import pytest
-from playing import words
 from playwright.sync_api import Page, Route, expect
 
 from brain import Context, specialist
@@ -122,24 +121,6 @@ def test_search_opens_a_conversation_at_the_words_it_found(chat: Chat, server: P
     expect(chat.conversation("And coffee?")).to_be_visible()
     assert chat.page.evaluate(HIGHLIGHTED) == []
     assert chat.page.evaluate("window.hacked") is None
-
-
-@pytest.mark.parametrize("visitor", [NEW], indirect=True)
-def test_text_that_is_written_later_is_not_highlighted(chat: Chat, server: PageServer) -> None:
-    ask_elsewhere(server, "How do I make tea?", "\n\n".join(f"Boil fresh water. {word}" for word in words(60)))
-    chat.page.clock.install()
-    chat.reload()
-    chat.search("fresh")
-    expect(chat.history).to_contain_text("Boil fresh water.")
-    chat.conversation("How do I make tea?").click()
-    expect(chat.answer.get_by_text("fresh").first).to_be_in_viewport()
-    highlighted = chat.page.evaluate(HIGHLIGHTED)
-    assert len(highlighted) == 60
-    chat.page.clock.fast_forward(3000)
-    server.answer(chat, "And then?", "Fresh milk.")
-    expect(chat.answer).to_contain_text("Fresh milk.")
-    expect(chat.answer).to_be_in_viewport()
-    assert chat.page.evaluate(HIGHLIGHTED) == highlighted
 
 
 @pytest.mark.parametrize("visitor", [NEW], indirect=True)

@@ -154,20 +154,6 @@ def test_memory_is_switched_off_for_a_window_and_for_all(chat: Chat, server: Pag
     expect(dialog.get_by_role("switch", name="Not in this window", exact=True)).to_be_disabled()
 
 
-@pytest.mark.parametrize(("switch", "is_on"), [("Not in this window", True), ("Use memory in answers", False)])
-def test_memory_that_is_off_is_not_called(chat: Chat, server: PageServer, switch: str, is_on: bool) -> None:
-    server.add(memory)
-    chat.reload()
-    open_memory(chat).get_by_role("switch", name=switch, exact=True).set_checked(is_on)
-    chat.page.keyboard.press("Escape")
-    expect(chat.button("Memory")).to_have_accessible_description("off")
-    chat.reload()
-    expect(chat.button("Memory")).to_have_accessible_description("off")
-    server.answer(chat, f"Remember that {FACT}", *SAVE, "No.")
-    expect(chat.card("memory")).to_contain_text("memory was not run: it may not be asked here")
-    expect(open_memory(chat)).to_contain_text(EMPTY)
-
-
 def test_a_fact_is_text(chat: Chat) -> None:
     dialog = open_memory(chat)
     add_fact(dialog, HOSTILE).get_by_role("button", name="Delete", exact=True).click()

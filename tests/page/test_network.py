@@ -3,13 +3,11 @@
 import re
 
 import pytest
-from playing import words
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 
 from brain.messages import Exchange, Text
 from page.chat import Chat
-from page.network import Network
-from page.server import PageServer, request, serve_page
+from page.server import PageServer, request
 from page.visitor import NEW, Visitor
 
 pytestmark = pytest.mark.chromium
@@ -17,24 +15,6 @@ pytestmark = pytest.mark.chromium
 LOST = "The connection is lost; it comes back by itself."
 WAITING = "Brain is still writing this. It appears here when it is finished."
 PATIENCE = 60_000  # ms: the page waits longer after each attempt to reconnect
-COUNT_TIMERS = """() => {
-    const { setTimeout, setInterval } = window;
-    window.timers = new Map();
-    window.setTimeout = (act, ms, ...rest) => {
-        const timer = setTimeout(() => (timers.delete(timer), act(...rest)), ms);
-        timers.set(timer, ms);
-        return timer;
-    };
-    window.setInterval = (act, ms) => {
-        const timer = setInterval(act, ms);
-        timers.set(timer, ms);
-        return timer;
-    };
-    for (const clear of ["clearTimeout", "clearInterval"]) {
-        const before = window[clear];
-        window[clear] = (timer) => (timers.delete(timer), before(timer));
-    }
-}"""
 
 
 def count(chat: Chat, server: PageServer, *numbers: str) -> None:
@@ -162,23 +142,6 @@ def test_a_turn_that_the_server_forgot_is_read_from_the_store(chat: Chat, server
     expect(chat.answers).to_have_count(1)
 
 
-def test_an_answer_whose_beginning_is_gone_appears_when_it_is_complete(
-    chat: Chat, server: PageServer, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    visitor.allow("410")
-    monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 1500)
-    chat.ask("count")
-    count(chat, server, "one", *words(200), "two")
-    chat.reload()
-    expect(chat.answer).to_contain_text(WAITING)
-    server.model.write("three")
-    server.model.end()
-    expect(chat.answer).to_contain_text("three", timeout=PATIENCE)
-    assert counted(chat) == "one two three"
-    expect(chat.answers).to_have_count(1)
-    chat.wait_until_idle()
-
-
 def test_an_answer_of_another_process_appears_when_it_is_complete(chat: Chat, server: PageServer) -> None:
     server.answer(chat, "count", "one")
     record = server.begin_elsewhere(Exchange("(read)", said="and on", question_id="q2"))
@@ -189,24 +152,6 @@ def test_an_answer_of_another_process_appears_when_it_is_complete(chat: Chat, se
     server.brain.on_loop(server.store.end(record, ended))
     expect(chat.answer).to_contain_text("two", timeout=PATIENCE)
     expect(chat.answers).to_have_count(2)
-
-
-def test_an_unfinished_answer_is_stored_while_it_is_written(
-    visitor: Visitor, network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0.01)
-    with serve_page(network) as server:
-        chat = visitor.open(server.url)
-        chat.ask("count")
-        server.model.write("two **three** ", request("wiki", title="Bern"), " x")
-        server.wiki_release.set()
-        count(chat, server, "four")
-        (conversation,) = server.brain.on_loop(server.store.conversations("local"))
-        found = None
-        while not (found and "four" in found.exchanges[-1].visible):  # the test's timeout ends it
-            found = server.brain.on_loop(server.store.conversation("local", conversation.id))
-        assert [type(part).__name__ for part in found.exchanges[-1].parts] == ["Text", "Call", "Text"]
-        visitor.leave()
 
 
 # other tabs
@@ -274,33 +219,3 @@ def test_two_tabs_show_one_answer_while_it_is_written(chat: Chat, server: PageSe
             ["three"],
             ["four"],
         ]
-
-
-@pytest.mark.parametrize("visitor", [NEW], indirect=True)
-def test_leaving_a_conversation_leaves_no_timer_running(chat: Chat, server: PageServer) -> None:
-    def timers() -> set[int]:
-        list_timers = {5_000, 8_000}  # the list of conversations looks for news, whatever is open
-        return set(chat.page.evaluate("[...timers.values()]")) - list_timers
-
-    server.answer(chat, "count", "one")
-    server.begin_elsewhere(Exchange("(read)", said="and on", question_id="q2"))
-    chat.page.route("**/v1/conversations/*?limit=1", ignore)
-    chat.reload()
-    chat.page.evaluate(COUNT_TIMERS)
-    with chat.page.expect_request("**/v1/conversations/*?limit=1"):
-        expect(chat.answer).to_contain_text(WAITING)
-    chat.start_conversation()
-    expect(chat.answers).to_have_count(0)
-    chat.ask()
-    server.model.write(request("wiki", title="Bern"), " x")
-    expect(chat.card("wiki")).to_contain_text("page 2 of 4")
-    while 100 not in timers():  # of the card
-        pass
-    chat.start_conversation()
-    expect(chat.answers).to_have_count(0)
-    while timers():  # the test's timeout ends it
-        pass
-
-
-def ignore(route: Route) -> None:
-    """Never answer a request."""

@@ -91,31 +91,6 @@ def test_a_tab_that_slept_is_not_shown_to_another_person(server: PageServer, vis
 
 
 @KEYS
-def test_a_lost_session_loses_no_answer(server: PageServer, visitor: Visitor) -> None:
-    visitor.allow("401", "net::")
-    chat = visitor.visit(server.url)
-    sign_in(chat, "s3cret")
-    answer = chat.ask("count")
-    server.model.write("one ")
-    expect(answer).to_contain_text("one")
-    visitor.context.clear_cookies()
-    server.network.cut()
-    server.network.restore()
-    expect(sign_in_dialog(chat)).to_be_visible()
-    chat.page.keyboard.press("Escape")
-    expect(chat.page.get_by_text("The connection is lost; it comes back by itself.")).to_be_visible()
-    expect(sign_in_dialog(chat)).to_be_hidden()  # it does not return at once
-    expect(chat.button("Stop")).to_be_visible()
-    server.model.write("two")
-    server.model.end()
-    chat.show()
-    sign_in(chat, "s3cret")
-    chat.show()
-    chat.wait_until_idle()
-    expect(answer).to_contain_text("one two")
-
-
-@KEYS
 def test_a_message_waits_for_the_key_or_returns_to_the_box(server: PageServer, visitor: Visitor) -> None:
     visitor.allow("401")
     chat = visitor.visit(server.url)
@@ -178,33 +153,6 @@ def choose(chat: Chat, name: str) -> None:
     chat.button("Settings").click()
     chat.dialog("Settings").get_by_role("radio", name=name, exact=True).check()
     chat.page.keyboard.press("Escape")
-
-
-def test_enter_can_start_a_new_line(chat: Chat, server: PageServer) -> None:
-    choose(chat, "Starts a new line (Ctrl+Enter sends)")
-    expect(chat.page.get_by_role("main")).to_contain_text("Ctrl+Enter sends, Enter starts a new line")
-    chat.reload()
-    keyboard = chat.page.keyboard
-    keyboard.type("one")
-    keyboard.press("Enter")
-    keyboard.type("two")
-    expect(chat.box).to_have_value("one\ntwo")
-    keyboard.press("Control+Enter")
-    assert server.model.questions() == ["one\ntwo"]
-
-
-def test_shortcuts_are_listed(chat: Chat) -> None:
-    chat.page.keyboard.press("Control+/")
-    keys = [text.replace("\n", " ") for text in chat.dialog("Settings").get_by_role("definition").all_inner_texts()]
-    assert dict(zip(chat.dialog("Settings").get_by_role("term").all_inner_texts(), keys, strict=True)) == {
-        "Send, or add to the answer while Brain writes": "Enter",
-        "New line": "Shift Enter",
-        "Stop": "Esc",
-        "New conversation": "Ctrl Shift O",
-        "Search conversations": "Ctrl K",
-        "Show or hide the conversations": "Ctrl Shift S",
-        "Settings and keyboard": "Ctrl /",
-    }
 
 
 @pytest.mark.parametrize("visitor", [PHONE], indirect=True)

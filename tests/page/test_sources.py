@@ -91,12 +91,6 @@ def test_the_scripts_hold_what_their_types_say(clients: Clients) -> None:
     assert done.returncode == 0
 
 
-def test_lines_are_of_120_columns_at_most() -> None:
-    """As in Python; but a text of the page stands in one line."""
-    columns = {path: max(map(len, text.splitlines())) for path, text in SCRIPTS.items() if path != ENGLISH}
-    assert {path.name: most for path, most in columns.items() if most > 120} == {}
-
-
 def test_every_text_is_used_and_every_used_one_is_there() -> None:
     texts = set(KEY.findall(SCRIPTS[ENGLISH]))
     assert len(texts) > 100
@@ -108,19 +102,6 @@ def test_every_text_is_used_and_every_used_one_is_there() -> None:
 def property_names(scripts: str) -> set[str]:
     """Those that name a text by being a property, such as a category."""
     return set(re.findall(r"^\s+(\w+): t\(", scripts, re.MULTILINE))
-
-
-def test_every_place_in_a_text_is_filled() -> None:
-    places = {key: set(re.findall(r"\{(\w+)\}", line)) for key, line in lines_of(SCRIPTS[ENGLISH])}
-    others = "\n".join(TYPES.sub("", text) for path, text in SCRIPTS.items() if path != ENGLISH)
-    bare = set(re.findall(r'\bt\("(\w+)"\)', others))
-    assert {key for key in bare if places[key]} == set()
-    assert {key for key in DATA.findall(INDEX) if places[key]} == set()
-
-
-def lines_of(text: str) -> list[tuple[str, str]]:
-    lines: list[tuple[str, str]] = re.findall(r"^  (\w+): (.*)$", text, re.MULTILINE)
-    return lines
 
 
 def test_every_module_and_style_is_reached() -> None:

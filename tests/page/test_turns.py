@@ -4,11 +4,9 @@ import json
 import re
 from collections.abc import Callable
 
-import httpx
 import pytest
 from playwright.sync_api import expect
 
-from brain.errors import ModelError
 from brain.messages import Exchange
 from page.chat import Chat
 from page.server import HOSTILE, PageServer, request
@@ -91,17 +89,6 @@ def test_a_message_that_is_stopped_on_its_way_is_shown_as_stopped(chat: Chat, se
     expect(chat.history.get_by_role("link")).to_have_count(1)
 
 
-def test_a_message_that_is_stopped_and_left_on_its_way_is_stopped(chat: Chat, server: PageServer) -> None:
-    server.network.hold()
-    chat.ask("hello")
-    chat.box.press("Escape")
-    chat.start_conversation()
-    server.network.restore()
-    chat.conversation("hello").click()
-    expect(chat.answer).to_contain_text("Stopped.")
-    server.wait_until_quiet()
-
-
 def test_a_message_that_is_stopped_while_the_server_is_away_returns_to_the_box(
     chat: Chat, server: PageServer, visitor: Visitor
 ) -> None:
@@ -141,20 +128,6 @@ def test_an_addition_is_visible_until_brain_reads_it_and_stays_there(chat: Chat,
         chat.reload()
 
 
-def test_a_late_addition_is_read_with_the_next_message(chat: Chat, server: PageServer) -> None:
-    answer = chat.ask()
-    server.model.write("A sentence without")
-    expect(answer).to_contain_text("A sentence without")
-    chat.steer("shorter, please")
-    expect(answer).to_contain_text("Brain reads it at the next pause")
-    chat.stop()
-    chat.wait_until_idle()
-    for _ in range(2):
-        expect(chat.answer).to_contain_text("Brain reads it with your next message")
-        expect(chat.answer.get_by_text("shorter, please")).to_have_count(1)
-        chat.reload()
-
-
 def test_an_addition_returns_to_the_box_when_the_turn_is_gone(chat: Chat, server: PageServer, visitor: Visitor) -> None:
     visitor.allow("410", "404", "net::")
     answer = chat.ask()
@@ -170,20 +143,6 @@ def test_an_addition_returns_to_the_box_when_the_turn_is_gone(chat: Chat, server
     server.network.restore()
     expect(chat.box).to_have_value("shorter, please")
     expect(answer).not_to_contain_text("shorter, please")
-
-
-def test_the_box_stays_usable_while_an_answer_is_written(chat: Chat, server: PageServer) -> None:
-    chat.ask()
-    chat.box.press_sequentially("next")
-    chat.box.press("Shift+Enter")
-    chat.box.press_sequentially("line")
-    server.model.write("done")
-    server.model.end()
-    chat.wait_until_idle()
-    expect(chat.box).to_have_value("next\nline")
-    server.model.open.clear()
-    chat.box.press("Enter")
-    assert server.model.questions() == ["hello", "next\nline"]
 
 
 # retry and edit
@@ -302,15 +261,6 @@ def test_the_second_person_to_ask_waits_for_the_first_answer(chat: Chat, server:
 # what Brain says beside an answer
 
 
-@pytest.mark.parametrize("server", [{"WINDOW_MESSAGES": 1, "CONTEXT_SECONDS": 0.001}], indirect=True)
-def test_the_answer_says_what_the_model_no_longer_reads(chat: Chat, server: PageServer) -> None:
-    for question in ("one", "two", "three"):
-        server.answer(chat, question, f"An answer to {question}")
-    expect(chat.answers.first).not_to_contain_text("left out")
-    expect(chat.answer).to_contain_text("The conversation rested for long: the model begins anew.")
-    expect(chat.questions).to_have_count(3)
-
-
 @pytest.mark.parametrize("server", [{"WINDOW_MESSAGES": 1}], indirect=True)
 def test_the_answer_says_how_many_messages_were_left_out(chat: Chat, server: PageServer) -> None:
     for question in ("one", "two", "three"):
@@ -326,26 +276,3 @@ def test_a_server_that_stops_says_so(chat: Chat) -> None:
     chat.ask()
     expect(chat.answer).to_contain_text("The server stopped while this was being written.")
     chat.wait_until_idle()
-
-
-def test_a_message_that_is_too_long_for_the_model_offers_a_new_conversation(chat: Chat, server: PageServer) -> None:
-    chat.ask()
-    server.model.write(ModelError("model_context", "This was too long for the model."))
-    expect(chat.answer.get_by_role("alert")).to_contain_text("This was too long for the model.")
-    chat.reload()
-    chat.answer.get_by_role("button", name="New conversation", exact=True).click()
-    expect(chat.log).to_contain_text("What would you like to know?")
-    expect(chat.box).to_be_focused()
-
-
-def test_recalled_facts_are_one_line_that_unfolds(chat: Chat, server: PageServer) -> None:
-    for n in range(4):
-        fact = {"text": f"I drink no coffee {n}, and never did, wherever I was, with whomever I sat down to a meal"}
-        httpx.post(f"{server.brain.url}/v1/memory", json=fact, trust_env=False).raise_for_status()
-    recalled = chat.ask("May I have coffee?").get_by_text("Recalled 4 facts")
-    folded = recalled.bounding_box()
-    recalled.click()
-    unfolded = recalled.bounding_box()
-    assert folded
-    assert unfolded
-    assert folded["height"] < 30 < 50 < unfolded["height"]
