@@ -505,6 +505,33 @@ class Counts:
     memories: int = 0
 
 
+class EmbeddingCheck(msgspec.Struct, frozen=True):
+    """Whether a model's embeddings carry meaning: questions must be nearest to their own answers.
+
+    Attributes:
+        key: names the model by its embeddings, since another one may have the same name later.
+        size: numbers of an embedding.
+        right: questions, of 8, that are nearest to their own answers.
+        own: the mean cosine of a question and its answer.
+        other: the mean cosine of a question and another answer.
+    """
+
+    key: str
+    size: int
+    right: int
+    own: float
+    other: float
+
+    @property
+    def is_meaningful(self) -> bool:
+        """Whether the check is passed."""
+        return self.right >= 6
+
+    def floor(self, share: float) -> float:
+        """The cosine at this share of the way from `other` to `own`, below which a text is unrelated to a query."""
+        return self.other + share * (self.own - self.other)
+
+
 @dataclass(frozen=True, slots=True)
 class Near:
     """What is looked for by its meaning: the vector that a model makes of it."""

@@ -25,7 +25,7 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.messages import Attachment, Chunk, Finish, History, Message
+from brain.messages import Attachment, Chunk, EmbeddingCheck, Finish, History, Message
 from brain.plugins.context import Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
@@ -93,6 +93,9 @@ class Player:
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         raise Refused("a player has no vectors")
+
+    async def check_embeddings(self) -> EmbeddingCheck:
+        raise NotImplementedError
 
 
 @specialist

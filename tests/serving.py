@@ -22,7 +22,7 @@ from starlette.applications import Starlette
 
 from brain.errors import Refused
 from brain.events import Resume
-from brain.messages import Chunk, Finish, Message
+from brain.messages import Chunk, EmbeddingCheck, Finish, Message
 from brain.models import ModelEntry
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
@@ -180,6 +180,9 @@ class Player:
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         raise Refused("the model has no embeddings")
+
+    async def check_embeddings(self) -> EmbeddingCheck:
+        raise NotImplementedError
 
     async def aclose(self) -> None:
         """Nothing is open."""

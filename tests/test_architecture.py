@@ -45,6 +45,7 @@ OWNERS = {
         "brain.net.client",
         "brain.net.transport",
         "brain.models.ollama",
+        "brain.models.failures",
         "brain.models.reply",
     },
     "ollama": {"brain.models.ollama"},

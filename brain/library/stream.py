@@ -13,7 +13,7 @@ from brain.errors import BrainError, Refused
 from brain.events import Error, Event, Limits, Resume, SpecialistError, SpecialistResult, SyntaxName, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
 from brain.markers.scanner import Scanner, Stop
-from brain.messages import Attachment, Call, Chunk, History, Message, renumbered, sniff
+from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Message, renumbered, sniff
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options, Specialist
@@ -230,7 +230,11 @@ class _Streams:
         raise Refused("no model that sees images is connected")
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """A stream has no vectors."""
+        """A stream has no embeddings."""
+        raise Refused("no model with embeddings is connected")
+
+    async def check_embeddings(self) -> EmbeddingCheck:
+        """A stream has no embeddings."""
         raise Refused("no model with embeddings is connected")
 
 

@@ -23,8 +23,7 @@ from brain.memory.recall import QuestionWords
 from brain.memory.summaries import Writer
 from brain.memory.user_view import UserMemory
 from brain.messages import Category, Exchange, Interaction, Item, Recalled
-from brain.models.embedder import Embedder
-from brain.models.script import EmbeddingModel
+from brain.models.embedder import Embedder, EmbeddingModel
 
 log = logging.getLogger("brain")
 
@@ -167,7 +166,7 @@ class Memory:
 
     async def _taken_up(self, meaning: Embedder) -> None:
         try:
-            await meaning.take_up()
+            await meaning.load_check()
         except StoreError as error:
             log.warning("memory: what is known of vectors cannot be read: %s", error)
 

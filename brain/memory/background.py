@@ -113,20 +113,20 @@ class Background:
 
     async def _embed_all(self) -> bool:
         """Nobody is asked for vectors as long as there is nothing to make any of, nor beside turns."""
-        if not self._meaning.sat:
+        if not self._meaning.is_checked:
             if not await self._store.lacking(_ANY, 1):
                 return False
             await self._moment()
         async with self._asking:
-            if not await self._meaning.examined():
+            if not await self._meaning.run_check():
                 return False
-        assert self._meaning.grade is not None
-        key = self._meaning.grade.key
+        assert self._meaning.check is not None
+        key = self._meaning.check.key
         while rows := await self._store.lacking(key, BATCH):
             await self._moment()
             async with self._asking:
                 began = time.monotonic()
-                vectors = await self._meaning.of([item.text for _, item in rows])
+                vectors = await self._meaning.embed_texts([item.text for _, item in rows])
                 took = time.monotonic() - began
             if vectors is None:
                 return False

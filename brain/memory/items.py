@@ -61,6 +61,8 @@ CANDIDATES = 30
 ALIKE_MOST = 60
 """So many items that share words with a text are compared with it."""
 QUESTION_LENGTH = 4_000
+FLOOR_SHARE = 0.7
+"""Of the way from a wrong answer's cosine to a right one's, below which an item has nothing to do with a question."""
 FORMER_MOST = 10
 """Earlier wordings that a fact keeps, with the first, which no number of corrections loses."""
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -89,11 +91,11 @@ class Items:
     async def looked_up(self, user: str, question: str, words: str, kinds: Sequence[Kind]) -> Found:
         """What the store has to a question, by words of it and, where vectors count, by its meaning."""
         by_words = await self.store.by_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
-        near = await self.meaning.near(question) if self.meaning is not None and question.strip() else None
-        if near is None or self.meaning is None or self.meaning.grade is None:
+        near = await self.meaning.embed_query(question) if self.meaning is not None and question.strip() else None
+        if near is None or self.meaning is None or self.meaning.check is None:
             return Found(by_words)
         by_meaning = await self.store.by_meaning(user, near, kinds=kinds, limit=CANDIDATES)
-        return Found(by_words, by_meaning, self.meaning.grade.floor, self.meaning.grade.own)
+        return Found(by_words, by_meaning, self.meaning.check.floor(FLOOR_SHARE), self.meaning.check.own)
 
     async def found(self, user: str, words: str, kinds: Sequence[Kind], most: int) -> list[Item]:
         """What fits some words best."""

@@ -12,7 +12,7 @@ from brain.markers.scanner import Scanner
 from brain.memory.terms import content
 from brain.memory.texts import BETWEEN
 from brain.messages import OWN_WORDS, Chunk, Exchange, IdleConversation, Item, Message
-from brain.models.script import EmbeddingModel
+from brain.models.embedder import EmbeddingModel
 from brain.prompts import templates
 from brain.text import BYTES_A_TOKEN, strip_invisible, utf8_size
 from brain.turn_request import UNSAID, Sampling

@@ -9,22 +9,29 @@ from pathlib import Path
 import msgspec
 
 from brain.errors import ModelError
-from brain.models import ollama, script
-from brain.models.builtin import Builtin, Known
+from brain.models import ollama
+from brain.models.builtin import Builtin, SpecialistInfo
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.remote import Remote
-from brain.models.script import Script
+from brain.models.script import Script, read_script
 from brain.settings import ModelRow, Settings, redact_url
 
 AUTO_SECONDS = 0.25
+"""How long `auto` waits for Ollama."""
 
 AnyModel = Builtin | Ollama | OpenAI | Script
 
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A model that was opened: why this one, what is wrong with its server, if anything, and what it was made of."""
+    """A model that was opened.
+
+    Attributes:
+        reason: why this model, and what its server is.
+        problem: what is wrong with its server, if anything.
+        row: the settings that it was opened with.
+    """
 
     model: AnyModel
     reason: str
@@ -34,11 +41,11 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """All models of a process.
+    """The models of a process.
 
     Attributes:
         offered: those that requests can name, the default first.
-        embedder: what all embeddings are asked of; None to ask the model that answers.
+        embedder: the model for all embeddings; None to use the model that answers.
     """
 
     offered: list[ModelEntry]
@@ -46,70 +53,70 @@ class Models:
 
 
 @asynccontextmanager
-async def connect_models(settings: Settings, specialists: Sequence[Known]) -> AsyncIterator[Models]:
-    """Opens the models on offer and the one for embeddings, and closes them at the end of the block."""
+async def connect_models(settings: Settings, specialists: Sequence[SpecialistInfo]) -> AsyncIterator[Models]:
+    """Opens the offered models and the one for embeddings; closes them at the end of the block."""
     async with AsyncExitStack() as stack:
         offered = await open_models(settings, specialists)
-        for one in offered:
-            stack.push_async_callback(one.model.aclose)
-        embedder = next((one for one in offered if one.model.name == settings.embeddings), None)
+        for entry in offered:
+            stack.push_async_callback(entry.model.aclose)
+        embedder = next((entry for entry in offered if entry.model.name == settings.embeddings), None)
         if embedder is None and settings.embeddings is not None:
-            embedder = await _opened(settings.row(settings.embeddings), settings, specialists)
+            embedder = await _open(settings.row(settings.embeddings), settings, specialists)
             stack.push_async_callback(embedder.model.aclose)
-        for one in offered:
-            one.model.embedder = embedder.model if embedder is not None and embedder is not one else None
+        for entry in offered:
+            entry.model.embedder = embedder.model if embedder is not None and embedder is not entry else None
         yield Models(offered, embedder)
 
 
-async def open_models(settings: Settings, specialists: Sequence[Known]) -> list[ModelEntry]:
-    """Opens the models on offer, the default first. A server that does not answer yet may do so later."""
+async def open_models(settings: Settings, specialists: Sequence[SpecialistInfo]) -> list[ModelEntry]:
+    """Opens the offered models, the default first. A server that does not answer yet may do so later."""
     rows = [settings.row(name) for name in settings.model]
-    return await asyncio.gather(*(_opened(row, settings, specialists) for row in rows))
-
-
-async def _opened(row: ModelRow, settings: Settings, specialists: Sequence[Known]) -> ModelEntry:
-    if row.kind == "auto":
-        return await _auto(row, settings, specialists)
-    if row.kind == "builtin":
-        return ModelEntry(Builtin(specialists, row.name), row.description, row=row)
-    if row.kind == "script":
-        played = Script(row.name, script.read(Path(row.model)), row.resume or "prefill")
-        return ModelEntry(played, row.description, row=row)
-    return await _identified(row, row.description)
-
-
-async def _identified(row: ModelRow, why: str) -> ModelEntry:
-    model = Ollama.of(row) if row.kind == "ollama" else OpenAI.of(row)
-    try:
-        return ModelEntry(model, f"{why}; {await model.identify()}", model.warning, row)
-    except ModelError as error:
-        return ModelEntry(model, why, error.message, row)
-
-
-async def _auto(row: ModelRow, settings: Settings, specialists: Sequence[Known]) -> ModelEntry:
-    """Ollama, else the OpenAI API, else the stand-in."""
-    url = row.url or ollama.DEFAULT_URL
-    place = redact_url(url)
-    try:
-        name = await ollama.installed(url, AUTO_SECONDS, row.key)
-        why = f"Ollama at {place} has no model that can complete"
-    except ModelError as error:
-        name, why = None, f"no Ollama answered at {place} within {AUTO_SECONDS * 1000:.0f} ms"
-        if error.code != "model_unreachable":
-            why = f"what answers at {place} is no Ollama that can be used: {error.message}"
-    if name is not None:
-        found = msgspec.structs.replace(row, name=f"ollama:{name}", kind="ollama", model=name)
-        return await _identified(found, "; ".join((f"found on Ollama at {place}", *row.notes)))
-    why = "; ".join((why, *row.notes))
-    hosted = settings.hosted_row
-    if hosted is not None:
-        return await _identified(hosted, "; ".join((why, *hosted.notes)))
-    if "OPENAI_API_KEY" in settings.standard:
-        why += "; OPENAI_API_KEY is not used, as no model is named for it: set OPENAI_MODEL, or MODEL=openai:NAME"
-    row = msgspec.structs.replace(row, name="builtin", kind="builtin", url=None, key=None)
-    return ModelEntry(Builtin(specialists), why, row=row)
+    return await asyncio.gather(*(_open(row, settings, specialists) for row in rows))
 
 
 async def check_model(model: AnyModel) -> str | None:
-    """What is wrong with a model's server; None when it answers, or there is none."""
+    """Returns what is wrong with a model's server; None when it answers, or there is none."""
     return await model.find_problem() if isinstance(model, Remote) else None
+
+
+async def _open(row: ModelRow, settings: Settings, specialists: Sequence[SpecialistInfo]) -> ModelEntry:
+    if row.kind == "auto":
+        return await _open_auto(row, settings, specialists)
+    if row.kind == "builtin":
+        return ModelEntry(Builtin(specialists, row.name), row.description, row=row)
+    if row.kind == "script":
+        script = Script(row.name, read_script(Path(row.model)), row.resume or "prefill")
+        return ModelEntry(script, row.description, row=row)
+    return await _open_remote(row, row.description)
+
+
+async def _open_remote(row: ModelRow, reason: str) -> ModelEntry:
+    model = Ollama(row) if row.kind == "ollama" else OpenAI(row)
+    try:
+        return ModelEntry(model, f"{reason}; {await model.identify()}", model.warning, row)
+    except ModelError as error:
+        return ModelEntry(model, reason, error.message, row)
+
+
+async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[SpecialistInfo]) -> ModelEntry:
+    """Opens a model of Ollama, else of the OpenAI API, else the demo model."""
+    assert row.url is not None
+    url = redact_url(row.url)
+    try:
+        name = await ollama.find_model(row.url, AUTO_SECONDS, row.key)
+        reason = f"Ollama at {url} has no model that can complete"
+    except ModelError as error:
+        name, reason = None, f"no Ollama answered at {url} within {AUTO_SECONDS * 1000:.0f} ms"
+        if error.code != "model_unreachable":
+            reason = f"what answers at {url} is no Ollama that can be used: {error.message}"
+    if name is not None:
+        found = msgspec.structs.replace(row, name=f"ollama:{name}", kind="ollama", model=name)
+        return await _open_remote(found, "; ".join((f"found on Ollama at {url}", *row.notes)))
+    reason = "; ".join((reason, *row.notes))
+    hosted = settings.hosted_row
+    if hosted is not None:
+        return await _open_remote(hosted, "; ".join((reason, *hosted.notes)))
+    if "OPENAI_API_KEY" in settings.standard:
+        reason += "; OPENAI_API_KEY is not used, as no model is named for it: set OPENAI_MODEL, or MODEL=openai:NAME"
+    row = msgspec.structs.replace(row, name="builtin", kind="builtin", url=None, key=None)
+    return ModelEntry(Builtin(specialists), reason, row=row)

@@ -1,7 +1,7 @@
-"""A stand-in that needs nothing. It is no language model, and says so.
+"""The demo model, which needs no server. It is no language model, and says so.
 
-It picks specialists by comparing the message with the questions they say they answer (SQLite FTS5, bm25), fills their
-parameters from the text, speaks the same markers as any model, and words its answer from the blocks.
+It finds a specialist by comparing the message with the example questions of specialists (SQLite FTS5, bm25), fills the
+parameters from the text, writes markers as any model does, and composes its answer from the result blocks.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from brain.messages import CLOCK_NOTE, NOTE_OPENS, Chunk, Finish, Message
 from brain.models.script import TextOnlyModel
 from brain.turn_request import UNSAID, Sampling
 
-VOTERS = 3
-WORDS_MOST = 40
-ASKED_MOST = 2_000
-"""How much of a question is looked at; for more of it, some patterns here would be slow."""
+VOTES = 3
+MAX_WORDS = 40
+MAX_QUESTION = 2_000
+"""Characters of a question that are read; for more of it, some patterns here would be slow."""
 _SIGNATURE = (
     "I am Brain's built-in stand-in, not a language model: I only pick specialists and pass on what they find. "
     "Start Brain with --model ollama:NAME or --model openai:NAME to talk to a real one."
 )
-_EDGE = re.compile(
+_NOTE_LINE = re.compile(
     r"^(?:\[SPECIALIST_RESULT: (?P<name>[^\]\n]+)\]|\(Content of attachment (?P<id>\d{1,9}):\)"
     r"|\[/SPECIALIST_RESULT\]|\(End of attachment \d{1,9}\)"
     r"|\[SPECIALIST_ERROR: (?P<failed>\S+) failed - (?P<reason>.*)\]"
@@ -44,19 +44,19 @@ _ADVICE = re.compile(
 )
 """What a reason tells a model to do; a person needs to know why, and no more."""
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
-_CAPS = re.compile(r"^- At most (?P<calls>\d+) calls an answer, (?P<each>\d+) of one", re.MULTILINE)
+_LIMITS = re.compile(r"^- At most (?P<calls>\d+) calls an answer, (?P<each>\d+) of one", re.MULTILINE)
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
 _LINE = re.compile(r"[^\n]+\n*|\n+")
-_NAME_BEHIND = r"\b(?:in|for|of|about|at|to|from|near|on|called|named)\s+"
-_PROPER_NAME = regex.compile(rf"(?i:{_NAME_BEHIND})(\p{{Lu}}[\p{{L}}'’.-]*(?:\s+\p{{Lu}}[\p{{L}}'’.-]*)*)")
-_LAST_WORDS = re.compile(rf".*{_NAME_BEHIND}(.+?)[\s?.!]*$", re.IGNORECASE | re.DOTALL)
+_PREPOSITION = r"\b(?:in|for|of|about|at|to|from|near|on|called|named)\s+"
+_PROPER_NAME = regex.compile(rf"(?i:{_PREPOSITION})(\p{{Lu}}[\p{{L}}'’.-]*(?:\s+\p{{Lu}}[\p{{L}}'’.-]*)*)")
+_LAST_WORDS = re.compile(rf".*{_PREPOSITION}(.+?)[\s?.!]*$", re.IGNORECASE | re.DOTALL)
 _FREE_TEXT = frozenset({"query", "question", "search", "text", "message", "topic", "objective", "prompt", "q"})
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+")
 _ABOUT_ME = re.compile(r"\b(?:who|what|which|how)\b[^.?!]{0,20}\bare you\b|\bwhat can you do\b", re.IGNORECASE)
-_POINTING = frozenset(["this", "that", "it", "its", "these", "those", "there", "here", "attached"])
-_LOOKING = frozenset(["say", "says", "see", "show", "shows", "read"])
-"""What is asked of files with few other words."""
-_COMMON = _LOOKING | frozenset(
+_POINTING_WORDS = frozenset(["this", "that", "it", "its", "these", "those", "there", "here", "attached"])
+_LOOKING_WORDS = frozenset(["say", "says", "see", "show", "shows", "read"])
+"""Questions about files have these and few other words."""
+_COMMON_WORDS = _LOOKING_WORDS | frozenset(
     _WORD.findall(
         "a about all also am an and another any are as at be been but by can could did didn do does doesn don for from "
         "get give good had has have he hello help her hey hi him his how i if in into is isn it its just know let like "
@@ -68,8 +68,8 @@ _COMMON = _LOOKING | frozenset(
 )
 
 
-class Known(Protocol):
-    """What the stand-in must know of a specialist."""
+class SpecialistInfo(Protocol):
+    """What the demo model needs of a specialist."""
 
     @property
     def name(self) -> str: ...
@@ -101,7 +101,7 @@ class _Notes:
 
 
 class Builtin(TextOnlyModel):
-    """The stand-in.
+    """The demo model.
 
     Args:
         specialists: whom it may pick; of these, only those that a request's system message tells of.
@@ -110,23 +110,23 @@ class Builtin(TextOnlyModel):
 
     is_demo = True
 
-    def __init__(self, specialists: Sequence[Known], name: str = "builtin") -> None:
+    def __init__(self, specialists: Sequence[SpecialistInfo], name: str = "builtin") -> None:
         self.name = name
         self.resume: Resume = "prefill"
-        self._known = {specialist.name: specialist for specialist in specialists}
+        self._specialists = {specialist.name: specialist for specialist in specialists}
         self._examples = _index(specialists)
-        self._asked = {_folded(example): one.name for one in reversed(specialists) for example in one.examples}
+        self._by_example = {_normalize(example): one.name for one in reversed(specialists) for example in one.examples}
 
     async def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
     ) -> AsyncGenerator[Chunk, None]:
         """Routes in the first pass, words an answer when there are blocks."""
         system = messages[0].content if messages[0].role == "system" else ""
-        question = next(message.content for message in reversed(messages) if message.role == "user")
+        message_text = next(one.content for one in reversed(messages) if one.role == "user")
         if turn_pass == 0:
-            text = self._opening(question, system)
+            text = self._first_answer(message_text, system)
         else:
-            text = f"{_worded(_notes(messages[-1].content).blocks)}\n\n{_SIGNATURE}"
+            text = f"{_compose_answer(_parse_notes(messages[-1].content).blocks)}\n\n{_SIGNATURE}"
         for line in _LINE.finditer(text):
             await asyncio.sleep(0)  # so that a long answer shares the loop
             yield line[0]
@@ -136,51 +136,55 @@ class Builtin(TextOnlyModel):
         """Nothing is open but the index."""
         self._examples.close()
 
-    def _opening(self, question: str, system: str) -> str:
-        notes = _notes(question)
-        asked = notes.rest.strip()[:ASKED_MOST]
+    def _first_answer(self, message_text: str, system: str) -> str:
+        notes = _parse_notes(message_text)
+        question = notes.rest.strip()[:MAX_QUESTION]
         files = [int(number) for number in notes.files if number not in notes.texts]
         listed = "\n" + system.partition("\nRules:")[0]
-        allowed = [name for name in self._known if f"\n- {name}: " in listed]
-        name = self._route(asked, allowed, with_files=bool(files))
+        allowed = [name for name in self._specialists if f"\n- {name}: " in listed]
+        name = self._route(question, allowed, with_files=bool(files))
         if name is not None and name not in [block.name for block in notes.blocks if not block.failed]:
-            return f"I will ask {name}. " + "".join(self._markers(name, asked, files, system))
+            return f"I will ask {name}. " + "".join(self._build_calls(name, question, files, system))
         if notes.blocks:
-            return f"{_worded(notes.blocks)}\n\n{_SIGNATURE}"
+            return f"{_compose_answer(notes.blocks)}\n\n{_SIGNATURE}"
         if notes.texts:
             return "This is attached:\n\n" + "\n\n".join(notes.texts.values()) + f"\n\n{_SIGNATURE}"
         if not allowed:
             return f"There is no specialist that I can ask.\n\n{_SIGNATURE}"
-        examples = [f'\n- {one}: "{self._known[one].examples[0]}"' for one in allowed if self._known[one].examples]
+        examples = [
+            f'\n- {one}: "{self._specialists[one].examples[0]}"' for one in allowed if self._specialists[one].examples
+        ]
         known = f"I can ask, for example:{''.join(examples)}" if examples else f"I can ask {', '.join(allowed)}."
         return f"I found no specialist for this. {known}\n\n{_SIGNATURE}"
 
-    def _route(self, asked: str, allowed: Sequence[str], *, with_files: bool) -> str | None:
-        """The specialist whose examples are most like the question, in the words that tell questions apart.
+    def _route(self, question: str, allowed: Sequence[str], *, with_files: bool) -> str | None:
+        """The specialist whose examples are most like the question, in its rare words.
 
-        An example asked word for word needs none that tell. A question about files may do with few words, too: `What
-        does it say?`, or only point at them: `What is this?`
+        An example, word for word, needs no rare words. A question about files may have few words, such as `What does it
+        say?`, or only point at them: `What is this?`
         """
-        if _ABOUT_ME.search(asked):
+        if _ABOUT_ME.search(question):
             return None
-        if (name := self._asked.get(_folded(asked))) in allowed:
+        if (name := self._by_example.get(_normalize(question))) in allowed:
             return name
-        words = [word.lower() for word in _WORD.findall(asked)][:WORDS_MOST]
-        common = _COMMON - _LOOKING if with_files else _COMMON
-        telling = [word for word in words if word not in common and not word.isdecimal() and not _lone_letter(word)]
-        if telling or not with_files:
-            return self._most_like(telling, allowed)
+        words = [word.lower() for word in _WORD.findall(question)][:MAX_WORDS]
+        common = _COMMON_WORDS - _LOOKING_WORDS if with_files else _COMMON_WORDS
+        rare_words = [
+            word for word in words if word not in common and not word.isdecimal() and not _is_single_letter(word)
+        ]
+        if rare_words or not with_files:
+            return self._find_similar(rare_words, allowed)
         of_files = [name for name in allowed if self._takes_files(name)]
-        return self._most_like(words, of_files) if _POINTING.intersection(words) else None
+        return self._find_similar(words, of_files) if _POINTING_WORDS.intersection(words) else None
 
-    def _most_like(self, words: Sequence[str], allowed: Sequence[str]) -> str | None:
+    def _find_similar(self, words: Sequence[str], allowed: Sequence[str]) -> str | None:
         if not words or not allowed:
             return None
-        terms = [f'^ "{words[0]}"', *(f'"{word}"' for word in words)]  # what begins alike is asked alike
+        terms = [f'^ "{words[0]}"', *(f'"{word}"' for word in words)]  # questions that begin alike are alike
         rows = self._examples.execute(
             "SELECT name, -bm25(examples) FROM examples WHERE text MATCH ? AND name IN "
             f"({','.join('?' * len(allowed))}) ORDER BY bm25(examples) LIMIT ?",
-            (" OR ".join(terms), *allowed, VOTERS),
+            (" OR ".join(terms), *allowed, VOTES),
         )
         votes: dict[str, float] = {}
         for rank, (name, score) in enumerate(rows, 1):
@@ -188,19 +192,19 @@ class Builtin(TextOnlyModel):
         return max(votes, key=lambda name: votes[name], default=None)
 
     def _takes_files(self, name: str) -> bool:
-        return "image_id" in self._known[name].parameters.get("properties", {})
+        return "image_id" in self._specialists[name].parameters.get("properties", {})
 
-    def _markers(self, name: str, asked: str, files: Sequence[int], system: str) -> list[str]:
+    def _build_calls(self, name: str, question: str, files: Sequence[int], system: str) -> list[str]:
         """One call, or one for each of several files, as many as may be."""
-        values = _filled(self._known[name].parameters, asked)
-        caps = _CAPS.search(system)
+        values = _fill_parameters(self._specialists[name].parameters, question)
+        caps = _LIMITS.search(system)
         several = len(files) > 1 and self._takes_files(name) and "image_id" not in values
         most = max(1, min(int(caps["calls"]), int(caps["each"]))) if caps else len(files)
         calls = [{**values, "image_id": number} for number in files[:most]] if several else [values]
         return [f"SPECIALIST_REQUEST[{name}:{json.dumps(call, ensure_ascii=False)}]" for call in calls]
 
 
-def _index(specialists: Sequence[Known]) -> sqlite3.Connection:
+def _index(specialists: Sequence[SpecialistInfo]) -> sqlite3.Connection:
     database = sqlite3.connect(":memory:", check_same_thread=False)
     database.execute("CREATE VIRTUAL TABLE examples USING fts5(name UNINDEXED, text, tokenize = 'porter unicode61')")
     rows = [(s.name, text) for s in specialists for text in (*s.examples, f"{s.name} {s.description}")]
@@ -208,39 +212,43 @@ def _index(specialists: Sequence[Known]) -> sqlite3.Connection:
     return database
 
 
-def _filled(parameters: Mapping[str, Any], asked: str) -> dict[str, Any]:
+def _fill_parameters(parameters: Mapping[str, Any], question: str) -> dict[str, Any]:
     """Values for a specialist's parameters, as far as the text has them."""
     required = parameters.get("required", ())
     values: dict[str, Any] = {}
     for name, schema in parameters.get("properties", {}).items():
-        value = _value(name, schema, asked, required=name in required)
+        value = _fill_parameter(name, schema, question, required=name in required)
         if value is not None:
             values[name] = value
     free = [name for name in parameters.get("properties", {}) if name in _FREE_TEXT]
     only_chosen = all(_choices(schema) for name, schema in parameters.get("properties", {}).items() if name in values)
-    return values if not only_chosen or required or not free else {**values, free[0]: _text(free[0], asked)}
+    return values if not only_chosen or required or not free else {**values, free[0]: _find_text(free[0], question)}
 
 
-def _value(name: str, schema: Mapping[str, Any], asked: str, *, required: bool) -> Any:
+def _fill_parameter(name: str, schema: Mapping[str, Any], question: str, *, required: bool) -> Any:
     word = name.partition("_")[0]
     kinds = {option.get("type") for option in _options(schema)}
     choices = _choices(schema)
     for choice in choices:
-        if isinstance(choice, str) and choice not in _COMMON and re.search(rf"\b{re.escape(choice)}\b", asked, re.I):
+        if (
+            isinstance(choice, str)
+            and choice not in _COMMON_WORDS
+            and re.search(rf"\b{re.escape(choice)}\b", question, re.I)
+        ):
             return choice
     if choices and required:
         return choices[0]
     if name == "url" and "string" in kinds:
-        address = _ADDRESS.search(asked)
+        address = _ADDRESS.search(question)
         return address[0].rstrip(".,;:!?") if address else None
     if "boolean" in kinds:
-        return True if re.search(rf"\b{re.escape(word)}", asked, re.I) else None
+        return True if re.search(rf"\b{re.escape(word)}", question, re.I) else None
     if kinds & {"integer", "number"}:
-        found = re.search(rf"\b{re.escape(word)}\s*#?(\d{{1,9}})", asked, re.I)
-        found = found or (re.search(r"(-?\d{1,9}(?:\.\d+)?)", asked) if required else None)
+        found = re.search(rf"\b{re.escape(word)}\s*#?(\d{{1,9}})", question, re.I)
+        found = found or (re.search(r"(-?\d{1,9}(?:\.\d+)?)", question) if required else None)
         return (float(found[1]) if "number" in kinds else int(float(found[1]))) if found else None
     if "string" in kinds and required and not choices:
-        return _text(name, asked)
+        return _find_text(name, question)
     return None
 
 
@@ -252,29 +260,29 @@ def _choices(schema: Mapping[str, Any]) -> list[Any]:
     return [choice for option in _options(schema) for choice in option.get("enum", ())]
 
 
-def _text(name: str, asked: str) -> str:
-    """What stands in quotes; else the question, or, where that is not what is wanted, what it is about."""
-    quoted = re.search(r"[\"“‘]([^\"”’]{2,200})[\"”’]", asked)
+def _find_text(name: str, question: str) -> str:
+    """What stands in quotes; else what the question is about, or the question."""
+    quoted = re.search(r"[\"“‘]([^\"”’]{2,200})[\"”’]", question)
     if quoted:
         return quoted[1]
-    about = None if name in _FREE_TEXT else _PROPER_NAME.search(asked[:500]) or _LAST_WORDS.match(asked[:500])
-    return about[1].rstrip(".") if about else asked[:500]
+    about = None if name in _FREE_TEXT else _PROPER_NAME.search(question[:500]) or _LAST_WORDS.match(question[:500])
+    return about[1].rstrip(".") if about else question[:500]
 
 
-def _folded(question: str) -> str:
+def _normalize(question: str) -> str:
     """The words of a question, however it is written."""
     return " ".join(word.lower() for word in _WORD.findall(question))
 
 
-def _lone_letter(word: str) -> bool:
+def _is_single_letter(word: str) -> bool:
     """What an apostrophe leaves: the `s` of `what's`."""
     return len(word) == 1 and word.isascii()
 
 
-def _notes(message: str) -> _Notes:
+def _parse_notes(message: str) -> _Notes:
     """Reads a message in one walk over its edges. What is opened and never closed is no note."""
     found, rest, rest_from = _Notes(), [], 0
-    edges = list(_EDGE.finditer(message))
+    edges = list(_NOTE_LINE.finditer(message))
     last = {edge[0]: edge.start() for edge in edges}
     walk = iter(edges)
     for edge in walk:
@@ -298,7 +306,7 @@ def _notes(message: str) -> _Notes:
     return found
 
 
-def _worded(blocks: Sequence[_Block]) -> str:
+def _compose_answer(blocks: Sequence[_Block]) -> str:
     """An answer from blocks: quoted, not understood."""
     sentences = []
     for block in blocks:
@@ -306,11 +314,11 @@ def _worded(blocks: Sequence[_Block]) -> str:
             who = "One call" if block.name == "?" else block.name
             sentences.append(f"{who} could not help: {_ADVICE.sub('', block.text).rstrip('.')}.")
         else:
-            sentences.append(f"{block.name} found:\n\n{_quoted(block.text)}")
+            sentences.append(f"{block.name} found:\n\n{_quote_passages(block.text)}")
     return "\n\n".join(sentences) or "The specialists found nothing."
 
 
-def _quoted(text: str) -> str:
+def _quote_passages(text: str) -> str:
     """Numbered passages behind a headline, as quotations under their titles; any other text as it is."""
     head, _, rest = text.partition("\n\n")
     if "\n" in head or not _PASSAGE.match(rest):

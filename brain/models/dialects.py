@@ -1,4 +1,4 @@
-"""How servers of one API differ in what they want to be asked, and what they would refuse."""
+"""How servers of the OpenAI API differ: which fields they want in a request, and which they would refuse."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,24 +11,25 @@ from brain.turn_request import Sampling
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """How a server wants to be asked.
+    """The differences of one server.
 
     Attributes:
-        always: what every request says besides.
-        request: what a request says besides that goes on with the assistant's own message; `message`, that message.
-        strict: whether it refuses a model that it does not list; SGLang and llama.cpp take any name.
-        words: its own names for fields of `Sampling`; None for one that it would refuse.
-        templates: whether it takes arguments for the model's template, such as whether to think.
+        always: fields of every request.
+        resume_request: further fields of a request that continues the assistant's own message.
+        resume_message: fields of that message.
+        is_strict: whether it refuses a model that it does not list; SGLang and llama.cpp take any name.
+        names: its own names for fields of `Sampling`; None for a field that it would refuse.
+        has_template_arguments: whether it takes arguments for the model's template, such as whether to think.
     """
 
     name: str
     resume: Resume
     always: Mapping[str, Any] = {}
-    request: Mapping[str, Any] = {}
-    message: Mapping[str, Any] = {}
-    strict: bool = False
-    words: Mapping[str, str | None] = {}
-    templates: bool = False
+    resume_request: Mapping[str, Any] = {}
+    resume_message: Mapping[str, Any] = {}
+    is_strict: bool = False
+    names: Mapping[str, str | None] = {}
+    has_template_arguments: bool = False
 
 
 UNKNOWN = Dialect("unknown", "message")
@@ -36,58 +37,64 @@ LLAMA_CPP = Dialect(
     "llama.cpp",
     "prefill",
     always={"return_progress": True},
-    request={"chat_template_kwargs": {"enable_thinking": False}},
-    templates=True,
+    resume_request={"chat_template_kwargs": {"enable_thinking": False}},
+    has_template_arguments=True,
 )
 _VLLM_FIELDS = {"continue_final_message": True, "add_generation_prompt": False}
 _BY_OWNER = {
     "llamacpp": LLAMA_CPP,
-    "vllm": Dialect("vLLM", "prefill", request=_VLLM_FIELDS, strict=True, templates=True),
-    "sglang": Dialect("SGLang", "prefill", request=_VLLM_FIELDS, templates=True),
+    "vllm": Dialect("vLLM", "prefill", resume_request=_VLLM_FIELDS, is_strict=True, has_template_arguments=True),
+    "sglang": Dialect("SGLang", "prefill", resume_request=_VLLM_FIELDS, has_template_arguments=True),
 }
 _NO_LOCAL_FIELDS = {"top_k": None, "min_p": None}
 _BY_ADDRESS = {
     "api.openai.com/": Dialect(
-        "OpenAI", "message", strict=True, words={"max_tokens": "max_completion_tokens", **_NO_LOCAL_FIELDS}
+        "OpenAI", "message", is_strict=True, names={"max_tokens": "max_completion_tokens", **_NO_LOCAL_FIELDS}
     ),
     "api.mistral.ai/": Dialect(
-        "Mistral", "prefill", message={"prefix": True}, strict=True, words={"seed": "random_seed", **_NO_LOCAL_FIELDS}
+        "Mistral",
+        "prefill",
+        resume_message={"prefix": True},
+        is_strict=True,
+        names={"seed": "random_seed", **_NO_LOCAL_FIELDS},
     ),
-    "api.deepseek.com/beta/": Dialect("DeepSeek", "prefill", message={"prefix": True}),
+    "api.deepseek.com/beta/": Dialect("DeepSeek", "prefill", resume_message={"prefix": True}),
     "openrouter.ai/": Dialect("OpenRouter", "prefill"),
 }
 _FIELDS = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "frequency_penalty", "presence_penalty")
 
 
-def of(url: str, owner: str) -> Dialect:
-    """That of the server at this address, whose list says that this owner has the model."""
+def find_dialect(url: str, owner: str) -> Dialect:
+    """Returns the dialect of the server at this address, whose list says that this owner has the model."""
     parts = urlsplit(url)
     address = f"{parts.hostname}{parts.path}/"
-    hosted = next((dialect for start, dialect in _BY_ADDRESS.items() if address.startswith(start)), None)
+    hosted = next((dialect for prefix, dialect in _BY_ADDRESS.items() if address.startswith(prefix)), None)
     return hosted or _BY_OWNER.get(owner, UNKNOWN)
 
 
-def said(sampling: Sampling, dialect: Dialect) -> dict[str, Any]:
-    """The fields of a request that say how the model is to write."""
-    values = {name: getattr(sampling, name) for name in _FIELDS}
-    named = {dialect.words.get(name, name): value for name, value in values.items() if value is not None}
-    found = {name: value for name, value in named.items() if name is not None}
+def sampling_fields(sampling: Sampling, dialect: Dialect) -> dict[str, Any]:
+    """Returns the fields of a request for sampling, reasoning effort and format."""
+    fields: dict[str, Any] = {}
+    for field in _FIELDS:
+        name, value = dialect.names.get(field, field), getattr(sampling, field)
+        if name is not None and value is not None:
+            fields[name] = value
     if isinstance(sampling.effort, str):
-        found["reasoning_effort"] = sampling.effort
-    elif sampling.effort is not None and dialect.templates:
-        found["chat_template_kwargs"] = {"enable_thinking": sampling.effort}
+        fields["reasoning_effort"] = sampling.effort
+    elif sampling.effort is not None and dialect.has_template_arguments:
+        fields["chat_template_kwargs"] = {"enable_thinking": sampling.effort}
     if sampling.format == "json":
-        found["response_format"] = {"type": "json_object"}
+        fields["response_format"] = {"type": "json_object"}
     elif sampling.format is not None:
         schema = {"name": "answer", "schema": sampling.format}
-        found["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return {**found, **sampling.more} if sampling.dialect == "openai" else found
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return {**fields, **sampling.more} if sampling.dialect == "openai" else fields
 
 
-def gone_on(request: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """The same request for a server that is to go on with the assistant's message."""
-    found = dict(request)
-    for name, value in dialect.request.items():
-        there = found.get(name)
-        found[name] = {**there, **value} if isinstance(there, dict) and isinstance(value, Mapping) else value
-    return found
+def resume_fields(request: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """Returns the request with the fields by which a server continues the assistant's message."""
+    fields = dict(request)
+    for name, value in dialect.resume_request.items():
+        given = fields.get(name)
+        fields[name] = {**given, **value} if isinstance(given, dict) and isinstance(value, Mapping) else value
+    return fields

@@ -1,4 +1,4 @@
-"""Splits a byte stream into lines and SSE events. Bytes in, pieces out; no I/O.
+"""Splits a byte stream into lines or server-sent events. Bytes in, pieces out; no I/O.
 
 Lines are whole before they are decoded, so a character that was cut between two reads is never seen in halves.
 """
@@ -6,81 +6,83 @@ Lines are whole before they are decoded, so a character that was cut between two
 from abc import ABC, abstractmethod
 
 from brain.errors import ModelError
+from brain.models import failures
 
-LINE_BYTES = 2 * 1024 * 1024
-SPREAD_BYTES = 64 * 1024
-"""Of an event whose data is spread over lines, as no model server does with large ones."""
+MAX_LINE_BYTES = 2 * 1024 * 1024
+MAX_MULTILINE_BYTES = 64 * 1024
+"""Size of an event whose data has several lines; model servers send no large ones."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Splitter(ABC):
-    """Keeps the beginning of an item until the rest of it has come.
+    """Buffers the beginning of an item until the rest of it has come.
 
-    Lines may end in LF, CR LF or CR (WHATWG HTML, 9.2.5); what is given has LF only. A byte order mark at the very
+    Lines may end in LF, CR LF or CR (WHATWG HTML, 9.2.5); the output has LF only. A byte order mark at the very
     beginning is dropped.
 
     Attributes:
-        between: whether it stands between two items, with nothing kept.
+        is_between: whether nothing is buffered: the next byte begins an item.
     """
 
     END: bytes
 
     def __init__(self) -> None:
-        self._rest = bytearray()  # grows in place: an item that comes in small pieces costs no more than its length
-        self._after_cr = False
-        self._first = True
-        self.between = True
+        self._rest = bytearray()  # grows in place: an item in small pieces costs no more than its length
+        self._is_after_cr = False
+        self._is_first = True
+        self.is_between = True
 
     def feed(self, data: bytes) -> bytes:
-        """Takes what one read brought; gives the items that are whole now, each with its end."""
-        if self._first and data:
-            data = self._begun(data)
-        if self._after_cr or b"\r" in data:
-            data = self._with_lf(data)
+        """Takes what one read brought; returns the items that are complete now, each with its end.
+
+        Raises:
+            ModelError: when a line is too long.
+        """
+        if self._is_first and data:
+            data = self.close() + data
+            if len(data) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(data):
+                self._rest += data
+                data = b""
+            else:
+                self._is_first = False
+                data = data.removeprefix(_BYTE_ORDER_MARK)
+        if self._is_after_cr or b"\r" in data:
+            data = self._normalize_ends(data)
         if not self._rest and data.endswith(self.END):
-            self.between = not self._after_cr
+            self.is_between = not self._is_after_cr
             return data
-        seen = max(0, len(self._rest) - len(self.END) + 1)  # before it, no end begins
+        searched = max(0, len(self._rest) - len(self.END) + 1)  # before it, no end begins
         self._rest += data
-        found = self._rest.rfind(self.END, seen)
+        found = self._rest.rfind(self.END, searched)
         end = found + len(self.END) if found >= 0 else 0
         whole = bytes(self._rest[:end])
         del self._rest[:end]
-        self.between = not self._rest and not self._after_cr
-        if len(self._rest) > LINE_BYTES:
+        self.is_between = not self._rest and not self._is_after_cr
+        if len(self._rest) > MAX_LINE_BYTES:
             message = "The model server sent a line that never ends."
-            raise ModelError("model_failed", message, f"more than {LINE_BYTES} bytes")
+            raise ModelError("model_failed", message, f"more than {MAX_LINE_BYTES} bytes")
         return whole
 
     def close(self) -> bytes:
-        """What came behind the last end."""
+        """Returns what came after the last end."""
         rest = bytes(self._rest)
         self._rest.clear()
         return rest
 
     @abstractmethod
     def items(self, whole: bytes) -> list[bytes]:
-        """What `feed` or `close` gave, item by item, without their ends."""
+        """Splits what `feed` or `close` returned into items without their ends."""
 
     @abstractmethod
     def data(self, item: bytes) -> bytes | None:
-        """What an item carries, if anything."""
+        """Returns the data of an item; None when it has none."""
 
-    def _begun(self, data: bytes) -> bytes:
-        """The beginning without its mark; none of it as long as it may become one."""
-        data = self.close() + data
-        if len(data) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(data):
-            self._rest += data
-            return b""
-        self._first = False
-        return data.removeprefix(_BYTE_ORDER_MARK)
-
-    def _with_lf(self, data: bytes) -> bytes:
-        if self._after_cr and data:
+    def _normalize_ends(self, data: bytes) -> bytes:
+        if self._is_after_cr and data:
             data = data.removeprefix(b"\n")
-            self._after_cr = False
+            self._is_after_cr = False
         if b"\r" in data:
-            self._after_cr = data.endswith(b"\r")
+            self._is_after_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         return data
 
@@ -91,26 +93,26 @@ class Lines(Splitter):
     END = b"\n"
 
     def items(self, whole: bytes) -> list[bytes]:
-        """The lines; the last one of a body may have no end."""
+        """Returns the lines; the last one of a body may have no end."""
         lines = whole.split(b"\n")
         return lines if lines[-1] else lines[:-1]
 
     def data(self, item: bytes) -> bytes | None:
-        """The line."""
+        """Returns the line."""
         return item
 
 
 class ServerSentEvents(Splitter):
-    """Splits behind events, at empty lines."""
+    """Splits after events, at empty lines."""
 
     END = b"\n\n"
 
     def items(self, whole: bytes) -> list[bytes]:
-        """The events; one that is not finished is none."""
+        """Returns the complete events."""
         return whole.split(b"\n\n")[:-1]
 
     def data(self, item: bytes) -> bytes | None:
-        """The data of an event, if it has any; comments, names and ids are left out.
+        """Returns the data of an event, without comments, names and ids; None when it has none.
 
         Raises:
             ModelError: when it has more lines than can be read at once.
@@ -119,8 +121,8 @@ class ServerSentEvents(Splitter):
             return item[6:]
         if b"data" not in item:
             return None
-        if len(item) > SPREAD_BYTES:
-            raise ModelError("model_failed", "The model server sent something unreadable.", "an event of many lines")
+        if len(item) > MAX_MULTILINE_BYTES:
+            raise failures.unreadable("an event of many lines")
         lines = [
             line[6:] if line.startswith(b"data: ") else line[5:]
             for line in item.split(b"\n")

@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's chat completions: vLLM, llama.cpp, SGLang, LM Studio, hosted ones."""
+"""Models of any server with OpenAI's chat completions: vLLM, llama.cpp, SGLang, LM Studio, hosted ones."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -7,25 +7,23 @@ from typing import Any
 
 import msgspec
 
-from brain.errors import ModelError, Refused
+from brain.errors import Refused
 from brain.events import Thinking
 from brain.messages import Finish, Message, PassUsage, PromptProgress, sniff
-from brain.models import dialects
-from brain.models.dialects import LLAMA_CPP, UNKNOWN
+from brain.models import failures
+from brain.models.dialects import LLAMA_CPP, UNKNOWN, find_dialect, resume_fields, sampling_fields
 from brain.models.frames import Frame
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
-from brain.models.reply import Checks, Over, Part, Reply, ToolDelta, arguments_text, explained, failing, failure, read
-from brain.settings import OPENAI_URL
+from brain.models.reply import Checks, EndOfReply, Part, Reply, ToolDelta, arguments_text, decode_item
 from brain.text import escape_invisible
 from brain.turn_request import Sampling
 
-DEFAULT_URL = OPENAI_URL
 IDENTIFY_SECONDS = 2.0
-NAMES_SHOWN = 5
-NAME_LENGTH = 100
+MAX_NAMES = 5
+MAX_NAME = 100
 
-_LENGTHS = ("max_model_len", "context_length", "max_context_length")
+_CONTEXT_KEYS = ("max_model_len", "context_length", "max_context_length")
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -57,147 +55,151 @@ _decoder = msgspec.json.Decoder(_Chunk)
 
 
 class OpenAI(Remote):
-    """One model of a server of this API; `url` goes up to and with `/v1`."""
+    """One model of a server of this API; its URL goes up to and with `/v1`."""
 
-    _kind = "openai"
     _path = "chat/completions"
-    _default_url = DEFAULT_URL
-    _usual_resume = "message"
+    _default_resume = "message"
     _dialect = UNKNOWN
 
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
-        with failing():
-            response = await self._http.post("embeddings", json={"model": self._embeddings, "input": list(texts)})
+        with failures.translate_errors():
+            response = await self._http.post("embeddings", json={"model": self._embedding_model, "input": list(texts)})
         try:
             return [[float(number) for number in item["embedding"]] for item in response.json()["data"]]
         except (ValueError, TypeError, LookupError):
             raise Refused("the model server has no embeddings") from None
 
-    async def _learn(self) -> str:
-        models = _listed(await self._get(f"{self._url}/models"))
-        mine = next((model for model in models if model.get("id") == self._model), None)
-        alike = mine or (models[0] if models else {})  # the first one speaks for one that is not listed
-        dialect = dialects.of(self._url, str(alike.get("owned_by")))
+    async def _identify(self) -> str:
+        listed = await self._get(f"{self._url}/models")
+        data = listed.get("data") if isinstance(listed, dict) else None
+        models = [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
+        own = next((model for model in models if model.get("id") == self._model), None)
+        similar = own or (models[0] if models else {})  # the first model speaks for an unlisted one
+        dialect = find_dialect(self._url, str(similar.get("owned_by")))
         props = await self._get(self._url.removesuffix("/v1") + "/props") if dialect is LLAMA_CPP else None
-        unlisted = _unlisted(self._model, models)
-        known = mine or (alike if len(models) == 1 else {})
         self._dialect = dialect
-        self.resume = self._wanted_resume or dialect.resume
+        self.resume = self._fixed_resume or dialect.resume
         if props is None:
-            self.context_tokens, self.sees_images = _length(known), _sees(known)
+            known = own or (similar if len(models) == 1 else {})
+            checks = Checks()
+            self.context_tokens = next(filter(None, (checks.count(k, known.get(k)) for k in _CONTEXT_KEYS)), None)
+            self.sees_images = _lists_images(known)
         else:
-            self.context_tokens, self.sees_images = _of_props(props)
-            self.template = _template(props)
-        if self._wanted_context is not None:
-            self.context_tokens = self._wanted_context
-        self.warning = f"The model server {unlisted}." if unlisted and dialect.strict else None
+            self._read_props(props if isinstance(props, dict) else {})
+        unlisted = _describe_unlisted(self._model, models)
+        self.warning = f"The model server {unlisted}." if unlisted and dialect.is_strict else None
         return f"{dialect.name} server" + (f", which {unlisted}" if unlisted and dialect is not LLAMA_CPP else "")
+
+    def _read_props(self, props: Mapping[str, Any]) -> None:
+        """Reads what llama.cpp reports of itself."""
+        generation, modalities = props.get("default_generation_settings"), props.get("modalities")
+        context = Checks().count("n_ctx", generation.get("n_ctx")) if isinstance(generation, dict) else None
+        self.context_tokens = context or None
+        self.sees_images = isinstance(modalities, dict) and modalities.get("vision") is True
+        keys = ("chat_template", "chat_template_tool_use", "bos_token", "eos_token")
+        texts = [text for key in keys if isinstance(text := props.get(key), str)]
+        self.template = "\n".join(texts) if isinstance(props.get("chat_template"), str) else ""
 
     async def _probe(self) -> None:
         await self._get(f"{self._url}/models")
 
-    def _reply(self) -> Reply:
-        return reply()
+    def _build_reply(self) -> Reply:
+        return build_reply()
 
-    def _request(self, messages: Sequence[Message], sampling: Sampling) -> bytes:
-        sent = [_message(message) for message in messages]
+    def _build_body(self, messages: Sequence[Message], sampling: Sampling) -> bytes:
+        encoded = [_encode_message(message) for message in messages]
         request = {
-            **dialects.said(sampling, self._dialect),
+            **sampling_fields(sampling, self._dialect),
             **self._dialect.always,
             "model": self._model,
-            "messages": sent,
+            "messages": encoded,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
         if messages[-1].role == "assistant":
-            sent[-1] |= self._dialect.message
-            request = dialects.gone_on(request, self._dialect)
+            encoded[-1] |= self._dialect.resume_message
+            request = resume_fields(request, self._dialect)
         return msgspec.json.encode(request)
 
     async def _get(self, url: str) -> Any:
-        with failing():
+        """Returns the JSON of a free request; {} when the server has none."""
+        with failures.translate_errors():
             response = await self._http.get(url, timeout=IDENTIFY_SECONDS)
         if response.status_code in (401, 403) or response.status_code >= 500:
-            raise explained(response.status_code, response.text[:2000])
+            raise failures.from_status(response.status_code, response.text[:2000])
         try:
             return response.json() if response.status_code == 200 else {}
         except ValueError:
             return {}
 
 
-def reply() -> Reply:
-    """A reader for one answer."""
-    return Reply(ServerSentEvents(), partial(parts, Checks()), Frame("content"))
+def build_reply() -> Reply:
+    """Makes the decoder of one answer."""
+    return Reply(ServerSentEvents(), partial(decode_event, Checks()), Frame("content"))
 
 
-def parts(checks: Checks, data: bytes) -> Sequence[Part]:
-    """What one event says. Of several choices, the first one is the answer.
+def decode_event(checks: Checks, data: bytes) -> Sequence[Part]:
+    """Decodes one event. Of several choices, the first one is the answer.
 
     Raises:
-        ModelError: when it says that the model failed, or nothing that can be read.
+        ModelError: when the server reports a failure, or the event cannot be read.
     """
     if not data.startswith(b"{"):
-        return _unusual(checks, data)
-    chunk = read(data, _decoder)
-    if chunk.error:
-        raise failure(chunk.error)
-    found: list[Part] = [] if chunk.prompt_progress is None else _progress(checks, chunk.prompt_progress)
-    for choice in chunk.choices or ():
+        data = data.strip()
+        if data == b"[DONE]":
+            return (EndOfReply(),)
+        if not data:
+            return ()
+        if not data.startswith(b"{"):
+            raise failures.unreadable(repr(data[:200]))
+    event = decode_item(data, _decoder)
+    if event.error:
+        raise failures.from_event(event.error)
+    parts: list[Part] = []
+    if event.prompt_progress is not None:
+        fields = event.prompt_progress if isinstance(event.prompt_progress, dict) else {}
+        cache, processed, total = (checks.count(name, fields.get(name)) for name in ("cache", "processed", "total"))
+        if cache is not None and processed is not None and total is not None and cache <= processed <= total:
+            parts.append(PromptProgress(processed - cache, total - cache, cache))
+    for choice in event.choices or ():
         if checks.count("choices[].index", choice.index):
             continue
         if choice.delta is not None:
-            _read_delta(choice.delta, found, checks)
+            _decode_delta(choice.delta, parts, checks)
         if choice.finish_reason:
-            reason = checks.word("finish_reason", choice.finish_reason)
-            found.append(Finish("length" if reason == "length" else "stop"))
-    if chunk.usage is not None and (usage := _usage(checks, chunk.usage, chunk.timings)) is not None:
-        found.append(usage)
-    return found
+            reason = checks.text("finish_reason", choice.finish_reason)
+            parts.append(Finish("length" if reason == "length" else "stop"))
+    if event.usage is not None and (usage := _decode_usage(event.usage, event.timings, checks)) is not None:
+        parts.append(usage)
+    return parts
 
 
-def _unusual(checks: Checks, data: bytes) -> Sequence[Part]:
-    data = data.strip()
-    if data[:1] == b"{":
-        return parts(checks, data)
-    if data == b"[DONE]":
-        return (Over(),)
-    if data:
-        raise ModelError("model_failed", "The model server sent something unreadable.", repr(data[:200]))
-    return ()
-
-
-def _read_delta(delta: _Delta, found: list[Part], checks: Checks) -> None:
+def _decode_delta(delta: _Delta, parts: list[Part], checks: Checks) -> None:
     if thought := delta.reasoning_content or delta.reasoning or delta.thinking:
-        found.append(Thinking(thought))
+        parts.append(Thinking(thought))
     content = delta.content
     if isinstance(content, str):
         if content:
-            found.append(content)
+            parts.append(content)
     else:
         for item in content or ():
-            found += _pieces(item)
-    if delta.tool_calls:
-        for call in delta.tool_calls if isinstance(delta.tool_calls, list) else ():
-            _read_tool_call(call, found, checks)
-    if isinstance(delta.function_call, dict):  # the form before `tool_calls`, in which there is one call at most
-        _read_tool_call({"function": delta.function_call}, found, checks)
+            parts += _decode_content_item(item)
+    calls = delta.tool_calls if isinstance(delta.tool_calls, list) else []
+    if isinstance(delta.function_call, dict):  # the older form, with one call at most
+        calls = [*calls, {"function": delta.function_call}]
+    for call in calls:
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            index = checks.count("tool_calls[].index", call.get("index")) or 0
+            call_id = checks.text("tool_calls[].id", call.get("id")) or ""
+            name = checks.text("tool_calls[].function.name", function.get("name")) or ""
+            arguments = arguments_text(function.get("arguments"))
+            if name or arguments:
+                parts.append(ToolDelta(index, call_id, name, arguments))
 
 
-def _read_tool_call(call: Any, found: list[Part], checks: Checks) -> None:
-    """A piece of a call: the first one has the name, as some servers send it with all arguments."""
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return
-    index = checks.count("tool_calls[].index", call.get("index")) or 0
-    id_ = checks.word("tool_calls[].id", call.get("id")) or ""
-    name = checks.word("tool_calls[].function.name", function.get("name")) or ""
-    arguments = arguments_text(function.get("arguments"))
-    if name or arguments:
-        found.append(ToolDelta(index, id_, name, arguments))
-
-
-def _pieces(item: Any) -> Sequence[Part]:
-    """Mistral's models that reason send lists: texts, and thoughts that are lists of texts."""
+def _decode_content_item(item: Any) -> Sequence[Part]:
+    """Decodes an item of a list, as Mistral's reasoning models send: a text, or a thought that is a list of texts."""
     if isinstance(item, str):
         return (item,) if item else ()
     if not isinstance(item, Mapping):
@@ -205,12 +207,12 @@ def _pieces(item: Any) -> Sequence[Part]:
     if isinstance(text := item.get("text"), str) and text:
         return (text,)
     thoughts = item.get("thinking")
-    texts = [text for thought in thoughts for text in _pieces(thought)] if isinstance(thoughts, list) else []
+    texts = [text for one in thoughts for text in _decode_content_item(one)] if isinstance(thoughts, list) else []
     return [Thinking(text) for text in texts if isinstance(text, str)]
 
 
-def _usage(checks: Checks, usage: Any, timings: Any) -> PassUsage | None:
-    """What the pass took; None when the server does not say it, or something impossible."""
+def _decode_usage(usage: Any, timings: Any, checks: Checks) -> PassUsage | None:
+    """Returns the tokens of a pass; None when the server does not report them, or something impossible."""
     if not isinstance(usage, dict):
         checks.reject("usage", usage)
         return None
@@ -223,16 +225,7 @@ def _usage(checks: Checks, usage: Any, timings: Any) -> PassUsage | None:
     return None if prompt is None or completion is None else PassUsage(prompt, completion, reused)
 
 
-def _progress(checks: Checks, said: Any) -> list[Part]:
-    """What llama.cpp says of a prompt that it reads; nothing where the numbers make no sense."""
-    fields = said if isinstance(said, dict) else {}
-    cache, processed, total = (checks.count(name, fields.get(name)) for name in ("cache", "processed", "total"))
-    if cache is None or processed is None or total is None or not cache <= processed <= total:
-        return []
-    return [PromptProgress(processed - cache, total - cache, cache)]
-
-
-def _message(message: Message) -> dict[str, Any]:
+def _encode_message(message: Message) -> dict[str, Any]:
     if not message.images:
         return {"role": message.role, "content": message.content}
     content: list[dict[str, Any]] = [{"type": "text", "text": message.content}]
@@ -242,50 +235,22 @@ def _message(message: Message) -> dict[str, Any]:
     return {"role": message.role, "content": content}
 
 
-def _listed(answer: Any) -> Sequence[Mapping[str, Any]]:
-    data = answer.get("data") if isinstance(answer, dict) else None
-    return [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
-
-
-def _unlisted(name: str, models: Sequence[Mapping[str, Any]]) -> str | None:
-    """Says that a model is not among those listed; None when it is, or when no list or a pattern tells nothing."""
+def _describe_unlisted(name: str, models: Sequence[Mapping[str, Any]]) -> str | None:
+    """Says that a model is not listed; None when it is, or when there is no list or a pattern in it."""
     names: list[str] = []
     for model in models:
         aliases = model.get("aliases")
-        names += [
-            one for one in (model.get("id"), *(aliases if isinstance(aliases, list) else ())) if isinstance(one, str)
-        ]
+        ids = [model.get("id"), *(aliases if isinstance(aliases, list) else ())]
+        names += [one for one in ids if isinstance(one, str)]
     if not names or name in names or any("*" in one for one in names):
         return None
-    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-    shown = ", ".join(escape_invisible(one)[:NAME_LENGTH] for one in names[:NAMES_SHOWN])
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    shown = ", ".join(escape_invisible(one)[:MAX_NAME] for one in names[:MAX_NAMES])
     return f"does not list {name}, but {shown}{more}"
 
 
-def _length(model: Mapping[str, Any]) -> int | None:
-    checks = Checks()
-    return next(filter(None, (checks.count(key, model.get(key)) for key in _LENGTHS)), None)
-
-
-def _of_props(props: Any) -> tuple[int | None, bool]:
-    """The context of llama.cpp, and whether it takes images."""
-    found = props if isinstance(props, dict) else {}
-    generation, modalities = found.get("default_generation_settings"), found.get("modalities")
-    context = Checks().count("n_ctx", generation.get("n_ctx")) if isinstance(generation, dict) else None
-    return context or None, isinstance(modalities, dict) and modalities.get("vision") is True
-
-
-def _template(props: Any) -> str:
-    """What llama.cpp tells of the chat template, with the tokens that begin and end a text."""
-    found = props if isinstance(props, dict) else {}
-    if not isinstance(found.get("chat_template"), str):
-        return ""
-    fields = ("chat_template", "chat_template_tool_use", "bos_token", "eos_token")
-    return "\n".join(value for field in fields if isinstance(value := found.get(field), str))
-
-
-def _sees(model: Mapping[str, Any]) -> bool:
-    """Whether a list of models says of one that it takes images, as Mistral and OpenRouter do."""
+def _lists_images(model: Mapping[str, Any]) -> bool:
+    """Whether an entry of the model list says that the model takes images, as Mistral's and OpenRouter's do."""
     capabilities, architecture = model.get("capabilities"), model.get("architecture")
     if isinstance(capabilities, Mapping) and capabilities.get("vision") is True:
         return True

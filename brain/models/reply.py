@@ -1,22 +1,21 @@
-"""What model servers answer, and what they say when they do not; read and translated once for all of them."""
+"""Decodes the answers of model servers: bytes in, chunks out, as much as one read brought in one chunk."""
 
 import asyncio
 import json
 import logging
 import math
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeVar
 
 import httpx
 import msgspec
 
-from brain.errors import ModelError, PrefillRefused
+from brain.errors import ModelError
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, NativeCall, PassUsage, PromptProgress
+from brain.models import failures
 from brain.models.frames import Frame
 from brain.models.lines import Splitter
 from brain.net.client import Reads, reads
@@ -28,41 +27,24 @@ log = logging.getLogger("brain")
 
 STEP_BYTES = 16 * 1024
 STEP_LENGTH = 8 * 1024
-"""Bytes that are read, and characters that are scanned, before other tasks run: a few milliseconds at worst."""
-REPAIR_BYTES = 16 * 1024
-"""An item that is larger is not repaired when it is broken, which takes a hundred times as long as to decode it."""
-COUNT_MOST = 10**9
+"""Bytes that are decoded, and characters that are yielded, before other tasks run: a few milliseconds at worst."""
+MAX_REPAIR_BYTES = 16 * 1024
+"""A larger item is not repaired when it is broken: a repair takes a hundred times as long as decoding."""
+MAX_COUNT = 10**9
 """More tokens than any prompt, answer or context has."""
-INTEGER_DIGITS = 20
-TOOL_CALLS_MOST = 64
-ARGUMENTS_LENGTH = 65_536
+MAX_INTEGER_DIGITS = 20
+MAX_TOOL_CALLS = 64
+MAX_ARGUMENTS = 65_536
 """Characters of a tool call's arguments; longer than any marker may be."""
-REFUSAL_BYTES = 4096
-"""How much of an error's body is read: enough to know it by, however long it is."""
-_CONTEXT = re.compile(
-    r"context[ _](?:length|size|window)|maximum (?:context|model length)|exceeds? the (?:available )?context"
-    r"|too many tokens|exceeds the maximum number of tokens|prompt is too long|reduce the length of the messages",
-    re.IGNORECASE,
-)
-_CONTEXT_STATUS = frozenset({400, 413, 422, 500})
-_PREFILL_STATUS = frozenset({400, 422})
-_SECONDS = re.compile(r"[1-9][0-9]{0,4}")
-_REFUSALS = {
-    401: ("The model server refused Brain's key.", False),
-    403: ("The model server refused Brain's key.", False),
-    404: ("The model server does not have this model.", False),
-    429: ("The model server takes no more requests at the moment.", True),
-}
-"""What is said of an answer with such a status, and whether asking again may help."""
 
 
-class Over:
-    """What a server says behind all the rest: nothing more will come."""
+class EndOfReply:
+    """The server said that nothing more will come."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDelta:
-    """A piece of a tool call; `index` and `id` tell which, as far as the server says."""
+    """A piece of a tool call; `index` and `id` name the call, as far as the server gives them."""
 
     index: int
     id: str
@@ -70,23 +52,23 @@ class ToolDelta:
     arguments: str
 
 
-Part = Chunk | ToolDelta | Over
+Part = Chunk | ToolDelta | EndOfReply
 
 
 class Checks:
-    """Checks what a server reports beside its text; of one answer, the first bad value is logged."""
+    """Checks what a server reports beside its text; logs the first bad value of an answer."""
 
     def __init__(self) -> None:
-        self._logged = False
+        self._has_logged = False
 
     def count(self, name: str, value: Any) -> int | None:
         """Returns a number of tokens, or None for a missing or bad one."""
-        if value is None or (type(value) is int and 0 <= value <= COUNT_MOST):  # a bool is no number
+        if value is None or (type(value) is int and 0 <= value <= MAX_COUNT):  # not a bool
             return value
         self.reject(name, value)
         return None
 
-    def word(self, name: str, value: Any) -> str | None:
+    def text(self, name: str, value: Any) -> str | None:
         """Returns a text, or None for a missing or bad one."""
         if value is None or isinstance(value, str):
             return value
@@ -95,242 +77,231 @@ class Checks:
 
     def reject(self, name: str, value: Any) -> None:
         """Logs a bad value, which the caller ignores."""
-        if not self._logged:
-            self._logged = True
+        if not self._has_logged:
+            self._has_logged = True
             log.warning("the model server sent a bad %s, which is ignored: %.100r", name, value)
 
 
-class _ToolCalls:
-    """The tool calls of one answer, put together from their pieces."""
-
-    def __init__(self) -> None:
-        self._deltas: list[ToolDelta] = []  # the pieces of each call so far, as one
-
-    def add(self, delta: ToolDelta) -> None:
-        for place in range(len(self._deltas) - 1, -1, -1):
-            call = self._deltas[place]
-            if call.index == delta.index and (not delta.id or delta.id == call.id):  # some servers count no index
-                arguments = (call.arguments + delta.arguments)[:ARGUMENTS_LENGTH]
-                self._deltas[place] = ToolDelta(call.index, call.id, call.name or delta.name, arguments)
-                return
-        if len(self._deltas) < TOOL_CALLS_MOST:
-            self._deltas.append(delta)
-
-    def take(self) -> list[NativeCall]:
-        """Returns the calls, once the answer has ended."""
-        deltas, self._deltas = self._deltas, []
-        return [NativeCall(call.name, call.arguments) for call in deltas if call.name]
-
-
-Answer = tuple[Reads, str]
-"""The body of an answer, and its content type."""
-
-
 class Reply:
-    """The body of one answer, without I/O: bytes in, chunks out, neighbouring texts of one read joined.
+    """The body of one answer, without I/O.
 
     Args:
         splitter: finds the items in the bytes.
-        parts: what one item says.
-        frame: what items have in common that say a text only, if they have.
+        decode: the parts of one item.
+        frame: learns the structure of items that hold nothing but a text, if they have one in common.
 
     Attributes:
-        heard: whether there was any item.
-        ended: whether the server said why the model stopped; what fails later does no harm.
-        over: whether nothing more will come.
-        error: what the server says that failed, or that it said nothing that can be read; it is over then.
+        has_items: whether there was any item.
+        has_ended: whether the server said why the model stopped; what fails later does no harm.
+        is_over: whether nothing more will come.
+        error: what the server reported or what could not be decoded; the reply is over then.
     """
 
-    __slots__ = ("_frame", "_half", "_parts", "_splitter", "_tools", "ended", "error", "heard", "over")
+    __slots__ = ("_decode", "_frame", "_half", "_splitter", "_tools", "error", "has_ended", "has_items", "is_over")
 
     def __init__(
-        self, splitter: Splitter, parts: Callable[[bytes], Sequence[Part]], frame: Frame | None = None
+        self, splitter: Splitter, decode: Callable[[bytes], Sequence[Part]], frame: Frame | None = None
     ) -> None:
-        self.heard = False
-        self.ended = False
-        self.over = False
+        self.has_items = False
+        self.has_ended = False
+        self.is_over = False
         self.error: ModelError | None = None
         self._splitter = splitter
-        self._parts = parts
+        self._decode = decode
         self._frame = frame
-        self._half = ""
-        self._tools = _ToolCalls()
+        self._half = ""  # of a character, until its other half comes
+        self._tools: list[ToolDelta] = []  # each call so far as one delta
 
     def feed(self, data: bytes) -> list[Chunk]:
-        """Takes what one read brought; what was said before an error is said."""
+        """Decodes what one read brought; an error is noted, after the chunks before it."""
         try:
-            alike = self._alike(data) if self._splitter.between else None
-            return self._chunks(self._splitter.feed(data)) if alike is None else alike
+            chunks = self._read_framed(data) if self._splitter.is_between else None
+            return self._read(self._splitter.feed(data)) if chunks is None else chunks
         except ModelError as error:
             self._fail(error)
             return []
 
     def close(self) -> list[Chunk]:
-        """Says that the body ended."""
-        return self._chunks(self._splitter.close())
+        """Decodes what is left at the end of the body."""
+        return self._read(self._splitter.close())
 
-    def _alike(self, whole: bytes) -> list[Chunk] | None:
-        """What items say that all have the frame; None when they are to be read one by one."""
-        texts = None if self._frame is None or self._half or self.over else self._frame.texts(whole)
+    def _read_framed(self, items: bytes) -> list[Chunk] | None:
+        """The text of items that all have the learned frame; None when they must be decoded one by one."""
+        texts = None if self._frame is None or self._half or self.is_over else self._frame.texts(items)
         if texts is None:
             return None
         text = texts[0] if len(texts) == 1 else "".join(texts)
         return [text] if text else []
 
-    def _chunks(self, whole: bytes) -> list[Chunk]:
-        """What any items say."""
-        if (said := self._alike(whole)) is not None:
-            return said
-        found: list[Chunk] = []
+    def _read(self, items: bytes) -> list[Chunk]:
+        if (framed := self._read_framed(items)) is not None:
+            return framed
+        chunks: list[Chunk] = []
         texts: list[str] = []
-        for item in filter(None, self._splitter.items(whole)):
-            if self.over:
+        for item in filter(None, self._splitter.items(items)):
+            if self.is_over:
                 break
             if (data := self._splitter.data(item)) is None:
                 continue
-            if self._frame is not None and (alike := self._frame.texts(item + self._splitter.END)) is not None:
-                texts += alike
-            else:
-                self._read(item, data, texts, found)
-        self._say(texts, found)
-        if len(found) > 1:
-            found.sort(key=_is_usage)  # a turn wants to know why it ended before what it took
-        return found
+            if self._frame is not None and (same := self._frame.texts(item + self._splitter.END)) is not None:
+                texts += same
+                continue
+            self.has_items = True
+            try:
+                parts = self._decode(data)
+            except ModelError as error:
+                self._fail(error)
+                continue
+            for part in parts:
+                if isinstance(part, str):
+                    texts.append(part)
+                else:
+                    self._add_texts(texts, chunks)
+                    self._add_part(part, chunks)
+            if self._frame is not None and len(parts) == 1 and isinstance(parts[0], str):
+                self._frame.learn(item, parts[0])
+        self._add_texts(texts, chunks)
+        if len(chunks) > 1:
+            chunks.sort(key=_is_usage)  # a turn needs the reason of the end before the usage
+        return chunks
 
-    def _read(self, item: bytes, data: bytes, texts: list[str], found: list[Chunk]) -> None:
-        """Reads an item that may say anything."""
-        self.heard = True
-        try:
-            said = self._parts(data)
-        except ModelError as error:
-            self._fail(error)
-            return
-        for part in said:
-            if isinstance(part, str):
-                texts.append(part)
-            else:
-                self._say(texts, found)
-                self._tell(part, found)
-        if self._frame is not None and len(said) == 1 and isinstance(said[0], str):
-            self._frame.learn(item, said[0])
-
-    def _say(self, texts: list[str], found: list[Chunk]) -> None:
-        """Adds the texts as one; halves of characters wait for the other half, or become U+FFFD."""
+    def _add_texts(self, texts: list[str], chunks: list[Chunk]) -> None:
+        """Moves the texts to the chunks, as one."""
         if texts:
             text, self._half = join_surrogates(self._half + "".join(texts))
             texts.clear()
             if text:
-                found.append(text)
+                chunks.append(text)
 
-    def _tell(
-        self, part: Thinking | PassUsage | PromptProgress | NativeCall | ToolDelta | Finish | Over, found: list[Chunk]
+    def _add_part(
+        self,
+        part: Thinking | PassUsage | PromptProgress | NativeCall | ToolDelta | Finish | EndOfReply,
+        chunks: list[Chunk],
     ) -> None:
         if isinstance(part, PassUsage | PromptProgress | NativeCall):
-            found.append(part)
+            chunks.append(part)
         elif isinstance(part, ToolDelta):
-            self._tools.add(part)
+            self._add_tool_delta(part)
         elif isinstance(part, Thinking):
             text, self._half = join_surrogates(self._half + part.text)
-            if found and isinstance(last := found[-1], Thinking):
+            if chunks and isinstance(last := chunks[-1], Thinking):
                 text = last.text + text
-                found.pop()
+                chunks.pop()
             if text:
-                found.append(Thinking(text))
+                chunks.append(Thinking(text))
         else:
-            self.ended = True
-            self.over = isinstance(part, Over)
+            self.has_ended = True
+            self.is_over = isinstance(part, EndOfReply)
             if self._half:
                 self._half = ""
-                found.append("\ufffd")
-            found += self._tools.take()
+                chunks.append("\ufffd")
+            chunks += [NativeCall(call.name, call.arguments) for call in self._tools if call.name]
+            self._tools.clear()
             if isinstance(part, Finish):
-                found.append(part)
+                chunks.append(part)
+
+    def _add_tool_delta(self, delta: ToolDelta) -> None:
+        for position in range(len(self._tools) - 1, -1, -1):
+            call = self._tools[position]
+            if call.index == delta.index and (not delta.id or delta.id == call.id):  # some servers send no index
+                arguments = (call.arguments + delta.arguments)[:MAX_ARGUMENTS]
+                self._tools[position] = ToolDelta(call.index, call.id, call.name or delta.name, arguments)
+                return
+        if len(self._tools) < MAX_TOOL_CALLS:
+            self._tools.append(delta)
 
     def _fail(self, error: ModelError) -> None:
-        self.over, self.error = True, error
+        self.is_over, self.error = True, error
 
 
 def _is_usage(chunk: Chunk) -> bool:
     return isinstance(chunk, PassUsage)
 
 
-async def chunks(answer: Callable[[], Awaitable[Answer]], reply: Reply) -> AsyncGenerator[Chunk, None]:
-    """One pass: asks for an answer, gives what it says. Closing the generator closes the connection.
+Answer = tuple[Reads, str]
+"""The body of a response, and its content type."""
+
+
+async def stream_chunks(request: Callable[[], Awaitable[Answer]], reply: Reply) -> AsyncGenerator[Chunk, None]:
+    """Sends one request and yields its chunks. Closing the generator closes the connection.
 
     Raises:
         ModelError: when there is no answer, or only a part of one.
     """
-    with failing():
-        reads, kind = await answer()
-        del answer  # with all that was asked
-        async with aclosing(reads):
+    with failures.translate_errors():
+        body, content_type = await request()
+        del request  # with the whole prompt
+        async with aclosing(body):
             try:
-                async for data in reads:
-                    while data and not reply.over:
+                async for data in body:
+                    while data and not reply.is_over:
                         part, data = data[:STEP_BYTES], data[STEP_BYTES:]
-                        said = _in_steps(reply.feed(part))
-                        del part  # neither it nor what it says is kept while the next is waited for
-                        while said:
-                            yield said.pop(0)
-                            if said:
+                        steps = _steps(reply.feed(part))
+                        del part  # nothing of this read is kept while the next one is awaited
+                        while steps:
+                            yield steps.pop(0)
+                            if steps:
                                 await asyncio.sleep(0)
                         if data:
                             await asyncio.sleep(0)
-                    if reply.over:
+                    if reply.is_over:
                         break
             except httpx.HTTPError:
-                if not reply.ended:
+                if not reply.has_ended:
                     raise
-    said = _in_steps(reply.close())
-    while said:
-        yield said.pop(0)
-        if said:
+    steps = _steps(reply.close())
+    while steps:
+        yield steps.pop(0)
+        if steps:
             await asyncio.sleep(0)
-    if reply.ended:
+    if reply.has_ended:
         return
     if reply.error is not None:
         raise reply.error
-    if not reply.heard and not kind.startswith("text/event-stream"):
-        raise _no_stream(kind)
+    if not reply.has_items and not content_type.startswith("text/event-stream"):
+        raise failures.no_stream(content_type)
     raise ModelError("model_failed", "The model server broke off in the middle of its answer.", "no end was sent")
 
 
-def _in_steps(said: list[Chunk]) -> list[Chunk]:
+def _steps(chunks: list[Chunk]) -> list[Chunk]:
     """The same chunks, with long texts cut into steps."""
-    if not any(isinstance(chunk, str | Thinking) and len(_text(chunk)) > STEP_LENGTH for chunk in said):
-        return said
-    steps: list[Chunk] = []
-    for chunk in said:
-        if isinstance(chunk, str | Thinking):
-            text = _text(chunk)
-            texts = [text[at : at + STEP_LENGTH] for at in range(0, len(text), STEP_LENGTH)]
-            steps += texts if isinstance(chunk, str) else map(Thinking, texts)
-        else:
-            steps.append(chunk)
-    return steps
+    return chunks if all(map(_is_short, chunks)) else [step for chunk in chunks for step in _cut(chunk)]
 
 
-def _text(chunk: str | Thinking) -> str:
-    return chunk if isinstance(chunk, str) else chunk.text
+def _is_short(chunk: Chunk) -> bool:
+    text = chunk.text if isinstance(chunk, Thinking) else chunk
+    return not isinstance(text, str) or len(text) <= STEP_LENGTH
 
 
-async def answered(response: httpx.Response, *, resumed: bool) -> Answer:
-    """What is to be read of a streamed response, and of which type it is.
+def _cut(chunk: Chunk) -> Iterator[Chunk]:
+    if not isinstance(chunk, str | Thinking):
+        yield chunk
+        return
+    text = chunk if isinstance(chunk, str) else chunk.text
+    for start in range(0, len(text), STEP_LENGTH):
+        step = text[start : start + STEP_LENGTH]
+        yield step if isinstance(chunk, str) else Thinking(step)
+
+
+async def open_answer(response: httpx.Response, *, is_resumed: bool) -> Answer:
+    """Returns the body of a streamed response and its content type.
 
     Raises:
-        ModelError: when it is no answer; it is closed then.
-        PrefillRefused: when the server does not go on with a started answer.
+        ModelError: when it is no stream; the response is closed then.
+        PrefillRefused: when the server does not continue a started answer.
     """
     body = reads(response)
-    kind = response.headers.get("Content-Type", "")
-    if response.status_code == 200 and not kind.startswith("text/html"):
-        return body, kind
+    content_type = response.headers.get("Content-Type", "")
+    if response.status_code == 200 and not content_type.startswith("text/html"):
+        return body, content_type
     async with aclosing(response), aclosing(body):  # closing a body that nobody began to read closes nothing
-        raise _no_stream(kind) if response.status_code == 200 else await _refusal(response, body, resumed)
+        if response.status_code == 200:
+            raise failures.no_stream(content_type)
+        raise await failures.from_response(response, body, is_resumed=is_resumed)
 
 
-def read(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
-    """One item, decoded; broken characters in it, which servers send that cut them in two, are let pass.
+def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+    """Decodes one item; broken characters, which servers send that cut them in two, become U+FFFD.
 
     Raises:
         ModelError: when it is no JSON, or not of the expected form.
@@ -338,78 +309,19 @@ def read(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if len(data) <= REPAIR_BYTES:
+        if len(data) <= MAX_REPAIR_BYTES:
             with suppress(ValueError, RecursionError):
-                return msgspec.convert(json.loads(data.decode(errors="replace"), parse_int=_integer), decoder.type)
-        detail = f"{error}: {data[:200]!r}"
-        raise ModelError("model_failed", "The model server sent something unreadable.", detail) from None
+                return msgspec.convert(json.loads(data.decode(errors="replace"), parse_int=_parse_int), decoder.type)
+        raise failures.unreadable(f"{error}: {data[:200]!r}") from None
 
 
-def _integer(digits: str) -> float:
-    """Returns NaN for an integer that is longer than any count, which Python would take long to read or refuse."""
-    return int(digits) if len(digits) <= INTEGER_DIGITS else math.nan
+def _parse_int(digits: str) -> float:
+    """Returns NaN for an integer longer than any count, which Python would take long to parse or refuse."""
+    return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else math.nan
 
 
 def arguments_text(arguments: Any) -> str:
-    """Returns the arguments of a tool call as JSON: servers send that, an object, or nothing."""
+    """Returns the arguments of a tool call as JSON: servers send JSON, an object, or nothing."""
     if arguments is None or isinstance(arguments, str):
-        return (arguments or "")[:ARGUMENTS_LENGTH]
-    return msgspec.json.encode(arguments).decode()[:ARGUMENTS_LENGTH]
-
-
-def failure(said: Any) -> ModelError:
-    """The error for what a server says in the middle of an answer."""
-    text = str(said)[:2000]
-    if _CONTEXT.search(text):
-        return _too_long(text)
-    return ModelError("model_failed", "The model failed in the middle of its answer.", text)
-
-
-class failing:
-    """Translates the HTTP client's errors."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if isinstance(error, httpx.ConnectError):
-            raise ModelError("model_unreachable", "The model server cannot be reached.", repr(error)) from error
-        if isinstance(error, httpx.TimeoutException):
-            raise ModelError("model_unreachable", "The model server does not answer.", repr(error)) from error
-        if isinstance(error, httpx.HTTPError):
-            message = "The connection to the model server broke in the middle of its answer."
-            raise ModelError("model_failed", message, repr(error)) from error
-
-
-def explained(status: int, text: str, wait: str = "") -> ModelError:
-    """The error for an HTTP status that is not 200, the text that came with it, and its `Retry-After`."""
-    detail = f"HTTP {status}: {text}"
-    if status in _CONTEXT_STATUS and _CONTEXT.search(text):
-        return _too_long(detail, status)
-    message, recoverable = _REFUSALS.get(status, ("The model server could not answer.", True))
-    if recoverable and _SECONDS.fullmatch(wait):
-        message += f" It asks to wait {wait} s."
-    return ModelError("model_failed", message, detail, recoverable=recoverable, status=status)
-
-
-def _no_stream(kind: str) -> ModelError:
-    message = "The model server did not answer with a stream; check its URL in the settings."
-    return ModelError("model_failed", message, f"Content-Type: {kind[:200]}", recoverable=False)
-
-
-def _too_long(detail: str, status: int | None = None) -> ModelError:
-    message = "The conversation is too long for the model; begin a new one, or ask for less."
-    return ModelError("model_context", message, detail, status=status)
-
-
-async def _refusal(response: httpx.Response, reads: Reads, resumed: bool) -> ModelError:
-    status, body = response.status_code, b""
-    async for data in reads:
-        body += data
-        if len(body) >= REFUSAL_BYTES:
-            break
-    wait = response.headers.get("Retry-After", "")
-    error = explained(status, body[:REFUSAL_BYTES].decode(errors="replace"), wait)
-    if resumed and status in _PREFILL_STATUS and error.code != "model_context":
-        return PrefillRefused(error.args[0])
-    return error
+        return (arguments or "")[:MAX_ARGUMENTS]
+    return msgspec.json.encode(arguments).decode()[:MAX_ARGUMENTS]

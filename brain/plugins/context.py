@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from brain.events import Citation
-from brain.messages import Attachment, Category, Interaction, Item
+from brain.messages import Attachment, Category, EmbeddingCheck, Interaction, Item
 
 if TYPE_CHECKING:
     from brain.net.fetch import Fetch
@@ -41,17 +41,20 @@ class Progress:
 
 
 class ModelView(Protocol):
-    """What a specialist may ask of the turn's model."""
+    """What a specialist may use of the turn's model."""
 
     @property
     def sees_images(self) -> bool:
         """Whether the model server takes images."""
 
     async def describe(self, image: bytes, question: str) -> str:
-        """What the model sees in an encoded image; only when `sees_images`."""
+        """Returns what the model sees in an encoded image; only when `sees_images`."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text; raises `Refused` when the model server has no embeddings."""
+        """Returns one embedding per text; raises `Refused` when the model server has none."""
+
+    async def check_embeddings(self) -> EmbeddingCheck:
+        """Returns whether the embeddings carry meaning; raises `Refused` when the model server has none."""
 
 
 @dataclass(frozen=True, slots=True)

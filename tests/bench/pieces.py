@@ -21,8 +21,8 @@ from whole import Run, say
 
 from brain.errors import Refused
 from brain.events import Event, Limits, Resume, Token
-from brain.messages import Chunk, Finish, History, Message
-from brain.models.openai import reply
+from brain.messages import Chunk, EmbeddingCheck, Finish, History, Message
+from brain.models.openai import build_reply
 from brain.plugins.registry import Registry
 from brain.protocols.native import FrameEncoder
 from brain.turn.turn import Turn
@@ -101,7 +101,7 @@ def _reads(items: Sequence[str], size: int) -> list[bytes]:
 
 
 def _heard(reads: Sequence[bytes]) -> None:
-    answer = reply()
+    answer = build_reply()
     for data in reads:
         for _ in answer.feed(data):
             pass
@@ -208,6 +208,9 @@ class Player:
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         raise Refused("the model has no embeddings")
+
+    async def check_embeddings(self) -> EmbeddingCheck:
+        raise NotImplementedError
 
 
 async def _turn(texts: Sequence[str]) -> None:

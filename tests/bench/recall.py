@@ -22,10 +22,10 @@ from typing import Any
 
 from tables import Table, quantile
 
-from brain.memory import Memory
-from brain.messages import Chunk, Item, Kind, Message
-from brain.models import AnyModel, embedder, open_models
-from brain.models.embedder import Embedder, Grade
+from brain.memory import Memory, items
+from brain.messages import Chunk, EmbeddingCheck, Item, Kind, Message
+from brain.models import AnyModel, open_models
+from brain.models.embedder import Embedder
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
 from brain.turn_request import UNSAID, Sampling
@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", metavar="KIND:NAME", help="whose embeddings are measured: ollama:… or openai:…")
     parser.add_argument("--model-url", metavar="URL", help="its server, as in BRAIN_MODEL_URL")
     parser.add_argument("--unexamined", action="store_true", help="also when its vectors fail the memory's exam")
-    parser.add_argument("--floor", type=float, default=embedder.FLOOR_SHARE, help="another share than the memory's own")
+    parser.add_argument("--floor", type=float, default=items.FLOOR_SHARE, help="another share than the memory's own")
     parser.add_argument("--others", type=int, default=10_000, metavar="N", help="facts beside them, once more (10,000)")
     parser.add_argument("--only", nargs="+", choices=SETS, default=list(SETS), metavar="SET", help=", ".join(SETS))
     return parser
@@ -116,7 +116,7 @@ async def measured(given: argparse.Namespace) -> Tables:
     tables = _empty(given.only)
     model = None
     if given.model:
-        embedder.FLOOR_SHARE = given.floor
+        items.FLOOR_SHARE = given.floor
         model = await _model(given.model, given.model_url)
         grade = await _graded(model, unexamined=given.unexamined)
         tables.first.notes.append(f"The memory's exam: {model.name} answers {grade.right} of 8 questions.  ")
@@ -133,19 +133,19 @@ async def _model(name: str, url: str | None) -> Prepared:
     return Prepared(found.model)
 
 
-async def _graded(model: Prepared, *, unexamined: bool) -> Grade:
+async def _graded(model: Prepared, *, unexamined: bool) -> EmbeddingCheck:
     if unexamined:
-        embedder.PASSED = 0
+        EmbeddingCheck.is_meaningful = True  # type: ignore[method-assign, assignment]
     exam = Embedder(model)
-    passed = await exam.examined()
-    if exam.grade is None:
+    passed = await exam.run_check()
+    if exam.check is None:
         raise SystemExit(f"{model.name} has no vectors, so that Brain goes by words alone.")
     if not passed:
         raise SystemExit(
-            f"{model.name} answers {exam.grade.right} of 8 questions of the memory's exam, so that Brain goes by words "
+            f"{model.name} answers {exam.check.right} of 8 questions of the memory's exam, so that Brain goes by words "
             "alone. --unexamined measures it all the same."
         )
-    return exam.grade
+    return exam.check
 
 
 def _empty(names: Sequence[str]) -> Tables:
@@ -194,17 +194,17 @@ def by_words(store: SQLite) -> Way:
 async def by_meaning(store: SQLite, model: Prepared) -> Way:
     """Begins when all items have their vectors, which are made in the background."""
     vectors = Embedder(model)
-    await vectors.examined()
-    assert vectors.grade is not None
+    await vectors.run_check()
+    assert vectors.check is not None
     for _ in range(VECTORS_SECONDS):
-        if not await store.lacking(vectors.grade.key, 1):
+        if not await store.lacking(vectors.check.key, 1):
             break
         await asyncio.sleep(1)
     else:
         raise SystemExit(f"{model.name} did not make all vectors within {VECTORS_SECONDS} s.")
 
     async def way(ask: str) -> Sequence[Item]:
-        near = await vectors.near(ask)
+        near = await vectors.embed_query(ask)
         assert near is not None
         return [item for item, _ in await store.by_meaning(USER, near, kinds=KINDS, limit=LOOKED_AT)]
 

@@ -21,10 +21,11 @@ from brain.memory.summaries import SUMMARY_LENGTH, Pauses, memory_of
 from brain.memory.terms import content
 from brain.messages import OWN_WORDS, Call, Chunk, Exchange, Finish, IdleConversation, Item, Message, Text
 from brain.models.builtin import Builtin
-from brain.models.embedder import _EXAM, PASSED, Embedder, graded
+from brain.models.embedder import _PAIRS, Embedder, grade_embeddings
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.script import Script
+from brain.settings import ModelRow
 from brain.store.sqlite import SQLite
 from brain.turn_request import UNSAID, Sampling
 
@@ -120,7 +121,7 @@ async def embedded(memory: Memory, store: SQLite) -> bool:
     """Whether all have their vectors."""
     meaning = memory._items.meaning
     assert meaning is not None
-    return meaning.grade is not None and not await store.lacking(meaning.grade.key, 1)
+    return meaning.check is not None and not await store.lacking(meaning.check.key, 1)
 
 
 def test_what_is_meant_is_recalled_although_no_word_of_it_is_said() -> None:
@@ -300,15 +301,15 @@ def test_a_text_that_a_server_refuses_does_not_hold_up_the_others() -> None:
 def test_the_exam_tells_vectors_of_words_from_others() -> None:
     async def test() -> None:
         good, blind = Embedder(Vectors()), Embedder(Vectors(blind=True))
-        assert await good.examined()
-        assert not await blind.examined()
-        assert good.grade is not None
-        assert good.grade.right >= PASSED
-        assert good.grade.floor < good.grade.own
+        assert await good.run_check()
+        assert not await blind.run_check()
+        assert good.check is not None
+        assert good.check.is_meaningful
+        assert good.check.other < good.check.own
         other = Embedder(Vectors(name="other"))
-        assert await other.examined()
-        assert other.grade is not None
-        assert other.grade.key != good.grade.key
+        assert await other.run_check()
+        assert other.check is not None
+        assert other.check.key != good.check.key
 
     run(test())
 
@@ -350,14 +351,14 @@ def test_a_model_that_is_another_one_by_now_is_found_out() -> None:
             async with later.running(Toy(blind=True)):
                 meaning = later._items.meaning
                 assert meaning is not None
-                await until(lambda: meaning.sat)
+                await until(lambda: meaning.is_checked)
                 assert (await later.recall("ada", "Any pill?")).items == ()
 
     run(test())
 
 
 def test_no_question_of_the_exam_can_be_answered_by_words() -> None:
-    shared = [set(content(question)) & set(content(answer)) for question, answer in _EXAM]
+    shared = [set(content(question)) & set(content(answer)) for question, answer in _PAIRS]
     assert shared == [set()] * 8
 
 
@@ -365,8 +366,8 @@ def test_the_key_of_a_model_does_not_depend_on_rounding() -> None:
     rows = [[float((n * 7 + place * 3) % 11) for place in range(8)] for n in range(16)]
     noisy = [[number + 1e-4 * place for place, number in enumerate(row)] for row in rows]
     turned = [row[::-1] for row in rows]
-    assert graded("m", rows).key == graded("m", noisy).key
-    assert graded("m", rows).key != graded("m", turned).key
+    assert grade_embeddings("m", rows).key == grade_embeddings("m", noisy).key
+    assert grade_embeddings("m", rows).key != grade_embeddings("m", turned).key
 
 
 def test_vectors_are_made_when_no_turn_runs() -> None:
@@ -414,7 +415,8 @@ def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None
             else ["<think>", "hm</think>", "The user plans a lunch ", "for Nora.\n"]
         )
         async with (OpenAIServer if kind == "openai" else OllamaServer)(told) as server:
-            model = (OpenAI if kind == "openai" else Ollama)("m", server.url)
+            row = ModelRow(name="m", kind=kind, model="m", url=server.url)
+            model = OpenAI(row) if kind == "openai" else Ollama(row)
             async with remembered() as (memory, store, clock):
                 call = Call(
                     "web", "MARKER", {}, id="c1", block="BLOCK of a page", citations=(Citation("1", "t"),), turn_pass=1
@@ -826,7 +828,7 @@ def test_memories_of_two_users_stay_apart() -> None:
 def test_it_is_gone_at_once_when_left() -> None:
     async def test() -> None:
         async with OpenAIServer(Pass(["The user ", Wait(30), "late"])) as server:
-            model = OpenAI("m", server.url)
+            model = OpenAI(ModelRow(name="openai:m", kind="openai", model="m", url=server.url))
             async with remembered() as (memory, store, clock):
                 await talked(store, "ada", "c1", LUNCH)
                 clock.on(minutes=11)

@@ -13,6 +13,7 @@ from typing import Any
 from PIL import Image, ImageDraw, ImageFont
 
 from brain import Attachment, Context, Progress, Specialist
+from brain.messages import EmbeddingCheck
 from brain.net.fetch import Fetch
 from brain.plugins.executor import Answer, Failure, Outcome, execute, prepare
 
@@ -36,6 +37,9 @@ class Eyes:
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         raise AssertionError("no specialist here embeds")
+
+    async def check_embeddings(self) -> EmbeddingCheck:
+        raise NotImplementedError
 
 
 def context(

@@ -14,8 +14,10 @@ from handbook_questions import PARAGRAPHS, QUESTIONS
 from specialist_calls import context
 
 from brain import Context, Refused
+from brain.messages import EmbeddingCheck
 from brain.models.openai import OpenAI
 from brain.plugins.executor import Answer, execute, prepare
+from brain.settings import ModelRow
 from specialists._knowledge import uploads, vectors
 from specialists._knowledge.index import Chunk, Index, Root, path_for
 from specialists._knowledge.search import Scope, fetch, rank
@@ -46,7 +48,7 @@ def with_model(server: Embedding, work: Any) -> Any:
     """What comes of work with a model of this server."""
 
     async def done() -> Any:
-        model = OpenAI("toy", server.url)
+        model = OpenAI(ModelRow(name="openai:toy", kind="openai", model="toy", url=server.url))
         try:
             return await work(model)
         finally:
@@ -206,6 +208,9 @@ def test_nonsense_from_a_server_is_no_vector(index: Index, answer: list[list[flo
         async def embed(self, texts: Any) -> list[list[float]]:
             return answer
 
+        async def check_embeddings(self) -> EmbeddingCheck:
+            raise NotImplementedError
+
     async def work() -> None:
         async for _ in vectors.complete_vectors(index.path, Nonsense()):
             pass
@@ -314,6 +319,9 @@ def test_a_slow_server_is_not_waited_for_long(index: Index, server: Embedding, t
         async def embed(self, texts: Any) -> list[list[float]]:
             await asyncio.sleep(60)
             return []
+
+        async def check_embeddings(self) -> Any:
+            await asyncio.sleep(60)
 
     settings = KnowledgeSettings(database=str(tmp_path / "db"))
     provided = {

@@ -91,9 +91,9 @@ async def _vectors(model: AnyModel) -> str:
     meaning = Embedder(model)
     with suppress(TimeoutError):
         async with asyncio.timeout(VECTORS_SECONDS):
-            if await meaning.examined():
+            if await meaning.run_check():
                 return f"found by words and by meaning, with the vectors of {model.name}"
-    if meaning.grade is None:
+    if meaning.check is None:
         return f"found by words: {model.name} gives no vectors (EMBEDDINGS names a model that does)"
     return f"found by words: the vectors of {model.name} tell meanings badly apart (EMBEDDINGS names another)"
 

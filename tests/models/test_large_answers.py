@@ -10,7 +10,7 @@ import pytest
 from brain.events import Thinking
 from brain.messages import Chunk
 from brain.models import ollama, openai
-from brain.models.reply import STEP_BYTES, STEP_LENGTH, Answer, Reply, chunks
+from brain.models.reply import STEP_BYTES, STEP_LENGTH, Answer, Reply, stream_chunks
 
 LENGTH = 1_000_000
 
@@ -26,16 +26,16 @@ def line(**message: str) -> bytes:
 DONE = b"data: [DONE]\n\n"
 TEXT = "word " * (LENGTH // 5)
 BODIES = {
-    "one delta": (openai.reply, event(content=TEXT) + DONE, TEXT),
-    "one thought": (openai.reply, event(reasoning_content=TEXT) + DONE, TEXT),
-    "many deltas": (openai.reply, event(content="word ") * 10_000 + DONE, "word " * 10_000),
-    "many thoughts": (openai.reply, event(reasoning_content="word ") * 10_000 + DONE, "word " * 10_000),
-    "thoughts and texts": (openai.reply, (event(thinking="a") + event(content="b")) * 5_000 + DONE, "ab" * 5_000),
-    "nothing but lines": (openai.reply, b"\n" * LENGTH + event(content="a") + DONE, "a"),
-    "nothing but comments": (openai.reply, b": x\n\n" * (LENGTH // 5) + event(content="a") + DONE, "a"),
-    "one line": (ollama.reply, line(content=TEXT) + b'{"done":true}\n', TEXT),
-    "one line without an end": (ollama.reply, line(content=TEXT)[:-1].replace(b"false", b"true"), TEXT),
-    "many lines": (ollama.reply, line(content="word ") * 10_000 + b'{"done":true}\n', "word " * 10_000),
+    "one delta": (openai.build_reply, event(content=TEXT) + DONE, TEXT),
+    "one thought": (openai.build_reply, event(reasoning_content=TEXT) + DONE, TEXT),
+    "many deltas": (openai.build_reply, event(content="word ") * 10_000 + DONE, "word " * 10_000),
+    "many thoughts": (openai.build_reply, event(reasoning_content="word ") * 10_000 + DONE, "word " * 10_000),
+    "thoughts and texts": (openai.build_reply, (event(thinking="a") + event(content="b")) * 5_000 + DONE, "ab" * 5_000),
+    "nothing but lines": (openai.build_reply, b"\n" * LENGTH + event(content="a") + DONE, "a"),
+    "nothing but comments": (openai.build_reply, b": x\n\n" * (LENGTH // 5) + event(content="a") + DONE, "a"),
+    "one line": (ollama.build_reply, line(content=TEXT) + b'{"done":true}\n', TEXT),
+    "one line without an end": (ollama.build_reply, line(content=TEXT)[:-1].replace(b"false", b"true"), TEXT),
+    "many lines": (ollama.build_reply, line(content="word ") * 10_000 + b'{"done":true}\n', "word " * 10_000),
 }
 
 
@@ -59,7 +59,7 @@ def test_other_tasks_run_while_a_large_answer_is_read(reply: Callable[[], Reply]
         task = asyncio.create_task(other())
         found: list[Chunk] = []
         last = -1
-        async with aclosing(chunks(answer, reply())) as said:
+        async with aclosing(stream_chunks(answer, reply())) as said:
             async for chunk in said:
                 assert turns > last or turns == 0, "nobody else ran since the last chunk"
                 last = turns

@@ -1,0 +1,190 @@
+"""Requests in the dialect of each server: sampling, effort, format, continuing; hosted servers by their addresses."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+import pytest
+import respx
+from model_answers import collect, row
+
+from brain.errors import ModelError
+from brain.messages import Finish, Message
+from brain.models.dialects import LLAMA_CPP, UNKNOWN, Dialect, find_dialect
+from brain.models.ollama import Ollama
+from brain.models.openai import OpenAI
+from brain.turn_request import UNSAID, Sampling
+
+HELLO = [Message("user", "Hi")]
+STARTED = [*HELLO, Message("assistant", "Go")]
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+COMMON: dict[str, Any] = {"temperature": 0.0, "top_p": 0.9, "frequency_penalty": 0.5, "presence_penalty": -0.5}
+ALL = Sampling(max_tokens=100, top_k=40, min_p=0.05, seed=7, **COMMON)
+LOCAL = {**COMMON, "max_tokens": 100, "top_k": 40, "min_p": 0.05, "seed": 7}
+OPENAI = find_dialect("https://api.openai.com/v1", "")
+MISTRAL = find_dialect("https://api.mistral.ai/v1", "")
+VLLM = find_dialect("http://127.0.0.1:1/v1", "vllm")
+
+
+def body(model: OpenAI | Ollama, messages: list[Message], sampling: Sampling) -> dict[str, Any]:
+    """The fields of a request besides those that every request has."""
+    try:
+        found: dict[str, Any] = json.loads(model._build_body(messages, sampling))
+    finally:
+        asyncio.run(model.aclose())
+    assert (found.pop("model"), found.pop("stream")) == ("m", True)
+    assert found.pop("messages")[0] == {"role": "user", "content": "Hi"}
+    return found
+
+
+def to_openai(sampling: Sampling, dialect: Dialect = UNKNOWN, *, started: bool = False) -> dict[str, Any]:
+    model = OpenAI(row("openai", "http://127.0.0.1:1/v1"))
+    model._dialect = dialect
+    found = body(model, STARTED if started else HELLO, sampling)
+    assert found.pop("stream_options") == {"include_usage": True}
+    assert found.pop("return_progress", None) == dialect.always.get("return_progress")
+    return found
+
+
+def to_ollama(sampling: Sampling, *, can_think: bool = True) -> dict[str, Any]:
+    model = Ollama(row("ollama", "http://127.0.0.1:1"))
+    model._can_think = can_think
+    found = body(model, HELLO, sampling)
+    assert found.pop("truncate") is False
+    return found
+
+
+JSON_SCHEMA = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}
+THINK: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": True}}
+NO_THINK: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
+OWN_FORMAT = {"response_format": {"type": "json_object"}, "logit_bias": {"7": -100}}
+
+
+@pytest.mark.parametrize(
+    ("sampling", "dialect", "expected"),
+    [
+        (UNSAID, UNKNOWN, {}),
+        (ALL, UNKNOWN, LOCAL),
+        (ALL, VLLM, LOCAL),
+        (ALL, OPENAI, {**COMMON, "max_completion_tokens": 100, "seed": 7}),
+        (ALL, MISTRAL, {**COMMON, "max_tokens": 100, "random_seed": 7}),
+        (Sampling(effort="low"), UNKNOWN, {"reasoning_effort": "low"}),
+        (Sampling(effort="none"), OPENAI, {"reasoning_effort": "none"}),
+        (Sampling(effort=True), UNKNOWN, {}),
+        (Sampling(effort=False), OPENAI, {}),
+        (Sampling(effort=False), VLLM, NO_THINK),
+        (Sampling(effort=True), LLAMA_CPP, THINK),
+        (Sampling(format="json"), UNKNOWN, {"response_format": {"type": "json_object"}}),
+        (Sampling(format=SCHEMA), UNKNOWN, {"response_format": JSON_SCHEMA}),
+        (Sampling(format=SCHEMA, dialect="openai", more=OWN_FORMAT), UNKNOWN, OWN_FORMAT),
+        (Sampling(seed=7, dialect="ollama", more={"num_batch": 8}), UNKNOWN, {"seed": 7}),
+        (Sampling(dialect="openai", more={"model": "x", "messages": [], "stream": False, "stream_options": {}}),
+         UNKNOWN, {}),
+    ],
+)  # fmt: skip
+def test_fields_for_openai_servers(sampling: Sampling, dialect: Dialect, expected: Mapping[str, Any]) -> None:
+    assert to_openai(sampling, dialect) == expected
+
+
+NUM_CTX = {"num_ctx": 4096}
+
+
+@pytest.mark.parametrize(
+    ("sampling", "expected"),
+    [
+        (UNSAID, {"options": NUM_CTX}),
+        (ALL, {"options": {**COMMON, "num_predict": 100, "top_k": 40, "min_p": 0.05, "seed": 7, **NUM_CTX}}),
+        (Sampling(keep_alive="10m"), {"keep_alive": "10m", "options": NUM_CTX}),
+        (Sampling(keep_alive=0), {"keep_alive": 0, "options": NUM_CTX}),
+        *[(Sampling(effort=effort), {"think": think, "options": NUM_CTX}) for effort, think in (
+            (True, True), (False, False), ("none", False), ("minimal", "low"), ("high", "high"), ("xhigh", "max"))],
+        (Sampling(format="json"), {"format": "json", "options": NUM_CTX}),
+        (Sampling(format=SCHEMA, dialect="openai", more={"logit_bias": {}}), {"format": SCHEMA, "options": NUM_CTX}),
+        (Sampling(seed=7, dialect="ollama", more={"num_batch": 8, "num_ctx": 9}),
+         {"options": {"seed": 7, "num_batch": 8, **NUM_CTX}}),
+    ],
+)  # fmt: skip
+def test_fields_for_ollama(sampling: Sampling, expected: Mapping[str, Any]) -> None:
+    assert to_ollama(sampling) == expected
+    assert "think" not in to_ollama(sampling, can_think=False)
+
+
+CALM = {"chat_template_kwargs": {"enable_thinking": True, "tone": "calm"}, "continue_final_message": False}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "more", "expected"),
+    [
+        (LLAMA_CPP, CALM, {"chat_template_kwargs": {"enable_thinking": False, "tone": "calm"},
+                           "continue_final_message": False}),
+        (VLLM, CALM, {**CALM, "continue_final_message": True, "add_generation_prompt": False}),
+        (LLAMA_CPP, {"chat_template_kwargs": 7}, NO_THINK),
+    ],
+)  # fmt: skip
+def test_fields_to_continue_win(dialect: Dialect, more: Any, expected: Mapping[str, Any]) -> None:
+    assert to_openai(Sampling(dialect="openai", more=more), dialect, started=True) == expected
+
+
+# hosted servers, which no test can reach
+
+ANSWER = (
+    b'data: {"choices":[{"delta":{"content":" on."},"finish_reason":null}]}\n\n'
+    b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+
+
+@pytest.fixture
+def router(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.MockRouter]:
+    """Takes every request of a model's client."""
+    with respx.MockRouter() as found:
+        monkeypatch.setattr("brain.net.client._proxied", lambda url: False)
+        monkeypatch.setattr("brain.net.client.Transport", lambda: httpx.MockTransport(found.async_handler))
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "resume", "fields"),
+    [
+        ("https://api.mistral.ai/v1", "Mistral", "prefill", {"prefix": True}),
+        ("https://api.deepseek.com/beta", "DeepSeek", "prefill", {"prefix": True}),
+        ("https://api.deepseek.com/beta/v1", "DeepSeek", "prefill", {"prefix": True}),
+        ("https://api.deepseek.com/v1", "unknown", "message", {}),
+        ("https://openrouter.ai/api/v1", "OpenRouter", "prefill", {}),
+        ("https://api.openai.com/v1", "OpenAI", "message", {}),
+        ("https://api.mistral.ai.example/v1", "unknown", "message", {}),
+        ("https://example.org/api.mistral.ai/v1", "unknown", "message", {}),
+    ],
+)
+def test_a_hosted_server(router: respx.MockRouter, url: str, name: str, resume: str, fields: dict[str, Any]) -> None:
+    router.get(f"{url}/models").respond(json={"data": [{"id": "m"}]})
+    route = router.post(f"{url}/chat/completions").respond(content=ANSWER, content_type="text/event-stream")
+
+    async def main() -> None:
+        model = OpenAI(row("openai", url, key="secret"))
+        assert (await model.identify(), model.resume) == (f"{name} server", resume)
+        assert await collect(model, STARTED) == [" on.", Finish("stop")]
+        await model.aclose()
+
+    asyncio.run(main())
+    request = route.calls.last.request
+    assert request.headers["authorization"] == "Bearer secret"
+    assert json.loads(request.content)["messages"][-1] == {"role": "assistant", "content": "Go", **fields}
+
+
+def test_a_login_in_the_url_is_sent_with_every_request(router: respx.MockRouter) -> None:
+    listed = router.get("https://api.mistral.ai/v1/models").respond(json={"data": [{"id": "m"}]})
+    page = router.post("https://api.mistral.ai/v1/chat/completions").respond(html="<html>")
+
+    async def main() -> None:
+        model = OpenAI(row("openai", "https://user:word@api.mistral.ai/v1"))
+        await model.identify()
+        with pytest.raises(ModelError, match="did not answer with a stream"):
+            await collect(model)
+        await model.aclose()
+
+    asyncio.run(main())
+    sent = [route.calls.last.request.headers["Authorization"] for route in (listed, page)]
+    assert sent == ["Basic dXNlcjp3b3Jk"] * 2
