@@ -232,6 +232,7 @@ class Database:
         self._file: os.stat_result | None = None
         self._is_damaged = False
         self._is_unwritable = False
+        self._wal: int | None = None  # the write-ahead log, which is synchronized after the lock for writing is released
         self._probed = -math.inf
 
     async def open(self, alone: Work[None]) -> None:
@@ -353,6 +354,7 @@ class Database:
             if self.path is not None:
                 self._connections += [for_reading(self.path, stack) for _ in self._threads[1:]]
                 self._file = self.path.stat()
+                self._wal = _open_wal(self.path, stack)
             self._closing = stack.pop_all()
 
     def check_place(self) -> None:
@@ -428,12 +430,17 @@ class Database:
             with as_store_errors(), self._noting(writes=True):
                 db = self._connections[0]
                 self.check_place()
-                db.execute(f"PRAGMA synchronous = {'FULL' if any(one.durable for one in group) else 'NORMAL'}")
+                is_durable = any(one.durable for one in group)
+                db.execute(f"PRAGMA synchronous = {'FULL' if is_durable and self._wal is None else 'NORMAL'}")
                 self._begin(db, max(one.until for one in group))
                 with ended(db):
                     if len(group) == 1:
-                        return [group[0].work(db)]
-                    return [_in_savepoint(db, one.work) for one in group]
+                        outcomes = [group[0].work(db)]
+                    else:
+                        outcomes = [_in_savepoint(db, one.work) for one in group]
+                if is_durable and self._wal is not None:
+                    _sync(self._wal)
+                return outcomes
         except _Undone:
             return [outcome for one in group for outcome in self._write([one])]
         except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
@@ -459,6 +466,31 @@ class Database:
         with as_store_errors(), self._noting(writes=True):
             self._connections[0].execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
             return work(self._connections[0])
+
+
+def _open_wal(path: Path, stack: ExitStack) -> int | None:
+    """The write-ahead log, for `_sync`; None where the system lets only SQLite have it.
+
+    SQLite synchronizes it, too, but holds the lock for writing meanwhile, so that other processes wait for the disk.
+    """
+    if sys.platform == "win32":
+        return None
+    try:
+        wal = os.open(f"{path}-wal", os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    stack.callback(os.close, wal)
+    return wal
+
+
+def _sync(wal: int) -> None:
+    try:
+        getattr(os, "fdatasync", os.fsync)(wal)
+    except OSError as error:
+        failure = sqlite3.OperationalError(str(error))
+        failure.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        failure.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+        raise failure from None
 
 
 class _Write(NamedTuple):
