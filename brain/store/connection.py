@@ -180,8 +180,8 @@ PROBE_BYTES = 65_536
 PROBE_SECONDS = 5.0
 PROBE_PERIOD_SECONDS = 1.0
 
-LOOK_SECONDS = 0.2
-"""How often it looks whether it may wait on."""
+LOOK_LEAST_SECONDS, LOOK_MOST_SECONDS = 0.0003, 0.02
+"""How long it waits between two looks whether another process still writes: longer and longer."""
 REST_SECONDS = 0.1
 """How long small transactions of one piece of work wait for each other at most."""
 GROUP_MOST = 64
@@ -232,7 +232,9 @@ class Database:
         self._file: os.stat_result | None = None
         self._is_damaged = False
         self._is_unwritable = False
-        self._wal: int | None = None  # the write-ahead log, which is synchronized after the lock for writing is released
+        self._wal: int | None = (
+            None  # the write-ahead log, which is synchronized after the lock for writing is released
+        )
         self._probed = -math.inf
 
     async def open(self, alone: Work[None]) -> None:
@@ -448,7 +450,8 @@ class Database:
 
     def _begin(self, db: sqlite3.Connection, until: float) -> None:
         """Begins to write, and waits until then for another process that does."""
-        db.execute(f"PRAGMA busy_timeout = {round(LOOK_SECONDS * 1000)}")
+        db.execute("PRAGMA busy_timeout = 0")  # SQLite's own waits grow to 100 ms, and others write for few
+        pause = LOOK_LEAST_SECONDS
         while True:
             try:
                 db.execute("BEGIN IMMEDIATE")
@@ -457,6 +460,8 @@ class Database:
                     raise
             else:
                 return
+            time.sleep(pause)
+            pause = min(pause * 1.2, LOOK_MOST_SECONDS)
 
     def _read(self, db: sqlite3.Connection, work: Work[T]) -> T:
         with as_store_errors(), self._noting(writes=False), transaction(db, "BEGIN"):
