@@ -1,4 +1,4 @@
-"""One `think` of a session: what it tells while its turn goes on, and what came of it."""
+"""One answer of a session: reads the run of a turn, calls the program's callbacks, and returns the response."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,18 +26,18 @@ State = Literal["idle", "processing", "tool_calling", "generating", "complete", 
 Call = SpecialistResult | SpecialistError
 T = TypeVar("T")
 Callback = Callable[[T], Awaitable[None] | None]
-"""Is called with what happened, and waited for when it is asynchronous. What it raises ends the turn and is raised."""
+"""Awaited when it is asynchronous. What it raises stops the turn and is raised to the caller of `think`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came of one `think`.
+    """The result of one `think`.
 
     Attributes:
-        text: the visible answer; of a turn that failed or was cancelled, as far as it came.
-        calls: the specialists that were called, with what they found or why they failed, as they finished.
+        text: the visible answer; of a turn that failed or was cancelled, the part that arrived.
+        calls: the specialist calls with their results or reasons, in the order in which they finished.
         latency_ms: from the call of `think` to the end of its answer.
-        tokens: of prompts and answers, summed over all passes.
+        tokens: of prompts and answers, over all passes.
         error: what failed, where the state is `error`.
     """
 
@@ -54,7 +54,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What the newest `think` took so far; times in milliseconds since it began, tokens of the passes that ended."""
+    """The newest `think` so far: milliseconds since it began, tokens of the passes that ended."""
 
     total_tokens: int = 0
     calls: int = 0
@@ -65,7 +65,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """Who is told of what."""
+    """The functions of the program, by the events that they get."""
 
     token: Callback[str] | None
     call: Callback[SpecialistStart] | None
@@ -80,37 +80,39 @@ class ThinkerRun:
         self.state: State = "processing"
         self._callbacks = callbacks
         self._clock = asyncio.get_running_loop().time
-        self._began = self._clock()
-        self._took = 0
+        self._started = self._clock()
+        self._total_ms = 0  # once it ended
         self._run: Run | None = None
-        self._cancelled = False
-        self._said: list[str] = []
-        self._open: set[str] = set()
+        self._is_cancelled = False
+        self._texts: list[str] = []
+        self._running_calls: set[str] = set()
         self._calls: list[Call] = []
         self._tokens = 0
         self._first_token_ms: int | None = None
-        self._asking: set[asyncio.Task[None]] = set()
-        self._failure: BaseException | None = None
+        self._approval_tasks: set[asyncio.Task[None]] = set()
+        self._approval_error: Exception | None = None
 
     @property
     def metrics(self) -> Metrics:
-        """What it took so far."""
-        running = self.state not in ("complete", "cancelled", "error")
-        usage = self._run.report().usage if running and self._run is not None else None
-        tokens = self._tokens if usage is None else usage.prompt_tokens + usage.completion_tokens
-        total = self._now() if running else self._took
-        return Metrics(tokens, len(self._calls), self._first_token_ms, total, self.state == "cancelled")
+        """Times and counts so far."""
+        is_running = self.state not in ("complete", "cancelled", "error")
+        tokens = self._tokens
+        if is_running and self._run is not None:
+            usage = self._run.report().usage
+            tokens = usage.prompt_tokens + usage.completion_tokens
+        total_ms = self._elapsed_ms() if is_running else self._total_ms
+        return Metrics(tokens, len(self._calls), self._first_token_ms, total_ms, self.state == "cancelled")
 
     def cancel(self) -> None:
-        """Ends it, also before its turn began."""
-        self._cancelled = True
+        """Stop it, also before its turn started."""
+        self._is_cancelled = True
         if self._run is not None:
             self._run.stop()
 
-    async def led(self, run: Run) -> Response:
-        """Leads the turn to its end."""
+    async def read(self, run: Run) -> Response:
+        """Read the run to its end."""
         self._run = run
-        if self._cancelled:
+        if self._is_cancelled:
             run.stop()
         last: Event | None = None
         try:
@@ -118,40 +120,50 @@ class ThinkerRun:
                 async for batch in batches:
                     for event in batch:
                         last = event
-                        await self._tell(event)
+                        await self._handle(event)
         finally:
-            self._took = self._now()
+            self._total_ms = self._elapsed_ms()
             if not isinstance(last, Done | Error):
                 self.state = "cancelled"
-            for task in self._asking:
+            for task in self._approval_tasks:
                 task.cancel()
-        if self._failure is not None:
-            raise self._failure
+        if self._approval_error is not None:
+            raise self._approval_error
         assert isinstance(last, Done | Error)
-        return self._response(run, last)
+        results = [call for call in self._calls if isinstance(call, SpecialistResult)]
+        return Response(
+            text="".join(self._texts),
+            message_id=run.report().message_id,
+            conversation_id=run.conversation_id,
+            citations=[citation for result in results for citation in result.citations],
+            calls=self._calls,
+            latency_ms=self._total_ms,
+            tokens=self._tokens,
+            state=self.state,
+            error=last if isinstance(last, Error) else None,
+        )
 
-    async def _tell(self, event: Event) -> None:
-        callbacks = self._callbacks
+    async def _handle(self, event: Event) -> None:
         match event:
             case Token(text):
                 self.state = "generating"
                 if self._first_token_ms is None:
-                    self._first_token_ms = self._now()
-                self._said.append(text)
-                await _call(callbacks.token, text)
+                    self._first_token_ms = self._elapsed_ms()
+                self._texts.append(text)
+                await _call(self._callbacks.token, text)
             case SpecialistStart(call_id):
                 self.state = "tool_calling"
-                self._open.add(call_id)
-                await _call(callbacks.call, event)
+                self._running_calls.add(call_id)
+                await _call(self._callbacks.call, event)
             case SpecialistResult(call_id) | SpecialistError(call_id):
-                self._open.discard(call_id)
+                self._running_calls.discard(call_id)
                 self._calls.append(event)
-                self.state = "tool_calling" if self._open else "processing"
-                await _call(callbacks.result, event)
+                self.state = "tool_calling" if self._running_calls else "processing"
+                await _call(self._callbacks.result, event)
             case ApprovalRequired():
                 task = asyncio.create_task(self._decide(event), name="approval")
-                self._asking.add(task)
-                task.add_done_callback(self._asking.discard)
+                self._approval_tasks.add(task)
+                task.add_done_callback(self._approval_tasks.discard)
             case Usage():
                 self._tokens = event.prompt_tokens + event.completion_tokens
             case Done(stop_reason):
@@ -165,34 +177,18 @@ class ThinkerRun:
         try:
             answer = self._callbacks.approval(event)
             approved = await answer if isawaitable(answer) else answer
-        except Exception as error:  # noqa: BLE001 - the program's own, raised where it can be caught
-            self._failure = error
+        except Exception as error:  # noqa: BLE001 - the program's own, which `read` raises to it
+            self._approval_error = error
             self._run.stop()
             return
-        with suppress(BadRequest):  # it expired meanwhile
+        with suppress(BadRequest):  # the approval expired meanwhile
             self._run.decide(event.call_id, approved is True)
 
-    def _response(self, run: Run, last: Done | Error) -> Response:
-        return Response(
-            text="".join(self._said),
-            message_id=run.report().message_id,
-            conversation_id=run.conversation_id,
-            citations=[
-                citation for call in self._calls if isinstance(call, SpecialistResult) for citation in call.citations
-            ],
-            calls=self._calls,
-            latency_ms=self._took,
-            tokens=self._tokens,
-            state=self.state,
-            error=last if isinstance(last, Error) else None,
-        )
-
-    def _now(self) -> int:
-        return round((self._clock() - self._began) * 1000)
+    def _elapsed_ms(self) -> int:
+        return round((self._clock() - self._started) * 1000)
 
 
 async def _call(callback: Callback[T] | None, value: T) -> None:
-    if callback is not None:
-        done = callback(value)
-        if isawaitable(done):
-            await done
+    result = callback(value) if callback is not None else None
+    if isawaitable(result):
+        await result

@@ -1,6 +1,6 @@
-"""Conversations for programs: a session is told each token as it comes, and gives a whole response.
+"""Conversations for programs: a session calls back with each token as it arrives, and returns a whole response.
 
-It is a thin wrapper: each `think` is one turn of the engine, kept, cancelled and remembered as any other.
+Each `think` is one turn of the engine, which is stored, cancelled and remembered like any other.
 """
 
 import os
@@ -27,40 +27,40 @@ class Thinker:
     """Brain inside a program: `async with Thinker(model="ollama:llama3.2") as thinker`.
 
     Args:
-        registry: the specialists; those that are installed when left out.
+        registry: the specialists; the installed ones by default.
         config: a settings file. Of the environment, only the variables are read that `key_env` of a model names.
-        settings: any of the settings by their names in lower case, such as `store="memory:"`.
+        settings: any setting by its name in lower case, such as `store="memory:"`.
 
     Raises:
-        SettingsError: naming the setting, its value and what is allowed.
+        SettingsError: naming the setting, its value and the allowed values.
     """
 
     def __init__(self, registry: Registry | None = None, *, config: Path | None = None, **settings: Any) -> None:
-        overrides = {key.upper(): value for key, value in settings.items()}
+        overrides = {name.upper(): value for name, value in settings.items()}
         found = read({}, config, overrides, variables=os.environ)
         self._registry = registry if registry is not None else Registry(found).discover()
         self._engine = Engine(found, self._registry)
 
     async def __aenter__(self) -> "Thinker":
-        """Opens the store and the model, and starts the specialists.
+        """Open the store and the model, and start the specialists.
 
         Raises:
-            BrainError: what is set does not let it start.
+            BrainError: when the settings do not allow it to start.
         """
         await self._engine.open()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Ends what still runs, and closes all."""
+        """Stop all turns, and close everything."""
         await self._engine.close()
 
     def register(
         self, name: str, description: str, parameters: Schema, handler: Callable[..., Any], **options: Unpack[Options]
     ) -> None:
-        """Adds a tool that brings its JSON Schema; `handler` is called with the parameters as one mapping.
+        """Add a tool that brings its JSON Schema. `handler` is called with the parameters as one mapping.
 
         Raises:
-            RegistrationError: naming it and what is wrong; for a taken name, both origins.
+            RegistrationError: naming it and what is wrong; for a name that exists, both origins.
         """
         self._registry.register(name, description, parameters, handler, **options)
 
@@ -76,15 +76,15 @@ class Thinker:
         user: str = LOCAL_USER,
         model: str | None = None,
     ) -> "Session":
-        """A conversation to think in: a new one, or one that goes on.
+        """Return a new conversation, or one to continue.
 
         Args:
-            on_token: is called with each piece of the answer when it arrives; `on_call` when a specialist starts,
-                `on_result` when it found something or failed.
-            on_approval: says whether a call may run; without it, calls that must be approved are declined.
+            on_token: called with each piece of the answer when it arrives; `on_call` when a specialist starts,
+                `on_result` when it succeeded or failed.
+            on_approval: returns whether a call may run. Without it, calls that need approval are declined.
             system: instructions for this session.
             user: whose conversation it is, and whose memory is recalled.
-            model: one of those on offer; the first when left out.
+            model: one of the models on offer; the first by default.
         """
         if not user:
             raise BadRequest("user must be a name.", "user")
@@ -96,7 +96,7 @@ class Session:
     """One conversation. Made by `Thinker.create_session`.
 
     Attributes:
-        conversation_id: that of its first turn on, when it was not given.
+        conversation_id: None before the first turn of a new conversation.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Session:
         self._callbacks = callbacks
         self._newest: ThinkerRun | None = None
         settings = engine.settings
-        self._ask = TurnRequest(
+        self._request = TurnRequest(
             message="",
             user=user,
             limits=settings.limits,
@@ -126,12 +126,12 @@ class Session:
 
     @property
     def state(self) -> State:
-        """Where the newest `think` is."""
+        """The state of the newest `think`."""
         return self._newest.state if self._newest is not None else "idle"
 
     @property
     def metrics(self) -> Metrics:
-        """What the newest `think` took so far."""
+        """Times and counts of the newest `think` so far."""
         return self._newest.metrics if self._newest is not None else Metrics()
 
     async def think(
@@ -143,12 +143,12 @@ class Session:
         memory: bool = True,
         barge_in: bool = False,
     ) -> Response:
-        """Answers a message; the callbacks are called meanwhile.
+        """Answer a message, and call the callbacks meanwhile.
 
         Args:
-            source: how it was said; what was spoken is answered for the ear.
+            source: how the message was written; spoken ones get an answer to listen to.
             memory: whether facts and memories of the user are recalled.
-            barge_in: cancels a `think` of the same conversation that still runs, instead of being refused.
+            barge_in: whether it cancels a `think` of the same conversation that still runs; else it is rejected.
 
         Raises:
             BadRequest: when the message is empty, another turn of the conversation runs, or the thinker is closed.
@@ -157,35 +157,35 @@ class Session:
             raise BadRequest("text must say something.", "text")
         if source not in get_args(Source):
             raise BadRequest(f"source must be one of: {', '.join(get_args(Source))}.", "source")
-        ask = replace(
-            self._ask,
+        request = replace(
+            self._request,
             message=text,
             conversation_id=self.conversation_id,
             attachments=renumbered(tuple(attachments), after=0),
-            now=datetime.now(ZoneInfo(self._ask.time_zone)),
+            now=datetime.now(ZoneInfo(self._request.time_zone)),
             source=source,
             memory=memory,
             barge_in=barge_in,
         )
-        earlier, thought = self._newest, ThinkerRun(self._callbacks)
-        self._newest = thought
+        previous, current = self._newest, ThinkerRun(self._callbacks)
+        self._newest = current
         try:
-            run = await self._engine.begin(ask, "session")
+            run = await self._engine.begin(request, "session")
         except BaseException:
-            self._newest = earlier
+            self._newest = previous
             raise
         self.conversation_id = run.conversation_id
-        return await thought.led(run)
+        return await current.read(run)
 
     def cancel(self) -> None:
-        """Ends the newest `think`, within moments; nothing when none runs."""
+        """Cancel the newest `think`, if one runs."""
         if self._newest is not None:
             self._newest.cancel()
 
     async def context(self) -> list[ChatMessage]:
-        """The messages that the model reads before the next question, oldest first."""
+        """Return the messages that the model reads before the next question, oldest first."""
         if self.conversation_id is None:
             return []
-        model, user = self._engine.model(self._ask.model), self._ask.user or ""
+        model, user = self._engine.model(self._request.model), self._request.user or ""
         window = await self._engine.window(user, self.conversation_id, model)
-        return [entry for exchange in window for entry in chat_messages(exchange)]
+        return [message for exchange in window for message in chat_messages(exchange)]
