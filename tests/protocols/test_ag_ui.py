@@ -67,12 +67,6 @@ def spoken(*messages: Mapping[str, Any], **body: Any) -> list[ClientMessage]:
     return parsed(messages=[{"id": str(n), **message} for n, message in enumerate(messages)], **body)[1]
 
 
-def refused(**body: Any) -> BadRequest:
-    with pytest.raises(BadRequest) as caught:
-        parsed(**body)
-    return caught.value
-
-
 def done(stop_reason: StopReason = "complete", calls: int = 0) -> Done:
     return Done(stop_reason, "m1", "text", calls, 1, 3, 20)
 
@@ -99,79 +93,84 @@ def body_of(*events: Event) -> str:
     return text.removeprefix(RUN_STARTED)
 
 
-# What clients ask
+# Requests
 
 
-def test_the_least_that_can_be_asked() -> None:
-    ask, said, wanted = parsed()
+def test_the_smallest_request() -> None:
     expected = TurnRequest(
         "Hi", "me", Limits(calls=7), ("bracket", "function_call"), "UTC", conversation_id="thread", asks_person=True
     )
-    assert (ask, said, wanted) == (expected, [ClientMessage("user", "Hi")], WANTED)
-    assert ask.now is not None
+    assert parsed() == (expected, [ClientMessage("user", "Hi")], WANTED)
 
 
-def test_what_may_be_left_out_may_be_null_and_what_is_not_known_is_passed_over() -> None:
+def test_null_and_unknown_fields_change_nothing() -> None:
     nulls = dict.fromkeys(("parentRunId", "state", "tools", "context", "forwardedProps", "resume", "protocolVersion"))
     assert parsed(**nulls, shiny="new") == parsed()
-    assert spoken(
-        {"role": "user", "content": "a", "name": None, "metadata": {"x": None}, "encryptedValue": "y"},
-        {"role": "assistant", "content": None, "toolCalls": None},
-    ) == [ClientMessage("user", "a"), ClientMessage("assistant")]
+    for props in (5, "text", [1], {}, {"limits": None, "system": None, "source": None, "memory": None}):
+        assert parsed(forwardedProps=props) == parsed()
 
 
-def test_messages_of_all_roles() -> None:
-    assert spoken(
-        {"role": "system", "content": "Be kind."},
-        {"role": "developer", "content": "Be short."},
-        {"role": "user", "content": "Weather?"},
-        {"role": "reasoning", "content": "Hm."},
-        {"role": "assistant", "content": "I ask.", "toolCalls": [called("a", "weather", '{"city":"Bern"}')]},
-        {"role": "tool", "toolCallId": "a", "content": "Sunny."},
-        {"role": "activity", "activityType": "PLAN", "content": {"steps": []}},
-        {"role": "assistant", "content": "It is sunny."},
-        {"role": "user", "content": [{"type": "text", "text": "And"}, {"type": "text", "text": "now?"}]},
-    ) == [
-        ClientMessage("system", "Be kind."),
-        ClientMessage("system", "Be short."),
-        ClientMessage("user", "Weather?"),
-        ClientMessage("assistant", "I ask.", calls=(ClientToolCall("a", "weather", {"city": "Bern"}),)),
-        ClientMessage("tool", "Sunny.", call_id="a"),
-        ClientMessage("assistant", "It is sunny."),
-        ClientMessage("user", "And\nnow?"),
-    ]
+def test_all_fields() -> None:
+    schema = {"type": "object", "properties": {"color": {"type": "string"}}}
+    found, messages, options = parsed(
+        parentRunId="before",
+        tools=[{"name": "paint", "description": "Paints.", "parameters": schema}, {"name": "go", "parameters": None}],
+        context=[{"description": "The page", "value": "Cart"}, {"description": "Currency", "value": "CHF"}],
+        forwardedProps={
+            "model": "openai:gpt",
+            "specialists": ["web"],
+            "limits": {"calls": 2, "call_seconds": 1.5},
+            "system": "Be brief.",
+            "time_zone": "Europe/Berlin",
+            "source": "voice",
+            "memory": False,
+            "command": {"of": "others"},
+        },
+    )
+    assert found == TurnRequest(
+        "Hi",
+        "me",
+        Limits(calls=2, call_seconds=1.5),
+        ("bracket", "function_call"),
+        "Europe/Berlin",
+        conversation_id="thread",
+        model="openai:gpt",
+        specialists=frozenset({"web"}),
+        system="Be brief.",
+        call_seconds=1.5,
+        tools=(Tool("paint", "Paints.", schema), Tool("go")),
+        asks_person=True,
+        source="voice",
+        memory=False,
+    )
+    assert messages == [ClientMessage("system", "The page: Cart\nCurrency: CHF"), ClientMessage("user", "Hi")]
+    assert options == RequestOptions("thread", "run", "before", "thread")
+
+
+def test_context_stands_before_the_newest_question() -> None:
+    context = [{"description": "a", "value": "b"}]
+    question, answer = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}
+    roles = [message.role for message in spoken(question, answer, question, answer, context=context)]
+    assert roles == ["user", "assistant", "system", "user", "assistant"]
+    assert [message.role for message in spoken(answer, context=context)] == ["assistant", "system"]
+
+
+@pytest.mark.parametrize(
+    ("thread_id", "conversation_id"),
+    [
+        ("0b6ea5b2-37cc-4b8f-8b43-0a1fd8a2a1d1", "0b6ea5b2-37cc-4b8f-8b43-0a1fd8a2a1d1"),
+        ("chat/7", "thread-c47cafccf07f9126a053bbb09383a934774a5671"),
+        ("x" * 65, "thread-9537c5fdf120482f7d58d25e9ed583f52c02b4e3"),
+    ],
+)
+def test_a_thread_is_a_conversation(thread_id: str, conversation_id: str) -> None:
+    found, _, options = parsed(threadId=thread_id)
+    assert (found.conversation_id, options.conversation_id) == (conversation_id, conversation_id)
+    assert options.thread_id == thread_id
 
 
 def called(call_id: str, name: str, arguments: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "params"),
-    [
-        ("", {}),
-        (" ", {}),
-        ('{"a":[1]}', {"a": [1]}),
-        ('{"a":', {"arguments": '{"a":'}),
-        ("[1]", {"arguments": [1]}),
-        ("[" * 500 + "]" * 500, {"arguments": "[" * 500 + "]" * 500}),
-    ],
-)
-def test_arguments_that_are_no_object_stay_readable(arguments: str, params: Mapping[str, Any]) -> None:
-    said = spoken({"role": "assistant", "toolCalls": [called("a", "f", arguments)]})
-    assert said[0].calls == (ClientToolCall("a", "f", params),)
-
-
-def test_what_a_failed_tool_says() -> None:
-    assert spoken(
-        {"role": "tool", "toolCallId": "a", "content": "", "error": "No such file."},
-        {"role": "tool", "toolCallId": "b", "content": "Half of it.", "error": "Cut."},
-        {"role": "tool", "toolCallId": "c", "content": [{"type": "text", "text": "In parts."}]},
-    ) == [
-        ClientMessage("tool", "No such file.", call_id="a"),
-        ClientMessage("tool", "Half of it.", call_id="b"),
-        ClientMessage("tool", "In parts.", call_id="c"),
-    ]
 
 
 def media(kind: str, source: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -182,18 +181,36 @@ def data_of(data: bytes, mime_type: str) -> dict[str, str]:
     return {"type": "data", "value": based(data), "mimeType": mime_type}
 
 
-def test_files_are_attachments() -> None:
+def test_messages_of_all_roles() -> None:
+    binary = {"type": "binary", "mimeType": "text/csv", "data": based(b"a,b"), "filename": "f"}
     assert spoken(
+        {"role": "system", "content": "Be kind."},
+        {"role": "developer", "content": "Be short."},
+        {"role": "user", "content": "Weather?", "name": None, "metadata": {"x": None}, "encryptedValue": "y"},
+        {"role": "reasoning", "content": "Hm."},
+        {"role": "assistant", "content": "I ask.", "toolCalls": [called("a", "weather", '{"city":"Bern"}')]},
+        {"role": "tool", "toolCallId": "a", "content": "Sunny.", "error": "Cut."},
+        {"role": "tool", "toolCallId": "b", "content": "", "error": "No such file."},
+        {"role": "tool", "toolCallId": "c", "content": [{"type": "text", "text": "In parts."}]},
+        {"role": "activity", "activityType": "PLAN", "content": {"steps": []}},
+        {"role": "assistant", "content": None, "toolCalls": None},
+        {"role": "user", "content": [{"type": "text", "text": "And"}, {"type": "text", "text": "now?"}]},
         media("image", data_of(PNG, "image/png"), metadata={"filename": "../scan.png"}),
         media("document", data_of(PDF, "application/pdf")),
         media("audio", data_of(b"RIFF", "audio/wav")),
         media("video", data_of(b"....", "video/mp4"), metadata=None),
         media("image", {"type": "url", "value": f"data:image/png;base64,{based(PNG)}"}),
-        {
-            "role": "user",
-            "content": [{"type": "binary", "mimeType": "text/csv", "data": based(b"a,b"), "filename": "f"}],
-        },
+        {"role": "user", "content": [binary]},
     ) == [
+        ClientMessage("system", "Be kind."),
+        ClientMessage("system", "Be short."),
+        ClientMessage("user", "Weather?"),
+        ClientMessage("assistant", "I ask.", calls=(ClientToolCall("a", "weather", {"city": "Bern"}),)),
+        ClientMessage("tool", "Sunny.", call_id="a"),
+        ClientMessage("tool", "No such file.", call_id="b"),
+        ClientMessage("tool", "In parts.", call_id="c"),
+        ClientMessage("assistant"),
+        ClientMessage("user", "And\nnow?"),
         ClientMessage("user", "", (Attachment(0, "scan.png", "image/png", PNG),)),
         ClientMessage("user", "", (Attachment(0, "document", "application/pdf", PDF),)),
         ClientMessage("user", "", (Attachment(0, "audio", "audio/wav", b"RIFF"),)),
@@ -203,49 +220,33 @@ def test_files_are_attachments() -> None:
     ]
 
 
-ELSEWHERE = "files are not fetched from elsewhere; send the content itself, as data in base64."
-
-
 @pytest.mark.parametrize(
-    ("part", "field", "message"),
+    ("arguments", "params"),
     [
-        (
-            {"type": "image", "source": {"type": "url", "value": "https://example.org/a.png"}},
-            "messages[0].content[1].source",
-            ELSEWHERE,
-        ),
-        (
-            {"type": "document", "source": {"type": "file", "value": "file-1", "provider": "openai"}},
-            "messages[0].content[1].source",
-            ELSEWHERE,
-        ),
-        ({"type": "binary", "mimeType": "image/png", "url": "https://x"}, "messages[0].content[1]", ELSEWHERE),
-        (
-            {"type": "image", "source": {"type": "data", "value": "é", "mimeType": "image/png"}},
-            "messages[0].content[1].source.value",
-            "not valid base64.",
-        ),
-        (
-            {"type": "image", "source": {"type": "data", "value": "", "mimeType": "image/png"}},
-            "messages[0].content[1].source.value",
-            "is empty.",
-        ),
-        ({"type": "smell"}, "messages[0].content[1].type", "Invalid value 'smell'."),
-        ({"type": "image"}, "messages[0].content[1].source", "This field is missing."),
+        (" ", {}),
+        ('{"a":[1]}', {"a": [1]}),
+        ('{"a":', {"arguments": '{"a":'}),
+        ("[1]", {"arguments": [1]}),
+        ("[" * 500 + "]" * 500, {"arguments": "[" * 500 + "]" * 500}),
     ],
 )
-def test_files_that_cannot_be_read(part: Mapping[str, Any], field: str, message: str) -> None:
-    error = refused(messages=[{"id": "1", "role": "user", "content": [{"type": "text", "text": "Hi"}, part]}])
-    assert (error.status, error.field) == (400, field)
-
-
-def test_only_a_user_has_files() -> None:
-    content = [{"type": "image", "source": data_of(PNG, "image/png")}]
-    error = refused(messages=[{"id": "1", "role": "tool", "toolCallId": "a", "content": content}])
-    assert error.message == "messages[0].content: only a user's message has files."
+def test_arguments_that_are_no_object_stay_readable(arguments: str, params: Mapping[str, Any]) -> None:
+    found = spoken({"role": "assistant", "toolCalls": [called("a", "f", arguments)]})
+    assert found[0].calls == (ClientToolCall("a", "f", params),)
 
 
 TEXT = "x" * 200_001
+
+
+def message(role: str, **more: Any) -> dict[str, Any]:
+    return {"messages": [{"role": role, **more}]}
+
+
+def part(**fields: Any) -> dict[str, Any]:
+    return message("user", content=[{"type": "text", "text": "Hi"}, fields])
+
+
+PART = "messages[0].content[1]"
 
 
 @pytest.mark.parametrize(
@@ -258,20 +259,28 @@ TEXT = "x" * 200_001
         ({"parentRunId": ""}, 400, "parentRunId"),
         ({"messages": None}, 400, "messages"),
         ({"messages": []}, 400, "messages"),
-        ({"messages": [{"role": "activity", "content": {}}]}, 400, "messages"),
-        ({"messages": [{"role": "robot"}]}, 400, "messages[0].role"),
         ({"messages": [{"content": "?"}]}, 400, "messages[0].role"),
-        ({"messages": [{"role": "user"}]}, 400, "messages[0].content"),
-        ({"messages": [{"role": "tool"}]}, 400, "messages[0].toolCallId"),
         ({"messages": [{"role": "user", "content": "a"}] * 10_001}, 413, "messages"),
-        ({"messages": [{"role": "user", "content": TEXT}]}, 413, "messages[0].content"),
-        ({"messages": [{"role": "system", "content": TEXT}]}, 413, "messages[0].content"),
-        ({"messages": [{"role": "assistant", "content": TEXT}]}, 413, "messages[0].content"),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image", "source": data_of(PNG, "a/b")}] * 11}]},
-            413,
-            "attachments",
-        ),
+        (message("activity", content={}), 400, "messages"),
+        (message("robot"), 400, "messages[0].role"),
+        (message("user"), 400, "messages[0].content"),
+        (message("user", content={}), 400, "messages[0].content"),
+        (message("system", content=[]), 400, "messages[0].content"),
+        (message("tool"), 400, "messages[0].toolCallId"),
+        (message("user", content=TEXT), 413, "messages[0].content"),
+        (message("system", content=TEXT), 413, "messages[0].content"),
+        (message("assistant", content=TEXT), 413, "messages[0].content"),
+        (message("tool", toolCallId="a", error=TEXT), 413, "messages[0].error"),
+        (message("tool", toolCallId="a", content=[{"type": "image"}]), 400, "messages[0].content"),
+        (message("user", content=[{"type": "image", "source": data_of(PNG, "a/b")}] * 11), 413, "attachments"),
+        (part(type="text"), 400, f"{PART}.text"),
+        (part(type="smell"), 400, f"{PART}.type"),
+        (part(type="image"), 400, f"{PART}.source"),
+        (part(type="image", source={"type": "url", "value": "https://example.org/a.png"}), 400, f"{PART}.source"),
+        (part(type="document", source={"type": "file", "value": "file-1"}), 400, f"{PART}.source"),
+        (part(type="binary", mimeType="image/png", url="https://x"), 400, PART),
+        (part(type="image", source={"type": "data", "value": "é"}), 400, f"{PART}.source.value"),
+        (part(type="image", source={"type": "data", "value": ""}), 400, f"{PART}.source.value"),
         ({"tools": [{"name": "", "description": ""}]}, 400, "tools[0].name"),
         ({"tools": [{"description": "no name"}]}, 400, "tools[0].name"),
         ({"tools": [{"name": "a", "description": ""}] * 129}, 413, "tools"),
@@ -290,86 +299,19 @@ TEXT = "x" * 200_001
         ({"forwardedProps": {"system": TEXT}}, 413, "forwardedProps.system"),
         ({"resume": [{"interruptId": "a", "status": "perhaps"}]}, 400, "resume[0].status"),
     ],
+    ids=lambda value: str(value)[:50],
 )
-def test_what_is_refused_names_the_field(body: Mapping[str, Any], status: int, field: str) -> None:
-    error = refused(**body)
-    assert (error.status, error.field) == (status, field)
-    assert error.message.endswith(".")
+def test_a_rejection_names_the_field(body: Mapping[str, Any], status: int, field: str) -> None:
+    with pytest.raises(BadRequest) as raised:
+        parsed(**body)
+    assert (raised.value.status, raised.value.field) == (status, field)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"threadId":"a","runId":"b"}'])
-def test_what_is_no_body(body: bytes) -> None:
+def test_a_body_that_is_not_a_request(body: bytes) -> None:
     with pytest.raises(BadRequest) as caught:
         parse(body, "me", SETTINGS, MODELS)
     assert caught.value.status == 400
-
-
-@pytest.mark.parametrize(
-    ("thread_id", "conversation_id"),
-    [
-        ("0b6ea5b2-37cc-4b8f-8b43-0a1fd8a2a1d1", "0b6ea5b2-37cc-4b8f-8b43-0a1fd8a2a1d1"),
-        ("chat/7", "thread-c47cafccf07f9126a053bbb09383a934774a5671"),
-        ("x" * 65, "thread-9537c5fdf120482f7d58d25e9ed583f52c02b4e3"),
-    ],
-)
-def test_a_thread_is_a_conversation(thread_id: str, conversation_id: str) -> None:
-    ask, _, wanted = parsed(threadId=thread_id, parentRunId="before")
-    assert (ask.conversation_id, wanted.conversation_id) == (conversation_id, conversation_id)
-    assert (wanted.thread_id, wanted.parent_run_id) == (thread_id, "before")
-
-
-def test_options_of_our_own() -> None:
-    props = {
-        "model": "openai:gpt",
-        "specialists": ["web"],
-        "limits": {"calls": 2, "call_seconds": 1.5},
-        "system": "Be brief.",
-        "time_zone": "Europe/Berlin",
-        "source": "voice",
-        "memory": False,
-        "command": {"of": "others"},
-    }
-    ask, _, _ = parsed(forwardedProps=props)
-    assert ask == TurnRequest(
-        "Hi",
-        "me",
-        Limits(calls=2, call_seconds=1.5),
-        ("bracket", "function_call"),
-        "Europe/Berlin",
-        conversation_id="thread",
-        model="openai:gpt",
-        specialists=frozenset({"web"}),
-        system="Be brief.",
-        call_seconds=1.5,
-        asks_person=True,
-        source="voice",
-        memory=False,
-    )
-    plain, _, _ = parsed(forwardedProps={"source": None, "memory": None})
-    assert (plain.source, plain.memory) == ("chat", True)
-
-
-@pytest.mark.parametrize("props", [5, "text", [1], {}, {"limits": None, "system": None, "specialists": None}])
-def test_options_that_say_nothing(props: Any) -> None:
-    assert parsed(forwardedProps=props) == parsed()
-
-
-def test_tools_of_the_client() -> None:
-    schema = {"type": "object", "properties": {"color": {"type": "string"}}}
-    tools = [{"name": "paint", "description": "Paints.", "parameters": schema}, {"name": "go", "parameters": None}]
-    assert parsed(tools=tools)[0].tools == (Tool("paint", "Paints.", schema), Tool("go"))
-
-
-def test_context_stands_before_the_newest_question() -> None:
-    context = [{"description": "The page", "value": "Cart"}, {"description": "Currency", "value": "CHF"}]
-    known = ClientMessage("system", "The page: Cart\nCurrency: CHF")
-    question, answer = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}
-    assert spoken(question, context=context) == [known, ClientMessage("user", "Hi")]
-    assert spoken(question, answer, question, answer, context=context)[1:3] == [
-        ClientMessage("assistant", "Hello."),
-        known,
-    ]
-    assert spoken(answer, context=context) == [ClientMessage("assistant", "Hello."), known]
 
 
 # Answers to interrupts

@@ -1,4 +1,4 @@
-"""The Vercel AI SDK's protocol without any I/O: what its clients ask, and every frame that they get."""
+"""The Vercel AI SDK's protocol without a server: every field of a request, and every frame of a response."""
 
 import base64
 import json
@@ -27,12 +27,11 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.messages import ClientMessage, ClientToolCall
+from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ai_sdk import Decision, Encoder, RequestOptions, SdkVersion, encode_rejection, parse
 from brain.settings import read
 
 START = TurnStart("t1", "chat", "player", "mono", Limits())
-USAGE = Usage(12, 3, 8, estimated=False)
 UNTIL = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ASKED = ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL)
 SENDS = SpecialistStart("c1", "sends", {"to": "Ann"}, "model")
@@ -40,198 +39,147 @@ SENT = SpecialistResult("c1", "sends", {"to": "Ann"}, "sent", (), cached=False, 
 DECLINED = SpecialistError("c1", "sends", {"to": "Ann"}, "declined", "A person said no.", 5)
 WAITS = SpecialistStart("c2", "waits", {}, "model")
 WAITED = SpecialistResult("c2", "waits", {}, "waited", (), cached=False, ms=5)
+SECOND = ApprovalRequired("c3", "sends", {}, UNTIL)
+
+STARTED = '{"type":"start","messageId":"m1","messageMetadata":{"turn_id":"t1","conversation_id":"chat"}}'
+STEP, STEP_OVER, OVER = '{"type":"start-step"}', '{"type":"finish-step"}', "[DONE]"
+FINISHED = '{"type":"finish","messageMetadata":{"stop_reason":"complete"}}'
 
 
 def done(stop_reason: StopReason = "complete") -> Done:
     return Done(stop_reason, "m1", "Hello.", 0, 1, 5, 9)
 
 
-def written(*events: Event, version: SdkVersion = 5) -> list[str]:
-    """The frames for these events, however they come together."""
-    whole = Encoder(version, "m1")
-    frames = whole.encode(events)
-    one_by_one = Encoder(version, "m1")
-    assert b"".join(one_by_one.encode([event]) for event in events[: whole.event_count]) == frames
-    assert one_by_one.closed == whole.closed
-    assert frames.endswith(b"\n\n")
-    return frames.decode().removesuffix("\n\n").split("\n\n")
+def split(stream: bytes) -> list[str]:
+    """The data of each frame."""
+    assert stream.endswith(b"\n\n")
+    frames = stream.decode().removesuffix("\n\n").split("\n\n")
+    assert all(frame.startswith("data: ") for frame in frames)
+    return [frame.removeprefix("data: ") for frame in frames]
 
 
-def behind_start(*events: Event, version: SdkVersion = 5) -> list[str]:
-    start, *rest = written(START, *events, version=version)
-    assert start == STARTED
+def frames(*events: Event, version: SdkVersion = 5) -> list[str]:
+    """The frames after the first one, which are the same however the events come together."""
+    together, one_by_one = Encoder(version, "m1"), Encoder(version, "m1")
+    stream = together.encode([START, *events])
+    batches = [one_by_one.encode([event]) for event in [START, *events][: together.event_count]]
+    assert (b"".join(batches), one_by_one.closed) == (stream, together.closed)
+    first, *rest = split(stream)
+    assert first == STARTED
     return rest
 
 
-STARTED = 'data: {"type":"start","messageId":"m1","messageMetadata":{"turn_id":"t1","conversation_id":"chat"}}'
-STEP = 'data: {"type":"start-step"}'
-STEP_OVER = 'data: {"type":"finish-step"}'
-FINISHED = 'data: {"type":"finish","messageMetadata":{"stop_reason":"complete"}}'
-OVER = "data: [DONE]"
+def types(data: Sequence[str]) -> str:
+    """The types of frames, with the three frames of a call as one."""
+    names = " ".join(json.loads(one)["type"] for one in data if one != OVER)
+    return names.replace("tool-input-start tool-input-delta tool-input-available", "call")
 
 
-def test_text_and_what_is_thought() -> None:
-    assert written(
-        START, Thinking("Hm"), Thinking("…"), Token("Hel"), Token('"lo"\n\n'), Token("…"), USAGE, done()
-    ) == [
-        STARTED,
-        STEP,
-        'data: {"type":"reasoning-start","id":"1"}',
-        'data: {"type":"reasoning-delta","id":"1","delta":"Hm"}',
-        'data: {"type":"reasoning-delta","id":"1","delta":"…"}',
-        'data: {"type":"reasoning-end","id":"1"}',
-        'data: {"type":"text-start","id":"2"}',
-        'data: {"type":"text-delta","id":"2","delta":"Hel"}',
-        'data: {"type":"text-delta","id":"2","delta":"\\"lo\\"\\n\\n"}',
-        'data: {"type":"text-delta","id":"2","delta":"…"}',
-        'data: {"type":"message-metadata","messageMetadata":{"usage":'
-        '{"inputTokens":12,"outputTokens":3,"totalTokens":15,"cachedInputTokens":8,"estimated":false}}}',
-        'data: {"type":"text-end","id":"2"}',
-        STEP_OVER,
-        FINISHED,
-        OVER,
+def text(kind: str, number: int, *deltas: str) -> list[str]:
+    part = f'"id":"{number}"'
+    return [
+        f'{{"type":"{kind}-start",{part}}}',
+        *(f'{{"type":"{kind}-delta",{part},"delta":{json.dumps(delta, ensure_ascii=False)}}}' for delta in deltas),
+        f'{{"type":"{kind}-end",{part}}}',
     ]
 
 
-def test_halves_of_characters_are_replaced() -> None:
-    assert behind_start(Token("a\ud800"))[-1] == 'data: {"type":"text-delta","id":"1","delta":"a�"}'
-
-
-def test_what_the_model_server_does_not_count_is_left_out() -> None:
-    assert behind_start(Usage(1, 2, None, estimated=True)) == [
-        'data: {"type":"message-metadata","messageMetadata":{"usage":'
-        '{"inputTokens":1,"outputTokens":2,"totalTokens":3,"estimated":true}}}'
+def call(name: str, call_id: str, params: str, executed: str = '"providerExecuted":true,') -> list[str]:
+    fields = f'"toolCallId":"t1.{call_id}","toolName":"{name}",{executed}"dynamic":true'
+    delta = json.dumps(params, ensure_ascii=False)
+    return [
+        f'{{"type":"tool-input-start",{fields}}}',
+        f'{{"type":"tool-input-delta","toolCallId":"t1.{call_id}","inputTextDelta":{delta}}}',
+        f'{{"type":"tool-input-available",{fields},"input":{params}}}',
     ]
 
 
-def test_a_call_and_its_result() -> None:
+# Responses
+
+
+def test_a_turn_literally() -> None:
     citations = (
         Citation("1", "The web", "https://example.org/a"),
         Citation("2", "A file"),
         Citation("3", "A trap", "javascript:alert(1)"),
         Citation("4", "The web again", "https://example.org/a"),
     )
-    assert behind_start(
-        Token("Let me see."),
+    assert frames(
+        Notice("stand_in", "Nobody is here."),
+        Thinking("Hm"),
+        Thinking("…"),
+        Token('"Let"\n\n'),
+        Token("a\ud800"),
         SpecialistStart("c1", "web", {"query": "brains"}, "model"),
         SpecialistProgress("c1", "searching", 0.5),
         SpecialistProgress("c1", "reading"),
         SpecialistResult("c1", "web", {"query": "brains"}, "They are soft.", citations, cached=False, ms=5),
+        SpecialistError("c9", "?", None, "malformed", "Not JSON.", 0),
         Token("Soft."),
+        Usage(12, 3, 8, estimated=False),
         done(),
     ) == [
+        '{"type":"data-notice","data":{"code":"stand_in","text":"Nobody is here."},"transient":true}',
         STEP,
-        'data: {"type":"text-start","id":"1"}',
-        'data: {"type":"text-delta","id":"1","delta":"Let me see."}',
-        'data: {"type":"text-end","id":"1"}',
-        'data: {"type":"tool-input-start","toolCallId":"t1.c1","toolName":"web","providerExecuted":true,'
-        '"dynamic":true}',
-        'data: {"type":"tool-input-delta","toolCallId":"t1.c1","inputTextDelta":"{\\"query\\":\\"brains\\"}"}',
-        'data: {"type":"tool-input-available","toolCallId":"t1.c1","toolName":"web","providerExecuted":true,'
-        '"dynamic":true,"input":{"query":"brains"}}',
-        'data: {"type":"data-progress","data":{"toolCallId":"t1.c1","text":"searching","fraction":0.5},'
-        '"transient":true}',
-        'data: {"type":"data-progress","data":{"toolCallId":"t1.c1","text":"reading"},"transient":true}',
-        'data: {"type":"tool-output-available","toolCallId":"t1.c1","output":"They are soft.",'
+        *text("reasoning", 1, "Hm", "…"),
+        *text("text", 2, '"Let"\n\n', "a\ufffd"),
+        *call("web", "c1", '{"query":"brains"}'),
+        '{"type":"data-progress","data":{"toolCallId":"t1.c1","text":"searching","fraction":0.5},"transient":true}',
+        '{"type":"data-progress","data":{"toolCallId":"t1.c1","text":"reading"},"transient":true}',
+        '{"type":"tool-output-available","toolCallId":"t1.c1","output":"They are soft.",'
         '"providerExecuted":true,"dynamic":true}',
-        'data: {"type":"source-url","sourceId":"t1.c1.1","url":"https://example.org/a","title":"The web"}',
-        'data: {"type":"source-document","sourceId":"t1.c1.2","mediaType":"text/plain","title":"A file"}',
-        'data: {"type":"source-document","sourceId":"t1.c1.3","mediaType":"text/plain","title":"A trap"}',
+        '{"type":"source-url","sourceId":"t1.c1.1","url":"https://example.org/a","title":"The web"}',
+        '{"type":"source-document","sourceId":"t1.c1.2","mediaType":"text/plain","title":"A file"}',
+        '{"type":"source-document","sourceId":"t1.c1.3","mediaType":"text/plain","title":"A trap"}',
         STEP_OVER,
         STEP,
-        'data: {"type":"text-start","id":"2"}',
-        'data: {"type":"text-delta","id":"2","delta":"Soft."}',
-        'data: {"type":"text-end","id":"2"}',
+        *call("?", "c9", "{}"),
+        '{"type":"tool-output-error","toolCallId":"t1.c9","errorText":"Not JSON.",'
+        '"providerExecuted":true,"dynamic":true}',
+        STEP_OVER,
+        STEP,
+        *text("text", 3, "Soft.")[:2],
+        '{"type":"message-metadata","messageMetadata":{"usage":'
+        '{"inputTokens":12,"outputTokens":3,"totalTokens":15,"cachedInputTokens":8,"estimated":false}}}',
+        *text("text", 3)[1:],
         STEP_OVER,
         FINISHED,
         OVER,
     ]
 
 
-def types(frames: Sequence[str]) -> list[str]:
-    return [json.loads(frame.removeprefix("data: "))["type"] for frame in frames if frame != OVER]
+def test_an_answer_that_continues_a_message_has_no_id() -> None:
+    (start,) = split(Encoder(5, None).encode([START]))
+    assert json.loads(start) == {"type": "start", "messageMetadata": {"turn_id": "t1", "conversation_id": "chat"}}
 
 
-def test_a_step_ends_when_all_its_calls_are_answered() -> None:
-    echo = SpecialistStart("c1", "echo", {}, "model")
-    echoed = SpecialistResult("c1", "echo", {}, "echo", (), cached=False, ms=1)
-    again = SpecialistStart("c3", "echo", {}, "model")
-    assert types(behind_start(echo, WAITS, echoed, WAITED, again, Error("internal", "Oh.", recoverable=True))) == [
-        "start-step",
-        *("tool-input-start", "tool-input-delta", "tool-input-available"),
-        *("tool-input-start", "tool-input-delta", "tool-input-available"),
-        "tool-output-available",
-        "tool-output-available",
-        "finish-step",
-        "start-step",
-        *("tool-input-start", "tool-input-delta", "tool-input-available"),
-        "tool-output-error",
-        *("finish-step", "start-step", "finish-step"),
-        "error",
-    ]
-
-
-def test_a_call_that_did_not_run_is_shown_with_its_reason() -> None:
-    assert behind_start(SpecialistError("c1", "?", None, "malformed", "Not JSON.", 0)) == [
-        STEP,
-        'data: {"type":"tool-input-start","toolCallId":"t1.c1","toolName":"?","providerExecuted":true,"dynamic":true}',
-        'data: {"type":"tool-input-delta","toolCallId":"t1.c1","inputTextDelta":"{}"}',
-        'data: {"type":"tool-input-available","toolCallId":"t1.c1","toolName":"?","providerExecuted":true,'
-        '"dynamic":true,"input":{}}',
-        'data: {"type":"tool-output-error","toolCallId":"t1.c1","errorText":"Not JSON.",'
-        '"providerExecuted":true,"dynamic":true}',
-    ]
-
-
-def test_a_result_that_was_kept_has_its_call_before_it() -> None:
-    assert types(behind_start(WAITED)) == [
-        "start-step",
-        *("tool-input-start", "tool-input-delta", "tool-input-available"),
-        "tool-output-available",
-    ]
-
-
-def test_a_notice_passes() -> None:
-    assert behind_start(Notice("stand_in", "Nobody is here.")) == [
-        'data: {"type":"data-notice","data":{"code":"stand_in","text":"Nobody is here."},"transient":true}'
-    ]
-
-
-def test_an_error_closes_all_that_is_open() -> None:
-    assert behind_start(Token("Hel"), Error("model_failed", "The model failed.", recoverable=True))[-4:] == [
-        'data: {"type":"text-end","id":"1"}',
-        STEP_OVER,
-        'data: {"type":"error","errorText":"The model failed."}',
-        OVER,
-    ]
-
-
-@pytest.mark.parametrize("version", [5, 6, 7])
-def test_a_cancelled_turn_is_an_abort(version: SdkVersion) -> None:
-    assert behind_start(WAITS, done("cancelled"), version=version)[-6:] == [
-        'data: {"type":"tool-output-error","toolCallId":"t1.c2","errorText":"The call was cancelled.",'
-        '"providerExecuted":true,"dynamic":true}',
-        *(STEP_OVER, STEP, STEP_OVER),
-        'data: {"type":"abort"}',
-        OVER,
-    ]
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([WAITED], "start-step call tool-output-available"),
+        ([SENDS, WAITS, SENT, WAITED, SpecialistStart("c4", "echo", {}, "model"), Error("internal", "Oh.", True)],
+         "start-step call call tool-output-available tool-output-available finish-step start-step call "
+         "tool-output-error finish-step start-step finish-step error"),
+        ([Token("Hel"), Error("model_failed", "It failed.", True)],
+         "start-step text-start text-delta text-end finish-step error"),
+        ([WAITS, done("cancelled")],
+         "start-step call tool-output-error finish-step start-step finish-step abort"),
+    ],
+)  # fmt: skip
+def test_steps_end_when_all_calls_have_outputs(events: list[Event], expected: str) -> None:
+    assert types(frames(*events)) == expected
 
 
 @pytest.mark.parametrize(
     ("stop_reason", "finish_reason"),
     [("complete", "stop"), ("length", "length"), ("call_limit", "stop"), ("deadline", "other")],
 )
-def test_newer_clients_are_told_why_it_finished(stop_reason: StopReason, finish_reason: str) -> None:
-    metadata = f'"messageMetadata":{{"stop_reason":"{stop_reason}"}}}}'
-    assert behind_start(done(stop_reason))[0] == f'data: {{"type":"finish",{metadata}'
+def test_newer_clients_read_why_it_finished(stop_reason: StopReason, finish_reason: str) -> None:
+    finish: dict[str, Any] = {"type": "finish", "messageMetadata": {"stop_reason": stop_reason}}
+    assert json.loads(frames(done(stop_reason))[0]) == finish
     for version in (6, 7):
-        finish = behind_start(done(stop_reason), version=version)[0]
-        assert finish == f'data: {{"type":"finish","finishReason":"{finish_reason}",{metadata}'
-
-
-def test_an_answer_that_goes_on_with_a_message_has_no_id_of_its_own() -> None:
-    metadata = '{"turn_id":"t1","conversation_id":"chat"}'
-    assert Encoder(5, None).encode([START]).decode() == f'data: {{"type":"start","messageMetadata":{metadata}}}\n\n'
+        found = frames(done(stop_reason), version=version)[0]
+        assert json.loads(found) == {**finish, "finishReason": finish_reason}
 
 
 # Approvals
@@ -239,226 +187,145 @@ def test_an_answer_that_goes_on_with_a_message_has_no_id_of_its_own() -> None:
 
 def approval(state: str) -> str:
     return (
-        'data: {"type":"data-approval","id":"t1.c1","data":{"turnId":"t1","callId":"c1","name":"sends",'
-        f'"params":{{"to":"Ann"}},"expiresAt":"2026-11-21T12:00:00+00:00","state":"{state}"}}}}'
+        '{"type":"data-approval","id":"t1.c1","data":{"turnId":"t1","callId":"c1","name":"sends",'
+        f'"params":{{"to":"Ann"}},"expiresAt":"2026-11-21T12:00:00+00:00","state":{state}}}}}'
     )
 
 
-def test_version_5_is_asked_in_a_part_of_its_own_and_reads_on() -> None:
-    frames = behind_start(ASKED, SENDS, SENT, done())
-    assert frames[:3] == [STEP, approval("asked"), approval("approved")]
-    assert types(frames[3:]) == [
-        *("tool-input-start", "tool-input-delta", "tool-input-available"),
-        "tool-output-available",
-        *("finish-step", "start-step", "finish-step"),
-        "finish",
+def test_version_5_has_approvals_in_a_part_and_reads_on() -> None:
+    answered = "call tool-output-available finish-step start-step finish-step finish"
+    rows: list[tuple[list[Event], str, str]] = [
+        ([ASKED, SENDS, SENT, done()], "approved", answered),
+        ([ASKED, DECLINED], "declined", "call tool-output-error"),
+        ([ASKED, done("cancelled")], "declined", "finish-step abort"),
     ]
-    frames = behind_start(ASKED, DECLINED)
-    assert frames[:3] == [STEP, approval("asked"), approval("declined")]
-    assert types(frames[3:]) == [
-        *("tool-input-start", "tool-input-delta", "tool-input-available"),
-        "tool-output-error",
-    ]
-    assert behind_start(ASKED, done("cancelled")) == [
-        STEP,
-        approval("asked"),
-        approval("declined"),
-        STEP_OVER,
-        'data: {"type":"abort"}',
-        OVER,
-    ]
-
-
-QUESTION = [
-    'data: {"type":"tool-input-start","toolCallId":"t1.c1","toolName":"sends","dynamic":true}',
-    'data: {"type":"tool-input-delta","toolCallId":"t1.c1","inputTextDelta":"{\\"to\\":\\"Ann\\"}"}',
-    'data: {"type":"tool-input-available","toolCallId":"t1.c1","toolName":"sends","dynamic":true,"input":{"to":"Ann"}}',
-    'data: {"type":"tool-approval-request","approvalId":"t1.c1","toolCallId":"t1.c1"}',
-]
-PAUSE = [STEP_OVER, 'data: {"type":"finish","finishReason":"tool-calls"}', OVER]
+    for events, state, rest in rows:
+        found = frames(*events)
+        assert found[:3] == [STEP, approval('"asked"'), approval(f'"{state}"')]
+        assert types(found[3:]) == rest
+    preview = ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL, "Send a letter\nto Ann")
+    assert frames(preview)[1] == approval('"asked","text":"Send a letter\\nto Ann"')
 
 
 @pytest.mark.parametrize("version", [6, 7])
-def test_newer_versions_are_asked_at_the_end_of_the_stream(version: SdkVersion) -> None:
-    assert behind_start(ASKED, version=version) == [STEP, *QUESTION, *PAUSE]
+def test_newer_versions_end_the_stream_for_approvals(version: SdkVersion) -> None:
+    question = '{"type":"tool-approval-request","approvalId":"t1.c1","toolCallId":"t1.c1"}'
+    pause = [STEP_OVER, '{"type":"finish","finishReason":"tool-calls"}', OVER]
+    opening = [STEP, *call("sends", "c1", '{"to":"Ann"}', "")]
+    assert frames(ASKED, SENDS, SENT, version=version) == [*opening, question, *pause]
+    with_preview = ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL, "Send a letter\nto Ann")
+    preview = '{"type":"data-preview","id":"t1.c1","data":{"toolCallId":"t1.c1","text":"Send a letter\\nto Ann"}}'
+    assert frames(with_preview, version=version) == [*opening, preview, question, *pause]
 
 
-TOLD = ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL, "Send a letter\nto Ann")
-
-
-@pytest.mark.parametrize("version", [6, 7])
-def test_newer_versions_are_told_what_a_call_would_do_in_a_part_before_the_question(version: SdkVersion) -> None:
-    *call, question = QUESTION
-    preview = 'data: {"type":"data-preview","id":"t1.c1","data":{"toolCallId":"t1.c1","text":"Send a letter\\nto Ann"}}'
-    assert behind_start(TOLD, version=version) == [STEP, *call, preview, question, *PAUSE]
-
-
-def test_version_5_is_told_in_the_part_that_asks() -> None:
-    told = approval("asked").replace('"asked"', '"asked","text":"Send a letter\\nto Ann"')
-    assert behind_start(TOLD)[:2] == [STEP, told]
-
-
-def test_the_stream_ends_when_all_that_is_open_waits() -> None:
-    other = ApprovalRequired("c3", "sends", {}, UNTIL)
+def test_the_stream_ends_when_all_open_calls_wait() -> None:
     encoder = Encoder(6, "m1")
-    closed = [(encoder.encode([event]), encoder.closed)[1] for event in (START, WAITS, ASKED, other, WAITED)]
+    closed = [(encoder.encode([event]), encoder.closed)[1] for event in (START, WAITS, ASKED, SECOND, WAITED)]
     assert closed == [False, False, False, False, True]
+    encoder = Encoder(6, "m1", lambda call_ids: "c1" not in call_ids)  # decided meanwhile
+    assert types(split(encoder.encode([START, ASKED, SENDS, SENT, Token("Sent."), done()]))) == (
+        "start start-step call tool-approval-request tool-output-available finish-step start-step text-start "
+        "text-delta text-end finish-step finish"
+    )
 
 
-def test_nothing_is_written_behind_the_end_of_the_stream() -> None:
-    encoder = Encoder(6, "m1")
-    assert encoder.encode([START, ASKED, SENDS, SENT]).endswith(b"[DONE]\n\n")
-    assert encoder.event_count == 2
-
-
-def test_a_question_that_was_answered_meanwhile_ends_no_stream() -> None:
-    encoder = Encoder(6, "m1", lambda call_ids: "c1" not in call_ids)
-    frames = encoder.encode([START, ASKED, SENDS, SENT, Token("Sent."), done()]).decode()
-    assert encoder.event_count == 6
-    assert types(frames.removesuffix("\n\n").split("\n\n")) == [
-        *("start", "start-step"),
-        *("tool-input-start", "tool-input-delta", "tool-input-available", "tool-approval-request"),
-        *("tool-output-available", "finish-step", "start-step", "text-start", "text-delta", "text-end"),
-        *("finish-step", "finish"),
-    ]
-
-
-def rest(told: Sequence[Event], decided: set[str], *behind: Event, version: SdkVersion = 6) -> list[str]:
-    """What a client reads behind its decisions, of a turn that had told so much by then."""
+def rest(earlier: Sequence[Event], decided: set[str], *later: Event, version: SdkVersion = 6) -> list[str]:
+    """What a client reads after its decisions on a turn with so many events by then."""
     encoder = Encoder(version, "m1")
-    encoder.skip([*told, *behind], decided)
-    assert encoder.event_count == len(told)
-    frames = b"".join(encoder.encode([event]) for event in behind)
-    return frames.decode().removesuffix("\n\n").split("\n\n")
+    encoder.skip([*earlier, *later], decided)
+    assert (encoder.event_count, encoder.closed) == (len(earlier), False)
+    return split(b"".join(encoder.encode([event]) for event in later))
 
 
-def test_the_next_stream_goes_on_where_the_first_one_ended() -> None:
-    assert rest([START, Token("I"), ASKED], {"c1"}, SENDS, SENT, Thinking("So"), Token("Sent."), done()) == [
-        'data: {"type":"start"}',
-        'data: {"type":"tool-output-available","toolCallId":"t1.c1","output":"sent","providerExecuted":true,'
-        '"dynamic":true}',
-        STEP,
-        'data: {"type":"reasoning-start","id":"2"}',
-        'data: {"type":"reasoning-delta","id":"2","delta":"So"}',
-        'data: {"type":"reasoning-end","id":"2"}',
-        'data: {"type":"text-start","id":"3"}',
-        'data: {"type":"text-delta","id":"3","delta":"Sent."}',
-        'data: {"type":"text-end","id":"3"}',
-        STEP_OVER,
-        'data: {"type":"finish","finishReason":"stop","messageMetadata":{"stop_reason":"complete"}}',
-        OVER,
-    ]
+@pytest.mark.parametrize(
+    ("version", "earlier", "decided", "later", "expected"),
+    [
+        (6, [START, Token("I"), ASKED], {"c1"}, [SENDS, SENT, Thinking("So"), Token("Sent."), done()],
+         "start tool-output-available start-step reasoning-start reasoning-delta reasoning-end text-start text-delta "
+         "text-end finish-step finish"),
+        (6, [START, ASKED], {"c1"}, [DECLINED], "start tool-output-denied"),
+        (7, [START, ASKED], {"c1"}, [DECLINED], "start tool-approval-response tool-output-denied"),
+        (7, [START, ASKED], {"c1"}, [SENDS], "start tool-approval-response"),
+        (6, [START, ASKED], {"c1"}, [SENDS, SENT, SECOND],
+         "start tool-output-available start-step call tool-approval-request finish-step finish"),
+        (6, [START, ASKED, SENDS, SENT, SECOND], {"c3"}, [done()],
+         "start tool-output-error start-step finish-step finish"),
+    ],
+)  # fmt: skip
+def test_the_next_stream_continues_where_the_first_ended(
+    version: SdkVersion, earlier: list[Event], decided: set[str], later: list[Event], expected: str
+) -> None:
+    assert types(rest(earlier, decided, *later, version=version)) == expected
 
 
-def test_what_was_declined_is_denied() -> None:
-    denied = 'data: {"type":"tool-output-denied","toolCallId":"t1.c1"}'
-    assert rest([START, ASKED], {"c1"}, DECLINED)[1:] == [denied]
-    assert rest([START, ASKED], {"c1"}, DECLINED, version=7)[1:] == [
-        'data: {"type":"tool-approval-response","approvalId":"t1.c1","approved":false}',
-        denied,
-    ]
-
-
-def test_version_7_is_told_what_was_decided() -> None:
-    assert rest([START, ASKED], {"c1"}, SENDS, version=7)[1:] == [
-        'data: {"type":"tool-approval-response","approvalId":"t1.c1","approved":true}'
-    ]
-
-
-def test_the_stream_ends_again_at_the_next_question() -> None:
-    question = ApprovalRequired("c3", "sends", {}, UNTIL)
-    told: list[Event] = [START, ASKED, SENDS, SENT, question]
-    assert types(rest(told[:2], {"c1"}, *told[2:])) == [
-        *("start", "tool-output-available", "start-step"),
-        *("tool-input-start", "tool-input-delta", "tool-input-available", "tool-approval-request"),
-        *("finish-step", "finish"),
-    ]
-    assert types(rest(told, {"c3"}, done())) == [
-        *("start", "tool-output-error", "start-step", "finish-step", "finish"),
-    ]
-
-
-def test_decisions_that_come_before_the_stream_ended_are_behind_all_that_was_told() -> None:
+def test_decisions_before_the_stream_ended() -> None:
     encoder = Encoder(6, "m1", lambda _: False)
     encoder.skip([START, WAITS, ASKED], {"c1"})
     assert (encoder.event_count, encoder.closed) == (3, False)
-    assert types(encoder.encode([WAITED, SENDS]).decode().removesuffix("\n\n").split("\n\n")) == [
-        "start",
-        "tool-output-available",
-    ]
+    assert types(split(encoder.encode([WAITED, SENDS]))) == "start tool-output-available"
 
 
 # Requests
 
 
-def parsed(*messages: dict[str, Any] | str, **more: Any) -> tuple[Any, list[ClientMessage], RequestOptions]:
-    listed = [said("user", message) if isinstance(message, str) else message for message in messages]
-    body = json.dumps({"id": "chat", "messages": listed, "trigger": "submit-message", **more})
+def message(role: str, *parts: dict[str, Any] | str) -> dict[str, Any]:
+    return {
+        "role": role,
+        "parts": [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts],
+    }
+
+
+def request(*messages: dict[str, Any] | str, **more: Any) -> tuple[Any, list[ClientMessage], RequestOptions]:
+    sent = [message("user", one) if isinstance(one, str) else one for one in messages]
+    body = json.dumps({"id": "chat", "messages": sent, "trigger": "submit-message", **more})
     return parse(body.encode(), "ann", read({}), frozenset({"player", "other"}))
 
 
-def said(role: str, *parts: dict[str, Any] | str) -> dict[str, Any]:
-    listed = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
-    return {"id": "x", "role": role, "parts": listed}
-
-
-def tool(state: str, **more: Any) -> dict[str, Any]:
+def tool(state: str | None, **more: Any) -> dict[str, Any]:
     part = {"type": "dynamic-tool", "toolName": "web", "toolCallId": "t0.c1", "input": {"query": "brains"}}
     return {**part, "state": state, **more}
 
 
-def test_a_message() -> None:
-    ask, spoken, wanted = parsed("Hello", messageId=None)
-    assert (ask.message, ask.user, ask.conversation_id, ask.asks_person) == ("Hello", "ann", "chat", True)
-    assert (ask.model, ask.specialists, ask.system) == (None, None, "")
-    assert spoken == [ClientMessage("user", "Hello")]
-    assert wanted == RequestOptions(5, resumable=False, continues=False, decisions=())
+def file(url: str, **more: Any) -> dict[str, Any]:
+    return {"type": "file", "mediaType": "text/plain", "url": url, **more}
 
 
-def test_its_own_fields() -> None:
-    ask, _, wanted = parsed(
-        "Hello",
-        model="other",
-        specialists=["web"],
-        limits={"calls": 2},
-        system="Be brief.",
-        time_zone="Europe/Berlin",
-        source="voice",
-        memory=False,
-        resumable=True,
-        sdk_version=7,
-        data={"an application": "sends what it likes"},
-    )
-    assert (ask.model, ask.specialists, ask.limits.calls) == ("other", frozenset({"web"}), 2)
-    assert (ask.system, ask.time_zone) == ("Be brief.", "Europe/Berlin")
-    assert (ask.source, ask.memory) == ("voice", False)
-    assert (wanted.sdk_version, wanted.resumable) == (7, True)
+def decided(call_id: str, **approval: Any) -> dict[str, Any]:
+    return tool("approval-responded", approval={"id": call_id, **approval})
 
 
-def test_fields_may_be_null() -> None:
-    names = (
-        "model",
-        "specialists",
-        "limits",
-        "system",
-        "time_zone",
-        "source",
-        "memory",
-        "resumable",
-        "sdk_version",
-        "id",
-    )
-    ask, _, wanted = parsed("Hello", **dict.fromkeys(names))
-    assert (ask.source, ask.memory) == ("chat", True)
-    assert (ask.conversation_id, ask.system, wanted) == (None, "", RequestOptions())
+def test_the_smallest_request() -> None:
+    fields = "model specialists limits system time_zone source memory resumable sdk_version id"
+    for nulls in ({}, dict.fromkeys(fields.split()), {"data": {"of": "the application"}, "messageId": None}):
+        found, messages, options = request("Hello", **nulls)
+        assert (found.message, found.user, found.asks_person, found.source) == ("Hello", "ann", True, "chat")
+        assert (found.model, found.specialists, found.system, found.memory) == (None, None, "", True)
+        assert found.conversation_id == ("chat" if "id" not in nulls else None)
+        assert messages == [ClientMessage("user", "Hello")]
+        assert options == RequestOptions(5, resumable=False, continues=False, decisions=())
+
+
+def test_all_fields() -> None:
+    found, _, options = request(
+        "Hello", model="other", specialists=["web"], limits={"calls": 2}, system="Be brief.",
+        time_zone="Europe/Berlin", source="voice", memory=False, resumable=True, sdk_version=7,
+    )  # fmt: skip
+    assert (found.model, found.specialists, found.limits.calls) == ("other", frozenset({"web"}), 2)
+    assert (found.system, found.time_zone) == ("Be brief.", "Europe/Berlin")
+    assert (found.source, found.memory) == ("voice", False)
+    assert (options.sdk_version, options.resumable) == (7, True)
 
 
 def test_a_history() -> None:
-    source = {"type": "source-url", "sourceId": "s", "url": "https://example.org", "title": "A page"}
-    _, spoken, _ = parsed(
-        said("system", "Be kind."),
+    count = {"type": "tool-count", "toolCallId": "c3", "state": "output-available", "input": {}, "output": {"n": 3}}
+    skipped = [tool(state) for state in ("input-streaming", "input-available", "approval-requested", None, "new")]
+    skipped += [tool("output-error", toolName="?", errorText="Not JSON."),
+                {"type": "tool-", "state": "output-error", "errorText": "No name."},
+                tool("output-available", output="so far", preliminary=True)]  # fmt: skip
+    messages = request(
+        message("system", "Be kind."),
         "Hello",
-        said(
+        message(
             "assistant",
             {"type": "step-start"},
             {"type": "reasoning", "text": "Hm.", "state": "done"},
@@ -467,153 +334,111 @@ def test_a_history() -> None:
             "see.",
             tool("output-available", output="They are soft."),
             tool("output-error", errorText="It broke.", input=None),
-            source,
-            {"type": "step-start"},
+            {"type": "source-url", "sourceId": "s", "url": "https://example.org", "title": "A page"},
             "Soft. ",
-            {"type": "tool-count", "toolCallId": "t0.c3", "state": "output-available", "input": {}, "output": {"n": 3}},
+            count,
             tool("output-denied"),
+            *skipped,
         ),
+        message("assistant", *skipped),
         "Why?",
-    )
-    assert spoken == [
+    )[1]
+    place = "messages[2].parts[{}]".format
+    web = {"query": "brains"}
+    first = (ClientToolCall(place(5), "web", web), ClientToolCall(place(6), "web", {}))
+    second = (ClientToolCall(place(9), "count", {}), ClientToolCall(place(10), "web", web))
+    assert messages == [
         ClientMessage("system", "Be kind."),
         ClientMessage("user", "Hello"),
-        ClientMessage(
-            "assistant",
-            "Let me see.",
-            calls=(
-                ClientToolCall("messages[2].parts[5]", "web", {"query": "brains"}),
-                ClientToolCall("messages[2].parts[6]", "web", {}),
-            ),
-        ),
-        ClientMessage("tool", "They are soft.", call_id="messages[2].parts[5]"),
-        ClientMessage("tool", "It broke.", call_id="messages[2].parts[6]"),
-        ClientMessage(
-            "assistant",
-            "Soft. ",
-            calls=(
-                ClientToolCall("messages[2].parts[10]", "count", {}),
-                ClientToolCall("messages[2].parts[11]", "web", {"query": "brains"}),
-            ),
-        ),
-        ClientMessage("tool", '{"n":3}', call_id="messages[2].parts[10]"),
-        ClientMessage("tool", "A person did not allow this call.", call_id="messages[2].parts[11]"),
+        ClientMessage("assistant", "Let me see.", calls=first),
+        ClientMessage("tool", "They are soft.", call_id=place(5)),
+        ClientMessage("tool", "It broke.", call_id=place(6)),
+        ClientMessage("assistant", "Soft. ", calls=second),
+        ClientMessage("tool", '{"n":3}', call_id=place(9)),
+        ClientMessage("tool", "A person did not allow this call.", call_id=place(10)),
         ClientMessage("user", "Why?"),
     ]
 
 
-@pytest.mark.parametrize("state", ["input-streaming", "input-available", "approval-requested", None, "new"])
-def test_calls_without_an_outcome_are_left_out(state: str) -> None:
-    assert parsed("Hello", said("assistant", "I.", tool(state)), "Go on")[1][1] == ClientMessage("assistant", "I.")
-
-
-def test_calls_that_nobody_could_read_are_left_out() -> None:
-    unreadable = tool("output-error", toolName="?", errorText="Not JSON.")
-    unnamed = {"type": "tool-", "state": "output-error", "errorText": "No name."}
-    preliminary = tool("output-available", output="so far", preliminary=True)
-    assert parsed("Hello", said("assistant", unreadable, unnamed, preliminary), "Go on")[1] == [
-        ClientMessage("user", "Hello"),
-        ClientMessage("user", "Go on"),
-    ]
-
-
-PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def file(url: str, **more: Any) -> dict[str, Any]:
-    return {"type": "file", "mediaType": "text/plain", "url": url, **more}
-
-
 def test_files_come_in_their_urls() -> None:
-    picture = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
-    _, (spoken,), _ = parsed(
-        said("user", file(picture, filename="a/ticket.png"), "What is it?", file("data:text/plain,a%20b"), "And this?")
+    png = b"\x89PNG\r\n\x1a\n"
+    picture = file(f"data:image/png;base64,{base64.b64encode(png).decode()}", filename="a/ticket.png")
+    (found,) = request(message("user", picture, "What is it?", file("data:text/plain,a%20b"), "And this?"))[1]
+    assert found.text == "What is it?\nAnd this?"
+    assert found.attachments == (
+        Attachment(0, "ticket.png", "image/png", png),
+        Attachment(0, "file", "text/plain", b"a b"),
     )
-    assert spoken.text == "What is it?\nAnd this?"
-    assert [(one.name, one.type, one.data) for one in spoken.attachments] == [
-        ("ticket.png", "image/png", PNG),
-        ("file", "text/plain", b"a b"),
-    ]
 
 
-def test_the_newest_question_is_asked() -> None:
-    assert parsed("One", said("assistant", "1"), "Two", said("assistant", "2"))[0].message == "Two"
-    assert parsed(said("assistant", "Hi."))[0].message == ""
-
-
-def test_an_answer_can_be_gone_on_with() -> None:
-    assert parsed("Hello", said("assistant", "Hel"))[2].continues
-    assert not parsed("Hello", said("assistant", "Hel"), "Go on")[2].continues
+def test_the_question_is_the_newest_of_the_user_and_an_answer_can_be_continued() -> None:
+    found, _, options = request("One", message("assistant", "1"), "Two", message("assistant", "2"))
+    assert (found.message, options.continues) == ("Two", True)
+    found, _, options = request("Hello", message("assistant", "Hel"), "Go on")
+    assert (found.message, options.continues) == ("Go on", False)
 
 
 def test_decisions_of_the_newest_message() -> None:
-    yes = tool("approval-responded", approval={"id": "t1.c1", "approved": True})
-    no = tool("approval-responded", approval={"id": "t1.c2", "approved": False, "reason": "No."})
+    yes, no = decided("t1.c1", approved=True), decided("t1.c2", approved=False, reason="No.")
     old = tool("output-available", output="sent", approval={"id": "t1.c0", "approved": True})
-    assert parsed("Hello", said("assistant", old, yes, no))[2].decisions == (
+    assert request("Hello", message("assistant", old, yes, no))[2].decisions == (
         Decision("t1", "c1", approve=True),
         Decision("t1", "c2", approve=False),
     )
-    assert parsed("Hello", said("assistant", yes), "Go on")[2].decisions == ()
-    assert parsed("Hello", said("user", yes | {"type": "text"}))[2].decisions == ()
+    assert request("Hello", message("assistant", yes), "Go on")[2].decisions == ()
+    assert request("Hello", message("user", yes | {"type": "text"}))[2].decisions == ()
 
 
-def refused(*messages: Any, **more: Any) -> tuple[int, str | None, str]:
-    with pytest.raises(BadRequest) as caught:
-        parsed(*messages, **more)
-    assert encode_rejection(caught.value) == (caught.value.status, caught.value.message.encode())
-    return caught.value.status, caught.value.field, ""
+DEEP: Any = {}
+for _ in range(70):
+    DEEP = {"a": DEEP}
+ANSWER = message("assistant", "Hi.")
 
 
-def test_what_is_wrong_is_named() -> None:
-    assert refused()[:2] == (400, "messages")
-    assert refused("Hi", id="no spaces")[:2] == (400, "id")
-    assert refused({"role": "user", "content": "Hi"})[1] == "messages[0].parts"
-    assert refused(said("tool", "Hi"))[:2] == (400, "messages[0].role")
-    assert refused("Hi", sdk_version=4)[:2] == (400, "sdk_version")
-    assert refused("Hi", model="gpt")[1] == "model"
-    assert refused("Hi", limits={"calls": 99})[1] == "limits.calls"
-    assert refused("Hi", time_zone="Mars")[1] == "time_zone"
-    assert refused("Hi", source="fax")[:2] == (400, "source")
-    assert refused("Hi", memory="no")[:2] == (400, "memory")
-    assert refused("Hi", system="x" * 200_001)[:2] == (413, "system")
+@pytest.mark.parametrize(
+    ("messages", "more", "status", "field"),
+    [
+        ([], {}, 400, "messages"),
+        (["Hi"], {"id": "no spaces"}, 400, "id"),
+        ([{"role": "user", "content": "Hi"}], {}, 400, "messages[0].parts"),
+        ([message("tool", "Hi")], {}, 400, "messages[0].role"),
+        (["Hi"], {"sdk_version": 4}, 400, "sdk_version"),
+        (["Hi"], {"model": "gpt"}, 400, "model"),
+        (["Hi"], {"limits": {"calls": 99}}, 400, "limits.calls"),
+        (["Hi"], {"time_zone": "Mars"}, 400, "time_zone"),
+        (["Hi"], {"source": "fax"}, 400, "source"),
+        (["Hi"], {"memory": "no"}, 400, "memory"),
+        (["Hi"], {"system": "x" * 200_001}, 413, "system"),
+        ([message("user", {"type": "video"})], {}, 400, "messages[0].parts[0].type"),
+        ([message("user", file("https://example.org/a.png"))], {}, 400, "messages[0].parts[0].url"),
+        ([message("user", file("data:;base64,ü"))], {}, 400, "messages[0].parts[0].url"),
+        ([message("user", file("data:,"))], {}, 400, "messages[0].parts[0].url"),
+        ([message("user", *[file("data:,a")] * 11)], {}, 413, "attachments"),
+        ([message("user", *[file("data:,a")] * 10)] * 11, {}, 413, "messages"),
+        ([message("user", "x" * 200_001)], {}, 413, "messages[0]"),
+        ([message("assistant", "x" * 200_001), "Hi"], {}, 413, "messages[0].parts[0].text"),
+        ([message("assistant", *["x"] * 1001)], {}, 413, "messages[0].parts"),
+        ([ANSWER] * 4097, {}, 413, "messages"),
+        ([message("assistant", tool("output-available", output=DEEP)), "Hi"], {}, 400, "messages[0].parts[0].output"),
+        ([message("assistant", tool("output-error", input=DEEP)), "Hi"], {}, 400, "messages[0].parts[0].input"),
+        (["Hi", message("assistant", decided("t1.c1"))], {}, 400, "messages[1].parts[0].approval.approved"),
+        (["Hi", message("assistant", decided("aitxt-1", approved=True))], {}, 400, "messages[1].parts[0].approval.id"),
+    ],
+    ids=lambda value: str(value)[:50],
+)  # fmt: skip
+def test_a_rejection_names_the_field(messages: list[Any], more: dict[str, Any], status: int, field: str) -> None:
+    with pytest.raises(BadRequest) as raised:
+        request(*messages, **more)
+    assert (raised.value.status, raised.value.field) == (status, field)
+    assert encode_rejection(raised.value) == (status, raised.value.message.encode())
 
 
-def test_what_is_wrong_with_a_part_is_named() -> None:
-    place = "messages[0].parts[0]"
-    assert refused(said("user", {"type": "video"}))[:2] == (400, f"{place}.type")
-    assert refused(said("user", file("https://example.org/a.png")))[:2] == (400, f"{place}.url")
-    assert refused(said("user", file("data:;base64,ü")))[1] == f"{place}.url"
-    assert refused(said("user", file("data:,")))[1] == f"{place}.url"
-    assert refused(said("user", *[file("data:,a")] * 11))[:2] == (413, "attachments")
-    assert refused(said("user", "x" * 200_001))[:2] == (413, "messages[0]")
-    assert refused(said("assistant", "x" * 200_001), "Hi")[:2] == (413, f"{place}.text")
-    deep: Any = {}
-    for _ in range(70):
-        deep = {"a": deep}
-    assert refused(said("assistant", tool("output-available", output=deep)), "Hi")[1] == f"{place}.output"
-    assert refused(said("assistant", tool("output-error", input=deep)), "Hi")[1] == f"{place}.input"
-
-
-def test_there_is_an_end_of_messages_parts_and_files() -> None:
-    answer = said("assistant", "Hi.")
-    assert len(parsed(*[answer] * 4095, "Hi")[1]) == 4096
-    assert refused(*[answer] * 4096, "Hi")[:2] == (413, "messages")
-    assert refused(said("assistant", *["x"] * 1001))[:2] == (413, "messages[0].parts")
-    files = said("user", *[file("data:,a")] * 10)
-    assert len(parsed(*[files] * 10)[1]) == 10
-    assert refused(*[files] * 11)[:2] == (413, "messages")
-
-
-def test_decisions_about_nothing_that_was_asked_here_are_refused() -> None:
-    field = "messages[1].parts[0].approval"
-    unsaid = tool("approval-responded", approval={"id": "t1.c1"})
-    assert refused("Hi", said("assistant", unsaid))[1] == f"{field}.approved"
-    foreign = tool("approval-responded", approval={"id": "aitxt-123", "approved": True})
-    assert refused("Hi", said("assistant", foreign))[1] == f"{field}.id"
+def test_the_largest_history() -> None:
+    assert len(request(*[ANSWER] * 4095, "Hi")[1]) == 4096
+    assert len(request(*[message("user", *[file("data:,a")] * 10)] * 10)[1]) == 10
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"messages":1}', b"\xff", b'{"messages":[' + b"[" * 100_000])
-def test_what_is_no_request_is_refused(body: bytes) -> None:
+def test_a_body_that_is_not_a_request(body: bytes) -> None:
     with pytest.raises(BadRequest):
         parse(body, None, read({}), frozenset())
