@@ -212,7 +212,7 @@ async def _embed(index: Index, model: vectors.Embedder, say: Say, progress: Say)
     except Refused as refusal:
         say(f"vectors: {done or 'none'}; {refusal.reason}. Words are searched all the same")
         return
-    trusted = index.get_note("exam") >= vectors.PASSED
+    trusted = bool(index.get_note("trusted"))
     doubt = "" if trusted else "; they tell meanings badly apart, so words go first: take a model made for embeddings"
     say(f"vectors: {done} made, of {index.get_note('dimensions')} numbers each{doubt}")
 

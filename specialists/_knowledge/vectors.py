@@ -1,7 +1,6 @@
 """Passages as vectors, made by the model server and compared with numpy, exactly.
 
-Before the first one, the server's vectors sit an exam: short questions whose answers share no word with them. A chat
-model that hands out vectors of no meaning fails it, and its vectors then count for less than the words do.
+The model's own check says whether its embeddings carry meaning; those without it count for less than the words do.
 """
 
 import asyncio
@@ -9,7 +8,7 @@ import importlib.util
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,33 +25,34 @@ MATRICES_BYTES_MOST = 500_000_000
 """Of all users together, those not asked for longest go; a single one may be larger."""
 SAME = 0.99
 """Cosine from which two vectors of one text come from one model."""
-PASSED = 6
 FLOOR_SHARE = 0.3
-"""Of the way from a wrong answer's cosine to a right one's."""
-_EXAM = (
-    ("How do I get my money back?", "Refunds are paid within two weeks of a return."),
-    ("When can I take time off?", "Vacation must be requested ten days ahead."),
-    ("I feel sick and have a fever.", "Patients with flu should see a physician."),
-    ("The car will not start.", "A dead battery keeps the engine of a vehicle from turning."),
-    ("Where is the nearest place to eat?", "Restaurants are on the ground floor."),
-    ("How warm is it outside?", "Today's weather is sunny, with temperatures of thirty degrees."),
-    ("My computer is very slow.", "Close programs to free the memory of your laptop."),
-    ("Who runs the company?", "The chief executive leads our firm."),
-)
-_PROBE = _EXAM[0][1]
+"""Of the way from a wrong answer's cosine to a right one's, in the model's check."""
+_PROBE = "Refunds are paid within two weeks of a return."
+"""A text whose vector tells one model from another."""
+
+
+class EmbeddingCheck(Protocol):
+    """What the model's check found."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def is_meaningful(self) -> bool: ...
+    def floor(self, share: float) -> float: ...
 
 
 class Embedder(Protocol):
     """What makes vectors: a turn's model."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
+    async def check_embeddings(self) -> EmbeddingCheck: ...
 
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """A question as a vector; `trusted` when the vectors of its model passed the exam.
+    """A question as a vector; `trusted` when the embeddings of its model carry meaning.
 
-    `floor` is the cosine below which, by the exam, a passage has nothing to do with a question.
+    `floor` is the cosine below which, by the model's check, a passage has nothing to do with a question.
     """
 
     vector: Sequence[float]
@@ -66,13 +66,13 @@ def is_installed() -> bool:
 
 async def embed_query(path: Path, model: Embedder, query: str) -> QueryVector | None:
     """The vector of a question; None when the index has no vectors of this model."""
-    probe, exam, floor = await with_index(path, _notes)
+    probe, trusted, floor = await with_index(path, _notes)
     if probe is None:
         return None
     vectors = await _embedded(model, [query[:TEXT_LENGTH], _PROBE])
     if vectors is None or not await asyncio.to_thread(is_same_vector, probe, vectors[1]):
         return None
-    return QueryVector(vectors[0], exam >= PASSED, floor)
+    return QueryVector(vectors[0], bool(trusted), floor)
 
 
 async def complete_vectors(path: Path, model: Embedder) -> AsyncIterator[tuple[int, int]]:
@@ -83,7 +83,7 @@ async def complete_vectors(path: Path, model: Embedder) -> AsyncIterator[tuple[i
     Raises:
         Refused: when the server has no vectors, or stops making them.
     """
-    await _examine(path, model)
+    await _check_model(path, model)
     total, done = await with_index(path, count_missing), 0
     while rows := await with_index(path, _next_passages):
         vectors = await _embed_each(model, [embedding_text(*row[1:])[:TEXT_LENGTH] for row in rows])
@@ -110,44 +110,35 @@ def pack_vector(vector: Sequence[float]) -> bytes:
     return bytes((array / (np.linalg.norm(array) or 1.0)).astype(np.float16).tobytes())
 
 
-async def _examine(path: Path, model: Embedder) -> None:
-    """Has a model sit the exam, unless it is the one whose vectors are in the index already."""
-    probe, _, _ = await with_index(path, _notes)
-    if probe is not None:
-        vectors = await _embedded(model, [_PROBE])
-        if vectors is not None and await asyncio.to_thread(is_same_vector, probe, vectors[0]):
-            return
-    answers = await _embedded(model, [text for pair in _EXAM for text in pair])
-    if answers is None:
+async def _check_model(path: Path, model: Embedder) -> None:
+    """Notes the model and its check, unless both are known; vectors of another model go."""
+    probe, trusted, _ = await with_index(path, _notes)
+    vectors = await _embedded(model, [_PROBE])
+    is_same = probe is not None and vectors is not None and await asyncio.to_thread(is_same_vector, probe, vectors[0])
+    if is_same and trusted is not None:
+        return
+    if vectors is None:
         raise Refused("the model server has no embeddings")
-    await with_index(path, _store_examination, answers)
+    check = await model.check_embeddings()
+    notes = {
+        "probe": pack_vector(vectors[0]),
+        "trusted": int(check.is_meaningful),
+        "floor": check.floor(FLOOR_SHARE),
+        "dimensions": check.size,
+    }
+    await with_index(path, _store_notes, notes, is_same)
 
 
-def _notes(index: Index) -> tuple[bytes | None, int, float]:
-    """What is known of the model that made the vectors: its probe, how the exam went, and its floor."""
-    return index.get_note("probe"), index.get_note("exam") or 0, index.get_note("floor") or 0.0
+def _notes(index: Index) -> tuple[bytes | None, int | None, float]:
+    """What is known of the model that made the vectors: its probe, whether they carry meaning, and its floor."""
+    return index.get_note("probe"), index.get_note("trusted"), index.get_note("floor") or 0.0
 
 
-def _store_examination(index: Index, answers: Sequence[Sequence[float]]) -> None:
-    """Notes by which model the vectors are from now on; those of another one go."""
+def _store_notes(index: Index, notes: Mapping[str, Any], is_same: bool) -> None:
     with index.transaction():
-        index.db.execute("DELETE FROM vector")
-        right, floor = _grade(answers)
-        notes = {"probe": pack_vector(answers[1]), "exam": right, "floor": floor, "dimensions": len(answers[0])}
+        if not is_same:
+            index.db.execute("DELETE FROM vector")
         index.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
-
-
-def _grade(answers: Sequence[Sequence[float]]) -> tuple[int, float]:
-    """How many questions of the exam are nearest to their own answer; and the cosine that parts them from others."""
-    import numpy as np
-
-    rows = np.asarray(answers, np.float32)
-    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-    cosines, count = rows[0::2] @ rows[1::2].T, len(_EXAM)
-    own = float(np.trace(cosines)) / count
-    others = (float(cosines.sum()) - own * count) / (count * (count - 1))
-    right = int((cosines.argmax(axis=1) == np.arange(count)).sum())
-    return right, others + FLOOR_SHARE * (own - others)
 
 
 async def _embed_each(model: Embedder, texts: Sequence[str]) -> list[list[float] | None]:

@@ -69,7 +69,7 @@ def put_vectors(index: Index, rng: random.Random) -> None:
     drawn = np.random.default_rng(rng.randrange(1000))
     numbers = [row[0] for row in index.db.execute("SELECT id FROM chunk")]
     with index.transaction():
-        notes = {"probe": vectors.pack_vector([1.0] * DIMENSIONS), "exam": 8}
+        notes = {"probe": vectors.pack_vector([1.0] * DIMENSIONS), "trusted": 1}
         index.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
         rows: Iterator[tuple[int, bytes]] = (
             (n, vectors.pack_vector(drawn.standard_normal(DIMENSIONS).tolist())) for n in numbers

@@ -213,7 +213,7 @@ def test_vectors_are_made_with_the_model_server(terminal: Terminal, docs: Path) 
     with embedding() as server:
         terminal.set(BRAIN_MODEL="openai:toy", BRAIN_MODEL_URL=server.url)
         code, out, err = terminal.index("docs")
-        assert (code, out.splitlines()[-1]) == (0, "vectors: 3 made, of 64 numbers each")
+        assert (code, out.splitlines()[-1]) == (0, "vectors: 3 made, of 72 numbers each")
         assert err.splitlines()[-1] == "vectors: 3 of 3"
         assert "2 files, 3 passages, 3 with a vector" in terminal.index("--list")[1]
 
