@@ -1,10 +1,10 @@
-"""Brain without a server. Wraps a stream of chunks; the specialists are found and run all the same."""
+"""Brain without a server: finds calls in any stream of chunks, and runs the specialists."""
 
 import asyncio
 import base64
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from inspect import isawaitable
 from typing import Any, Unpack
 
@@ -31,31 +31,31 @@ SYNTAX: tuple[SyntaxName, ...] = ("bracket", "function_call")
 AnyStream = AsyncIterable[Any] | Iterable[Any]
 ResumeStream = Callable[[str], AnyStream | Awaitable[AnyStream]]
 
-_installed: Registry | None = None
+_registry: Registry | None = None
 
 
-def installed() -> Registry:
-    """The process's own registry: what is installed, and what `register` added. Filled at first use."""
-    global _installed
-    if _installed is None:
-        _installed = Registry().discover()
-    return _installed
+def process_registry() -> Registry:
+    """Return the specialists that are installed, and those that `register` added. Found at first use."""
+    global _registry
+    if _registry is None:
+        _registry = Registry().discover()
+    return _registry
 
 
 def register(
     name: str, description: str, parameters: Schema, handler: Callable[..., Any], **options: Unpack[Options]
 ) -> None:
-    """Adds a tool that brings its JSON Schema; `handler` is called with the parameters as one mapping.
+    """Add a tool that brings its JSON Schema. `handler` is called with the parameters as one mapping.
 
     Raises:
-        RegistrationError: naming it and what is wrong; for a taken name, both origins.
+        RegistrationError: naming it and what is wrong; for a name that exists, both origins.
     """
-    installed().register(name, description, parameters, handler, **options)
+    process_registry().register(name, description, parameters, handler, **options)
 
 
 def list_specialists() -> list[dict[str, Any]]:
-    """What is registered in this process, as `GET /v1/specialists` tells it."""
-    return [entry.describe() for entry in installed().values()]
+    """Return the specialists of this process, as `GET /v1/specialists` does."""
+    return [entry.describe() for entry in process_registry().values()]
 
 
 async def stream_with_specialists(
@@ -66,18 +66,18 @@ async def stream_with_specialists(
     resume: ResumeStream | None = None,
     specialists: Registry | Iterable[Specialist[..., Any]] | None = None,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Runs the specialists that a model's stream asks for, and gives the stream with their results.
+    """Run the specialists that a model's stream calls, and yield the stream with their results.
 
     Args:
-        base_stream: an iterable, asynchronous or not, of texts or of chunks with a `token`, of which only the text
-            is kept. Other chunks pass as they are.
-        request_context: what specialists may know: `attachments` (or `media`, `ocr_context`), `user`,
-            `conversation_id`, `message`, `time_zone`; None tells them nothing. It never overrides parameters.
-        max_specialist_calls: how many calls are run.
-        resume: called with the assistant's message so far, blocks and all; gives the stream that goes on from there.
-            The first stream is then closed at its first call. Without it the result stands where the marker stood, and
+        base_stream: an iterable, asynchronous or not, of texts or of chunks with a `token`. Of those, only the text is
+            kept; all other chunks are yielded as they are.
+        request_context: what specialists can know: `attachments` (or `media`, `ocr_context`), `user`,
+            `conversation_id`, `message`, `time_zone`. It never overrides parameters.
+        max_specialist_calls: how many calls run.
+        resume: called with the assistant's message so far, including blocks; returns the stream that continues it. The
+            first stream is then closed at its first call. Without it, results take the places of their markers, and
             the rest of the same stream follows.
-        specialists: those that may be called; the installed and registered ones when left out.
+        specialists: those that can be called; the installed and registered ones by default.
 
     Yields:
         `{"token": …}`, `{"thinking": …}`, and `{"type": "specialist_result" | "specialist_error", "name", "call_id",
@@ -88,33 +88,45 @@ async def stream_with_specialists(
     """
     if max_specialist_calls < 0:
         raise ValueError(f"max_specialist_calls is {max_specialist_calls}; it must be 0 or more")
-    context = request_context or {}
-    registry = _registry(specialists)
-    ask = _ask(context, max_specialist_calls)
-    conversation_id = str(context.get("conversation_id") or "library")
-    if resume is None:
-        chunks = _in_place(base_stream, registry, ask, conversation_id)
+    if specialists is None:
+        registry = process_registry()
+    elif isinstance(specialists, Registry):
+        registry = specialists
     else:
-        chunks = _resumed(_Streams(base_stream, resume), registry, ask, conversation_id)
+        registry = Registry()
+        for specialist in specialists:
+            registry.add(specialist)
+    context = request_context or {}
+    user = context.get("user")
+    request = TurnRequest(
+        message=str(context.get("message") or ""),
+        user=None if user is None else str(user),
+        limits=Limits(calls=max_specialist_calls, calls_per_specialist=max_specialist_calls),
+        syntax=SYNTAX,
+        time_zone=str(context.get("time_zone") or machine_time_zone()),
+        attachments=_attachments(context),
+    )
+    history = History(str(context.get("conversation_id") or "library"))
+    model = StreamModel(base_stream, resume)
+    chunks = (_read_in_place if resume is None else _read_run)(model, registry, request, history)
     async with aclosing(chunks):
         async for chunk in chunks:
             yield chunk
 
 
-async def _in_place(
-    stream: AnyStream, registry: Registry, request: TurnRequest, conversation_id: str
+async def _read_in_place(
+    model: "StreamModel", registry: Registry, request: TurnRequest, history: History
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Each result stands where its marker stood; the same stream follows."""
+    """Yield each result in the place of its marker; the same stream follows."""
     events: list[Event] = []
-    history = History(conversation_id)
     with closing(Deadline(request.limits, lambda reason: None)) as deadline:
         names = [specialist.name for specialist in registry.usable()]
         policy = CallPolicy(request, history, registry, allowed=registry.is_allowed, usable=names)
         context = CallContext(
-            request, history, registry, _Streams(stream, None), policy, Approvals(0.0), deadline, events.extend,
+            request, history, registry, model, policy, Approvals(0.0), deadline, events.extend,
             max_block_bytes=BLOCK_BYTES,
         )  # fmt: skip
-        async with aclosing(_pieces(stream)) as pieces:
+        async with aclosing(_scan(model.first)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, Stop):
                     return
@@ -135,8 +147,8 @@ async def _in_place(
                     yield {"thinking": piece.text} if isinstance(piece, Thinking) else piece
 
 
-async def _pieces(stream: AnyStream) -> AsyncGenerator[Any, None]:
-    """What the scanner finds in the stream's text; chunks that are no text, as they are."""
+async def _scan(stream: AnyStream) -> AsyncGenerator[Any, None]:
+    """Yield what the scanner finds in the texts of a stream, and all other chunks as they are."""
     scanner = Scanner(SYNTAX, stops=False)
     async with aclosing(iterate(stream)) as chunks:
         async for chunk in chunks:
@@ -147,86 +159,90 @@ async def _pieces(stream: AnyStream) -> AsyncGenerator[Any, None]:
         yield piece
 
 
-async def _resumed(
-    model: "_Streams", registry: Registry, request: TurnRequest, conversation_id: str
+async def _read_run(
+    model: "StreamModel", registry: Registry, request: TurnRequest, history: History
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """A whole turn: the stream is closed at a call, and another one continues."""
-    history = History(conversation_id)
+    """Yield a whole turn: a stream is closed at its calls, and another one continues."""
     turn = Turn(request, history, model, registry, silence=request.limits.turn_seconds, automatic=False)
     run = Run(turn, request, "library", lambda report: None, replayable=False, unread_seconds=None)
-    run.log.subscribe(model.pace)
+    run.log.subscribe(model.pause)
     async with aclosing(run.events()) as batches:
         async for events in batches:
             for event in events:
-                while model.others:
-                    yield model.others.popleft()
+                while model.other_chunks:
+                    yield model.other_chunks.popleft()
                 if chunk := _chunk(event):
                     yield chunk
-                elif isinstance(event, Error) and not (model.ended and event.code == "model_failed"):
+                elif isinstance(event, Error) and not (model.is_complete and event.code == "model_failed"):
                     raise model.error or BrainError(event.message)
-            model.take(events)
+            model.resume_after(events)
 
 
-class _Streams:
-    """The caller's streams as a model: the first one, then one for each resume; `others` are chunks without text."""
+class StreamModel:
+    """The caller's streams as a model: the first one, then one for each resume.
+
+    Attributes:
+        other_chunks: chunks without text that are still to be yielded.
+        error: what a stream raised; the caller gets it as it is.
+        is_complete: whether the newest stream ended by itself. It can be empty.
+    """
 
     name = "library"
     is_demo = False
     resume: Resume = "prefill"
     context_tokens = None
     sees_images = False
-
     template = ""
 
     def __init__(self, first: AnyStream, resume: ResumeStream | None) -> None:
-        self._first = first
+        self.first = first
         self._resume = resume
-        self.others: deque[Any] = deque()
+        self.other_chunks: deque[Any] = deque()
         self.error: Exception | None = None
-        self.ended = False  # by itself: a caller's stream may be empty
-        self.is_wanted = asyncio.Event()
-        self._untaken = 0  # batches of text that the caller has not taken yet
-        self.is_wanted.set()
+        self.is_complete = False
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+        self._unread_batches = 0  # of text, which the caller has not read yet
 
-    def pace(self, events: Sequence[Event], frames: bytes) -> None:
-        """After text, the caller's stream is not read on before the caller has taken it."""
+    def pause(self, events: Sequence[Event], frames: bytes) -> None:
+        """After text, do not read the stream before the caller has read that text."""
         if _is_text(events):
-            self._untaken += 1
-            self.is_wanted.clear()
+            self._unread_batches += 1
+            self._may_read.clear()
         else:
-            self.is_wanted.set()
+            self._may_read.set()
 
-    def take(self, events: Sequence[Event]) -> None:
-        """The caller has taken the chunks of these events."""
-        self._untaken -= _is_text(events)
-        if not self._untaken:
-            self.is_wanted.set()
+    def resume_after(self, events: Sequence[Event]) -> None:
+        """Read on when these events were the last text that the caller had not read."""
+        self._unread_batches -= _is_text(events)
+        if not self._unread_batches:
+            self._may_read.set()
 
     async def stream(
-        self, sent: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
     ) -> AsyncGenerator[Chunk, None]:
-        """The next of the caller's streams."""
-        self.ended = False
+        """Read the next of the caller's streams."""
+        self.is_complete = False
         try:
-            stream = self._first
+            stream = self.first
             if turn_pass > 0 and self._resume is not None:
-                answer = self._resume(sent[-1].content)
-                stream = await answer if isawaitable(answer) else answer
+                result = self._resume(messages[-1].content)
+                stream = await result if isawaitable(result) else result
             async with aclosing(iterate(stream)) as chunks:
                 async for chunk in chunks:
                     text = _text(chunk)
                     if text is not None:
                         yield text
-                        await self.is_wanted.wait()
+                        await self._may_read.wait()
                     else:
-                        self.others.append(chunk)
-            self.ended = True
+                        self.other_chunks.append(chunk)
+            self.is_complete = True
         except Exception as error:
-            self.error = error  # the caller's own error, raised to the caller as it is
+            self.error = error
             raise
 
     async def describe(self, image: bytes, question: str) -> str:
-        """A stream sees nothing."""
+        """A stream sees no images."""
         raise Refused("no model that sees images is connected")
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
@@ -257,44 +273,21 @@ def _chunk(event: Event) -> dict[str, Any] | None:
             return {"thinking": text}
         case SpecialistResult():
             citations = [{"id": c.id, "title": c.title, **({"url": c.url} if c.url else {})} for c in event.citations]
-            told = {"name": event.name, "call_id": event.call_id, "params": dict(event.params)}
-            return {"type": "specialist_result", **told, "text": event.text, "citations": citations}
+            call = {"name": event.name, "call_id": event.call_id, "params": dict(event.params)}
+            return {"type": "specialist_result", **call, "text": event.text, "citations": citations}
         case SpecialistError():
-            told = {"name": event.name, "call_id": event.call_id, "params": dict(event.params or {})}
-            return {"type": "specialist_error", **told, "code": event.code, "reason": event.reason}
+            call = {"name": event.name, "call_id": event.call_id, "params": dict(event.params or {})}
+            return {"type": "specialist_error", **call, "code": event.code, "reason": event.reason}
     return None
 
 
-def _registry(specialists: Registry | Iterable[Specialist[..., Any]] | None) -> Registry:
-    if specialists is None:
-        return installed()
-    if isinstance(specialists, Registry):
-        return specialists
-    registry = Registry()
-    for specialist in specialists:
-        registry.add(specialist)
-    return registry
-
-
-def _ask(context: Mapping[str, Any], calls: int) -> TurnRequest:
-    user = context.get("user")
-    return TurnRequest(
-        message=str(context.get("message") or ""),
-        user=None if user is None else str(user),
-        limits=Limits(calls=calls, calls_per_specialist=calls),
-        syntax=SYNTAX,
-        time_zone=str(context.get("time_zone") or machine_time_zone()),
-        attachments=_attachments(context),
-    )
-
-
 def _attachments(context: Mapping[str, Any]) -> tuple[Attachment, ...]:
-    found: list[Attachment] = []
+    attachments: list[Attachment] = []
     for key in ("attachments", "media", "ocr_context"):
         value = context.get(key) or ()
         items = [value] if isinstance(value, Mapping | Attachment | bytes | str) else value
-        found += [_attachment(item, key) for item in items]
-    return renumbered(tuple(found), after=0)
+        attachments += [_attachment(item, key) for item in items]
+    return renumbered(tuple(attachments), after=0)
 
 
 def _attachment(item: Any, key: str) -> Attachment:
@@ -305,17 +298,11 @@ def _attachment(item: Any, key: str) -> Attachment:
     )
     data, text = fields.get("data"), fields.get("text")
     if isinstance(data, str):
-        data = _decoded(data)
+        with suppress(ValueError):
+            data = base64.b64decode(data, validate=True)
     elif data is None and isinstance(text, str):
         data = text.encode(errors="replace")
     if not isinstance(data, bytes):
         raise TypeError(f"request_context[{key!r}]: each file needs data (bytes, or base64) or text")
     name = str(fields.get("name") or fields.get("filename") or "file")
     return Attachment(0, name, sniff(data, str(fields.get("type") or "text/plain")), data)
-
-
-def _decoded(data: str) -> bytes | None:
-    try:
-        return base64.b64decode(data, validate=True)
-    except ValueError:
-        return None

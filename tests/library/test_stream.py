@@ -508,7 +508,7 @@ def test_streams_are_closed_in_whichever_way_they_can_be(resume: Any) -> None:
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has used no specialist yet."""
-    monkeypatch.setattr(stream, "_installed", None)
+    monkeypatch.setattr(stream, "_registry", None)
 
 
 @pytest.mark.usefixtures("fresh")
